@@ -1,0 +1,71 @@
+# What a developer runs.  `make` alone lists it.
+
+SHELL := bash
+.DEFAULT_GOAL := help
+
+BIN := .venv/bin
+# Passed on to the program a target runs: make test ARGS="-k claim"
+ARGS ?=
+# Test processes at once.
+WORKERS ?= 2
+# Where `make redis` listens.
+PORT ?= 6379
+
+.PHONY: help setup demo test check lint types docs bench chaos mutants redis clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+
+setup: .venv/dev.stamp have-redis ## make .venv with the pinned tools and this package; get redis-server
+	@echo "ready: make test, make demo, $(BIN)/kue --help"
+
+demo: .venv/run.stamp ## see Kue work; needs no Redis
+	$(BIN)/kue demo $(ARGS)
+
+test: setup lint types docs ## everything: lint, types, docs, then all tests (ARGS="-k claim", WORKERS=4)
+	$(BIN)/python -m pytest -p tools.no_skips -n $(WORKERS) $(ARGS)
+
+check: ## exactly what CI runs
+	CI=true .ci/run
+
+lint: .venv/dev.stamp ## style, format, and which layer may import which
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/lint-imports
+
+types: .venv/dev.stamp ## mypy --strict
+	$(BIN)/mypy
+
+docs: .venv/dev.stamp ## build the documentation into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+bench: setup ## measure speed, memory and latency
+	$(BIN)/python -m benchmarks $(ARGS)
+
+chaos: setup ## the fault tests; the full harness comes with the worker
+	$(BIN)/python -m pytest -q tests/faults $(ARGS)
+
+mutants: setup ## break the source on purpose and see that tests notice
+	$(BIN)/python tools/mutants.py $(ARGS)
+
+redis: have-redis ## a Redis to play with, in the foreground (PORT=6379)
+	redis-server --port $(PORT) --save "" --appendonly no --maxmemory-policy noeviction
+
+clean: ## remove what was built; .venv stays
+	rm -rf build dist htmlcov site .coverage .coverage.* .hypothesis .import_linter_cache \
+		.mypy_cache .pytest_cache .ruff_cache
+	find src tests tools -name __pycache__ -prune -exec rm -rf {} +
+
+.PHONY: have-redis
+have-redis:
+	@tools/have-redis.sh
+
+# The stamps make the second run quick, and set up anew when a requirement changed.
+# dev.txt contains run.txt.
+.venv/dev.stamp: requirements/dev.txt pyproject.toml tools/venv.sh
+	tools/venv.sh requirements/dev.txt
+	touch .venv/run.stamp $@
+
+.venv/run.stamp: requirements/run.txt pyproject.toml tools/venv.sh
+	tools/venv.sh requirements/run.txt
+	touch $@

@@ -1,0 +1,49 @@
+"""How calls are made: in batches, so many in flight."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+T = TypeVar("T")
+
+#: Jobs to an add: the most that one call of a store takes.
+ADD_BATCH = 500
+#: Jobs to a cycle.
+TAKE = 100
+#: Cycles in flight: Redis and Python work at the same time.
+LANES = 2
+
+
+def batches(things: Sequence[T], size: int = ADD_BATCH) -> Iterator[Sequence[T]]:
+    """Cut *things* into pieces of *size*."""
+    for start in range(0, len(things), size):
+        yield things[start : start + size]
+
+
+async def send(
+    pieces: Iterator[T], call: Callable[[int, T], Awaitable[None]], *, flights: int
+) -> None:
+    """Make *call* (flight, piece) for each piece, with *flights* calls on their way."""
+
+    async def flight(number: int) -> None:
+        for piece in pieces:
+            await call(number, piece)
+
+    await asyncio.gather(*(flight(number) for number in range(flights)))
+
+
+class Quota:
+    """How many jobs are still to be taken, by all lanes together."""
+
+    def __init__(self, jobs: int) -> None:
+        self._left = jobs
+
+    def take(self) -> int:
+        """Return how many the next cycle is to take; 0 when it only ends the last."""
+        share = min(TAKE, self._left)
+        self._left -= share
+        return share

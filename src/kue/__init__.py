@@ -1,0 +1,73 @@
+"""Kue: a priority job queue for Python, on SQLite and Redis."""
+
+from importlib.metadata import version
+
+from kue.backoff import exponential, fixed, listed, named
+from kue.builder import JobBuilder
+from kue.errors import (
+    BadPayload,
+    Cancel,
+    ConfigError,
+    DurabilityUnknown,
+    Fail,
+    InvalidTransition,
+    JobCancelled,
+    JobError,
+    JobFailed,
+    JobNotFound,
+    KueError,
+    LeaseLost,
+    Release,
+    Retry,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreRefused,
+    StoreUnavailable,
+    UniqueHeld,
+)
+from kue.events import Event, Kind
+from kue.handle import JobHandle
+from kue.job import Draft, Job, Priority, State
+from kue.queue import Kue
+from kue.worker import ActiveJob
+
+__version__ = version("kue")
+
+__all__ = [
+    "ActiveJob",
+    "BadPayload",
+    "Cancel",
+    "ConfigError",
+    "Draft",
+    "DurabilityUnknown",
+    "Event",
+    "Fail",
+    "InvalidTransition",
+    "Job",
+    "JobBuilder",
+    "JobCancelled",
+    "JobError",
+    "JobFailed",
+    "JobHandle",
+    "JobNotFound",
+    "Kind",
+    "Kue",
+    "KueError",
+    "LeaseLost",
+    "Priority",
+    "Release",
+    "Retry",
+    "State",
+    "StoreCorrupt",
+    "StoreError",
+    "StoreFull",
+    "StoreRefused",
+    "StoreUnavailable",
+    "UniqueHeld",
+    "__version__",
+    "exponential",
+    "fixed",
+    "listed",
+    "named",
+]

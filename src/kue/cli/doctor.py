@@ -1,0 +1,135 @@
+"""``kue doctor``: prove that a store is sound, and mend what needs no guessing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import click
+import msgspec
+from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
+
+from kue import settings
+from kue.cli.terminal import DONE, EXIT_CODES, REFUSED, notices, output, run, say
+from kue.errors import ConfigError
+from kue.store import store_for
+from kue.store.sqlite.place import Place
+from kue.store.values import Finding, Report
+
+if TYPE_CHECKING:
+    from kue.store.base import Store
+
+
+class Examination(msgspec.Struct):
+    """What the doctor has to say, as ``--json`` writes it."""
+
+    store: str
+    durability: str
+    jobs: int
+    findings: tuple[Finding, ...]
+
+
+@click.command(epilog=EXIT_CODES)
+@click.argument("url", required=False)
+@click.option("--repair", is_flag=True, help="Mend what needs no guessing.")
+@click.option("--json", "as_json", is_flag=True, help="Write one JSON object.")
+@click.pass_context
+def doctor(
+    context: click.Context, url: str | None, repair: bool, as_json: bool
+) -> None:
+    """
+    Check that no job is lost, stuck or in two states at once.
+
+    Looks at every job of the queue at URL, while others go on working with it.  Each
+    finding is a line: code, job, what is wrong, what was or would be done about it.
+    Exits with 1 while findings are left that were not mended.
+    """
+    known = settings.load(url=url)
+    _refuse_missing_file(known.url)
+    found = run(_examine(store_for(known), repair=repair))
+    _show(found, as_json=as_json)
+    say(_summary(found))
+    is_sound = all(finding.repaired for finding in found.findings)
+    context.exit(DONE if is_sound else REFUSED)
+
+
+def _refuse_missing_file(url: str) -> None:
+    """A mistyped name must not become an empty store that is perfectly sound."""
+    if urlsplit(url).scheme == "sqlite":
+        path = Place.of(url).path
+        if path is not None and not path.exists():
+            raise ConfigError(f"there is no store {path}; is the URL right?")
+
+
+async def _examine(store: Store, *, repair: bool) -> Examination:
+    try:
+        durability = await store.open()
+        say(f"{store.name}: {durability}")
+        report = await _check(store, repair=repair)
+    finally:
+        await store.close()
+    return Examination(store.name, durability, report.jobs, report.findings)
+
+
+async def _check(store: Store, *, repair: bool) -> Report:
+    console = notices()
+    with Progress(
+        console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
+        task = progress.add_task("Checking jobs", total=None)
+        return await store.check(
+            repair=repair,
+            on_progress=lambda done, total: progress.update(
+                task, completed=done, total=total
+            ),
+        )
+
+
+def _show(found: Examination, *, as_json: bool) -> None:
+    console = output()
+    if as_json:
+        click.echo(msgspec.json.encode(found))
+    elif found.findings and console.is_terminal:
+        console.print(_table(found.findings))
+    else:
+        for finding in found.findings:
+            click.echo("\t".join(_cells(finding)))
+
+
+def _table(findings: tuple[Finding, ...]) -> Table:
+    table = Table("Finding", "Job", "What is wrong", "Repair")
+    for finding in findings:
+        # As Text: a job's data may look like markup.
+        table.add_row(*(Text(cell) for cell in _cells(finding)))
+    return table
+
+
+def _cells(finding: Finding) -> tuple[str, str, str, str]:
+    job = "" if finding.job_id is None else str(finding.job_id)
+    return finding.code, job, _flat(finding.message), _flat(_repair(finding))
+
+
+def _repair(finding: Finding) -> str:
+    if finding.repaired:
+        return f"done: {finding.repair}"
+    if finding.repair:
+        return f"--repair would: {finding.repair}"
+    return "a person must decide"
+
+
+def _flat(text: str) -> str:
+    """Keep a cell on its line and in its column."""
+    return " ".join(text.split())
+
+
+def _summary(found: Examination) -> str:
+    looked = f"looked at {found.jobs:,} jobs"
+    if not found.findings:
+        return f"{looked}; all is well"
+    mended = sum(finding.repaired for finding in found.findings)
+    left = len(found.findings) - mended
+    if not left:
+        return f"{looked}; mended all of {mended} findings"
+    return f"{looked}; {len(found.findings)} findings, {mended} mended, {left} left"

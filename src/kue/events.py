@@ -1,0 +1,75 @@
+"""
+What Kue tells: one event for each transition of a job.
+
+Events are written by the transition itself, in the same script or transaction, so an
+event can neither precede its fact nor be missing while someone listens.  They carry the
+job's id and what changed, never its data or result: what must not be stale is read from
+the store.  Delivery is at most once and to every listener.
+
+================  ============================================  ======================
+kind              by the time it is told                        detail
+================  ============================================  ======================
+``enqueue``       a job was added, or a finished one put back   ``state``
+``start``         a run began
+``promotion``     a delayed or blocked job became ready
+``progress``      a run said how far it is                      ``progress``, ``data``
+``failed_attempt``  a run failed; the job will run again        ``kind``, ``message``,
+                                                                ``delay``
+``failed``        the job is in ``failed``                      ``kind``, ``message``
+``complete``      the job is in ``complete``
+``cancelled``     the job is in ``cancelled``                   ``reason``
+``release``       a run was put back without having failed:     ``reason``, ``delay``
+                  by its handler, or its worker was lost
+``update``        data, priority or time was changed by hand
+``remove``        the job is gone
+``error``         the store found a job it cannot use           ``message``
+``lagged``        this listener was too slow                    ``missed``
+================  ============================================  ======================
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+
+class Kind(StrEnum):
+    """What happened."""
+
+    ENQUEUE = "enqueue"
+    START = "start"
+    PROMOTION = "promotion"
+    PROGRESS = "progress"
+    FAILED_ATTEMPT = "failed_attempt"
+    FAILED = "failed"
+    COMPLETE = "complete"
+    CANCELLED = "cancelled"
+    RELEASE = "release"
+    UPDATE = "update"
+    REMOVE = "remove"
+    ERROR = "error"
+    LAGGED = "lagged"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the job has ended once this was told."""
+        return self in _FINAL
+
+
+_FINAL = frozenset({Kind.COMPLETE, Kind.FAILED, Kind.CANCELLED, Kind.REMOVE})
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened to a job."""
+
+    kind: Kind
+    #: 0 for ``lagged``, which is about the listener and not about a job.
+    job_id: int
+    type: str
+    #: By the store's clock, Unix ms.
+    at: int
+    #: The attempt it happened in; 0 before the first.
+    attempt: int = 0
+    detail: dict[str, Any] = {}

@@ -1,0 +1,98 @@
+"""The verbs of a queue that an operator uses: pause, resume, limit, clear."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from kue.duration import Duration, epoch_ms, milliseconds
+from kue.job import FINAL
+from kue.names import check_name
+from kue.reading import state_of
+from kue.store.values import Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kue.job import State
+    from kue.session import Session
+
+
+class Operating:
+    """What can be asked of a queue as a whole."""
+
+    _session: Session
+
+    async def pause(
+        self,
+        type: str | None = None,
+        *,
+        reason: str = "",
+        by: str = "",
+        until: Duration | datetime | None = None,
+    ) -> None:
+        """
+        Hand out no more jobs of *type* (None: of any type), whoever asks.
+
+        What runs goes on.  Ends with `resume`, or by itself after *until* (a duration)
+        or at that moment (an aware datetime).
+        """
+        moment = None if until is None else await self._moment(until)
+        await self._session.store.pause(type, reason=reason, by=by, until=moment)
+
+    async def resume(self, type: str | None = None) -> bool:
+        """End a pause; tell whether there was one."""
+        return await self._session.store.resume(type)
+
+    async def limit(
+        self,
+        type: str,
+        *,
+        concurrency: int | None = None,
+        rate: int | None = None,
+        per: Duration = 1,
+        per_key: int | None = None,
+    ) -> None:
+        """
+        Hold jobs of *type* back, in all workers together.
+
+        At most *concurrency* run at once, *rate* start each *per*, *per_key* of one
+        group run at once.  With none of them given nothing holds them back any more.
+
+        Raises:
+            ValueError: A limit is less than 1.
+        """
+        check_name(type, what="type")
+        given = {"concurrency": concurrency, "rate": rate, "per_key": per_key}
+        for name, value in given.items():
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be 1 or more, not {value}; or pause")
+        length = milliseconds(per, field="per")
+        if length < 1:
+            raise ValueError(f"per must be at least a millisecond, not {per!r}")
+        limits = Limits(concurrency, rate, length, per_key)
+        held = any(value is not None for value in given.values())
+        await self._session.store.limit(type, limits if held else None)
+
+    async def clear(
+        self, type: str | None = None, states: Iterable[State | str] = FINAL
+    ) -> int:
+        """
+        Remove all jobs of *type* (None: of any) in *states*; return how many.
+
+        By default those that have ended.
+
+        Raises:
+            ValueError: A state is unknown, or is ``active``: cancel those first.
+        """
+        wanted = [state_of(state) for state in states]
+        total = 0
+        while removed := await self._session.store.clear(type, wanted):
+            total += removed
+        return total
+
+    async def _moment(self, until: Duration | datetime) -> int:
+        if isinstance(until, datetime):
+            return epoch_ms(until, field="until")
+        wait = milliseconds(until, field="until")
+        return await self._session.store.now() + wait

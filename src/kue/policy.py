@@ -1,0 +1,61 @@
+"""
+What becomes of a run that did not end well.  Pure decisions, one place for each.
+
+Attempts and crashes are counted apart: a job that raises spends an attempt, a job
+whose worker was lost does not, or a deploy by ``kill -9`` would fail every job that
+has a single attempt.  Crashes have a limit of their own, so that a job which kills its
+workers cannot take the fleet down with it.
+"""
+
+from __future__ import annotations
+
+from kue import backoff
+from kue.errors import ConfigError
+from kue.job import Cancelled, Ending, Error, Failed, Job, Retried, Stalled
+
+#: A job that lost this many workers is failed at the next loss.
+MAX_STALLS = 3
+#: The first loss is repeated at once: most are deploys.  Then 1 s, 2 s …
+FIRST_STALL_DELAY_MS = 1000
+#: When the process that ends a run does not know the job's named backoff.
+UNKNOWN_BACKOFF_MS = 10_000
+
+TTL_EXCEEDED = Error("TTLExceeded", "TTL exceeded")
+EXPIRED = Error("Expired", "the job was not started before it expired")
+
+
+def after_error(job: Job, error: Error) -> Ending:
+    """Return how a run that raised *error* ends: another attempt, or failed."""
+    if job.attempts >= job.max_attempts:
+        return Failed(error)
+    return Retried(error, retry_delay_ms(job))
+
+
+def after_ttl(job: Job) -> Ending:
+    """Return how a run without a sign of life for its ttl ends."""
+    if job.cancelling:
+        return Cancelled("cancelled while it ran")
+    return after_error(job, TTL_EXCEEDED)
+
+
+def after_lost_worker(job: Job) -> Ending:
+    """Return how a run whose worker's lease ran out ends."""
+    if job.cancelling:
+        return Cancelled("cancelled while it ran; its worker was lost")
+    worker = job.run.worker if job.run else "?"
+    error = Error("WorkerLost", f"worker {worker} was lost while it ran this job")
+    if job.once or job.stalls >= MAX_STALLS:
+        return Failed(error)
+    return Stalled(error, stall_delay_ms(job.stalls))
+
+
+def retry_delay_ms(job: Job) -> int:
+    try:
+        return backoff.delay_ms(job.spec.backoff, job.attempts)
+    except ConfigError:
+        return UNKNOWN_BACKOFF_MS
+
+
+def stall_delay_ms(stalls: int) -> int:
+    """Return the pause before a job that lost *stalls* workers before runs again."""
+    return 0 if stalls == 0 else FIRST_STALL_DELAY_MS * 2 ** (stalls - 1)

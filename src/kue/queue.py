@@ -1,0 +1,316 @@
+"""Kue: the queue a user holds."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from kue import settings as settings_
+from kue.builder import JobBuilder
+from kue.bulk import Bulk
+from kue.duration import Duration, milliseconds
+from kue.events import Event, Kind
+from kue.handle import JobHandle
+from kue.listeners import QUEUE_PREFIX, Callback, kind_of
+from kue.names import check_name
+from kue.operating import Operating
+from kue.reading import Reading
+from kue.session import Session
+from kue.store import store_for
+from kue.worker import Handler, Processor, Worker
+from kue.worker.signals import stopped_by_signals
+from kue.worker.worker import GRACE_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable
+    from types import TracebackType
+
+    from kue.bulk import OnAdded
+    from kue.job import Draft
+    from kue.payload import JSON
+    from kue.settings import Settings
+    from kue.store.base import Store
+
+H = TypeVar("H", bound=Handler)
+
+
+class Kue(Reading, Operating):
+    """
+    A queue of jobs.
+
+    Making one does no I/O; the store is opened by the first verb that needs it.
+    Several in one process are fine, on one store or on many.  Close it when you are
+    done, or use it as an async context manager.
+
+    Args:
+        url: Where jobs are kept; else $KUE_URL, $REDIS_URL, or ``kue.db`` beside you.
+        store: A store of one's own instead of the one the URL names.
+        settings: See `kue.settings.Settings`; each has a KUE_* variable.
+
+    Raises:
+        ConfigError: A setting is unknown or makes no sense.
+    """
+
+    def __init__(
+        self, url: str | None = None, *, store: Store | None = None, **settings: Any
+    ) -> None:
+        known = settings_.load(url=url, **settings)
+        self._session = Session(store or store_for(known), known)
+        self._processors: dict[str, Processor] = {}
+        self._workers: set[Worker] = set()
+
+    def __repr__(self) -> str:
+        return f"<Kue on {self._session.store.name}>"
+
+    @property
+    def settings(self) -> Settings:
+        return self._session.settings
+
+    async def open(self) -> str:
+        """
+        Connect now, and say in a sentence how durable the store is.
+
+        Raises:
+            StoreRefused, StoreCorrupt, StoreUnavailable: see there.
+        """
+        return await self._session.store.open()
+
+    async def close(self) -> None:
+        """Stop working and listening, let adds on their way arrive, close the store."""
+        self.stop()
+        await asyncio.gather(*(worker.ended() for worker in self._workers))
+        await self._session.close()
+
+    async def __aenter__(self) -> Kue:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # -- producing -------------------------------------------------------------
+
+    def create_job(self, type: str, data: JSON = None) -> JobBuilder:
+        """
+        Begin a job; it is stored by ``await ….save()``.
+
+        Raises:
+            BadPayload: *data* is not JSON, or too much of it.
+            ValueError, TypeError: *type* is not a name.
+        """
+        return JobBuilder(self._session, type, data)
+
+    create = create_job
+
+    def draft(self, type: str, data: JSON = None, **options: Any) -> Draft:
+        """Return a job as a value, for `enqueue_many`; options as `kue.draft.draft`."""
+        return self._session.draft(type, data, options)
+
+    async def enqueue(
+        self, type: str, data: JSON = None, *, durable: bool = False, **options: Any
+    ) -> JobHandle:
+        """
+        Store a job.
+
+        Calls made at the same time travel together.  With *durable* it returns only
+        when the store's replicas have the job too.
+
+        Raises:
+            BadPayload, ValueError, TypeError: Something given makes no sense.
+            StoreFull, StoreUnavailable, DurabilityUnknown: see there.
+        """
+        draft = self._session.draft(type, data, options)
+        added = await self._session.add(draft, durable=durable)
+        return JobHandle(self._session, added.id, type, is_new=added.new)
+
+    async def enqueue_many(
+        self,
+        what: str | Iterable[Draft],
+        data: Iterable[JSON] = (),
+        *,
+        durable: bool = False,
+        on_progress: OnAdded | None = None,
+        **options: Any,
+    ) -> list[JobHandle]:
+        """
+        Store many jobs: one of type *what* for each of *data*, or drafts of any type.
+
+        They travel in chunks of 500, each added whole or not at all; handles come, and
+        ids grow, in the order given.  *on_progress* is called with how many were added
+        so far.
+
+        Raises:
+            As `enqueue`; a note on the error tells how many jobs had been added.
+        """
+        await self._session.hub.ready()
+        bulk = Bulk(
+            self._session.producer,
+            self._drafts(what, data, options),
+            durable=durable,
+            on_progress=on_progress,
+        )
+        return [
+            JobHandle(self._session, added.id, draft.type, is_new=added.new)
+            for draft, added in await bulk.deliver()
+        ]
+
+    def _drafts(
+        self, what: str | Iterable[Draft], data: Iterable[JSON], options: dict[str, Any]
+    ) -> Iterable[Draft]:
+        if not isinstance(what, str):
+            return what
+        return (self._session.draft(what, item, options) for item in data)
+
+    # -- processing ------------------------------------------------------------
+
+    @overload
+    def process(self, type: str, n: H, /) -> H: ...
+    @overload
+    def process(self, type: str, n: int, handler: H, /) -> H: ...
+    @overload
+    def process(self, type: str, n: int = 1, /) -> Callable[[H], H]: ...
+    def process(
+        self, type: str, n: int | Handler = 1, handler: Handler | None = None, /
+    ) -> Handler | Callable[[H], H]:
+        """
+        Handle jobs of *type* with ``async def handler(job)``, up to *n* at once.
+
+        Says who handles them; `run` and `work` do it.  Also a decorator::
+
+            @q.process("email", 20)
+            async def send(job): ...
+
+        Raises:
+            ValueError: *n* is not positive, or the type has a handler.
+            TypeError: The handler is not a coroutine function.
+        """
+        if not isinstance(n, int):
+            return self._process(type, 1, n)
+        if handler is None:
+            return partial(self._process, type, n)
+        return self._process(type, n, handler)
+
+    def _process(self, type: str, slots: int, handler: H) -> H:
+        check_name(type, what="type")
+        if slots < 1:
+            raise ValueError(
+                f"n must be 1 or more, not {slots}: it is how many at once"
+            )
+        if type in self._processors:
+            raise ValueError(f"type {type!r} has a handler in this queue already")
+        if not _is_async(handler):
+            raise TypeError(
+                f"the handler of {type!r} must be an async function that takes the "
+                f"job, but {handler!r} is not; write: async def handler(job): …"
+            )
+        self._processors[type] = Processor(type, slots, handler)
+        return handler
+
+    async def run(
+        self, *, grace: Duration = GRACE_SECONDS, signals: bool = True
+    ) -> None:
+        """
+        Run jobs until stopped: by `stop`, or by SIGINT or SIGTERM with *signals*.
+
+        Stopping waits up to *grace* for what runs, then hands it back; a second signal
+        hands it back at once.
+
+        Raises:
+            ConfigError: No handler was registered.
+            StoreRefused, StoreCorrupt: The store is not fit to keep jobs.
+        """
+        worker = self._worker(grace)
+        if not signals:
+            await self._run(worker)
+            return
+        with stopped_by_signals(worker):
+            await self._run(worker)
+
+    @asynccontextmanager
+    async def work(self, *, grace: Duration = GRACE_SECONDS) -> AsyncIterator[Worker]:
+        """Run jobs beside the body of ``async with q.work():``, and stop after it."""
+        worker = self._worker(grace)
+        running = asyncio.create_task(self._run(worker), name="kue work")
+        try:
+            yield worker
+        finally:
+            worker.stop()
+            await running
+
+    @property
+    def working(self) -> frozenset[Worker]:
+        """The workers that run jobs for this queue in this process."""
+        return frozenset(self._workers)
+
+    def stop(self) -> None:
+        """Let every `run` and `work` of this queue take no more jobs and return."""
+        for worker in self._workers:
+            worker.stop()
+
+    async def _run(self, worker: Worker) -> None:
+        self._workers.add(worker)
+        try:
+            await self._session.hub.ready()
+            await worker.run()
+        finally:
+            self._workers.discard(worker)
+
+    def _worker(self, grace: Duration) -> Worker:
+        return Worker(
+            self._session.store,
+            tuple(self._processors.values()),
+            self.settings,
+            grace=milliseconds(grace, field="grace") / 1000,
+        )
+
+    # -- listening -------------------------------------------------------------
+
+    def on(self, event: str, callback: Callback) -> Kue:
+        """
+        Call *callback* with each such event of any job: "job_complete", "job_failed" …
+
+        Every listener hears every event.  A callback may be a coroutine function; one
+        that raises is logged and disturbs nobody.
+
+        Raises:
+            ValueError: There is no such event; the message lists those there are.
+        """
+        self._session.hub.on(kind_of(event, prefix=QUEUE_PREFIX), callback)
+        return self
+
+    def off(self, event: str, callback: Callback | None = None) -> Kue:
+        """Call *callback* no more, or none of those registered for *event*."""
+        self._session.hub.off(kind_of(event, prefix=QUEUE_PREFIX), callback)
+        return self
+
+    def events(self, *names: str) -> AsyncIterator[Event]:
+        """
+        Yield what happens to any job: everything, or the events named.
+
+        A reader that is too slow misses the oldest and is told so (``lagged``).
+
+        Raises:
+            ValueError: There is no such event.
+        """
+        kinds = [kind_of(name, prefix=QUEUE_PREFIX) for name in names]
+        return self._events(frozenset([*kinds, Kind.LAGGED] if kinds else Kind))
+
+    async def _events(self, kinds: frozenset[Kind]) -> AsyncIterator[Event]:
+        async with self._session.store.watch() as events:
+            async for event in events:
+                if event.kind in kinds:
+                    yield event
+
+
+def _is_async(handler: object) -> bool:
+    while isinstance(handler, partial):
+        handler = handler.func
+    call = getattr(handler, "__call__", None)  # noqa: B004 - not a test for callable
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call)

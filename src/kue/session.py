@@ -1,0 +1,49 @@
+"""What a queue shares with the builders and handles it gives out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kue.draft import draft
+from kue.listeners import Background, Hub
+from kue.outage import Outage
+from kue.producer import Producer
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from kue.job import Draft
+    from kue.payload import JSON
+    from kue.settings import Settings
+    from kue.store.base import Store
+    from kue.store.values import Added
+
+
+class Session:
+    """A store, how it is to be used, and everything that lives as long as the queue."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self.store = store
+        self.settings = settings
+        self.outage = Outage(store.name)
+        self.background = Background()
+        self.hub = Hub(store, self.outage, self.background)
+        self.producer = Producer(store)
+
+    def draft(self, type: str, data: JSON, options: dict[str, Any]) -> Draft:
+        """Return a valid draft; raises what `kue.draft.draft` raises."""
+        return draft(type, data, max_data=self.settings.max_data, **options)
+
+    async def add(self, draft: Draft, *, durable: bool = False) -> Added:
+        """Add one draft; a durable one travels alone."""
+        await self.hub.ready()
+        if durable:
+            [added] = await self.producer.add_batch([draft], durable=True)
+            return added
+        return await self.producer.add(draft)
+
+    async def close(self) -> None:
+        """Let adds on their way arrive, end what listens, close the store."""
+        await self.producer.drain()
+        await self.background.close()
+        await self.store.close()

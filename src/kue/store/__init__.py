@@ -1,0 +1,46 @@
+"""Stores: where jobs are kept.  `store_for` picks the engine that a URL names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from kue.errors import ConfigError
+
+if TYPE_CHECKING:
+    from kue.settings import Settings
+    from kue.store.base import Store
+
+_REDIS = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel")
+_CLUSTER = ("redis+cluster", "rediss+cluster")
+
+
+def store_for(settings: Settings) -> Store:
+    """
+    Return the store that *settings* name; nothing is opened yet.
+
+    Raises:
+        ConfigError: The URL names no engine or is malformed; the message lists forms.
+    """
+    scheme = urlsplit(settings.url).scheme
+    # Each engine is imported only when it is used: a worker on SQLite needs no redis.
+    if scheme in ("sqlite", "memory"):
+        from kue.store.sqlite.store import SqliteStore
+
+        return SqliteStore.from_url(settings.url)
+    if scheme in _REDIS or scheme in _CLUSTER:
+        from kue.store.redis.store import RedisStore
+
+        return RedisStore.from_settings(settings)
+    raise ConfigError(
+        f"no store can be made of the URL {_shown(settings.url)!r}; it looks like "
+        "sqlite:///kue.db, memory://, redis://localhost:6379/0, rediss://…, "
+        "unix:///run/redis.sock, redis+sentinel://host1,host2/service or "
+        "redis+cluster://host1,host2?shards=4"
+    )
+
+
+def _shown(url: str) -> str:
+    """Leave out what may be a password."""
+    before, at, after = url.rpartition("@")
+    return f"{before.partition('://')[0]}://…@{after}" if at else url

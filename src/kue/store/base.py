@@ -1,0 +1,475 @@
+"""
+The store contract: what every engine does, verb by verb.
+
+A feature that needs atomicity is a verb here, written once for each engine and proven
+by the contract suite in ``tests/store``; one that does not is written once, above.
+
+Verbs take many and answer many, in the order asked; a single job is a batch of one.
+Every verb either happened whole or not at all for each job, and saying the same thing
+twice is the same as saying it once.  *now* (Unix ms) is for tests that own the clock;
+left out, the engine's own clock is read once a call.
+
+All verbs raise `StoreUnavailable` when the engine cannot be reached within its budget;
+the same call may then be repeated with the same arguments.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kue.events import Event
+from kue.settings import LEASE_MS, Keep
+from kue.store.values import (
+    MAX_BATCH,
+    Added,
+    Beat,
+    Change,
+    Claim,
+    Claimed,
+    Filter,
+    Limits,
+    LogLine,
+    Outcome,
+    Page,
+    Pause,
+    Progress,
+    Reply,
+    Report,
+    Stat,
+    Tended,
+    Word,
+    WorkerStatus,
+    sort_key,
+)
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from kue.job import Draft, Job, State
+    from kue.schedule import Schedule
+
+#: Called with (done, total) while a check runs.
+OnProgress = Callable[[int, int], None]
+Events = AsyncIterator[Event]
+
+
+class Store(ABC):
+    """
+    Where jobs are kept.
+
+    Constructing one does no I/O.  Every verb opens the store if it is not open.
+    """
+
+    #: For messages: the address without credentials.
+    name: str
+
+    @abstractmethod
+    async def open(self) -> str:
+        """
+        Connect, make sure the engine is fit, and say in a sentence how durable it is.
+
+        Raises:
+            StoreRefused: It is too old, evicts keys, is a replica, or holds data of a
+                newer schema or another number of shards; the message says what to do.
+            StoreCorrupt: The file is not a database or is damaged.
+            StoreUnavailable: It cannot be reached.
+        """
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Let go of connections, threads and files.  Closing twice is fine."""
+
+    @abstractmethod
+    async def now(self) -> int:
+        """Return the engine's clock, Unix ms."""
+
+    # -- producing -------------------------------------------------------------
+
+    @abstractmethod
+    async def add(
+        self,
+        drafts: Sequence[Draft],
+        *,
+        producer: str,
+        seq: int,
+        durable: bool = False,
+        now: int | None = None,
+    ) -> list[Added]:
+        """
+        Store drafts; ids grow in the order given.
+
+        A draft becomes ``delayed`` when its time (``at``, else now + ``spec.delay``) is
+        in the future, ``blocked`` when a job of ``spec.after`` has not ended well (with
+        ``after_any``: not ended), else ``waiting``.  When a parent is cancelled or does
+        not exist, an ``after_any`` draft does not wait for it; any other is stored as
+        ``cancelled``.  The delay of a blocked job counts from when it is released.  A
+        draft whose unique key is held (by an unfinished job of the type, or within
+        that job's ``unique_for``) adds nothing and answers with the holder's id;
+        within one call the first draft with a key holds it.
+
+        A producer has one call in flight; *seq* grows with each new call.  A repeated
+        (producer, seq) answers as the first did and adds nothing; a lower seq than the
+        last is refused with `ValueError`.
+
+        Raises:
+            StoreFull: No memory or disk left.  Nothing was added.
+            DurabilityUnknown: *durable* was asked and not confirmed in time.
+        """
+
+    # -- running ---------------------------------------------------------------
+
+    @abstractmethod
+    async def claim(
+        self,
+        types: Sequence[str],
+        limit: int,
+        *,
+        worker: str,
+        claim: Claim,
+        lease: int = LEASE_MS,
+        now: int | None = None,
+    ) -> Claimed:
+        """
+        Take the best *limit* waiting jobs of *types* by (priority, id) and start them.
+
+        First promotes due delayed jobs of these types.  Each job taken becomes active
+        with a fresh token and attempt + 1, and the worker's lease runs until now +
+        *lease*.  Jobs past their ``expires`` become failed (`policy.EXPIRED`) instead;
+        ids without a usable record are parked and told (event ``error``).  Paused types
+        give nothing; limits hold back, and a job over its group's limit is set aside
+        (still ``waiting``, with `Job.held`) until a run of the group ends.
+
+        The same *claim* again answers with those of its jobs that still run; an older
+        one of its lane answers with none.  With several shards the order holds within
+        a shard.
+        """
+
+    @abstractmethod
+    async def settle(
+        self, outcomes: Sequence[Outcome], *, now: int | None = None
+    ) -> list[Word]:
+        """
+        End runs.
+
+        ``Completed`` → complete, or removed with ``remove_on_complete``; ``Failed`` →
+        failed; ``Cancelled`` → cancelled; ``Retried``, ``Released`` and ``Stalled`` →
+        waiting, or delayed when their delay is positive.  Adds one line to the story,
+        counts attempts and stalls, forgets progress (a complete job shows 100),
+        releases the unique key (final endings, unless ``unique_for`` lasts), the
+        group's slot and the type's, releases dependants, starts retention.
+
+        DONE; ALREADY when this very run ended before (whatever it is told now: the
+        first ending stands); LOST when the run was taken back; GONE when the job was
+        removed.
+        """
+
+    @abstractmethod
+    async def cycle(
+        self,
+        outcomes: Sequence[Outcome],
+        types: Sequence[str],
+        limit: int,
+        *,
+        worker: str,
+        claim: Claim,
+        lease: int = LEASE_MS,
+        now: int | None = None,
+    ) -> tuple[list[Word], Claimed]:
+        """Do `settle` and then `claim` in one round trip: the hot path."""
+
+    @abstractmethod
+    async def renew(
+        self,
+        worker: str,
+        *,
+        lease: int = LEASE_MS,
+        runs: Sequence[Job] = (),
+        info: dict[str, Any] | None = None,
+        now: int | None = None,
+    ) -> Beat:
+        """
+        Prolong the lease on everything *worker* runs to now + *lease*.
+
+        Late is fine: until someone took a run back it is still the worker's.  *runs*
+        are checked one by one; *info* replaces what `workers` shows.
+        """
+
+    @abstractmethod
+    async def leave(self, worker: str, *, now: int | None = None) -> None:
+        """End *worker*'s lease: what it still runs is taken back by the next tend."""
+
+    @abstractmethod
+    async def tend(
+        self,
+        *,
+        limit: int = MAX_BATCH,
+        keep: Keep | None = None,
+        lease: int = LEASE_MS,
+        now: int | None = None,
+    ) -> Tended:
+        """
+        Do one bounded pass of upkeep; any number of processes may, at any time.
+
+        Promotes due jobs, takes back the runs of workers whose lease is over
+        (`policy.after_lost_worker`) and of jobs whose ttl passed (`policy.after_ttl`),
+        fails what expired, prunes what *keep* and retention no longer keep, fires due
+        schedules (each firing by exactly one process), relays what spans shards, wakes
+        workers for anything ready, ends pauses, forgets lost workers and old watches.
+
+        When nobody tended for GRACE_GAP_MS, the store or everybody was away and leases
+        look over that are not: every lease is prolonged by half of *lease*, once in ten
+        such times, so that live workers beat before they are robbed.  When the clock
+        stepped back, leases are set anew to now + *lease*.
+        """
+
+    @abstractmethod
+    async def wait(self, types: Sequence[str], timeout: float) -> None:
+        """
+        Sleep until there may be work of *types*, at most *timeout* seconds.
+
+        May return early for no reason; never sleeps through a job that was added, a
+        delayed job that became due, a pause that was lifted or a limit that freed,
+        unless another waiter was woken for it.
+        """
+
+    # -- signs of life ---------------------------------------------------------
+
+    @abstractmethod
+    async def progress(
+        self, updates: Sequence[Progress], *, now: int | None = None
+    ) -> list[Word]:
+        """
+        Write progress of active jobs and start their ttl anew.
+
+        DONE; LOST for a token that is not the current one; REFUSED when the job is not
+        active and no token was given; GONE.
+        """
+
+    @abstractmethod
+    async def log(
+        self, job_id: int, lines: Sequence[LogLine], *, now: int | None = None
+    ) -> Word:
+        """Append lines to a job's log, whatever its state; keeps MAX_LOG_LINES."""
+
+    # -- operating -------------------------------------------------------------
+
+    @abstractmethod
+    async def update(
+        self, changes: Sequence[Change], *, now: int | None = None
+    ) -> list[Word]:
+        """Edit jobs in any state; a run in progress keeps the data it started with."""
+
+    @abstractmethod
+    async def move(
+        self,
+        job_ids: Sequence[int],
+        to: State,
+        *,
+        at: int | None = None,
+        now: int | None = None,
+    ) -> list[Reply]:
+        """
+        Move jobs to ``waiting``, or ``delayed`` until *at*, as `MOVES_BY_HAND` allows.
+
+        A finished job starts anew: attempts and stalls count from nothing, its story
+        goes on with a line ``restarted``, its unique key is taken again (HELD if
+        another job has it).  A blocked job no longer waits for its parents.  Moving a
+        waiting job to waiting is ALREADY.
+        """
+
+    @abstractmethod
+    async def cancel(
+        self, job_ids: Sequence[int], *, reason: str = "", now: int | None = None
+    ) -> list[Reply]:
+        """
+        Cancel jobs: at once (DONE) unless active; an active one is ASKED.
+
+        The worker of an active job hears of it at its next `renew` and ends it; if it
+        ends well first, that stands.  ALREADY when cancelled or asked before, REFUSED
+        when complete or failed.
+        """
+
+    @abstractmethod
+    async def remove(
+        self, job_ids: Sequence[int], *, force: bool = False, now: int | None = None
+    ) -> list[Reply]:
+        """
+        Delete jobs with log, keys and links; dependants are told as if cancelled.
+
+        An active job is REFUSED unless *force*; its run then finds it GONE.
+        """
+
+    @abstractmethod
+    async def pause(
+        self,
+        type: str | None = None,
+        *,
+        reason: str = "",
+        by: str = "",
+        until: int | None = None,
+        now: int | None = None,
+    ) -> None:
+        """Hand out no more jobs of *type* (None: of any) until resumed or *until*."""
+
+    @abstractmethod
+    async def resume(self, type: str | None = None, *, now: int | None = None) -> bool:
+        """End a pause and wake workers; tell whether there was one."""
+
+    @abstractmethod
+    async def paused(self) -> list[Pause]:
+        """Return the pauses in force, that of every type first, then by type."""
+
+    @abstractmethod
+    async def limit(
+        self, type: str, limits: Limits | None, *, now: int | None = None
+    ) -> None:
+        """Set what holds jobs of *type* back (None: nothing); let go what it frees."""
+
+    @abstractmethod
+    async def limits(self) -> dict[str, Limits]:
+        """Return the limits in force, by type."""
+
+    @abstractmethod
+    async def clear(
+        self,
+        type: str | None,
+        states: Iterable[State],
+        *,
+        limit: int = MAX_BATCH,
+        now: int | None = None,
+    ) -> int:
+        """
+        Remove up to *limit* jobs of *type* (None: any) in *states*; return how many.
+
+        Call until it returns 0.  ``active`` is refused with `ValueError`.
+        """
+
+    @abstractmethod
+    async def schedule(self, schedule: Schedule) -> None:
+        """Write a schedule, replacing the one with its name."""
+
+    @abstractmethod
+    async def unschedule(self, name: str) -> bool:
+        """Delete a schedule; tell whether there was one."""
+
+    @abstractmethod
+    async def schedules(self) -> list[Schedule]:
+        """Return all schedules, by name."""
+
+    # -- reading ---------------------------------------------------------------
+
+    @abstractmethod
+    async def get(self, job_ids: Sequence[int]) -> list[Job | None]:
+        """Return jobs as they are now; None for each that does not exist."""
+
+    @abstractmethod
+    async def page(
+        self,
+        state: State | None = None,
+        type: str | None = None,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        skip: int = 0,
+        descending: bool = False,
+    ) -> Page:
+        """
+        Return jobs in order, from *cursor* on (or after the first *skip*).
+
+        Order: waiting by (priority, id); delayed by (promote_at, id); complete, failed
+        and cancelled by (time they ended, id); active, blocked and all states together
+        by id.  A job that stays where it is, is on exactly one page, whatever happens
+        to others meanwhile.
+        """
+
+    @abstractmethod
+    async def count(self) -> dict[str, dict[State, int]]:
+        """Return how many jobs there are: type → state → number, for every type."""
+
+    @abstractmethod
+    async def types(self) -> list[str]:
+        """Return every type that was ever added, sorted."""
+
+    @abstractmethod
+    async def logs(self, job_id: int, start: int = 0, stop: int = -1) -> list[LogLine]:
+        """Return lines *start* to *stop* of a log, both included, -1 the last."""
+
+    @abstractmethod
+    async def workers(self, *, now: int | None = None) -> list[WorkerStatus]:
+        """Return the workers the store knows, by name, on all shards together."""
+
+    @abstractmethod
+    async def stats(self, since: int, until: int) -> list[Stat]:
+        """Return per-minute counters from minute *since* to *until*, both included."""
+
+    @abstractmethod
+    async def check(
+        self, *, repair: bool = False, on_progress: OnProgress | None = None
+    ) -> Report:
+        """
+        Prove every invariant on the live store; mend what needs no guessing.
+
+        Safe while others work: a suspicion is looked at a second time before it counts.
+        """
+
+    async def find(
+        self,
+        wanted: Filter,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        descending: bool = False,
+        scan: int = 10_000,
+    ) -> Page:
+        """
+        Return up to *limit* jobs that match, in the order of `page`.
+
+        Looks at no more than about *scan* jobs a call: a page may be short, even empty,
+        and still have a cursor.
+        """
+        found: list[Job] = []
+        seen = 0
+        while seen < scan:
+            # One job too many cannot be given back to the cursor: ask for no more than
+            # still fit, once the page is nearly full, or for plenty while it is empty.
+            size = min(MAX_BATCH, max(limit - len(found), 50)) if found else MAX_BATCH
+            page = await self.page(
+                wanted.state,
+                wanted.type,
+                limit=size,
+                cursor=cursor,
+                descending=descending,
+            )
+            for index, job in enumerate(page.jobs):
+                if not wanted.matches(job):
+                    continue
+                found.append(job)
+                if len(found) == limit:
+                    is_last = index == len(page.jobs) - 1 and page.cursor is None
+                    rest = None if is_last else self.cursor_after(job, wanted.state)
+                    return Page(found, rest)
+            seen += len(page.jobs)
+            cursor = page.cursor
+            if cursor is None:
+                return Page(found, None)
+        return Page(found, cursor)
+
+    @staticmethod
+    def cursor_after(job: Job, state: State | None) -> str:
+        """Return the cursor of what follows *job* on pages of *state*."""
+        return f"{sort_key(job, state)}:{job.id}"
+
+    # -- listening -------------------------------------------------------------
+
+    @abstractmethod
+    def watch(
+        self, job_ids: Sequence[int] | None = None, *, buffer: int = 1000
+    ) -> AbstractAsyncContextManager[Events]:
+        """
+        Listen to events of some jobs, or of all.
+
+        From the moment the context is entered no event is missed.  When more than
+        *buffer* wait to be read, the oldest go and a ``lagged`` event says how many.
+        """

@@ -1,0 +1,74 @@
+"""
+How jobs are written: the JSON of a spec, the lines of a story.
+
+Both engines keep the same two texts: the *body* (a spec, one JSON line) and the *story*
+(one JSON line for each ending).  A line opens with the run's token and the time, which
+the engine writes itself, so that an ending carries the engine's clock and a repeated
+ending is found by its first bytes::
+
+    {"run":"1794722540200123:1794722540200:1:host-1:9f2c.7","at":1794722540207,"outcome":…}
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from kue.job import MAX_HISTORY, Attempt, Ending, Error, Spec
+from kue.payload import MAX_RESULT, encode
+
+#: Characters kept of an error's message and of its stack.
+MAX_ERROR_TEXT = 4000
+MAX_STACK_TEXT = 16_000
+
+encode_json = msgspec.json.Encoder().encode
+decode_spec = msgspec.json.Decoder(Spec).decode
+decode_attempt = msgspec.json.Decoder(Attempt).decode
+
+
+def body_of(spec: Spec) -> bytes:
+    """Return the JSON line of a spec."""
+    return encode_json(spec)
+
+
+def tail_of(ending: Ending) -> bytes:
+    """Return what follows run and time on a story's line, closing brace included."""
+    return encode_json(ending)[1:]
+
+
+def line_of(token: str, at: int, tail: bytes) -> bytes:
+    """Return a story's line."""
+    return b'{"run":"%s","at":%d,%s' % (token.encode(), at, tail)
+
+
+def read_story(story: bytes) -> tuple[Attempt, ...]:
+    """Return the newest endings of a story, oldest first."""
+    if not story:
+        return ()
+    lines = story.split(b"\n")[-MAX_HISTORY:]
+    return tuple(decode_attempt(line) for line in lines if line)
+
+
+def error_of(exc: BaseException, stack: str = "") -> Error:
+    """Describe *exc* as data, however badly it behaves when asked about itself."""
+    try:
+        message = str(exc)
+    except Exception as broken:
+        message = f"(its message cannot be shown: {type(broken).__name__})"
+    return Error(
+        _clean(type(exc).__qualname__, 200),
+        _clean(message, MAX_ERROR_TEXT),
+        _clean(stack, MAX_STACK_TEXT, keep_end=True),
+    )
+
+
+def result_of(value: object) -> msgspec.Raw:
+    """Return a result as JSON; raises `BadPayload` when it has none or is too large."""
+    return encode(value, field="result", limit=MAX_RESULT)
+
+
+def _clean(text: str, limit: int, *, keep_end: bool = False) -> str:
+    # Lone surrogates (bytes that were no UTF-8) have no JSON form.
+    text = text.encode("utf-8", "backslashreplace").decode()
+    if len(text) <= limit:
+        return text
+    return "…" + text[-limit:] if keep_end else text[:limit] + "…"

@@ -1,0 +1,55 @@
+"""The verb `check`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kue.store.redis.health.examination import Examination
+from kue.store.redis.health.keyspace import glob
+from kue.store.redis.health.layout import Layout
+from kue.store.redis.health.shard import Shard
+from kue.store.redis.health.steps import Steps
+from kue.store.redis.reading import Reading
+
+if TYPE_CHECKING:
+    from kue.store.base import OnProgress
+    from kue.store.values import Report
+
+
+class Checking(Reading):
+    """
+    Proves every invariant; `kue.store.redis.health` has the parts.
+
+    A survey walks everything and gathers suspicions.  Each is then looked at again, at
+    one moment, by a script; only what is wrong then is a finding.
+    """
+
+    async def check(
+        self, *, repair: bool = False, on_progress: OnProgress | None = None
+    ) -> Report:
+        await self.open()
+        shards = [
+            Shard(number, self._shards, keys, self._run, self._read_many)
+            for number, keys in enumerate(self._keys)
+        ]
+        examination = Examination(shards, Layout(self._keys), Steps(on_progress))
+        return await examination.run(
+            await self._servers(), self._pattern(), repair=repair
+        )
+
+    async def _servers(self) -> list[int]:
+        """Return a shard of each server that holds any: a scan goes over all of it."""
+
+        async def server_of(shard: int) -> str:
+            [info] = await self._read_many(shard, [("INFO", "server")])
+            return str(info["run_id"])
+
+        servers = await self._on_all(server_of)
+        return list({server: shard for shard, server in enumerate(servers)}.values())
+
+    def _pattern(self) -> str:
+        """Return what the keys of every shard match."""
+        root = glob(self._keys[0].root)
+        if self._shards > 1:
+            root = root.removesuffix("0}") + "[0-9]*}"
+        return f"{root}:*"

@@ -1,0 +1,1 @@
+"""How `check` proves a shard sound: survey, facts, diagnosis, mending."""

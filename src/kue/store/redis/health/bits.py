@@ -1,0 +1,81 @@
+"""Sets of sequence numbers, a bit each: what a million jobs are remembered by."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kue.store.redis.keys import LIVE_CHUNK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_BYTES = LIVE_CHUNK // 8
+
+
+class Bits:
+    """
+    A set of whole numbers from 0 on.
+
+    Laid out as the live bitmaps in Redis are, so that those are taken over as they
+    stand; memory follows the chunks in use, not the highest number.
+    """
+
+    def __init__(self) -> None:
+        self._chunks: dict[int, bytearray] = {}
+
+    def add(self, number: int) -> bool:
+        """Add *number*; tell whether it is new."""
+        chunk, offset = divmod(number, LIVE_CHUNK)
+        bitmap = self._chunks.get(chunk)
+        if bitmap is None:
+            bitmap = self._chunks[chunk] = bytearray(_BYTES)
+        index, mask = offset >> 3, 128 >> (offset & 7)
+        is_new = not bitmap[index] & mask
+        bitmap[index] |= mask
+        return is_new
+
+    def load(self, chunk: int, bitmap: bytes) -> None:
+        """Take over one live bitmap; Redis leaves off what is empty at its end."""
+        if bitmap:
+            self._chunks[chunk] = bytearray(bitmap[:_BYTES].ljust(_BYTES, b"\0"))
+
+    def __contains__(self, number: int) -> bool:
+        chunk, offset = divmod(number, LIVE_CHUNK)
+        bitmap = self._chunks.get(chunk)
+        return bitmap is not None and bool(bitmap[offset >> 3] & (128 >> (offset & 7)))
+
+    def __len__(self) -> int:
+        return sum(
+            int.from_bytes(bitmap).bit_count() for bitmap in self._chunks.values()
+        )
+
+    def __iter__(self) -> Iterator[int]:
+        yield from self.without(Bits())
+
+    def without(self, other: Bits) -> Iterator[int]:
+        """Yield the numbers that are here and not in *other*, in order."""
+        for chunk in sorted(self._chunks):
+            mine = int.from_bytes(self._chunks[chunk])
+            theirs = int.from_bytes(other._chunks.get(chunk, b""))
+            rest = (mine & ~theirs).to_bytes(_BYTES)
+            base = chunk * LIVE_CHUNK
+            for index, byte in enumerate(rest):
+                if byte:
+                    yield from _set_in(byte, base + 8 * index)
+
+    @property
+    def highest(self) -> int:
+        """The highest number, 0 if there is none."""
+        for chunk in sorted(self._chunks, reverse=True):
+            # The first bit of a bitmap is the highest of the number.
+            value = int.from_bytes(self._chunks[chunk])
+            if value:
+                lowest = (value & -value).bit_length()
+                return (chunk + 1) * LIVE_CHUNK - lowest
+        return 0
+
+
+def _set_in(byte: int, base: int) -> Iterator[int]:
+    for bit in range(8):
+        if byte & (128 >> bit):
+            yield base + bit

@@ -1,0 +1,163 @@
+"""One check of a whole store: survey, second look, repair."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kue.store.redis.health.jobs import Examiner, JobCase
+from kue.store.redis.health.rounds import Rounds
+from kue.store.redis.health.survey import Survey
+from kue.store.values import Finding, Report
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from kue.store.redis.health.case import Case, Look
+    from kue.store.redis.health.layout import Layout
+    from kue.store.redis.health.shard import Shard
+    from kue.store.redis.health.steps import Steps
+    from kue.store.redis.health.trouble import Trouble
+
+#: Keys asked for in one reply of a scan.
+_KEYS = 1000
+#: Looks at one case beyond one for each trouble: it may change under our hands.
+_MORE_ROUNDS = 8
+
+
+class Examination:
+    """Checks a store, a shard after another."""
+
+    def __init__(self, shards: Sequence[Shard], layout: Layout, steps: Steps) -> None:
+        self._shards = shards
+        self._layout = layout
+        self._steps = steps
+        self._surveys = [
+            Survey(Examiner(shards, shard.number, layout), layout, steps.advance)
+            for shard in shards
+        ]
+
+    async def run(self, nodes: Sequence[int], pattern: str, *, repair: bool) -> Report:
+        """
+        Check everything; *nodes* are shards, one of each server that holds any.
+
+        *pattern* matches the keys of all shards.
+        """
+        jobs = [await survey.begin() for survey in self._surveys]
+        # Each is met twice: as a key, and in the structure of its state.
+        self._steps.begin(2 * sum(jobs))
+        for node in nodes:
+            await self._find_keys(self._shards[node], pattern)
+        for survey in self._surveys:
+            await Rounds(survey, self._survey_of).walk()
+        for survey in self._surveys:
+            await survey.look()
+        findings = await self._conclude(repair=repair)
+        self._steps.finish()
+        count = sum(len(survey.recorded) for survey in self._surveys)
+        return Report(count, tuple(sorted(findings, key=_order)))
+
+    def _survey_of(self, job_id: int) -> Survey:
+        return self._surveys[self._layout.shard_of(job_id)]
+
+    async def _find_keys(self, node: Shard, pattern: str) -> None:
+        """Hand every key of a server to the survey of its shard."""
+        tags = {
+            survey.shard.keys.root.encode(): survey.take_keys
+            for survey in self._surveys
+        }
+        cursor = -1
+        while cursor:
+            [(cursor, names)] = await node.read(
+                [("SCAN", max(cursor, 0), "MATCH", pattern, "COUNT", _KEYS)]
+            )
+            found: dict[bytes, list[bytes]] = {}
+            for name in names:
+                tag, _, text = name.partition(b"}:")
+                found.setdefault(tag + b"}", []).append(text)
+            for tag in found.keys() & tags.keys():
+                await tags[tag](found[tag])
+
+    async def _conclude(self, *, repair: bool) -> list[Finding]:
+        """Look at every suspicion again; what is wrong now is a finding."""
+        troubled = [item async for item in self._troubled()]
+        findings: list[Finding] = []
+        for case, look in troubled:
+            left = look.troubles
+            if repair:
+                left = await self._mend(case, look)
+            findings += _findings(look.troubles, left)
+        return findings
+
+    async def _troubled(self) -> AsyncIterator[tuple[Case, Look]]:
+        """Yield what something ails: keys first, which may be about to go."""
+        for survey in self._surveys:
+            cases = {case.subject: case for case in survey.cases}
+            rest: list[tuple[Case, Look]] = []
+            for case in cases.values():
+                look = await case.look()
+                if not look.troubles:
+                    continue
+                if case.subject[0] == "keys":
+                    yield case, look
+                else:
+                    rest.append((case, look))
+            looks = await survey.examiner.look(survey.jobs)
+            for job_id, look in looks.items():
+                if look.troubles:
+                    sighting = survey.jobs[job_id]
+                    yield JobCase(survey.examiner, job_id, sighting), look
+            for item in rest:
+                yield item
+
+    async def _mend(self, case: Case, look: Look) -> list[Trouble]:
+        """Mend what can be, one thing after another; return what is left."""
+        refused: set[tuple[str, str]] = set()
+        for _ in range(len(look.troubles) + _MORE_ROUNDS):
+            trouble = _curable(look.troubles, refused)
+            if trouble is None:
+                break
+            if await self._carry_out(case, look, trouble) == "refused":
+                refused.add(_name(trouble))
+            look = await case.look()
+        return look.troubles
+
+    async def _carry_out(self, case: Case, look: Look, trouble: Trouble) -> str:
+        guard = trouble.guard
+        if guard is None:
+            return await case.shard.mend(look.subject, look.digest, trouble.commands)
+        shard = self._shards[guard.shard]
+        return await shard.mend(guard.subject, guard.digest, trouble.commands)
+
+
+def _curable(troubles: list[Trouble], refused: set[tuple[str, str]]) -> Trouble | None:
+    for trouble in troubles:
+        if trouble.commands and _name(trouble) not in refused:
+            return trouble
+    return None
+
+
+def _findings(found: list[Trouble], left: list[Trouble]) -> list[Finding]:
+    """Return findings: mended is what is no longer there."""
+    still = {_name(trouble) for trouble in left}
+    names = {_name(trouble) for trouble in found}
+    # What only a repair brought to light, and could not mend, is found as well.
+    new = [trouble for trouble in left if _name(trouble) not in names]
+    return [
+        Finding(
+            trouble.code,
+            trouble.message,
+            trouble.job_id,
+            trouble.repair,
+            _name(trouble) not in still,
+        )
+        for trouble in (*found, *new)
+    ]
+
+
+def _name(trouble: Trouble) -> tuple[str, str]:
+    return trouble.code, trouble.message
+
+
+def _order(finding: Finding) -> tuple[bool, int, str, str]:
+    job_id = finding.job_id
+    return job_id is None, job_id or 0, finding.code, finding.message

@@ -1,0 +1,30 @@
+"""Where jobs live: the keys of every shard, by the job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kue.store.redis.keys import Keys
+
+
+class Layout:
+    """The keys of all shards of a store."""
+
+    def __init__(self, keys: Sequence[Keys]) -> None:
+        self._keys = keys
+
+    @property
+    def shards(self) -> int:
+        return len(self._keys)
+
+    def shard_of(self, job_id: int) -> int:
+        return job_id % len(self._keys)
+
+    def keys_of(self, job_id: int) -> Keys:
+        return self._keys[self.shard_of(job_id)]
+
+    def sequence_of(self, job_id: int) -> int:
+        return job_id // len(self._keys)

@@ -1,0 +1,238 @@
+"""Going through every structure of a shard, a piece at a time."""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from kue.store.redis.health import shardwide
+from kue.store.redis.health.bits import Bits
+from kue.store.redis.health.keyspace import Key, is_number
+from kue.store.redis.health.screening import is_unremarkable, parents_of
+from kue.store.redis.keys import PLACES
+from kue.store.redis.link import pairs
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable
+
+    from kue.store.redis.health.shard import Command
+    from kue.store.redis.health.survey import Survey
+
+#: Entries asked for in one reply of one structure.
+_COUNT = 500
+#: Structures read at once.
+_AT_ONCE = 16
+#: Records read at once; most are a few hundred bytes.
+_RECORDS = 200
+_FENCE = re.compile(rb"(\d{16}):")
+_SCANS = {"zset": "ZSCAN", "hash": "HSCAN", "set": "SSCAN"}
+#: Structures whose members are jobs, besides those that mean a state.
+_ENTRIES = frozenset({"parked", "tries", "progress", "ttl", "expires", "retain"})
+
+
+class Entry(NamedTuple):
+    """What a structure says of one member."""
+
+    member: bytes
+    #: A score, a hash's value, or nothing.
+    value: bytes | float
+
+
+class Met(NamedTuple):
+    """A job that was met in a structure that means a state."""
+
+    job_id: int
+    key: Key
+    value: bytes | float
+
+
+class Rounds:
+    """Walks one shard; `Survey` remembers what is suspicious."""
+
+    def __init__(self, survey: Survey, elsewhere: Callable[[int], Survey]) -> None:
+        self._survey = survey
+        self._shard = survey.shard
+        self._layout = survey.layout
+        #: Gives the survey of the shard that a job lives on.
+        self._elsewhere = elsewhere
+        self._seen = Bits()
+        self._fence = 0
+
+    async def walk(self) -> None:
+        """Go through everything that the survey has found keys of."""
+        await self._walk_structures()
+        await self._walk_ties()
+        await self._compare()
+        await self._judge_the_rest()
+
+    async def _walk_structures(self) -> None:
+        async for key, entries in self._read(self._survey.structures):
+            if key.kind == "type" and key.name in PLACES:
+                await self._meet(key, entries)
+            elif key.kind == "type" and key.name == "unique":
+                await self._sift_unique(key, entries)
+            elif key.name == "outbox":
+                fields = [entry.member.decode("utf-8", "replace") for entry in entries]
+                await self._survey.sift(
+                    [shardwide.outbox_entry(self._shard, field) for field in fields]
+                )
+            else:
+                await self._sight(key, entries)
+
+    async def _read(
+        self, keys: Iterable[Key]
+    ) -> AsyncIterator[tuple[Key, list[Entry]]]:
+        """Yield what structures hold, piece by piece, several at a time."""
+        waiting = iter([key for key in keys if _is_walked(key)])
+        under_way: list[tuple[Key, int]] = []
+        while True:
+            under_way += [
+                (key, 0) for key in islice(waiting, _AT_ONCE - len(under_way))
+            ]
+            if not under_way:
+                return
+            commands: list[Command] = [
+                (_SCANS[key.redis_type], self._name(key), cursor, "COUNT", _COUNT)
+                for key, cursor in under_way
+            ]
+            replies = await self._shard.read(commands)
+            unfinished: list[tuple[Key, int]] = []
+            for (key, _), (cursor, found) in zip(under_way, replies, strict=True):
+                if int(cursor):
+                    unfinished.append((key, int(cursor)))
+                if found:
+                    yield key, _entries(key, found)
+            under_way = unfinished
+
+    def _name(self, key: Key) -> str:
+        return f"{self._shard.keys.root}:{key.text}"
+
+    def _id_of(self, key: Key, member: bytes) -> int | None:
+        """Return the job that a member is; suspect one that cannot be."""
+        text = member.decode("ascii", "replace")
+        if is_number(text) and self._shard.is_home_of(int(text)):
+            return int(text)
+        self._survey.cases.append(shardwide.odd_member(self._shard, key, member))
+        return None
+
+    async def _meet(self, key: Key, entries: list[Entry]) -> None:
+        """Compare jobs in a structure that means a state with their records."""
+        met: list[Met] = []
+        for entry in entries:
+            job_id = self._id_of(key, entry.member)
+            if job_id is not None:
+                met.append(Met(job_id, key, entry.value))
+        for start in range(0, len(met), _RECORDS):
+            part = met[start : start + _RECORDS]
+            names = [self._shard.keys.job(one.job_id) for one in part]
+            [records] = await self._shard.read([("MGET", *names)])
+            for one, record in zip(part, records, strict=True):
+                await self._screen(one, record)
+        self._survey.on_steps(len(entries))
+
+    async def _screen(self, met: Met, record: bytes | None) -> None:
+        job_id, key = met.job_id, met.key
+        sequence = self._layout.sequence_of(job_id)
+        is_new = self._seen.add(sequence)
+        if isinstance(met.value, bytes):
+            run = _FENCE.match(met.value)
+            self._fence = max(self._fence, int(run[1]) if run else 0)
+        elif is_new and is_unremarkable(
+            job_id, sequence, key.job_type.encode(), key.name, met.value, record
+        ):
+            return
+        if key.name == "blocked":
+            parents = parents_of(job_id, record)
+            await self._survey.sight(job_id, [key.job_type], parents)
+        else:
+            await self._survey.sight_in(job_id, key.job_type)
+
+    async def _sight(self, key: Key, entries: list[Entry]) -> None:
+        """Look at jobs that a structure other than a state's knows of."""
+        for entry in entries:
+            job_id = self._id_of(key, entry.member)
+            if job_id is None:
+                continue
+            if key.kind == "type":
+                await self._survey.sight_in(job_id, key.job_type)
+            else:
+                await self._survey.sight(job_id, [key.text] if key.job_type else [])
+
+    async def _sift_unique(self, key: Key, entries: list[Entry]) -> None:
+        names = [entry.member.decode("utf-8", "replace") for entry in entries]
+        await self._survey.sift(
+            [shardwide.unique_key(self._shard, key.job_type, name) for name in names]
+        )
+
+    async def _walk_ties(self) -> None:
+        """Look at every job that others wait for, and at all on its lists."""
+        survey = self._survey
+        for sequence in survey.blocked.without(survey.looked):
+            await survey.sight(self._id(sequence))
+        async for key, entries in self._read(self._lists()):
+            for entry in entries:
+                text = entry.member.decode("ascii", "replace")
+                if is_number(text):
+                    child = int(text)
+                    await self._elsewhere(child).sight(child, parents=[key.number])
+                else:
+                    odd = shardwide.odd_member(self._shard, key, entry.member)
+                    survey.cases.append(odd)
+        for sequence in survey.parents.without(survey.looked):
+            await survey.sight(self._id(sequence))
+
+    def _lists(self) -> Iterable[Key]:
+        for sequence in self._survey.parents:
+            job_id = self._id(sequence)
+            for name in ("then", "finally"):
+                text = f"job:{job_id}:{name}"
+                yield Key(text, "zset", "part", name, number=job_id)
+
+    def _id(self, sequence: int) -> int:
+        return sequence * self._layout.shards + self._shard.number
+
+    async def _compare(self) -> None:
+        """Look at jobs that one place knows of and another does not."""
+        survey, live = self._survey, await self._survey.live()
+        for known, other in (
+            (survey.recorded, self._seen),
+            (live, self._seen),
+            (self._seen, live),
+            (survey.logged, survey.recorded),
+        ):
+            for sequence in known.without(other):
+                if sequence <= survey.last and sequence not in survey.looked:
+                    await survey.sight(self._id(sequence))
+
+    async def _judge_the_rest(self) -> None:
+        survey, shard = self._survey, self._shard
+        cases = [shardwide.type_known(shard, name) for name in sorted(survey.types)]
+        counted = {
+            key.job_type
+            for key in survey.structures
+            if key.kind == "type" and key.name in ("active", "running")
+        }
+        cases += (shardwide.groups(shard, name) for name in sorted(counted))
+        highest = survey.recorded.highest
+        cases.append(shardwide.at_least(shard, "ids", highest, "a job"))
+        cases.append(shardwide.at_least(shard, "fence", self._fence, "a run"))
+        await survey.sift(cases)
+
+
+def _is_walked(key: Key) -> bool:
+    if key.kind == "shard":
+        return key.name in ("cancelling", "parents", "outbox")
+    is_walked = key.name in PLACES or key.name in _ENTRIES or key.name == "unique"
+    return key.kind in ("held", "part") or is_walked
+
+
+def _entries(key: Key, found: object) -> list[Entry]:
+    if key.redis_type == "set":
+        return [Entry(member, b"") for member in _listed(found)]
+    return [Entry(member, value) for member, value in pairs(found)]
+
+
+def _listed(found: object) -> list[bytes]:
+    assert isinstance(found, list)
+    return found

@@ -1,0 +1,182 @@
+"""Judges of what is not about one job: keys, counters, unique keys, groups."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from kue.names import unquote
+from kue.store.redis.health.case import PlainCase
+from kue.store.redis.health.chart import FINAL_PLACES
+from kue.store.redis.health.keyspace import is_number
+from kue.store.redis.health.mending import freed_for
+from kue.store.redis.health.trouble import Trouble
+
+if TYPE_CHECKING:
+    from kue.store.redis.health.keyspace import Key
+    from kue.store.redis.health.shard import Command, Seen, Shard
+
+_HOLDER = re.compile(r"(\d+):(\d+)", re.ASCII)
+#: What upkeep carries: see ``lib/dependants.lua``.
+_OUTBOX = re.compile(r"(link|unlink|end):\d+:\d+|rest:\d+", re.ASCII)
+
+
+def known_key(shard: Shard, key: Key) -> PlainCase:
+    """A key that the table knows: does it have the right type, and will it stay?"""
+    name = f"{shard.keys.root}:{key.text}"
+    job_id = key.number if key.kind in ("record", "part") else None
+
+    def judge(seen: Seen) -> list[Trouble]:
+        found: list[Trouble] = []
+        for kind, expires in zip(seen.facts[1::3], seen.facts[2::3], strict=True):
+            if kind.decode() != key.redis_type:
+                message = f"key {name} is a {kind.decode()}, but must be a "
+                message += f"{key.redis_type}; rename it away and check again"
+                found.append(Trouble("wrong-type", message, job_id))
+            if expires == b"1" and not key.may_expire:
+                message = f"key {name} has a time to live, after which it would be lost"
+                keep: Command = ("PERSIST", name)
+                found.append(
+                    Trouble("expiring-key", message, job_id, "keep it", (keep,))
+                )
+        return found
+
+    return PlainCase(shard, ("keys", key.text, key.redis_type), judge)
+
+
+def unknown_key(shard: Shard, text: bytes, why: str) -> PlainCase:
+    """A key that does not belong where it is."""
+
+    def judge(seen: Seen) -> list[Trouble]:
+        if not seen.facts:
+            return []
+        shown = text.decode("utf-8", "backslashreplace")
+        message = f"key {shard.keys.root}:{shown} {why}; delete it if it is not needed"
+        return [Trouble("unknown-key", message)]
+
+    return PlainCase(shard, ("keys", text, "none"), judge)
+
+
+def odd_member(shard: Shard, key: Key, member: bytes) -> PlainCase:
+    """An entry of a structure of jobs that cannot be a job of this shard."""
+    name = f"{shard.keys.root}:{key.text}"
+    shown = member.decode("utf-8", "backslashreplace")
+    verbs = {"hash": "HDEL", "zset": "ZREM", "set": "SREM"}
+
+    def judge(seen: Seen) -> list[Trouble]:
+        if not seen.facts:
+            return []
+        message = f"job {shown} is in {key.text}, but there can be no such job here"
+        out: Command = (verbs[key.redis_type], name, member)
+        return [Trouble("no-record", message, None, "take it out", (out,))]
+
+    return PlainCase(shard, ("entry", key.text, member), judge)
+
+
+def type_known(shard: Shard, job_type: str) -> PlainCase:
+    """A type that has structures: is it among the types?"""
+
+    def judge(seen: Seen) -> list[Trouble]:
+        if seen.facts:
+            return []
+        message = f"type {unquote(job_type)!r} has jobs, but is not among the types"
+        add: Command = ("SADD", shard.keys.of_shard("types"), job_type)
+        return [Trouble("unknown-type", message, None, "add it", (add,))]
+
+    return PlainCase(shard, ("entry", "types", job_type), judge)
+
+
+def at_least(shard: Shard, name: str, highest: int, because: str) -> PlainCase:
+    """A counter (``ids``, ``fence``) that must not be behind what it gave out."""
+
+    def judge(seen: Seen) -> list[Trouble]:
+        text = seen.facts[0].decode("utf-8", "replace") if seen.facts else "0"
+        if is_number(text) and int(text) >= highest:
+            return []
+        message = f"the last of {name} is {text}, but {because} has {highest}"
+        up: Command = ("SET", shard.keys.of_shard(name), highest)
+        repair = f"set it to {highest}"
+        return [Trouble(f"{name}-behind", message, None, repair, (up,))]
+
+    return PlainCase(shard, ("value", name), judge)
+
+
+def unique_key(shard: Shard, job_type: str, key: str) -> PlainCase:
+    """An entry of a type's unique keys: does it hold anything?"""
+    structure = shard.keys.of_type(unquote(job_type), "unique")
+
+    def judge(seen: Seen) -> list[Trouble]:
+        problem = _unique_problem(seen)
+        if not problem:
+            return []
+        message = f"unique key {unquote(key)!r} of {unquote(job_type)!r} {problem}"
+        free: Command = ("HDEL", structure, key)
+        return [Trouble("unique-drift", message, None, "free it", (free,))]
+
+    return PlainCase(shard, ("unique", job_type, key), judge)
+
+
+def _unique_problem(seen: Seen) -> str:
+    """Return what is wrong with an entry of the unique keys; nothing if it is fine."""
+    if not seen.facts:
+        return ""
+    held, place, has_key, will_lapse = (
+        fact.decode("utf-8", "backslashreplace") for fact in seen.facts
+    )
+    match = _HOLDER.fullmatch(held)
+    if match is None:
+        return f"is held by {held!r}, which is no job"
+    holder, until = match.groups()
+    if place not in FINAL_PLACES and place not in ("", "parked"):
+        return "" if has_key == "1" else f"is held by job {holder}, which has another"
+    if int(until) > seen.at or will_lapse == "1":
+        return ""
+    how = f"is {place}" if place else "is gone"
+    return f"is held by job {holder}, which {how}, and its time is over"
+
+
+def groups(shard: Shard, job_type: str) -> PlainCase:
+    """A type's groups: does each count the jobs that it runs?"""
+
+    def judge(seen: Seen) -> list[Trouble]:
+        rows = [
+            [
+                fact.decode("utf-8", "backslashreplace")
+                for fact in seen.facts[at : at + 5]
+            ]
+            for at in range(0, len(seen.facts), 5)
+        ]
+        return [_drift(shard, job_type, *row) for row in rows]
+
+    return PlainCase(shard, ("groups", job_type), judge)
+
+
+def _drift(
+    shard: Shard,
+    job_type: str,
+    group: str,
+    written: str,
+    counted: str,
+    held: str,
+    score: str,
+) -> Trouble:
+    running = int(counted)
+    message = f"group {unquote(group)!r} of {unquote(job_type)!r} counts "
+    message += f"{written or 'no'} running jobs, but {running} run"
+    is_freed = not is_number(written) or int(written) > running
+    next_held = (int(held), score) if is_freed and is_number(held) else None
+    commands = freed_for(shard.keys, job_type, group, running, next_held)
+    return Trouble("group-drift", message, None, f"set it to {running}", commands)
+
+
+def outbox_entry(shard: Shard, field: str) -> PlainCase:
+    """What upkeep must still carry: can it?"""
+
+    def judge(seen: Seen) -> list[Trouble]:
+        if not seen.facts or _OUTBOX.fullmatch(field):
+            return []
+        message = f"the outbox has {field!r}, which upkeep cannot carry to any job"
+        out: Command = ("HDEL", shard.keys.of_shard("outbox"), field)
+        return [Trouble("stray-entry", message, None, "take it out", (out,))]
+
+    return PlainCase(shard, ("entry", "outbox", field), judge)

@@ -1,0 +1,176 @@
+"""
+The first pass over a shard: everything there is, and what of it needs a closer look.
+
+Jobs move while this goes on, so what it finds are suspicions, no more.  Memory is a few
+bits a job and what is suspicious; everything else streams by.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kue.names import unquote
+from kue.store.redis.health import shardwide
+from kue.store.redis.health.bits import Bits
+from kue.store.redis.health.jobs import MAX_LOOKS, Examiner, Sighting
+from kue.store.redis.health.keyspace import Key, read_key
+from kue.store.redis.keys import LIVE_CHUNK, shard_of_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kue.store.redis.health.case import PlainCase
+    from kue.store.redis.health.layout import Layout
+    from kue.store.redis.health.shard import Command
+
+#: Live bitmaps read in one go: half a megabyte.
+_BITMAPS = 64
+
+
+class Survey:
+    """What one shard has, as far as it was seen."""
+
+    def __init__(
+        self, examiner: Examiner, layout: Layout, on_steps: Callable[[int], None]
+    ) -> None:
+        self.shard = examiner.shard
+        self.examiner = examiner
+        self.layout = layout
+        self.on_steps = on_steps
+        #: The last sequence number when this began; younger jobs are left alone.
+        self.last = 0
+        #: Jobs that have a record, a log, something they wait for, dependants.
+        self.recorded, self.logged = Bits(), Bits()
+        self.blocked, self.parents = Bits(), Bits()
+        #: Jobs that were looked at closely, and that in each type.
+        self.looked = Bits()
+        self._looked_in: dict[str, Bits] = {}
+        #: Structures to walk.
+        self.structures: list[Key] = []
+        self.types: set[str] = set()
+        #: Suspicious jobs, and suspicious everything else.
+        self.jobs: dict[int, Sighting] = {}
+        self.cases: list[PlainCase] = []
+        self._pending: dict[int, Sighting] = {}
+        self._weight = 0
+
+    async def begin(self) -> int:
+        """Find out how far ids go; return about how many jobs there are."""
+        [last] = await self.shard.read([("GET", self.shard.keys.of_shard("ids"))])
+        self.last = int(last) if last and last.isdigit() else 0
+        return len(await self.live())
+
+    async def live(self) -> Bits:
+        """Read which jobs are marked as living."""
+        live = Bits()
+        chunks = range(self.last // LIVE_CHUNK + 1)
+        for start in chunks[::_BITMAPS]:
+            part = chunks[start : start + _BITMAPS]
+            commands: list[Command] = [
+                ("GET", self.shard.keys.live(chunk)) for chunk in part
+            ]
+            for chunk, bitmap in zip(
+                part, await self.shard.read(commands), strict=True
+            ):
+                live.load(chunk, bitmap or b"")
+        return live
+
+    async def take_keys(self, texts: list[bytes]) -> None:
+        """Sort keys that were found, given without their tag, by what they are."""
+        known: list[Key] = []
+        for text in texts:
+            key = self._place(text)
+            if key is not None:
+                known.append(key)
+        subject: list[Any] = ["keys"]
+        for key in known:
+            subject += (key.text, key.redis_type)
+        [odd] = await self.shard.inspect([tuple(subject)])
+        wrong = self._judge_keys(known, odd.facts)
+        for key in known:
+            if key.text not in wrong:
+                self._file(key)
+
+    def _place(self, text: bytes) -> Key | None:
+        """Return what a key is; suspect it when it should not be here."""
+        try:
+            key = read_key(text.decode())
+        except UnicodeDecodeError:
+            key = None
+        why = ""
+        if key is None:
+            why = "is none of Kue's"
+        elif key.job_type:
+            home = shard_of_type(unquote(key.job_type), self.layout.shards)
+            if home != self.shard.number:
+                why = f"is of a type that lives on shard {home}"
+        elif key.kind in ("record", "part") and not self.shard.is_home_of(key.number):
+            why = f"is of a job that lives on shard {self.layout.shard_of(key.number)}"
+        if why:
+            self.cases.append(shardwide.unknown_key(self.shard, text, why))
+            return None
+        return key
+
+    def _judge_keys(self, known: list[Key], odd: list[bytes]) -> set[str]:
+        """Suspect keys that are not as they should be; return those to stay off."""
+        by_text = {key.text: key for key in known}
+        wrong: set[str] = set()
+        for text, kind in zip(odd[::3], odd[1::3], strict=True):
+            key = by_text[text.decode()]
+            is_wrong = kind.decode() != key.redis_type
+            if is_wrong:
+                wrong.add(key.text)
+            if is_wrong or not key.may_expire:
+                self.cases.append(shardwide.known_key(self.shard, key))
+        return wrong
+
+    def _file(self, key: Key) -> None:
+        match key.kind:
+            case "record":
+                self.recorded.add(self.layout.sequence_of(key.number))
+                self.on_steps(1)
+            case "part":
+                piles = {"log": self.logged, "after": self.blocked}
+                pile = piles.get(key.name, self.parents)
+                pile.add(self.layout.sequence_of(key.number))
+            case "type" | "held":
+                self.structures.append(key)
+                self.types.add(key.job_type)
+            case "shard":
+                self.structures.append(key)
+
+    async def sight_in(self, job_id: int, job_type: str) -> None:
+        """Have a job that a type knows of looked at, unless it was there before."""
+        looked = self._looked_in.setdefault(job_type, Bits())
+        if looked.add(self.layout.sequence_of(job_id)):
+            await self.sight(job_id, [job_type])
+
+    async def sight(
+        self, job_id: int, places: Iterable[str] = (), parents: Iterable[int] = ()
+    ) -> None:
+        """Have a job looked at closely, soon."""
+        sighting = self._pending.setdefault(job_id, Sighting())
+        sighting.merge(Sighting(set(places), set(parents)))
+        self.looked.add(self.layout.sequence_of(job_id))
+        self._weight += sighting.weight
+        if self._weight >= MAX_LOOKS:
+            await self.look()
+
+    async def look(self) -> None:
+        """Look at the jobs that were sighted; remember those that something ails."""
+        sightings, self._pending, self._weight = self._pending, {}, 0
+        for job_id, look in (await self.examiner.look(sightings)).items():
+            if look.troubles:
+                self.suspect(job_id, sightings[job_id])
+
+    def suspect(self, job_id: int, sighting: Sighting) -> None:
+        self.jobs.setdefault(job_id, Sighting()).merge(sighting)
+
+    async def sift(self, cases: list[PlainCase]) -> None:
+        """Look at things that are no jobs; remember those that something ails."""
+        for start in range(0, len(cases), MAX_LOOKS):
+            part = cases[start : start + MAX_LOOKS]
+            seen = await self.shard.inspect([case.subject for case in part])
+            self.cases += (
+                case for case, one in zip(part, seen, strict=True) if case.judge(one)
+            )

@@ -1,0 +1,151 @@
+"""
+Every Redis key Kue uses; nothing else builds one.
+
+All keys of a shard begin with its hash tag, ``{kue}`` (``{kue:0}`` … with several
+shards), and so live in one slot of a Redis Cluster: that is what lets a script reach a
+job's record from an id that it finds in a set.  Scripts build their keys from that tag,
+named ``root`` there.  ``<type>`` and ``<group>`` are percent-encoded (`names.quote`).
+
+=============================  ======  ================================================
+key, after the tag             type    holds
+=============================  ======  ================================================
+``:meta``                      hash    schema, shards; when upkeep last passed
+``:ids`` ``:fence``            string  last sequence number; last fence
+``:types``                     set     every type seen
+``:live:<n>``                  string  a bit for each job there is, 65,536 to a key
+``:job:<id>``                  string  the story: header, body, a line for each ending
+``:job:<id>:log``              list    log lines, JSON
+``:job:<id>:after``            set     jobs that a blocked job waits for
+``:job:<id>:then``             zset    jobs that wait for this one to end well
+``:job:<id>:finally``          zset    jobs that wait for this one to end
+``:<type>:waiting``            zset    score = priority × 2^41 + sequence
+``:<type>:delayed``            zset    score = when due, ms
+``:<type>:active``             hash    id → token: fence:started:attempt:worker:claim
+``:<type>:complete`` ``failed``
+``cancelled``                  zset    score = when it ended, ms
+``:<type>:blocked``            zset    score = id
+``:<type>:held``               zset    waiting jobs set aside by the per-key limit
+``:<type>:held:<group>``       zset    the same, by group
+``:<type>:parked``             zset    ids without a usable record
+``:<type>:tries``              hash    id → attempts:stalls, after a first failure
+``:<type>:progress``           hash    id → percent, tab, JSON; while it runs
+``:<type>:ttl``                zset    running jobs with a ttl; score = deadline
+``:<type>:expires``            zset    unfinished jobs that expire; score = when
+``:<type>:retain``             zset    ended jobs with their own retention; score = when
+``:<type>:unique``             hash    unique key → holder:until
+``:<type>:lapse``              zset    unique keys that outlast their job; score = until
+``:<type>:running``            hash    group → running jobs
+``:<type>:rate``               hash    left, at: the rate limit's state
+``:<type>:wake``               zset    at most one marker; workers sleep on it
+``:workers`` ``:info``         zset,   worker → lease deadline; → what it says of itself
+                               hash
+``:claims``                    hash    worker:lane → number of its last claim
+``:cancelling``                hash    running job asked to end → type
+``:paused`` ``:limits``        hash    type → until, tab, JSON; type → limits
+``:parents``                   set     jobs that others wait for
+``:outbox``                    hash    what upkeep must still tell dependants
+``:producers:<n>``             hash    producer → seq:answer of its last add, by hour
+``:schedules`` ``:due``        hash,   name → JSON; name → when it fires next
+                               zset
+``:stats:<minute>``            hash    type:added, :complete, :failed, :run_ms
+``:listeners`` ``:watched``    zset    who listens to all; which jobs are listened to
+``:events``                    –       channel (sharded publish)
+=============================  ======  ================================================
+"""
+
+from __future__ import annotations
+
+import zlib
+
+from kue.names import quote
+
+SCHEMA = 1
+LIVE_CHUNK = 65_536
+#: Structures of a type that hold its jobs, with the state each means.
+PLACES = {
+    "waiting": "waiting",
+    "held": "waiting",
+    "delayed": "delayed",
+    "active": "active",
+    "complete": "complete",
+    "failed": "failed",
+    "cancelled": "cancelled",
+    "blocked": "blocked",
+}
+#: Redis type of everything that can stand behind ``:<type>:``.
+TYPE_KEYS = {
+    **dict.fromkeys(PLACES, "zset"),
+    "active": "hash",
+    "parked": "zset",
+    "tries": "hash",
+    "progress": "hash",
+    "ttl": "zset",
+    "expires": "zset",
+    "retain": "zset",
+    "unique": "hash",
+    "lapse": "zset",
+    "running": "hash",
+    "rate": "hash",
+    "wake": "zset",
+}
+#: Redis type of everything that can stand directly behind the tag.
+SHARD_KEYS = {
+    "meta": "hash",
+    "ids": "string",
+    "fence": "string",
+    "types": "set",
+    "workers": "zset",
+    "info": "hash",
+    "claims": "hash",
+    "cancelling": "hash",
+    "paused": "hash",
+    "limits": "hash",
+    "parents": "set",
+    "outbox": "hash",
+    "schedules": "hash",
+    "due": "zset",
+    "listeners": "zset",
+    "watched": "zset",
+}
+#: Redis type of what can stand behind ``:job:<id>:``.
+JOB_KEYS = {"log": "list", "after": "set", "then": "zset", "finally": "zset"}
+
+
+def root_of(prefix: str, shard: int, shards: int) -> str:
+    """Return the tag of a shard."""
+    name = quote(prefix)
+    return f"{{{name}}}" if shards == 1 else f"{{{name}:{shard}}}"
+
+
+def shard_of_type(job_type: str, shards: int) -> int:
+    """Return the shard a type lives on: the same in every process and release."""
+    return zlib.crc32(job_type.encode()) % shards
+
+
+class Keys:
+    """Builds the keys of one shard."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+
+    def job(self, job_id: int | str) -> str:
+        return f"{self.root}:job:{job_id}"
+
+    def log(self, job_id: int) -> str:
+        return f"{self.root}:job:{job_id}:log"
+
+    def of_type(self, job_type: str, structure: str) -> str:
+        return f"{self.root}:{quote(job_type)}:{structure}"
+
+    def of_shard(self, structure: str) -> str:
+        return f"{self.root}:{structure}"
+
+    def live(self, chunk: int) -> str:
+        return f"{self.root}:live:{chunk}"
+
+    def stats(self, minute: int) -> str:
+        return f"{self.root}:stats:{minute}"
+
+    @property
+    def events(self) -> str:
+        return f"{self.root}:events"

@@ -1,0 +1,304 @@
+"""
+The way to Redis: URLs, connections, and when to try again.
+
+redis-py's own retries are off: it would repeat a script whose reply was lost behind our
+back.  Here the *same* call is repeated, which every script answers as the first time,
+with jitter and within a budget.  Commands, beats and the blocking wait have connections
+of their own, so that no beat queues up behind a large reply.
+
+In a Cluster redis-py only tells which node has which slot; calls go to that node.  A
+slot that is being moved answers ASK, which is not followed: half of a shard's keys
+would be on either side, and a script must see all.  The shard pauses meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import redis.asyncio as aioredis
+from redis import exceptions
+from redis.asyncio.cluster import ClusterNode, RedisCluster
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel
+from redis.backoff import NoBackoff
+
+from kue.errors import StoreError, StoreFull, StoreRefused, StoreUnavailable
+from kue.store.redis.scripts import load
+
+if TYPE_CHECKING:
+    from kue.store.redis.address import Address
+
+T = TypeVar("T")
+#: Sends a command; redis-py has no types for this.
+Send = Callable[..., Awaitable[Any]]
+#: Waits for a message, so many seconds.
+Messages = Callable[[float], Awaitable[bytes | None]]
+
+#: Longest blocking wait; a wake-up that got lost costs no more than this.
+MAX_BLOCK_SECONDS = 2.0
+COMMAND_TIMEOUT_SECONDS = 3.0
+CONNECT_TIMEOUT_SECONDS = 2.0
+#: Two cycles, an add or two, reads: more at once only queue up in Redis.
+COMMAND_CONNECTIONS = 16
+
+#: Errors after which the same call may be sent again.
+_AGAIN = (
+    exceptions.ConnectionError,
+    exceptions.TimeoutError,
+    exceptions.BusyLoadingError,
+    exceptions.ReadOnlyError,
+    exceptions.ClusterDownError,
+    exceptions.TryAgainError,
+    exceptions.MasterDownError,
+    exceptions.MovedError,
+    exceptions.AskError,
+    exceptions.SlotNotCoveredError,
+    ConnectionError,
+    TimeoutError,
+)
+#: The same, where redis-py has no class for them: how their text begins.
+_AGAIN_WORDS = ("NOREPLICAS", "UNBLOCKED", "LOADING", "MISCONF", "BUSY ", "CLUSTERDOWN")
+#: Answers that no repetition will change; the message must reach the user.
+_REFUSED = (exceptions.AuthenticationError, exceptions.NoPermissionError)
+
+
+class Link:
+    """Connections to one Redis, its Sentinels or its Cluster, for one event loop."""
+
+    #: What a subscription raises when its connection is lost.
+    errors = (exceptions.RedisError, OSError)
+
+    def __init__(self, address: Address, *, budget_seconds: float) -> None:
+        self._address = address
+        self._budget = budget_seconds
+        self._cluster: RedisCluster | None = None
+        self._clients: dict[tuple[str, str, int], aioredis.Redis] = {}
+
+    async def run(self, script: str, root: str, *args: Any, beat: bool = False) -> Any:
+        """Run a script on the shard of *root*; its arguments make it repeatable."""
+        loaded = load(script)
+        purpose = "beat" if beat else "command"
+
+        async def once() -> Any:
+            send: Send = (await self._client(purpose, root)).execute_command
+            try:
+                return await send("EVALSHA", loaded.sha, 1, root, *args)
+            except exceptions.NoScriptError:
+                # Restarted, failed over or flushed: sending the text loads it again.
+                return await send("EVAL", loaded.source, 1, root, *args)
+
+        return await self._persist(once)
+
+    async def read(self, root: str, *command: Any) -> Any:
+        """Send a command that only reads, or that may be repeated."""
+
+        async def once() -> Any:
+            send: Send = (await self._client("command", root)).execute_command
+            return await send(*command)
+
+        return await self._persist(once)
+
+    async def read_many(self, root: str, commands: list[tuple[Any, ...]]) -> list[Any]:
+        """Send commands that only read, all of one shard, in one round trip."""
+
+        async def once() -> list[Any]:
+            client = await self._client("command", root)
+            async with client.pipeline(transaction=False) as pipe:
+                for command in commands:
+                    pipe.execute_command(*command)
+                return list(await pipe.execute())
+
+        return await self._persist(once)
+
+    async def run_durably(
+        self, script: str, root: str, *args: Any, wait_ms: int
+    ) -> tuple[Any, int]:
+        """Run a script and ask, on the same connection, how many replicas have it."""
+
+        async def once() -> tuple[Any, int]:
+            client = await self._client("command", root)
+            async with client.pipeline(transaction=False) as pipe:
+                pipe.execute_command("EVAL", load(script).source, 1, root, *args)
+                pipe.execute_command("WAIT", 1, wait_ms)
+                reply, replicas = await pipe.execute()
+                return reply, int(replicas)
+
+        return await self._persist(once)
+
+    async def info(self, root: str) -> dict[str, Any]:
+        """Return what the node that holds *root*'s slot says of itself."""
+
+        async def once() -> dict[str, Any]:
+            send: Send = (await self._client("command", root)).execute_command
+            info = dict(await send("INFO", "everything"))
+            try:
+                save = await send("CONFIG", "GET", "save")
+            except exceptions.ResponseError:
+                # Managed servers forbid CONFIG; then it is not known.
+                return info
+            return info | {"save": save[1].decode() if save else ""}
+
+        return await self._persist(once)
+
+    async def block(self, root: str, keys: list[str], seconds: float) -> bool:
+        """Sleep until one of *keys* has a marker; take it and tell if there was one."""
+        try:
+            async with asyncio.timeout(seconds + COMMAND_TIMEOUT_SECONDS):
+                send: Send = (await self._client("block", root)).execute_command
+                # 0 would mean for ever, a rounded-down millisecond a busy loop.
+                return bool(await send("BZPOPMIN", *keys, max(seconds, 0.001)))
+        except (exceptions.RedisError, OSError) as exc:
+            await self._look_again(exc)
+            raise self.translate(exc) from exc
+
+    @asynccontextmanager
+    async def subscription(self, root: str, channel: str) -> AsyncIterator[Messages]:
+        """Subscribe to a shard's channel; gives a function that waits for a message."""
+        subscriber = (await self._client("command", root)).pubsub(
+            ignore_subscribe_messages=True
+        )
+        try:
+            async with asyncio.timeout(COMMAND_TIMEOUT_SECONDS):
+                await subscriber.ssubscribe(channel)
+                # Confirmed by the server: from here on nothing is missed.
+                await subscriber.parse_response()
+
+            async def message(timeout: float) -> bytes | None:
+                got = await subscriber.get_message(timeout=timeout)
+                return None if got is None else got["data"]
+
+            yield message
+        finally:
+            close: Send = subscriber.aclose
+            await close()
+
+    async def close(self) -> None:
+        """Close every connection."""
+        clients = list(self._clients.values())
+        self._clients.clear()
+        for client in clients:
+            await client.aclose()
+        if self._cluster is not None:
+            await self._cluster.aclose()
+
+    async def _persist(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Make *call* until it is answered or the budget is used up."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._budget
+        pause = 0.02
+        while True:
+            try:
+                once = min(deadline, loop.time() + COMMAND_TIMEOUT_SECONDS)
+                async with asyncio.timeout_at(once):
+                    return await call()
+            except (exceptions.RedisError, OSError) as exc:
+                # A TimeoutError is an OSError: both the socket's and our deadline's.
+                error = self.translate(exc)
+                wait = random.uniform(0.5, 1) * pause
+                hopeless = not isinstance(error, StoreUnavailable)
+                if hopeless or loop.time() + wait >= deadline:
+                    raise error from exc
+                await self._look_again(exc)
+            await asyncio.sleep(wait)
+            pause = min(pause * 2, 1.0)
+
+    def translate(self, exc: Exception) -> StoreError:
+        """Return what an error of redis-py or the system means to a store's user."""
+        name = self._address.name
+        if isinstance(exc, exceptions.OutOfMemoryError):
+            return StoreFull(
+                f"{name} has reached maxmemory and takes no new jobs; those it has "
+                "go on and make room; raise maxmemory or add again later"
+            )
+        if isinstance(exc, _REFUSED):
+            return StoreRefused(f"{name} refused: {exc}; check user, password and ACL")
+        if isinstance(exc, _AGAIN) or str(exc).startswith(_AGAIN_WORDS):
+            return StoreUnavailable(
+                f"{name} cannot be reached or does not answer ({exc or 'timed out'}); "
+                "is it running, and is the URL right?"
+            )
+        return StoreError(f"{name} answered with an error: {exc}")
+
+    async def _client(self, purpose: str, root: str) -> aioredis.Redis:
+        """Return a client of the node that holds *root*'s slot."""
+        host, port = await self._node_of(root) if self._address.is_cluster else ("", 0)
+        client = self._clients.get((purpose, host, port))
+        if client is None:
+            options = _options() | self._address.options
+            client = self._connect(host, port, options)
+            self._clients[purpose, host, port] = client
+        return client
+
+    async def _node_of(self, root: str) -> tuple[str, int]:
+        if self._cluster is None:
+            self._cluster = RedisCluster(
+                startup_nodes=[ClusterNode(*host) for host in self._address.hosts],
+                **_options() | self._address.options,
+            )
+        await self._cluster.initialize()
+        node = self._cluster.get_node_from_key(root)
+        if node is None:
+            raise exceptions.SlotNotCoveredError(f"no node has the slot of {root}")
+        return str(node.host), int(node.port)
+
+    async def _look_again(self, exc: Exception) -> None:
+        """Have the next call ask anew which node has which slot."""
+        if self._cluster is not None and not isinstance(exc, exceptions.AskError):
+            await self._cluster.aclose()
+
+    def _connect(self, host: str, port: int, options: dict[str, Any]) -> aioredis.Redis:
+        address = self._address
+        if address.service:
+            watchers: Callable[..., Any] = Sentinel
+            sentinel = watchers(
+                address.hosts, sentinel_kwargs=address.sentinel_options, **options
+            )
+            master: aioredis.Redis = sentinel.master_for(address.service, db=address.db)
+            return master
+        options.pop("ssl", None)
+        if address.path:
+            kind: type[Any] = aioredis.UnixDomainSocketConnection
+            options |= {"path": address.path}
+            del options["socket_keepalive"]
+        else:
+            kind = aioredis.SSLConnection if address.is_tls else aioredis.Connection
+            if not host:
+                host, port = address.hosts[0]
+            options |= {"host": host, "port": port}
+        return aioredis.Redis.from_pool(
+            aioredis.BlockingConnectionPool(
+                connection_class=kind,
+                db=address.db,
+                max_connections=COMMAND_CONNECTIONS,
+                timeout=None,
+                **options,
+            )
+        )
+
+
+def _options() -> dict[str, Any]:
+    return {
+        # Every call here has a limit of its own.  With redis-py's, a write goes through
+        # asyncio.wait_for, which until Python 3.12 forgets a cancellation that meets
+        # the end of what it waited for: callers would hang past their time.
+        "socket_timeout": None,
+        "socket_connect_timeout": CONNECT_TIMEOUT_SECONDS,
+        "socket_keepalive": True,
+        "retry": Retry(NoBackoff(), 0),
+        "retry_on_error": [],
+        # Replies as plain lists, the same from every server version.
+        "protocol": 2,
+    }
+
+
+def pairs(reply: Any) -> list[tuple[bytes, Any]]:
+    """Return field and value of a reply, in whichever form redis-py gives it."""
+    if isinstance(reply, dict):
+        return list(reply.items())
+    if reply and isinstance(reply[0], tuple | list):
+        return [(field, value) for field, value in reply]
+    return list(zip(reply[::2], reply[1::2], strict=True))

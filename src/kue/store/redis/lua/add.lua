@@ -1,0 +1,286 @@
+#!lua
+--[[
+  add: store new jobs as waiting, delayed, blocked or cancelled.
+
+  The one script that a full Redis refuses: it has no allow-oom flag, so new work is shed
+  and old work goes on.  Repeating a call (same producer, same seq) answers as the first
+  time and adds nothing; answers are remembered for at least an hour.
+
+  KEYS
+    1  root  tag that every key of the shard begins with
+  ARGV
+    1  now       Unix ms, or empty for the server's clock
+    2  shards    how many there are
+    3  shard     which one this is
+    4  producer  who adds
+    5  seq       number of this call of the producer
+    6  name      of a due schedule that this call fires, or empty
+    7  old       that schedule as the caller read it, JSON
+    8  new       the same with its next time
+    9  next_at   that time, Unix ms
+    then groups of drafts alike:
+       left, type, options   header before and after the creation time
+       form                  "plain": ready now; "full": anything else
+       count                 drafts in the group
+       body                  count times, for plain
+       body, delay, at, unique, unique_for, expires, parents, any
+                             count times, for full; parents are "id,id,…"
+
+  Returns  {"OK", answer} | {"STALE"} | {"LATE"}: someone else has fired the schedule
+           answer: "first-last", or ids with "!" before those that were there
+  Events   enqueue
+]]
+
+--- @include lib/start
+--- @include lib/header
+--- @include lib/tell
+--- @include lib/live
+--- @include lib/state
+
+local producer, seq = ARGV[4], tonumber(ARGV[5])
+local BUCKET_MS = 3600000
+local bucket = math.floor(now / BUCKET_MS)
+local producers = root .. ":producers:" .. bucket
+
+-- Check.
+local last = redis.call("HGET", producers, producer)
+  or redis.call("HGET", root .. ":producers:" .. (bucket - 1), producer)
+if last then
+  local last_seq, answer = string.match(last, "^(%d+):(.*)$")
+  if tonumber(last_seq) == seq then
+    return { "OK", answer }
+  elseif tonumber(last_seq) > seq then
+    return { "STALE" }
+  end
+end
+
+local schedule, old, new, fires_at = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
+if schedule ~= "" and redis.call("HGET", root .. ":schedules", schedule) ~= old then
+  return { "LATE" }
+end
+
+local next_seq = tonumber(redis.call("GET", root .. ":ids") or 0)
+local first_seq = next_seq + 1
+local records, answer, is_range = {}, {}, true
+-- One entry a type: what is to be added to its structures.
+local plans, plan_of = {}, {}
+-- In the order given, what listeners are to hear; no job is watched before it is there.
+local born = {}
+-- unique key → id of the draft of this call that took it
+local taken = {}
+
+local function plan_for(job_type)
+  local plan = plan_of[job_type]
+  if not plan then
+    plan = { type = job_type, q = queue(job_type), added = 0,
+      waiting = {}, delayed = {}, expires = {}, unique = {}, special = {} }
+    plan_of[job_type] = plan
+    plans[#plans + 1] = plan
+  end
+  return plan
+end
+
+-- The job that holds a unique key of the type; nil when it is free.
+local function holder(plan, key)
+  if taken[plan.q .. key] then
+    return taken[plan.q .. key]
+  end
+  local held = redis.call("HGET", plan.q .. "unique", key)
+  if not held then
+    return nil
+  end
+  local id, till = string.match(held, "^(%d+):(%d+)$")
+  local place = place_of(id, plan.q)
+  local is_open = place and place ~= "parked" and not FINAL[place]
+  return (is_open or tonumber(till) > now) and id or nil
+end
+
+-- How a job that another is to wait for ended: "complete", "failed", "cancelled",
+-- "removed", or "open".
+local function ended(id)
+  local head = header(id)
+  local place = head and place_of(id, queue(head.type))
+  if not place or place == "parked" then
+    return "removed"
+  end
+  return FINAL[place] and place or "open"
+end
+
+-- Return the parents of this shard that are still waited for, those of other shards, and
+-- how the first one ended that can no longer end well.
+local function parents_of(list, any)
+  local open, remote, lost = {}, {}, nil
+  for parent in string.gmatch(list, "%d+") do
+    if parent % shards ~= shard then
+      remote[#remote + 1] = parent
+    else
+      local how = ended(parent)
+      if how == "open" or (how == "failed" and not any) then
+        open[#open + 1] = parent
+      elseif how ~= "complete" and not any then
+        lost = lost or { parent = parent, how = how }
+      end
+    end
+  end
+  return open, remote, lost
+end
+
+local function new_id(plan, left, options, body)
+  next_seq = next_seq + 1
+  local id = next_seq * shards + shard
+  records[#records + 1] = job .. id
+  records[#records + 1] = left .. "\t" .. now .. "\t" .. plan.type .. options .. "\n" .. body
+  answer[#answer + 1] = id
+  plan.added = plan.added + 1
+  return id
+end
+
+local function draft_full(plan, left, options, at)
+  local body, delay, due, unique, unique_for, expires, list, any =
+    unpack(ARGV, at, at + 7)
+  if unique ~= "" then
+    local by = holder(plan, unique)
+    if by then
+      answer[#answer + 1] = "!" .. by
+      is_range = false
+      return
+    end
+  end
+  local id = new_id(plan, left, options, body)
+  local open, remote, lost = {}, {}, nil
+  if list ~= "" then
+    open, remote, lost = parents_of(list, any == "1")
+  end
+  due = tonumber(due) or (now + tonumber(delay))
+  local entry = { id = id, due = due, open = open, remote = remote, lost = lost,
+    any = any == "1" }
+  if lost then
+    entry.state = "cancelled"
+  elseif #open + #remote > 0 then
+    entry.state = "blocked"
+  else
+    entry.state = due > now and "delayed" or "waiting"
+  end
+  plan.special[#plan.special + 1] = entry
+  if heard then
+    born[#born + 1] = { id = id, type = plan.type, state = entry.state }
+  end
+  if expires ~= "0" and not lost then
+    table.insert(plan.expires, now + tonumber(expires))
+    table.insert(plan.expires, id)
+  end
+  if unique ~= "" and (not lost or unique_for ~= "0") then
+    taken[plan.q .. unique] = id
+    local till = unique_for == "0" and 0 or now + tonumber(unique_for)
+    table.insert(plan.unique, unique)
+    table.insert(plan.unique, id .. ":" .. till)
+  end
+  if entry.state == "waiting" then
+    local priority = tonumber(string.match(left, "%-?%d+"))
+    table.insert(plan.waiting, score(priority, id))
+    table.insert(plan.waiting, id)
+  elseif entry.state == "delayed" then
+    table.insert(plan.delayed, due)
+    table.insert(plan.delayed, id)
+  end
+end
+
+local at = 10
+while ARGV[at] do
+  local left, job_type, options, form, count = unpack(ARGV, at, at + 4)
+  local plan = plan_for(job_type)
+  at = at + 5
+  if form == "plain" then
+    local waiting = plan.waiting
+    local base = tonumber(left) * 2199023255552
+    local before = left .. "\t" .. now .. "\t" .. job_type .. options .. "\n"
+    local n, w, a = #records, #waiting, #answer
+    for i = 1, count do
+      next_seq = next_seq + 1
+      local id = next_seq * shards + shard
+      records[n + 1], records[n + 2] = job .. id, before .. ARGV[at]
+      waiting[w + 1], waiting[w + 2] = base + next_seq, id
+      answer[a + i] = id
+      if heard then
+        born[#born + 1] = { id = id, type = job_type, state = "waiting" }
+      end
+      n, w, at = n + 2, w + 2, at + 1
+    end
+    plan.added = plan.added + count
+  else
+    for _ = 1, count do
+      draft_full(plan, left, options, at)
+      at = at + 8
+    end
+  end
+end
+
+-- Move.
+if schedule ~= "" then
+  redis.call("HSET", root .. ":schedules", schedule, new)
+  redis.call("ZADD", root .. ":due", fires_at, schedule)
+end
+if next_seq >= first_seq then
+  redis.call("SET", root .. ":ids", next_seq)
+  redis.call("MSET", unpack(records))
+  mark_live(first_seq, next_seq)
+end
+local minute = root .. ":stats:" .. math.floor(now / 60000)
+for _, plan in ipairs(plans) do
+  local q = plan.q
+  redis.call("SADD", root .. ":types", plan.type)
+  if #plan.waiting > 0 then
+    redis.call("ZADD", q .. "waiting", unpack(plan.waiting))
+    wake(q)
+  end
+  if #plan.delayed > 0 then
+    redis.call("ZADD", q .. "delayed", unpack(plan.delayed))
+    wake(q)
+  end
+  if #plan.expires > 0 then
+    redis.call("ZADD", q .. "expires", unpack(plan.expires))
+  end
+  if #plan.unique > 0 then
+    redis.call("HSET", q .. "unique", unpack(plan.unique))
+  end
+  for _, entry in ipairs(plan.special) do
+    local id = entry.id
+    if entry.state == "blocked" then
+      redis.call("ZADD", q .. "blocked", id, id)
+      for _, parent in ipairs(entry.open) do
+        redis.call("SADD", job .. id .. ":after", parent)
+        redis.call("ZADD", job .. parent .. (entry.any and ":finally" or ":then"), id, id)
+        redis.call("SADD", root .. ":parents", parent)
+      end
+      for _, parent in ipairs(entry.remote) do
+        redis.call("SADD", job .. id .. ":after", parent)
+        redis.call("HSET", root .. ":outbox", "link:" .. id .. ":" .. parent,
+          entry.any and "1" or "0")
+      end
+    elseif entry.state == "cancelled" then
+      redis.call("ZADD", q .. "cancelled", now, id)
+      redis.call("APPEND", job .. id, '\n{"run":"","at":' .. now
+        .. ',"outcome":"cancelled","reason":"job ' .. entry.lost.parent
+        .. ", which it waited for, was " .. entry.lost.how .. '"}')
+    end
+  end
+  if plan.added > 0 then
+    redis.call("HINCRBY", minute, plan.type .. ":added", plan.added)
+    redis.call("EXPIRE", minute, 90000)
+  end
+end
+if is_range and #answer > 1 and shards == 1 then
+  answer = answer[1] .. "-" .. answer[#answer]
+else
+  answer = table.concat(answer, ",")
+end
+if redis.call("HSET", producers, producer, seq .. ":" .. answer) == 1 then
+  redis.call("EXPIRE", producers, 3 * BUCKET_MS / 1000)
+end
+
+-- Tell.
+for _, one in ipairs(born) do
+  tell("enqueue", one.id, one.type, 0, '{"state":"' .. one.state .. '"}')
+end
+publish()
+return { "OK", answer }

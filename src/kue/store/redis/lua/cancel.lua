@@ -1,0 +1,67 @@
+#!lua flags=allow-oom
+--[[
+  cancel: end jobs that have not ended; ask running ones to end.
+
+  KEYS
+    1  root  tag that every key of the shard begins with
+  ARGV
+    1  now     Unix ms, or empty for the server's clock
+    2  shards  how many there are
+    3  shard   which one this is
+    4  tail    what the story says, closing brace included
+    then ids
+
+  Returns  for each: word, "" or the state it is in; words: done | asked | already | refused | gone
+  Events   cancelled
+]]
+
+--- @include lib/start
+--- @include lib/header
+--- @include lib/tell
+--- @include lib/live
+--- @include lib/state
+--- @include lib/unlink
+--- @include lib/depart
+--- @include lib/arrive
+--- @include lib/dependants
+
+local tail = ARGV[4]
+local answers = {}
+
+local function check(id)
+  local head = header(id)
+  local place = head and place_of(id, queue(head.type))
+  if not place then
+    return "gone", ""
+  elseif place == "cancelled" then
+    return "already", place
+  elseif place == "active" then
+    local asked = redis.call("HEXISTS", root .. ":cancelling", id) == 1
+    return asked and "already" or "asked", place, head, place
+  elseif FINAL[place] or place == "parked" then
+    return "refused", place
+  end
+  return "done", "", head, place
+end
+
+for i = 5, #ARGV do
+  local id = ARGV[i]
+  -- Check.
+  local word, detail, head, place = check(id)
+  answers[#answers + 1] = word
+  answers[#answers + 1] = detail
+  -- Move.
+  if word == "asked" then
+    redis.call("HSET", root .. ":cancelling", id, head.type)
+  elseif word == "done" then
+    local q = queue(head.type)
+    depart(id, q, place, head)
+    arrive_final(id, q, head, "cancelled", tail)
+    tell("cancelled", id, head.type, 0, "{" .. tail)
+    tell_dependants(id, "cancelled")
+  end
+end
+
+-- Tell.
+publish()
+return answers

@@ -1,0 +1,81 @@
+#!lua flags=allow-oom
+--[[
+  cycle: end runs, then start others, in one round trip.
+
+  The hot path, and all of `settle` and `claim` too, which leave the other half empty.
+  Whoever holds a run's token may end it, once.  A claim is named by lane and number: said
+  again it answers with the same runs, and an older one that was delayed on its way gets
+  nothing, or it would take jobs that nobody waits for any more.
+
+  KEYS
+    1  root  tag that every key of the shard begins with
+  ARGV
+    1  now     Unix ms, or empty for the server's clock
+    2  shards  how many there are
+    3  shard   which one this is
+    4  worker  who claims
+    5  lease   ms that the worker's lease runs from now
+    6  lane    of the claim, empty to claim nothing
+    7  seq     number of the claim in its lane
+    8  limit   jobs to take at most
+    9  tail    what the story of an expired job says
+   10  count   types to take from, which follow
+    then groups of runs that ended alike, see lib/settle:
+       ending, type, delay, flags, count
+       id, token, tail   count times
+
+  Returns  {words, now, next_at, taken, stalls}
+           words   index, "already" | "lost" | "gone"; all others are "done"
+           taken   id, token, record
+           stalls  id, times its worker was lost; where there were any
+  Events   complete, failed, failed_attempt, cancelled, release, remove, start, promotion,
+           error
+]]
+
+--- @include lib/start
+--- @include lib/header
+--- @include lib/tell
+--- @include lib/live
+--- @include lib/state
+--- @include lib/unlink
+--- @include lib/depart
+--- @include lib/arrive
+--- @include lib/dependants
+--- @include lib/erase
+--- @include lib/settle
+--- @include lib/promote
+--- @include lib/limits
+--- @include lib/claim
+
+local worker, lease, lane, seq = ARGV[4], tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
+local limit, expired_tail, types = tonumber(ARGV[8]), ARGV[9], {}
+local at = 11
+for i = 1, ARGV[10] do
+  types[i] = ARGV[at]
+  at = at + 1
+end
+
+while ARGV[at] do
+  local ending, job_type, delay, flags, count = unpack(ARGV, at, at + 4)
+  settle(ending, job_type, tonumber(delay), flags, at + 5, tonumber(count))
+  at = at + 5 + 3 * count
+end
+
+if lane ~= "" then
+  local field = worker .. ":" .. lane
+  local last = redis.call("HGET", root .. ":claims", field)
+  last = last and tonumber(string.match(last, "^%d+")) or -1
+  local suffix = ":" .. worker .. ":" .. lane .. "." .. seq
+  if seq == last then
+    replay(types, suffix)
+  elseif seq > last then
+    redis.call("HSET", root .. ":claims", field, seq .. ":" .. now)
+    redis.call("ZADD", root .. ":workers", now + lease, worker)
+    if limit > 0 then
+      claim(types, limit, suffix, expired_tail)
+    end
+  end
+end
+
+publish()
+return { words, now, next_at or 0, taken, stalls }

@@ -1,0 +1,55 @@
+#!lua flags=no-writes
+--[[
+  due: when there may be work of some types, if nobody adds any.
+
+  Asked before a worker goes to sleep, so that a wake-up which got lost costs nothing and
+  time itself (a delay, a pause, a rate) wakes it too.
+
+  KEYS
+    1  root  tag that every key of the shard begins with
+  ARGV
+    1  now     Unix ms, or empty for the server's clock
+    2  shards  how many there are
+    3  shard   which one this is
+    then types
+
+  Returns  {now, at}: at is 0 when time alone changes nothing, now when there is work
+  Events   none
+]]
+
+--- @include lib/start
+--- @include lib/limits
+
+local soonest = 0
+local function sooner(time)
+  if time and (soonest == 0 or time < soonest) then
+    soonest = time
+  end
+end
+
+local everything = redis.call("HGET", root .. ":paused", "")
+for at = 4, #ARGV do
+  local q = queue(ARGV[at])
+  local due = tonumber(redis.call("ZRANGE", q .. "delayed", 0, 0, "WITHSCORES")[2])
+  local all_paused, all_till = is_paused(everything)
+  local paused, till = is_paused(redis.call("HGET", root .. ":paused", ARGV[at]))
+  sooner(due)
+  local is_waiting = redis.call("ZCARD", q .. "waiting") > 0
+  if is_waiting and (all_paused or paused) then
+    if (not all_paused or all_till) and (not paused or till) then
+      sooner(math.max(all_till or 0, till or 0))
+    end
+  elseif is_waiting then
+    local limits = read_limits(redis.call("HGET", root .. ":limits", ARGV[at]))
+    local is_full = limits and limits.concurrency
+      and redis.call("HLEN", q .. "active") >= limits.concurrency
+    if not is_full then
+      local left, free_at = 1, now
+      if limits and limits.rate then
+        left, free_at = rate_left(q, limits)
+      end
+      sooner(left < 1 and free_at or now)
+    end
+  end
+end
+return { now, soonest }

@@ -1,0 +1,52 @@
+#!lua flags=no-writes
+--[[
+  get: read jobs with where they are.
+
+  KEYS
+    1  root  tag that every key of the shard begins with
+  ARGV
+    1  now     Unix ms, or empty for the server's clock
+    2  shards  how many there are
+    3  shard   which one this is
+    then ids
+
+  Returns  for each: record, place, score or run, tries, progress, cancelling, pause;
+           or an empty list when there is none
+  Events   none
+]]
+
+--- @include lib/start
+--- @include lib/header
+--- @include lib/state
+--- @include lib/limits
+
+local answers = {}
+local everything = redis.call("HGET", root .. ":paused", "")
+
+-- The pause that holds jobs of a type back, as it was written; empty if none does.
+local function pause_of(job_type)
+  if is_paused(everything) then
+    return everything
+  end
+  local pause = redis.call("HGET", root .. ":paused", job_type)
+  return is_paused(pause) and pause or ""
+end
+
+for at = 4, #ARGV do
+  local id = ARGV[at]
+  local record = redis.pcall("GET", job .. id)
+  local head = type(record) == "string" and read_header(record)
+  local place = head and place_of(id, queue(head.type))
+  if not place then
+    answers[#answers + 1] = {}
+  else
+    local q = queue(head.type)
+    local where = redis.call(place == "active" and "HGET" or "ZSCORE", q .. place, id)
+    answers[#answers + 1] = { record, place, where,
+      redis.call("HGET", q .. "tries", id) or "",
+      place == "active" and redis.call("HGET", q .. "progress", id) or "",
+      redis.call("HEXISTS", root .. ":cancelling", id),
+      place == "waiting" and pause_of(head.type) or "" }
+  end
+end
+return answers

@@ -1,0 +1,259 @@
+-- Take the best waiting jobs of some types and start them.
+-- Fills `taken` with id, token, record; three a job.
+local taken, stalls, next_at = {}, {}, nil
+local MAX_LOOKED_AT = 1000
+
+local function sooner(time)
+  if time and (not next_at or time < next_at) then
+    next_at = time
+  end
+end
+
+-- Answer a repeated claim: those of its runs that still go on.
+local function replay(types, suffix)
+  for _, job_type in ipairs(types) do
+    local runs = redis.call("HGETALL", queue(job_type) .. "active")
+    for i = 1, #runs, 2 do
+      if string.sub(runs[i + 1], -#suffix) == suffix then
+        taken[#taken + 1] = runs[i]
+        taken[#taken + 1] = runs[i + 1]
+        taken[#taken + 1] = redis.call("GET", job .. runs[i]) or ""
+        local tries = redis.call("HGET", queue(job_type) .. "tries", runs[i])
+        stalls[#stalls + 1] = runs[i]
+        stalls[#stalls + 1] = string.match(tries or ":0", ":(%d+)$")
+      end
+    end
+  end
+end
+
+-- How many jobs of the type may start, at most `limit`.
+local function allowance(q, limits, limit)
+  if not limits then
+    return limit
+  end
+  if limits.concurrency then
+    limit = math.min(limit, limits.concurrency - redis.call("HLEN", q .. "active"))
+  end
+  if limits.rate then
+    local left, free_at = rate_left(q, limits)
+    if left < 1 then
+      sooner(free_at)
+    end
+    limit = math.min(limit, math.floor(left))
+  end
+  return math.max(0, limit)
+end
+
+-- Sort what stands first in line into jobs to start and jobs to take out of line.
+-- All that is looked at leaves the line, so the next look never sees it again.
+local function look(entry, ids, records)
+  local q, limits = entry.q, entry.limits
+  for i, id in ipairs(ids) do
+    local record = records[i]
+    entry.seen = entry.seen + 1
+    local star = record and string.byte(record) == 42 -- "*": a header with options
+    if not record or not (star or string.find(record, entry.mark, 1, true)) then
+      entry.parked[#entry.parked + 1] = id
+    elseif not star then
+      entry.start[#entry.start + 1] = { id = id, record = record }
+    else
+      local head = read_header(record)
+      local group = head and head.group
+      local per_key = group and limits and limits.per_key
+      local running = per_key and (entry.running[group]
+        or tonumber(redis.call("HGET", q .. "running", group) or 0))
+      if not head then
+        entry.parked[#entry.parked + 1] = id
+      elseif head.expires and head.created + head.expires <= now then
+        entry.expired[#entry.expired + 1] = { id = id, head = head }
+      elseif per_key and running >= per_key then
+        entry.held[#entry.held + 1] = { id = id, head = head }
+        entry.running[group] = running
+      else
+        if per_key then
+          entry.running[group] = running + 1
+        end
+        entry.start[#entry.start + 1] = { id = id, record = record, head = head }
+      end
+    end
+  end
+end
+
+local function records_of(ids)
+  local keys = {}
+  for i, id in ipairs(ids) do
+    keys[i] = job .. id
+  end
+  return redis.call("MGET", unpack(keys))
+end
+
+-- With several types the best of all come first: find how many that is of each.
+local function shares(entries, want)
+  local best = {}
+  for _, entry in ipairs(entries) do
+    local most = math.min(want, entry.allowed - #entry.start)
+    local line = most > 0 and redis.call("ZRANGE", entry.q .. "waiting", entry.seen,
+      entry.seen + most - 1, "WITHSCORES") or {}
+    for i = 2, #line, 2 do
+      best[#best + 1] = { score = tonumber(line[i]), entry = entry }
+    end
+    entry.share = 0
+  end
+  table.sort(best, function(a, b) return a.score < b.score end)
+  for i = 1, math.min(want, #best) do
+    best[i].entry.share = best[i].entry.share + 1
+  end
+end
+
+-- Look at the best that have not been looked at, until `limit` can start: what cannot
+-- makes room for the next best, of whatever type.
+local function look_into(entries, limit)
+  local started, looked = 0, 0
+  repeat
+    local want, found = limit - started, 0
+    if #entries == 1 then
+      entries[1].share = math.min(want, entries[1].allowed - #entries[1].start)
+    else
+      shares(entries, want)
+    end
+    for _, entry in ipairs(entries) do
+      local ids = entry.share > 0 and redis.call("ZRANGE", entry.q .. "waiting",
+        entry.seen, entry.seen + entry.share - 1) or {}
+      if #ids > 0 then
+        local before = #entry.start
+        look(entry, ids, records_of(ids))
+        started = started + #entry.start - before
+        found = found + #ids
+      end
+    end
+    looked = looked + found
+  until found == 0 or started >= limit or looked >= MAX_LOOKED_AT
+end
+
+local function start(entry, suffix, fence)
+  local q, n = entry.q, #entry.start
+  if n == 0 then
+    return fence
+  end
+  local ids, runs = {}, {}
+  for i, found in ipairs(entry.start) do
+    ids[i] = found.id
+  end
+  local tries = entry.has_tries and redis.call("HMGET", q .. "tries", unpack(ids)) or {}
+  local t = #taken
+  for i, found in ipairs(entry.start) do
+    local attempt = 1
+    if tries[i] then
+      local made, lost = string.match(tries[i], "^(%d+):(%d+)$")
+      attempt = made + 1
+      if lost ~= "0" then
+        stalls[#stalls + 1] = found.id
+        stalls[#stalls + 1] = lost
+      end
+    end
+    fence = fence + 1
+    local token = string.format("%.0f:%.0f:%d", fence, now, attempt) .. suffix
+    runs[2 * i - 1], runs[2 * i] = found.id, token
+    taken[t + 1], taken[t + 2], taken[t + 3] = found.id, token, found.record
+    t = t + 3
+    local head = found.head
+    if head then
+      if head.ttl then
+        redis.call("ZADD", q .. "ttl", now + head.ttl, found.id)
+      end
+      if head.expires then
+        redis.call("ZREM", q .. "expires", found.id)
+      end
+      if head.group then
+        redis.call("HINCRBY", q .. "running", head.group, 1)
+      end
+    end
+    if heard or watched then
+      tell("start", found.id, entry.type, attempt)
+    end
+  end
+  redis.call("HSET", q .. "active", unpack(runs))
+  if entry.limits and entry.limits.rate then
+    local left = rate_left(q, entry.limits)
+    redis.call("HSET", q .. "rate", "left", left - n, "at", now)
+  end
+  return fence
+end
+
+-- What was found first in line and cannot start goes where it belongs.
+local function set_aside(entry, expired_tail)
+  local q = entry.q
+  for _, id in ipairs(entry.parked) do
+    redis.call("ZADD", q .. "parked", now, id)
+    tell("error", id, entry.type, 0, '{"message":"its record cannot be read"}')
+  end
+  for _, found in ipairs(entry.held) do
+    local rank = score(found.head.priority, found.id)
+    redis.call("ZADD", q .. "held", rank, found.id)
+    redis.call("ZADD", q .. "held:" .. found.head.group, rank, found.id)
+  end
+  for _, found in ipairs(entry.expired) do
+    if found.head.group then
+      let_back(q, found.head.group)
+    end
+    arrive_final(found.id, q, found.head, "failed", expired_tail)
+    tell("failed", found.id, entry.type, 0, "{" .. expired_tail)
+    tell_dependants(found.id, "failed")
+  end
+end
+
+local function claim(types, limit, suffix, expired_tail)
+  -- Check.
+  local pauses = redis.call("HMGET", root .. ":paused", "", unpack(types))
+  local limits = redis.call("EXISTS", root .. ":limits") == 1
+    and redis.call("HMGET", root .. ":limits", unpack(types)) or {}
+  local all_paused, all_till = is_paused(pauses[1])
+  local entries = {}
+  for i, job_type in ipairs(types) do
+    local q = queue(job_type)
+    promote(job_type, q, 200)
+    local paused, till = is_paused(pauses[i + 1])
+    if all_paused or paused then
+      -- Both must be over; one without an end needs a resume, which wakes by itself.
+      if (not all_paused or all_till) and (not paused or till) then
+        sooner(math.max(all_till or 0, till or 0))
+      end
+    else
+      local entry = { type = job_type, q = q, mark = "\t" .. job_type .. "\n", limits = read_limits(limits[i]), seen = 0,
+        has_tries = redis.call("EXISTS", q .. "tries") == 1,
+        start = {}, parked = {}, held = {}, expired = {}, running = {} }
+      entry.allowed = allowance(q, entry.limits, limit)
+      entry.gated = entry.allowed == 0
+      entries[#entries + 1] = entry
+    end
+  end
+  if #entries > 0 then
+    look_into(entries, limit)
+  end
+
+  -- Move.
+  local fence = math.max(tonumber(redis.call("GET", root .. ":fence") or 0), micros)
+  local first = fence
+  for _, entry in ipairs(entries) do
+    if entry.seen > 0 then
+      redis.call("ZREMRANGEBYRANK", entry.q .. "waiting", 0, entry.seen - 1)
+    end
+    fence = start(entry, suffix, fence)
+    set_aside(entry, expired_tail)
+    -- Pass the baton, unless nobody could use it: a limit wakes when it frees.
+    if not entry.gated and redis.call("ZCARD", entry.q .. "waiting") > 0 then
+      if allowance(entry.q, entry.limits, 1) > 0 then
+        wake(entry.q)
+      end
+    end
+  end
+  if fence > first then
+    redis.call("SET", root .. ":fence", string.format("%.0f", fence))
+  end
+  if #taken < 3 * limit then
+    for _, job_type in ipairs(types) do
+      local due = redis.call("ZRANGE", queue(job_type) .. "delayed", 0, 0, "WITHSCORES")
+      sooner(tonumber(due[2]))
+    end
+  end
+end

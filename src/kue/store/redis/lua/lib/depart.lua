@@ -1,0 +1,70 @@
+-- Let the best job of a group that was set aside back in line.  One too many does no
+-- harm: the claim that meets it sets it aside again.
+local function let_back(q, group)
+  local best = redis.call("ZRANGE", q .. "held:" .. group, 0, 0, "WITHSCORES")
+  if best[1] then
+    redis.call("ZREM", q .. "held:" .. group, best[1])
+    redis.call("ZREM", q .. "held", best[1])
+    redis.call("ZADD", q .. "waiting", best[2], best[1])
+    wake(q)
+  end
+end
+
+-- Give back a group's slot, for the best job that waited for it.
+local function free_slot(q, group)
+  if redis.call("HINCRBY", q .. "running", group, -1) <= 0 then
+    redis.call("HDEL", q .. "running", group)
+  end
+  let_back(q, group)
+end
+
+-- Give the unique key back, unless it is to outlast the job.
+local function free_unique(q, head, id, even_early)
+  local held = head.unique and redis.call("HGET", q .. "unique", head.unique)
+  if held and string.match(held, "^%d+") == tostring(id) then
+    local till = tonumber(string.match(held, ":(%d+)$"))
+    if even_early or till <= now then
+      redis.call("HDEL", q .. "unique", head.unique)
+    else
+      redis.call("ZADD", q .. "lapse", till, head.unique)
+    end
+  end
+end
+
+-- Take the job out of the structure it is in; the caller puts it into another.
+local function depart(id, q, place, head)
+  if place == "active" then
+    redis.call("HDEL", q .. "active", id)
+    redis.call("HDEL", q .. "progress", id)
+    redis.call("HDEL", root .. ":cancelling", id)
+    if head.ttl then
+      redis.call("ZREM", q .. "ttl", id)
+    end
+    if head.group then
+      free_slot(q, head.group)
+    end
+    if redis.call("ZCARD", q .. "waiting") > 0 then
+      wake(q)
+    end
+    return
+  end
+  redis.call("ZREM", q .. place, id)
+  if place == "waiting" and head.group then
+    -- It may have been let back for a slot that it now does not take.
+    let_back(q, head.group)
+  elseif place == "held" then
+    redis.call("ZREM", q .. "held:" .. head.group, id)
+  elseif place == "blocked" then
+    for _, parent in ipairs(redis.call("SMEMBERS", job .. id .. ":after")) do
+      if parent % shards == shard then
+        unlink(parent, id)
+      else
+        redis.call("HDEL", root .. ":outbox", "link:" .. id .. ":" .. parent)
+        redis.call("HSET", root .. ":outbox", "unlink:" .. id .. ":" .. parent, "")
+      end
+    end
+    redis.call("DEL", job .. id .. ":after")
+  elseif FINAL[place] then
+    redis.call("ZREM", q .. "retain", id)
+  end
+end

@@ -1,0 +1,90 @@
+-- Tell the jobs that wait for others how those ended, at most this many a call; the rest
+-- stays in the outbox, as does what another shard must hear, and upkeep carries it on.
+local MAX_RELEASED = 200
+local released = 0
+
+-- Job `id` need no longer wait for `parent`; it goes on when that was the last.
+local function unblock(id, parent)
+  redis.call("SREM", job .. id .. ":after", parent)
+  local head = header(id)
+  if not head then
+    return
+  end
+  local q = queue(head.type)
+  if redis.call("EXISTS", job .. id .. ":after") == 1
+    or not redis.call("ZSCORE", q .. "blocked", id) then
+    return
+  end
+  redis.call("ZREM", q .. "blocked", id)
+  local due = head.at or (now + (head.delay or 0))
+  if due > now then
+    arrive_delayed(id, q, head, due)
+  else
+    arrive_waiting(id, q, head)
+  end
+  released = released + 1
+  tell("promotion", id, head.type, 0)
+end
+
+local function link_end(id, parent, outcome)
+  if id % shards == shard then
+    return true
+  end
+  redis.call("HSET", root .. ":outbox", "end:" .. id .. ":" .. parent, outcome)
+  return false
+end
+
+local tell_dependants
+
+-- `parent` will never end well: neither will what waits for that.
+local function give_up(id, parent, outcome)
+  local head = header(id)
+  local q = head and queue(head.type)
+  if head and redis.call("ZSCORE", q .. "blocked", id) then
+    depart(id, q, "blocked", head)
+    local reason = "job " .. parent .. ", which it waited for, was " .. outcome
+    arrive_final(id, q, head, "cancelled",
+      '"outcome":"cancelled","reason":"' .. reason .. '"}')
+    released = released + 1
+    tell("cancelled", id, head.type, 0, '{"reason":"' .. reason .. '"}')
+    tell_dependants(id, "cancelled")
+  end
+end
+
+-- Hand `outcome` of `parent` to the jobs in one of its lists, oldest first.
+local function tell_list(parent, list, outcome, act)
+  local key = job .. parent .. list
+  while released < MAX_RELEASED do
+    local id = redis.call("ZRANGE", key, 0, 0)[1]
+    if not id then
+      return true
+    end
+    redis.call("ZREM", key, id)
+    if link_end(id, parent, outcome) then
+      act(id, parent, outcome)
+    end
+  end
+  return redis.call("EXISTS", key) == 0
+end
+
+-- Outcomes: "complete", "failed", "cancelled", "removed".  A failed job may yet be
+-- retried by hand: those who need it to end well go on waiting for that.
+tell_dependants = function(parent, outcome)
+  if redis.call("SISMEMBER", root .. ":parents", parent) == 0 then
+    return
+  end
+  local all = tell_list(parent, ":finally", outcome, unblock)
+  if outcome == "complete" then
+    all = tell_list(parent, ":then", outcome, unblock) and all
+  elseif outcome ~= "failed" then
+    all = tell_list(parent, ":then", outcome, give_up) and all
+  end
+  if not all then
+    redis.call("HSET", root .. ":outbox", "rest:" .. parent, outcome)
+    return
+  end
+  redis.call("HDEL", root .. ":outbox", "rest:" .. parent)
+  if redis.call("EXISTS", job .. parent .. ":then", job .. parent .. ":finally") == 0 then
+    redis.call("SREM", root .. ":parents", parent)
+  end
+end

@@ -1,0 +1,32 @@
+-- Tell whether jobs of a type may be handed out at all, and if not, when that ends by
+-- itself.  A pause is kept as "until<tab>JSON"; until is empty for ever.
+local function is_paused(pause)
+  if not pause then
+    return false
+  end
+  local till = tonumber(string.match(pause, "^%d*"))
+  if till and till <= now then
+    return false
+  end
+  return true, till
+end
+
+-- Limits are kept as "concurrency rate per per_key", "-" for none.
+local function read_limits(text)
+  if not text then
+    return nil
+  end
+  local concurrency, rate, per, per_key = string.match(text, "^(%S+) (%S+) (%S+) (%S+)$")
+  return { concurrency = tonumber(concurrency), rate = tonumber(rate),
+    per = tonumber(per), per_key = tonumber(per_key) }
+end
+
+-- How many runs the rate lets start now, and when the next one may.
+local function rate_left(q, limits)
+  local saved = redis.call("HMGET", q .. "rate", "left", "at")
+  local left = tonumber(saved[1]) or limits.rate
+  local at = tonumber(saved[2]) or now
+  left = math.min(limits.rate, left + math.max(0, now - at) * limits.rate / limits.per)
+  local missing = math.max(0, 1 - left)
+  return left, now + math.ceil(missing * limits.per / limits.rate)
+end

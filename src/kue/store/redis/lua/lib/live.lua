@@ -1,0 +1,34 @@
+-- One bit for each job there is, in strings of 65,536: pages over all states walk these
+-- instead of an index that would cost more than the jobs.
+local LIVE_CHUNK = 65536
+
+local function set_live(seq, bit)
+  local chunk = math.floor(seq / LIVE_CHUNK)
+  local key = root .. ":live:" .. chunk
+  redis.call("SETBIT", key, seq - chunk * LIVE_CHUNK, bit)
+  return key
+end
+
+-- Mark a run of new sequence numbers: whole bytes at once, the ends bit by bit.
+local function mark_live(first, last)
+  while first <= last do
+    local chunk = math.floor(first / LIVE_CHUNK)
+    local offset = first - chunk * LIVE_CHUNK
+    local bytes = math.floor((math.min(last + 1, (chunk + 1) * LIVE_CHUNK) - first) / 8)
+    if offset % 8 == 0 and bytes > 0 then
+      redis.call("SETRANGE", root .. ":live:" .. chunk, offset / 8,
+        string.rep("\255", bytes))
+      first = first + 8 * bytes
+    else
+      set_live(first, 1)
+      first = first + 1
+    end
+  end
+end
+
+local function unmark_live(id)
+  local key = set_live(math.floor(id / shards), 0)
+  if redis.call("BITCOUNT", key) == 0 then
+    redis.call("DEL", key)
+  end
+end

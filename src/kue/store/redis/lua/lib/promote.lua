@@ -1,0 +1,36 @@
+-- Move due jobs of a type from delayed to waiting, at most `limit`; return how many.
+-- A job whose record cannot be read is parked: it would be due for ever.
+local function promote(job_type, q, limit)
+  local due = redis.call("ZRANGEBYSCORE", q .. "delayed", "-inf", now, "LIMIT", 0, limit)
+  if #due == 0 then
+    return 0
+  end
+  local waiting, parked = {}, {}
+  for _, id in ipairs(due) do
+    local head = header(id)
+    if head then
+      waiting[#waiting + 1] = score(head.priority, id)
+      waiting[#waiting + 1] = id
+    else
+      parked[#parked + 1] = now
+      parked[#parked + 1] = id
+    end
+  end
+  redis.call("ZREM", q .. "delayed", unpack(due))
+  if #parked > 0 then
+    redis.call("ZADD", q .. "parked", unpack(parked))
+    for i = 2, #parked, 2 do
+      tell("error", parked[i], job_type, 0, '{"message":"its record cannot be read"}')
+    end
+  end
+  if #waiting > 0 then
+    redis.call("ZADD", q .. "waiting", unpack(waiting))
+    wake(q)
+    if heard or watched then
+      for i = 2, #waiting, 2 do
+        tell("promotion", waiting[i], job_type, 0)
+      end
+    end
+  end
+  return #due
+end

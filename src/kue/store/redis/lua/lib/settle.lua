@@ -1,0 +1,216 @@
+-- End runs of one type that ended alike.
+--   ending  complete | failed | cancelled | retry | released | stalled
+--   delay   ms until the next run, for the last three
+--   flags   s  some have a header with options (unique, group, ttl, …)
+--           r  remove what completed
+--           t  keep only the newest lines of the story
+--           k  the attempt counts (released)
+--           L  only if the worker's lease is over; T  only if the ttl is
+-- ARGV from `first` on: id, token, tail of the story's line; `count` times.
+-- Words other than "done" go into `words` as index, word.
+local words, outcomes, ended = {}, 0, {}
+local MAX_HISTORY = 20
+
+local function why_not(id, token)
+  local record = redis.pcall("GET", job .. id)
+  if type(record) ~= "string" then
+    return "gone"
+  elseif ended[token] then
+    return "already"
+  end
+  local _, last = string.find(record, '\n{"run":"' .. token .. '","at":', 1, true)
+  -- Upkeep ends runs too, and says so: to its worker such a run is lost.
+  if last and not string.find(record, '^%d+,"taken":', last + 1) then
+    return "already"
+  end
+  return "lost"
+end
+
+local function is_overdue(id, q, token, flags)
+  if string.find(flags, "L", 1, true) then
+    local owner = string.match(token, "^%d+:%d+:%d+:([^:]*):")
+    local deadline = redis.call("ZSCORE", root .. ":workers", owner)
+    return not deadline or tonumber(deadline) <= now
+  elseif string.find(flags, "T", 1, true) then
+    local deadline = redis.call("ZSCORE", q .. "ttl", id)
+    return deadline and tonumber(deadline) <= now
+  end
+  return true
+end
+
+local function trim_story(id)
+  local lines = {}
+  for line in string.gmatch(redis.call("GET", job .. id), "[^\n]+") do
+    lines[#lines + 1] = line
+  end
+  local kept = { lines[1], lines[2] }
+  for i = math.max(3, #lines - MAX_HISTORY + 1), #lines do
+    kept[#kept + 1] = lines[i]
+  end
+  redis.call("SET", job .. id, table.concat(kept, "\n"))
+end
+
+-- Tell how a run ended; the detail is in the tail that the caller wrote.
+local EVENT_OF = { complete = "complete", failed = "failed", cancelled = "cancelled",
+  retry = "failed_attempt", released = "release", stalled = "release" }
+
+local function tell_end(id, job_type, token, ending, tail)
+  local attempt = string.match(token, "^%d+:%d+:(%d+):")
+  -- A result may be large and is nobody's business who did not ask for it.
+  local detail = ending == "complete" and "" or "{" .. tail
+  tell(EVENT_OF[ending], id, job_type, attempt, detail)
+end
+
+local function requeue(id, q, head, token, ending, delay, flags, tries)
+  local attempt = tonumber(string.match(token, "^%d+:%d+:(%d+):"))
+  local stalls = tonumber(string.match(tries or "", ":(%d+)$") or 0)
+  if ending == "stalled" then
+    attempt, stalls = attempt - 1, stalls + 1
+  elseif ending == "released" and not string.find(flags, "k", 1, true) then
+    attempt = attempt - 1
+  end
+  redis.call("HSET", q .. "tries", id, attempt .. ":" .. stalls)
+  if delay > 0 then
+    arrive_delayed(id, q, head, now + delay)
+  else
+    arrive_waiting(id, q, head)
+  end
+end
+
+-- End a run that was to go on later but that someone asked to cancel.
+local function stop(id, q, head, token)
+  local tail = '"outcome":"cancelled","reason":"cancelled while it ran"}'
+  depart(id, q, "active", head)
+  redis.call("APPEND", job .. id,
+    '\n{"run":"' .. token .. '","at":' .. now .. "," .. tail)
+  arrive_final(id, q, head, "cancelled")
+  tell_end(id, head.type, token, "cancelled", tail)
+  tell_dependants(id, "cancelled")
+end
+
+local function settle(ending, job_type, delay, flags, first, count)
+  local q = queue(job_type)
+  local is_final = FINAL[ending]
+  local with_header = not is_final or string.find(flags, "[sr]") ~= nil
+  -- Check.
+  local ids = {}
+  for i = 1, count do
+    ids[i] = ARGV[first + 3 * i - 3]
+  end
+  local held = redis.call("HMGET", q .. "active", unpack(ids))
+  local tries = redis.call("EXISTS", q .. "tries") == 1
+    and redis.call("HMGET", q .. "tries", unpack(ids)) or {}
+  local extras = redis.call("EXISTS", q .. "tries", q .. "progress", root .. ":cancelling")
+  local asked = not is_final and extras > 0
+    and redis.call("HMGET", root .. ":cancelling", unpack(ids)) or {}
+  local has_parents = redis.call("EXISTS", root .. ":parents") == 1
+  local limited = redis.call("HEXISTS", root .. ":limits", job_type) == 1
+  local heads, done, stopped, run_ms = {}, {}, {}, 0
+  for i = 1, count do
+    local id, token = ids[i], ARGV[first + 3 * i - 2]
+    local head = true
+    if with_header then
+      head = header(id)
+    end
+    if held[i] == token and not ended[token] and head
+      and (flags == "" or is_overdue(id, q, token, flags)) then
+      ended[token] = true
+      heads[i] = head
+      if asked[i] then
+        stopped[#stopped + 1] = i
+      else
+        done[#done + 1] = i
+      end
+      -- fence and start have a fixed width until the year 2286
+      run_ms = run_ms + math.max(0, now - tonumber(string.sub(token, 18, 30)))
+    else
+      words[#words + 1] = outcomes + i - 1
+      words[#words + 1] = why_not(id, token)
+    end
+  end
+  outcomes = outcomes + count
+  for _, i in ipairs(stopped) do
+    stop(ids[i], q, heads[i], ARGV[first + 3 * i - 2])
+  end
+  if #done == 0 then
+    return
+  end
+
+  -- Move.
+  local before, between = '\n{"run":"', '","at":' .. now .. ","
+  if string.find(flags, "L", 1, true) then
+    between = between .. '"taken":"lease",'
+  elseif string.find(flags, "T", 1, true) then
+    between = between .. '"taken":"ttl",'
+  end
+  local gone, scores = {}, {}
+  for n, i in ipairs(done) do
+    local at = first + 3 * i - 3
+    redis.call("APPEND", job .. ids[i], before .. ARGV[at + 1] .. between .. ARGV[at + 2])
+    gone[n] = ids[i]
+    scores[2 * n - 1], scores[2 * n] = now, ids[i]
+  end
+  redis.call("HDEL", q .. "active", unpack(gone))
+  if extras > 0 then
+    redis.call("HDEL", q .. "progress", unpack(gone))
+    redis.call("HDEL", root .. ":cancelling", unpack(gone))
+    if is_final then
+      redis.call("HDEL", q .. "tries", unpack(gone))
+    end
+  end
+  if is_final then
+    redis.call("ZADD", q .. ending, unpack(scores))
+  end
+  if string.find(flags, "t", 1, true) then
+    for _, id in ipairs(gone) do
+      trim_story(id)
+    end
+  end
+  if with_header then
+    for _, i in ipairs(done) do
+      local id, head = ids[i], heads[i]
+      if head.ttl then
+        redis.call("ZREM", q .. "ttl", id)
+      end
+      if head.group then
+        free_slot(q, head.group)
+      end
+      if is_final then
+        free_unique(q, head, id)
+        if head.retention then
+          redis.call("ZADD", q .. "retain", now + head.retention, id)
+        end
+      else
+        requeue(id, q, head, ARGV[first + 3 * i - 2], ending, delay, flags, tries[i])
+      end
+    end
+  end
+  if limited and redis.call("ZCARD", q .. "waiting") > 0 then
+    wake(q)
+  end
+  if ending == "complete" or ending == "failed" or ending == "retry" then
+    local minute = root .. ":stats:" .. math.floor(now / 60000)
+    if is_final then
+      redis.call("HINCRBY", minute, job_type .. ":" .. ending, #done)
+    end
+    redis.call("HINCRBY", minute, job_type .. ":run_ms", run_ms)
+    redis.call("EXPIRE", minute, 90000)
+  end
+  -- Tell.
+  if heard or watched then
+    for _, i in ipairs(done) do
+      local at = first + 3 * i - 3
+      tell_end(ids[i], job_type, ARGV[at + 1], ending, ARGV[at + 2])
+    end
+  end
+  if has_parents and is_final then
+    for _, id in ipairs(gone) do
+      tell_dependants(id, ending)
+    end
+  end
+  if string.find(flags, "r", 1, true) then
+    for _, i in ipairs(done) do
+      erase(ids[i], q, ending, heads[i])
+    end
+  end
+end

@@ -1,0 +1,103 @@
+-- What can be looked at, by name: a list of texts for each, and the digest of it.
+
+-- Keys that are not as the caller says they must be: key, Redis type, whether it expires.
+local function facts_of_keys(from, to)
+  local facts = {}
+  for at = from, to, 2 do
+    local key = root .. ":" .. ARGV[at]
+    local kind = redis.call("TYPE", key).ok
+    local expires = redis.call("PTTL", key) >= 0 and "1" or "0"
+    if kind ~= "none" and (kind ~= ARGV[at + 1] or expires == "1") then
+      facts[#facts + 1] = ARGV[at]
+      facts[#facts + 1] = kind
+      facts[#facts + 1] = expires
+    end
+  end
+  return facts
+end
+
+-- A unique key of a type: entry, holder's place, whether the holder has that key, and
+-- whether upkeep will clear it.
+local function facts_of_unique(job_type, key)
+  local q = queue(job_type)
+  local held = read("HGET", q .. "unique", key)
+  if not held then
+    return {}
+  end
+  local holder = string.match(held, "^(%d+):%d+$") or ""
+  local head = header(holder)
+  return { held, find_place(holder, q) or "", head and head.unique == key and "1" or "0",
+    read("ZSCORE", q .. "lapse", key) and "1" or "0" }
+end
+
+-- Groups whose number of running jobs is not what it says: group, written, counted, and
+-- the held job that gets the next slot with its score.
+local function facts_of_groups(job_type)
+  local q, counted = queue(job_type), {}
+  local runs = read("HKEYS", q .. "active") or {}
+  for _, id in ipairs(runs) do
+    local head = header(id)
+    if head and head.group then
+      counted[head.group] = (counted[head.group] or 0) + 1
+    end
+  end
+  local facts, written = {}, read("HGETALL", q .. "running") or {}
+  local function compare(group, text)
+    local number = counted[group] or 0
+    if text ~= tostring(number) and (text ~= "" or number > 0) then
+      facts[#facts + 1] = group
+      facts[#facts + 1] = text
+      facts[#facts + 1] = tostring(number)
+      local best = read("ZRANGE", q .. "held:" .. group, 0, 0, "WITHSCORES") or {}
+      facts[#facts + 1] = best[1] or ""
+      facts[#facts + 1] = best[2] or ""
+    end
+  end
+  for i = 1, #written, 2 do
+    compare(written[i], written[i + 1])
+    counted[written[i]] = nil
+  end
+  local missing = {}
+  for group in pairs(counted) do
+    missing[#missing + 1] = group
+  end
+  table.sort(missing)
+  for _, group in ipairs(missing) do
+    compare(group, "")
+  end
+  return facts
+end
+
+-- One entry of a set or a hash, or nothing.
+local function facts_of_entry(key, member)
+  local key_of = root .. ":" .. key
+  local value = read("HGET", key_of, member) or read("ZSCORE", key_of, member)
+    or (read("SISMEMBER", key_of, member) == 1 and "1")
+  return { value or nil }
+end
+
+-- Look at the subject in ARGV `from` to `to`: a kind, and what it needs.
+local function look_at(from, to)
+  local kind, name, rest, facts = ARGV[from], ARGV[from + 1], ARGV[from + 2], nil
+  if kind == "job" then
+    local places, others = {}, {}
+    for at = from + 3, to do
+      local list = at - from - 2 <= tonumber(rest) and places or others
+      list[#list + 1] = ARGV[at]
+    end
+    facts = facts_of_job(name, places, others)
+  elseif kind == "tie" then
+    facts = { tie(name, rest) }
+  elseif kind == "keys" then
+    facts = facts_of_keys(from + 1, to)
+  elseif kind == "unique" then
+    facts = facts_of_unique(name, rest)
+  elseif kind == "groups" then
+    facts = facts_of_groups(name)
+  elseif kind == "entry" then
+    facts = facts_of_entry(name, rest)
+  else
+    facts = { read("GET", root .. ":" .. name) or nil }
+  end
+  return facts, redis.sha1hex(table.concat(facts, "\0"))
+end

@@ -1,0 +1,17 @@
+-- Events of one call travel as one message, and only if someone listens.
+local heard = redis.call("EXISTS", root .. ":listeners") == 1
+local watched = not heard and redis.call("EXISTS", root .. ":watched") == 1
+local told = {}
+
+local function tell(kind, id, job_type, attempt, detail)
+  if heard or (watched and redis.call("ZSCORE", root .. ":watched", id)) then
+    told[#told + 1] = table.concat(
+      { kind, id, job_type, now, attempt, detail or "" }, "\t")
+  end
+end
+
+local function publish()
+  if #told > 0 then
+    redis.call("SPUBLISH", root .. ":events", table.concat(told, "\n"))
+  end
+end

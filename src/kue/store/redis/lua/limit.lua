@@ -1,0 +1,51 @@
+#!lua flags=allow-oom
+--[[
+  limit: say what holds jobs of a type back, and let go what it no longer does.
+
+  A job set aside goes back in line whatever the new limit is: the next claim sets it
+  aside again if it must, which is simpler to prove right than to guess here.
+
+  KEYS
+    1  root  tag that every key of the shard begins with
+  ARGV
+    1  now     Unix ms, or empty for the server's clock
+    2  shards  how many there are
+    3  shard   which one this is
+    4  type    whose
+    5  limits  "concurrency rate per per_key", "-" for none; empty for no limits
+
+  Returns  "OK"
+  Events   none
+]]
+
+--- @include lib/start
+
+local job_type, limits = ARGV[4], ARGV[5]
+local q = queue(job_type)
+-- Jobs let go at once; upkeep goes on with the rest, a call at a time.
+local MAX_FREED = 1000
+
+-- Check.
+local held = redis.call("ZRANGE", q .. "held", 0, MAX_FREED - 1, "WITHSCORES")
+local is_new = (redis.call("HGET", root .. ":limits", job_type) or "") ~= limits
+
+-- Move.
+if limits == "" then
+  redis.call("HDEL", root .. ":limits", job_type)
+else
+  redis.call("HSET", root .. ":limits", job_type, limits)
+end
+if is_new then
+  redis.call("DEL", q .. "rate")
+end
+for i = 1, #held, 2 do
+  redis.call("ZREM", q .. "held", held[i])
+  local group = string.match(redis.call("GETRANGE", job .. held[i], 0, 2047),
+    "\tgroup=([^\t\n]*)")
+  redis.call("ZREM", q .. "held:" .. group, held[i])
+  redis.call("ZADD", q .. "waiting", held[i + 1], held[i])
+end
+if redis.call("ZCARD", q .. "waiting") > 0 then
+  wake(q)
+end
+return "OK"

@@ -1,0 +1,37 @@
+#!lua flags=allow-oom
+--[[
+  link: let a job of another shard wait for one of this shard.
+
+  KEYS
+    1  root  tag that every key of the shard begins with
+  ARGV
+    1  now     Unix ms, or empty for the server's clock
+    2  shards  how many there are
+    3  shard   which one this is
+    4  parent  the job here
+    5  id      the job elsewhere
+    6  any     "1" if any end of the parent will do
+
+  Returns  "linked", or how the parent ended: complete | failed | cancelled | removed
+  Events   none
+]]
+
+--- @include lib/start
+--- @include lib/header
+--- @include lib/state
+
+local parent, id, any = ARGV[4], ARGV[5], ARGV[6] == "1"
+
+-- Check.
+local head = header(parent)
+local place = head and place_of(parent, queue(head.type))
+if not place or place == "parked" then
+  return "removed"
+elseif FINAL[place] and (any or place ~= "failed") then
+  return place
+end
+
+-- Move.
+redis.call("ZADD", job .. parent .. (any and ":finally" or ":then"), id, id)
+redis.call("SADD", root .. ":parents", parent)
+return "linked"

@@ -1,0 +1,28 @@
+#!lua flags=allow-oom
+--[[
+  listen: have transitions tell what happens, for a while.
+
+  KEYS
+    1  root  tag that every key of the shard begins with
+  ARGV
+    1  now       Unix ms, or empty for the server's clock
+    2  shards    how many there are
+    3  shard     which one this is
+    4  duration  ms until this is forgotten, unless said again
+    5  listener  who listens to everything, or empty
+    then ids of jobs to tell of
+
+  Returns  "OK"
+  Events   none
+]]
+
+--- @include lib/start
+
+local until_when, listener = now + tonumber(ARGV[4]), ARGV[5]
+if listener ~= "" then
+  redis.call("ZADD", root .. ":listeners", until_when, listener)
+end
+for at = 6, #ARGV do
+  redis.call("ZADD", root .. ":watched", "GT", until_when, ARGV[at])
+end
+return "OK"

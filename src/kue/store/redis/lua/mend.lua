@@ -1,0 +1,46 @@
+#!lua flags=allow-oom
+--[[
+  mend: carry out a repair, if what it rests on is still so.
+
+  The caller has decided, from what `inspect` told of a subject; here it is only compared.
+  Commands are given so that the first one that Redis may refuse (its key has the wrong
+  type) comes before any that takes something away.
+
+  KEYS
+    1  root  tag that every key of the shard begins with
+  ARGV
+    1  now     Unix ms, or empty for the server's clock
+    2  shards  how many there are
+    3  shard   which one this is
+    4  digest  of the facts that the caller judged by
+    5  size    arguments of the subject, which follow, as `inspect` takes them
+    then commands, each after the number of its words
+
+  Returns  "done" | "changed" | "refused"
+  Events   none
+]]
+
+--- @include lib/start
+--- @include lib/header
+--- @include lib/limits
+--- @include lib/facts
+--- @include lib/subjects
+
+local expected, at = ARGV[4], 6 + tonumber(ARGV[5])
+
+-- Check.
+local _, digest = look_at(6, at - 1)
+if digest ~= expected then
+  return "changed"
+end
+
+-- Move.
+while ARGV[at] do
+  local last = at + tonumber(ARGV[at])
+  local reply = redis.pcall(unpack(ARGV, at + 1, last))
+  if type(reply) == "table" and reply.err then
+    return "refused"
+  end
+  at = last + 1
+end
+return "done"

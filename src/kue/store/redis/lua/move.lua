@@ -1,0 +1,103 @@
+#!lua flags=allow-oom
+--[[
+  move: put jobs in line, or into the future, by hand.
+
+  KEYS
+    1  root  tag that every key of the shard begins with
+  ARGV
+    1  now     Unix ms, or empty for the server's clock
+    2  shards  how many there are
+    3  shard   which one this is
+    4  to   waiting | delayed
+    5  at   when a delayed job is due, Unix ms
+    then ids
+
+  Returns  for each: word, "" or the state it is in or the holder of its unique key;
+           words: done | already | refused | held | gone
+  Events   enqueue, promotion, update
+]]
+
+--- @include lib/start
+--- @include lib/header
+--- @include lib/tell
+--- @include lib/live
+--- @include lib/state
+--- @include lib/unlink
+--- @include lib/depart
+--- @include lib/arrive
+--- @include lib/dependants
+
+local to, due = ARGV[4], tonumber(ARGV[5])
+local answers = {}
+
+-- Who else has the unique key of a finished job that is to start anew.
+local function rival(id, q, head)
+  local held = head.unique and redis.call("HGET", q .. "unique", head.unique)
+  local by, till = string.match(held or "", "^(%d+):(%d+)$")
+  if not by or by == id then
+    return nil
+  end
+  local place = place_of(by, q)
+  local is_open = place and place ~= "parked" and not FINAL[place]
+  return (is_open or tonumber(till) > now) and by or nil
+end
+
+local function check(id)
+  local head = header(id)
+  local place = head and place_of(id, queue(head.type))
+  if not place then
+    return "gone", ""
+  elseif place == "active" or place == "parked" then
+    return "refused", place
+  elseif to == "waiting" and (place == "waiting" or place == "held") then
+    return "already", "waiting"
+  end
+  local by = FINAL[place] and rival(id, queue(head.type), head)
+  if by then
+    return "held", by
+  end
+  return "done", "", head, place
+end
+
+local function start_anew(id, q, head)
+  redis.call("APPEND", job .. id, '\n{"run":"","at":' .. now .. ',"outcome":"restarted"}')
+  redis.call("HDEL", q .. "tries", id)
+  if head.unique then
+    local till = head.unique_for and head.created + head.unique_for or 0
+    redis.call("HSET", q .. "unique", head.unique, id .. ":" .. string.format("%.0f", till))
+  end
+end
+
+local function event_of(place)
+  if FINAL[place] then
+    return "enqueue", '{"state":"' .. to .. '"}'
+  end
+  return to == "waiting" and "promotion" or "update"
+end
+
+for i = 6, #ARGV do
+  local id = ARGV[i]
+  -- Check.
+  local word, detail, head, place = check(id)
+  answers[#answers + 1] = word
+  answers[#answers + 1] = detail
+  -- Move.
+  if word == "done" then
+    local q = queue(head.type)
+    depart(id, q, place, head)
+    if FINAL[place] then
+      start_anew(id, q, head)
+    end
+    if to == "waiting" then
+      arrive_waiting(id, q, head)
+    else
+      arrive_delayed(id, q, head, due)
+    end
+    local kind, told_detail = event_of(place)
+    tell(kind, id, head.type, 0, told_detail)
+  end
+end
+
+-- Tell.
+publish()
+return answers

@@ -1,0 +1,53 @@
+#!lua flags=allow-oom
+--[[
+  remove: delete jobs with all that is kept of them.
+
+  KEYS
+    1  root  tag that every key of the shard begins with
+  ARGV
+    1  now     Unix ms, or empty for the server's clock
+    2  shards  how many there are
+    3  shard   which one this is
+    4  force  "1" to delete running ones too
+    then ids
+
+  Returns  for each: word, "" or the state it is in; words: done | refused | gone
+  Events   remove
+]]
+
+--- @include lib/start
+--- @include lib/header
+--- @include lib/tell
+--- @include lib/live
+--- @include lib/state
+--- @include lib/unlink
+--- @include lib/depart
+--- @include lib/arrive
+--- @include lib/dependants
+--- @include lib/erase
+
+local force = ARGV[4] == "1"
+local answers = {}
+
+for i = 5, #ARGV do
+  local id = ARGV[i]
+  -- Check.
+  local head = header(id)
+  local place = head and place_of(id, queue(head.type))
+  local word, detail = "done", ""
+  if not place then
+    word = "gone"
+  elseif place == "active" and not force then
+    word, detail = "refused", "active"
+  end
+  answers[#answers + 1] = word
+  answers[#answers + 1] = detail
+  -- Move.
+  if word == "done" then
+    erase(id, queue(head.type), place, head, true)
+  end
+end
+
+-- Tell.
+publish()
+return answers

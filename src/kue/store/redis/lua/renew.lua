@@ -1,0 +1,49 @@
+#!lua flags=allow-oom
+--[[
+  renew: a worker says that it lives.
+
+  Late is fine: until a run was taken back it is the worker's.  Nothing is remembered
+  for the worker to fetch: what it must hear follows from what is so, and so a lost
+  reply loses nothing.
+
+  KEYS
+    1  root  tag that every key of the shard begins with
+  ARGV
+    1  now     Unix ms, or empty for the server's clock
+    2  shards  how many there are
+    3  shard   which one this is
+    4  worker  who
+    5  lease   ms that its lease runs from now
+    6  info    JSON it says of itself, or empty
+    then for each run to check: type, id, token
+
+  Returns  {lost, cancel}: ids of given runs that are no longer the worker's, and of its runs
+           that someone asked to cancel
+  Events   none
+]]
+
+--- @include lib/start
+
+local worker, lease, info = ARGV[4], tonumber(ARGV[5]), ARGV[6]
+
+-- Check.
+local lost = {}
+for at = 7, #ARGV, 3 do
+  if redis.call("HGET", queue(ARGV[at]) .. "active", ARGV[at + 1]) ~= ARGV[at + 2] then
+    lost[#lost + 1] = ARGV[at + 1]
+  end
+end
+local cancel, asked = {}, redis.call("HGETALL", root .. ":cancelling")
+for i = 1, #asked, 2 do
+  local run = redis.call("HGET", queue(asked[i + 1]) .. "active", asked[i])
+  if run and string.match(run, "^%d+:%d+:%d+:([^:]*):") == worker then
+    cancel[#cancel + 1] = asked[i]
+  end
+end
+
+-- Move.
+redis.call("ZADD", root .. ":workers", now + lease, worker)
+if info ~= "" then
+  redis.call("HSET", root .. ":info", worker, info)
+end
+return { lost, cancel }

@@ -1,0 +1,279 @@
+#!lua flags=allow-oom
+--[[
+  tend: one bounded pass of upkeep over a shard.
+
+  Any number of processes may run it: each job is moved by exactly one.  What needs a
+  decision about a job (its worker was lost, its ttl passed) is only reported; the caller
+  decodes it, decides, and ends the run with `cycle`, which checks again that it is due.
+
+  KEYS
+    1  root  tag that every key of the shard begins with
+  ARGV
+    1  now      Unix ms, or empty for the server's clock
+    2  shards   how many there are
+    3  shard    which one this is
+    4  limit    jobs to move or report at most, of each kind
+    5  lease    ms, for leases set anew
+    6  gap      ms without tending after which leases get a grace
+    7  tail     what the story of an expired job says
+    8  keep     complete_count,complete_age,failed_count,failed_age,
+                cancelled_count,cancelled_age; "-" for no limit; empty to prune nothing
+
+  Returns  {promoted, expired, pruned, released, more, lost, timed_out}
+           lost, timed_out: ids of runs that are overdue
+  Events   promotion, failed, cancelled, remove, error
+]]
+
+--- @include lib/start
+--- @include lib/header
+--- @include lib/tell
+--- @include lib/live
+--- @include lib/state
+--- @include lib/unlink
+--- @include lib/depart
+--- @include lib/arrive
+--- @include lib/dependants
+--- @include lib/erase
+--- @include lib/promote
+--- @include lib/limits
+
+local limit, lease, gap = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local expired_tail, keep = ARGV[7], ARGV[8]
+local promoted, expired, pruned, more = 0, 0, 0, 0
+local types = redis.call("SMEMBERS", root .. ":types")
+local CLOCK_SLACK_MS = 2000
+local CLAIM_MEMORY_MS = 3600000
+local MAX_PASSED_OVER = 5000
+local MAX_ROUSED = 50
+
+-- Leases look over that are not when nobody tended for long: Redis was away, or everybody
+-- was.  Live workers get half a lease to say so, once in ten such graces.  A clock that
+-- was set back makes them look endless instead.
+local function mind_the_clock()
+  local meta = redis.call("HMGET", root .. ":meta", "swept", "graced")
+  local swept, graced = tonumber(meta[1]) or now, tonumber(meta[2]) or -math.huge
+  local stepped_back = now < swept - CLOCK_SLACK_MS
+  local deadline
+  if stepped_back then
+    deadline = now + lease
+    redis.call("HDEL", root .. ":meta", "graced")
+  elseif now - swept > gap and now - graced > 5 * lease then
+    deadline = now + math.floor(lease / 2)
+    redis.call("HSET", root .. ":meta", "graced", now)
+  end
+  redis.call("HSET", root .. ":meta", "swept", now)
+  -- Below 0 are those who left: they need no grace.
+  local workers = deadline
+    and redis.call("ZRANGEBYSCORE", root .. ":workers", 0, "+inf") or {}
+  for _, worker in ipairs(workers) do
+    redis.call("ZADD", root .. ":workers", stepped_back and "XX" or "GT", deadline, worker)
+  end
+end
+
+-- A worker may be gone and yet one of its calls still be on its way: what it last
+-- claimed is remembered for longer than any call lives.
+local function forget_claims()
+  local claims = redis.call("HGETALL", root .. ":claims")
+  for i = 1, #claims, 2 do
+    local claimed_at = tonumber(string.match(claims[i + 1], ":(%d+)$"))
+    if now - claimed_at > CLAIM_MEMORY_MS then
+      redis.call("HDEL", root .. ":claims", claims[i])
+    end
+  end
+end
+
+-- Runs of workers whose lease is over; a worker without any is forgotten.
+local function lost_runs()
+  local dead = redis.call("ZRANGEBYSCORE", root .. ":workers", "-inf", now, "LIMIT", 0, 100)
+  if #dead == 0 then
+    return {}
+  end
+  local is_dead, has_runs, lost = {}, {}, {}
+  for _, worker in ipairs(dead) do
+    is_dead[worker] = true
+  end
+  for _, job_type in ipairs(types) do
+    local runs = redis.call("HGETALL", queue(job_type) .. "active")
+    for i = 1, #runs, 2 do
+      local worker = string.match(runs[i + 1], "^%d+:%d+:%d+:([^:]*):")
+      if is_dead[worker] then
+        has_runs[worker] = true
+        lost[#lost + 1] = runs[i]
+      end
+    end
+  end
+  for _, worker in ipairs(dead) do
+    if not has_runs[worker] then
+      redis.call("ZREM", root .. ":workers", worker)
+      redis.call("HDEL", root .. ":info", worker)
+      forget_claims()
+    end
+  end
+  return lost
+end
+
+local function expire(job_type, q)
+  local due = redis.call("ZRANGEBYSCORE", q .. "expires", "-inf", now, "LIMIT", 0,
+    limit - expired)
+  for _, id in ipairs(due) do
+    local head = header(id)
+    local place = head and place_of(id, q)
+    if place and place ~= "active" and place ~= "parked" and not FINAL[place] then
+      depart(id, q, place, head)
+      arrive_final(id, q, head, "failed", expired_tail)
+      tell("failed", id, job_type, 0, "{" .. expired_tail)
+      tell_dependants(id, "failed")
+      expired = expired + 1
+    else
+      redis.call("ZREM", q .. "expires", id)
+    end
+  end
+end
+
+local function prune(job_type, q, state, ids)
+  for _, id in ipairs(ids) do
+    erase(id, q, state, header(id) or { type = job_type })
+    pruned = pruned + 1
+  end
+end
+
+-- Prune the oldest `most` of a state, but none that said itself how long it is kept.
+local function prune_oldest(job_type, q, state, most)
+  local offset = 0
+  while most > 0 and pruned < limit and offset < MAX_PASSED_OVER do
+    local ids = redis.call("ZRANGE", q .. state, offset, offset + most - 1)
+    if #ids == 0 then
+      return
+    end
+    local ruled = {}
+    for _, id in ipairs(ids) do
+      if redis.call("ZSCORE", q .. "retain", id) then
+        offset = offset + 1
+      elseif #ruled < limit - pruned then
+        ruled[#ruled + 1] = id
+      end
+    end
+    prune(job_type, q, state, ruled)
+    most = most - #ids
+  end
+end
+
+local function prune_rule(job_type, q, state, count, age)
+  if count then
+    prune_oldest(job_type, q, state, redis.call("ZCARD", q .. state) - count)
+  end
+  if age then
+    prune_oldest(job_type, q, state, redis.call("ZCOUNT", q .. state, "-inf", now - age))
+  end
+end
+
+-- Unique keys that were to outlast their job have.
+local function lapse(q)
+  for _, key in ipairs(redis.call("ZRANGEBYSCORE", q .. "lapse", "-inf", now,
+    "LIMIT", 0, limit)) do
+    local held = redis.call("HGET", q .. "unique", key)
+    local id, till = string.match(held or "", "^(%d+):(%d+)$")
+    local place = id and place_of(id, q)
+    if id and tonumber(till) <= now and (not place or FINAL[place]) then
+      redis.call("HDEL", q .. "unique", key)
+    end
+    redis.call("ZREM", q .. "lapse", key)
+  end
+end
+
+local function prune_retained(job_type, q)
+  local due = redis.call("ZRANGEBYSCORE", q .. "retain", "-inf", now, "LIMIT", 0,
+    math.max(0, limit - pruned))
+  for _, id in ipairs(due) do
+    local place = place_of(id, q)
+    if FINAL[place] then
+      prune(job_type, q, place, { id })
+    else
+      redis.call("ZREM", q .. "retain", id)
+    end
+  end
+end
+
+-- Let jobs back in line that no limit holds any more, and wake a worker where there is
+-- something to do: a wake-up may have gone down with the one who got it.
+local function rouse(job_type, q, limits)
+  local per_key = limits and limits.per_key
+  local held = redis.call("ZRANGE", q .. "held", 0, (per_key and MAX_ROUSED or limit) - 1)
+  for _, id in ipairs(held) do
+    local head = header(id)
+    local running = head and head.group
+      and tonumber(redis.call("HGET", q .. "running", head.group) or 0)
+    if running and (not per_key or running < per_key) then
+      let_back(q, head.group)
+    end
+  end
+  if redis.call("ZCARD", q .. "waiting") == 0 then
+    return
+  end
+  local is_full = limits and limits.concurrency
+    and redis.call("HLEN", q .. "active") >= limits.concurrency
+  if not is_full and not (limits and limits.rate and rate_left(q, limits) < 1) then
+    wake(q)
+  end
+end
+
+-- Go on with dependants that were too many for one call.
+local function release_rest()
+  local rest = redis.call("HGETALL", root .. ":outbox")
+  for i = 1, #rest, 2 do
+    local parent = string.match(rest[i], "^rest:(%d+)$")
+    if parent and released < MAX_RELEASED then
+      tell_dependants(parent, rest[i + 1])
+    end
+  end
+end
+
+mind_the_clock()
+local lost, timed_out = lost_runs(), {}
+local rules = {}
+for value in string.gmatch(keep, "[^,]+") do
+  rules[#rules + 1] = tonumber(value) or false
+end
+local pauses = redis.call("HGETALL", root .. ":paused")
+for i = 1, #pauses, 2 do
+  if not is_paused(pauses[i + 1]) then
+    redis.call("HDEL", root .. ":paused", pauses[i])
+  end
+end
+local all_paused = redis.call("HEXISTS", root .. ":paused", "") == 1
+for _, job_type in ipairs(types) do
+  local q = queue(job_type)
+  promoted = promoted + promote(job_type, q, math.max(0, limit - promoted))
+  expire(job_type, q)
+  local late = redis.call("ZRANGEBYSCORE", q .. "ttl", "-inf", now, "LIMIT", 0, limit)
+  for _, id in ipairs(late) do
+    timed_out[#timed_out + 1] = id
+  end
+  if keep ~= "" then
+    prune_rule(job_type, q, "complete", rules[1], rules[2])
+    prune_rule(job_type, q, "failed", rules[3], rules[4])
+    prune_rule(job_type, q, "cancelled", rules[5], rules[6])
+  end
+  prune_retained(job_type, q)
+  lapse(q)
+  if not all_paused and redis.call("HEXISTS", root .. ":paused", job_type) == 0 then
+    rouse(job_type, q, read_limits(redis.call("HGET", root .. ":limits", job_type)))
+  end
+end
+local in_this_call = released
+release_rest()
+-- Listeners live by the server's clock, also while a test owns the jobs'.
+local alive = ARGV[1] == "" and now or redis.call("TIME")[1] * 1000
+redis.call("ZREMRANGEBYSCORE", root .. ":listeners", "-inf", alive)
+redis.call("ZREMRANGEBYSCORE", root .. ":watched", "-inf", alive)
+if promoted >= limit or expired >= limit or pruned >= limit
+  or released >= MAX_RELEASED or #lost > limit or #timed_out > limit then
+  more = 1
+end
+for _, ids in ipairs({ lost, timed_out }) do
+  while #ids > limit do
+    ids[#ids] = nil
+  end
+end
+publish()
+return { promoted, expired, pruned, released - in_this_call, more, lost, timed_out }

@@ -1,0 +1,53 @@
+#!lua flags=allow-oom
+--[[
+  update: replace what is fixed of a job, if it is still what the caller read.
+
+  The story behind the two lines stays.  The caller decodes and encodes; it tries again
+  when someone else was faster.
+
+  KEYS
+    1  root  tag that every key of the shard begins with
+  ARGV
+    1  now     Unix ms, or empty for the server's clock
+    2  shards  how many there are
+    3  shard   which one this is
+    4  id       of the job
+    5  old      the first two lines of the record as the caller read them
+    6  new      what is to take their place
+    7  priority as in the new header
+
+  Returns  "done" | "changed" | "gone"
+  Events   update
+]]
+
+--- @include lib/start
+--- @include lib/header
+--- @include lib/tell
+--- @include lib/state
+
+local id, old, new, priority = ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
+
+-- Check.
+local record = redis.pcall("GET", job .. id)
+if type(record) ~= "string" then
+  return "gone"
+elseif string.sub(record, 1, #old) ~= old then
+  return "changed"
+end
+local head = read_header(record)
+local q = queue(head.type)
+local place = place_of(id, q)
+
+-- Move.
+redis.call("SET", job .. id, new .. string.sub(record, #old + 1))
+if place == "waiting" or place == "held" then
+  redis.call("ZADD", q .. place, score(priority, id), id)
+end
+if place == "held" then
+  redis.call("ZADD", q .. "held:" .. head.group, score(priority, id), id)
+end
+
+-- Tell.
+tell("update", id, head.type, 0)
+publish()
+return "done"

@@ -1,0 +1,230 @@
+"""What operators do: update, move, cancel, remove, clear, pause, limit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kue.job import Cancelled, State
+from kue.names import quote, unquote
+from kue.payload import encode
+from kue.store.codec import body_of, tail_of
+from kue.store.redis.link import pairs
+from kue.store.redis.record import read_claimed, read_pause, with_changes
+from kue.store.redis.shards import Shards
+from kue.store.values import (
+    MAX_BATCH,
+    Change,
+    Limits,
+    Pause,
+    Reply,
+    Word,
+    check_batch,
+    check_limit,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_encode = msgspec.json.Encoder().encode
+
+
+_STATES = frozenset(state.value for state in State)
+
+
+class Operating(Shards):
+    """The verbs of people and programs that look after jobs."""
+
+    async def update(
+        self, changes: Sequence[Change], *, now: int | None = None
+    ) -> list[Word]:
+        check_batch(changes, "changes")
+        return [await self._update(change, now) for change in changes]
+
+    async def _update(self, change: Change, now: int | None) -> Word:
+        shard = self._shard_of(change.job_id)
+        while True:
+            record = await self._record(change.job_id)
+            if record is None:
+                return Word.GONE
+            old, new, priority = _edited(change, record)
+            word = await self._run(
+                shard, "update", change.job_id, old, new, priority, now=now
+            )
+            if word != b"changed":
+                return Word(word.decode())
+
+    async def _record(self, job_id: int) -> bytes | None:
+        shard = self._shard_of(job_id)
+        [record] = await self._read_many(
+            shard, [("GET", self._keys[shard].job(job_id))]
+        )
+        return record if isinstance(record, bytes) else None
+
+    async def move(
+        self,
+        job_ids: Sequence[int],
+        to: State,
+        *,
+        at: int | None = None,
+        now: int | None = None,
+    ) -> list[Reply]:
+        check_batch(job_ids, "jobs")
+        if to not in (State.WAITING, State.DELAYED):
+            raise ValueError(
+                f"jobs are moved to waiting or delayed, not to {to}; workers start and "
+                "end them, and cancel is a verb of its own"
+            )
+        if to is State.DELAYED and at is None:
+            raise ValueError("a job that is moved to delayed needs at=, when it is due")
+        answers = await self._ask("move", job_ids, to.value, at or 0, size=2, now=now)
+        return [_reply(answer) for answer in answers]
+
+    async def cancel(
+        self, job_ids: Sequence[int], *, reason: str = "", now: int | None = None
+    ) -> list[Reply]:
+        check_batch(job_ids, "jobs")
+        tail = tail_of(Cancelled(reason))
+        answers = await self._ask("cancel", job_ids, tail, size=2, now=now)
+        return [_reply(answer) for answer in answers]
+
+    async def remove(
+        self, job_ids: Sequence[int], *, force: bool = False, now: int | None = None
+    ) -> list[Reply]:
+        check_batch(job_ids, "jobs")
+        flag = "1" if force else "0"
+        answers = await self._ask("remove", job_ids, flag, size=2, now=now)
+        return [_reply(answer) for answer in answers]
+
+    async def clear(
+        self,
+        type: str | None,
+        states: Iterable[State],
+        *,
+        limit: int = MAX_BATCH,
+        now: int | None = None,
+    ) -> int:
+        check_limit(limit)
+        wanted = list(states)
+        if State.ACTIVE in wanted:
+            raise ValueError("active jobs are not cleared; cancel them, or wait")
+        cleared = 0
+        for job_type in await self.types() if type is None else [type]:
+            for state in wanted:
+                if cleared < limit:
+                    cleared += await self._run(
+                        self._home_of(job_type),
+                        "clear",
+                        quote(job_type),
+                        state.value,
+                        limit - cleared,
+                        now=now,
+                    )
+        return cleared
+
+    async def pause(
+        self,
+        type: str | None = None,
+        *,
+        reason: str = "",
+        by: str = "",
+        until: int | None = None,
+        now: int | None = None,
+    ) -> None:
+        # The script writes the time first: what follows has no opening brace.
+        said = _encode({"reason": reason, "by": by})[1:]
+        for shard in self._shards_of(type):
+            await self._run(
+                shard,
+                "pause",
+                "" if type is None else quote(type),
+                "" if until is None else until,
+                said,
+                now=now,
+            )
+
+    async def resume(self, type: str | None = None, *, now: int | None = None) -> bool:
+        name = "" if type is None else quote(type)
+        replies = [
+            await self._run(shard, "resume", name, now=now)
+            for shard in self._shards_of(type)
+        ]
+        return any(replies)
+
+    async def paused(self) -> list[Pause]:
+        found: dict[str | None, Pause] = {}
+        moment = await self.now()
+        for shard in range(self._shards):
+            key = self._keys[shard].of_shard("paused")
+            [fields] = await self._read_many(shard, [("HGETALL", key)])
+            for name, text in pairs(fields):
+                pause = read_pause(unquote(name.decode()) if name else None, text)
+                if pause.until is None or pause.until > moment:
+                    found[pause.type] = pause
+        return sorted(found.values(), key=lambda pause: pause.type or "")
+
+    async def limit(
+        self, type: str, limits: Limits | None, *, now: int | None = None
+    ) -> None:
+        _check_limits(limits)
+        text = "" if limits is None else _write_limits(limits)
+        await self._run(self._home_of(type), "limit", quote(type), text, now=now)
+
+    async def limits(self) -> dict[str, Limits]:
+        found: dict[str, Limits] = {}
+        for shard in range(self._shards):
+            key = self._keys[shard].of_shard("limits")
+            [fields] = await self._read_many(shard, [("HGETALL", key)])
+            for name, text in pairs(fields):
+                found[unquote(name.decode())] = _read_limits(text)
+        return dict(sorted(found.items()))
+
+    def _shards_of(self, job_type: str | None) -> Iterable[int]:
+        return range(self._shards) if job_type is None else [self._home_of(job_type)]
+
+
+def _edited(change: Change, record: bytes) -> tuple[bytes, bytes, int]:
+    job = read_claimed(change.job_id, "", record)
+    changes: dict[str, Any] = {}
+    if change.data is not msgspec.UNSET:
+        changes["data"] = encode(change.data, limit=1 << 62)
+    if change.tags is not msgspec.UNSET:
+        changes["tags"] = change.tags
+    if change.max_attempts is not msgspec.UNSET:
+        changes["max_attempts"] = change.max_attempts
+    priority = job.priority
+    if change.priority is not msgspec.UNSET:
+        priority = change.priority
+    spec = msgspec.structs.replace(job.spec, **changes)
+    old, new = with_changes(record, priority=priority, body=body_of(spec))
+    return old, new, priority
+
+
+def _reply(answer: list[bytes]) -> Reply:
+    word, detail = Word(answer[0].decode()), answer[1].decode()
+    if word is Word.HELD:
+        return Reply(word, holder=int(detail))
+    if word is Word.REFUSED and detail in _STATES:
+        return Reply(word, State(detail))
+    return Reply(word)
+
+
+def _check_limits(limits: Limits | None) -> None:
+    if limits is None:
+        return
+    for name in ("concurrency", "rate", "per", "per_key"):
+        value = getattr(limits, name)
+        if value is not None and value < 1:
+            raise ValueError(f"{name} must be at least 1, not {value}; pause instead")
+
+
+def _write_limits(limits: Limits) -> str:
+    values = (limits.concurrency, limits.rate, limits.per, limits.per_key)
+    return " ".join("-" if value is None else str(value) for value in values)
+
+
+def _read_limits(text: bytes) -> Limits:
+    values = [None if part == b"-" else int(part) for part in text.split(b" ")]
+    concurrency, rate, per, per_key = values
+    return Limits(concurrency, rate, per or 1000, per_key)

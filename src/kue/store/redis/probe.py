@@ -1,0 +1,98 @@
+"""Is this Redis fit to keep jobs, and how durably does it?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kue.errors import StoreRefused
+from kue.store.redis.keys import SCHEMA, Keys, root_of
+
+if TYPE_CHECKING:
+    from kue.store.redis.link import Link
+
+MIN_VERSION = (7, 0)
+
+
+async def probe(
+    link: Link, keys: list[Keys], *, prefix: str, allow_eviction: bool
+) -> str:
+    """
+    Check every node that holds a shard; return how durable they are, in a sentence.
+
+    Raises:
+        StoreRefused: Not fit; the message says what to change.
+    """
+    sentences: dict[str, None] = {}
+    # Only looks: what is written below must not outlive a refusal.
+    await _check_other_layout(link, prefix, len(keys))
+    for shard, key in enumerate(keys):
+        info = await link.info(key.root)
+        check(info, allow_eviction=allow_eviction)
+        sentences[durability(info)] = None
+        await _check_layout(link, key.root, shard, len(keys))
+    return "; ".join(sentences)
+
+
+def check(info: dict[str, Any], *, allow_eviction: bool) -> None:
+    """Raise `StoreRefused` when a server that says *info* is not fit for jobs."""
+    version = str(info.get("redis_version", "0"))
+    if tuple(int(part) for part in version.split(".")[:2]) < MIN_VERSION:
+        raise StoreRefused(
+            f"this is Redis {version}; Kue needs Redis 7.0 or newer, or Valkey"
+        )
+    if info.get("role") not in (None, "master"):
+        raise StoreRefused(
+            "this Redis is a replica and takes no writes; give the master's address, "
+            "or use redis+sentinel:// so that it is found by itself"
+        )
+    policy = info.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction" and not allow_eviction:
+        raise StoreRefused(
+            f"this Redis may throw jobs away when memory is short (maxmemory-policy "
+            f"{policy}); run `redis-cli config set maxmemory-policy noeviction`, use "
+            "another Redis than the cache's, or accept it with KUE_ALLOW_EVICTION=1"
+        )
+
+
+def durability(info: dict[str, Any]) -> str:
+    """Say what a crash can cost, from what the server says of itself."""
+    server = f"Redis {info.get('redis_version', '?')}"
+    if "valkey_version" in info:
+        server = f"Valkey {info['valkey_version']}"
+    if str(info.get("aof_enabled", "0")) == "1":
+        text = f"{server} with AOF: a crash of Redis loses nothing, one of the machine "
+        text += "about a second"
+    elif info.get("save"):
+        text = (
+            f"{server} with snapshots only: a crash loses what came after the last one"
+        )
+    else:
+        text = f"{server} without persistence: a crash of Redis loses every job"
+    replicas = int(info.get("connected_slaves", 0))
+    return f"{text}; {replicas} replica{'s' * (replicas != 1)}" if replicas else text
+
+
+async def _check_layout(link: Link, root: str, shard: int, shards: int) -> None:
+    schema, written = await link.run("open", root, "", shards, shard, SCHEMA)
+    if int(schema) > SCHEMA:
+        raise StoreRefused(
+            f"the jobs here were written by a newer Kue (data version {int(schema)}, "
+            f"this one knows {SCHEMA}); upgrade Kue in this process"
+        )
+    if int(written) != shards:
+        raise _wrong_shards(int(written), shards)
+
+
+async def _check_other_layout(link: Link, prefix: str, shards: int) -> None:
+    """One shard and several use different tags; each must notice the other."""
+    other = root_of(prefix, 0, 2) if shards == 1 else root_of(prefix, 0, 1)
+    written = await link.read(other, "HGET", f"{other}:meta", "shards")
+    if written is not None and int(written) != shards:
+        raise _wrong_shards(int(written), shards)
+
+
+def _wrong_shards(written: int, given: int) -> StoreRefused:
+    return StoreRefused(
+        f"the jobs here are spread over {written} shards, but the URL says {given}; "
+        f"write ?shards={written}"
+    )

@@ -1,0 +1,189 @@
+"""Adding jobs: drafts become arguments of one script call a shard."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kue.errors import DurabilityUnknown
+from kue.names import quote
+from kue.store.codec import body_of
+from kue.store.redis.record import left_of, options_of
+from kue.store.redis.shards import Shards
+from kue.store.values import Added, check_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kue.job import Draft
+    from kue.settings import Settings
+
+#: What stands for the schedule in a call of ``add.lua`` that fires none.
+NO_SCHEDULE = ("", "", "", "")
+#: Producers whose last call is remembered here, with several shards.
+MAX_SEQS = 10_000
+#: How long `durable` waits for a replica.
+DURABLE_WAIT_MS = 2000
+
+
+class Producing(Shards):
+    """The verb `add`."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._seqs: dict[str, int] = {}
+
+    async def add(
+        self,
+        drafts: Sequence[Draft],
+        *,
+        producer: str,
+        seq: int,
+        durable: bool = False,
+        now: int | None = None,
+    ) -> list[Added]:
+        check_batch(drafts, "drafts")
+        self._check_seq(producer, seq)
+        homes: dict[int, list[int]] = {}
+        if self._shards == 1:
+            homes[0] = list(range(len(drafts)))
+        else:
+            for position, draft in enumerate(drafts):
+                homes.setdefault(self._home_of(draft.type), []).append(position)
+        added: list[Added | None] = [None] * len(drafts)
+        unconfirmed = False
+        for shard, positions in homes.items():
+            args = arguments([drafts[position] for position in positions])
+            confirmed, answer = await self._add(
+                shard, (producer, seq, *NO_SCHEDULE, *args), durable=durable, now=now
+            )
+            unconfirmed = unconfirmed or not confirmed
+            for position, one in zip(positions, read_answer(answer), strict=True):
+                added[position] = one
+        result = [one for one in added if one is not None]
+        await self._link_across(drafts, result, now=now)
+        if unconfirmed:
+            raise DurabilityUnknown([one.id for one in result])
+        return result
+
+    async def _add(
+        self, shard: int, args: tuple[Any, ...], *, durable: bool, now: int | None
+    ) -> tuple[bool, bytes]:
+        confirmed = True
+        if durable:
+            await self.open()
+            reply, replicas = await self._link.run_durably(
+                "add",
+                self._keys[shard].root,
+                "" if now is None else now,
+                self._shards,
+                shard,
+                *args,
+                wait_ms=DURABLE_WAIT_MS,
+            )
+            confirmed = replicas > 0
+        else:
+            reply = await self._run(shard, "add", *args, now=now)
+        if reply[0] != b"OK":
+            raise _behind(args[0], args[1])
+        return confirmed, reply[1]
+
+    def _check_seq(self, producer: str, seq: int) -> None:
+        """Refuse a call before the last; a shard knows only of those that came to it."""
+        if self._shards == 1:
+            return
+        if seq < self._seqs.get(producer, seq):
+            raise _behind(producer, seq)
+        self._seqs[producer] = seq
+        if len(self._seqs) > MAX_SEQS:
+            del self._seqs[next(iter(self._seqs))]
+
+    async def _link_across(
+        self, drafts: Sequence[Draft], added: list[Added], *, now: int | None
+    ) -> None:
+        """Tell other shards at once whom their jobs are waited for by."""
+        if self._shards == 1:
+            return
+        for draft, one in zip(drafts, added, strict=True):
+            for parent in draft.spec.after:
+                if one.new and self._shard_of(parent) != self._shard_of(one.id):
+                    await self._link_to_parent(one.id, parent, now=now)
+
+    async def _link_to_parent(
+        self, job_id: int, parent: int, *, now: int | None
+    ) -> int:
+        """
+        Carry one "link" of the outbox: have *job_id* wait for *parent* elsewhere.
+
+        Each step may be repeated; the outbox forgets it only when it is done.
+        """
+        home = self._shard_of(job_id)
+        entry = f"link:{job_id}:{parent}"
+        root = self._keys[home].root
+        outbox = self._keys[home].of_shard("outbox")
+        any_end = await self._link.read(root, "HGET", outbox, entry)
+        if any_end is None:
+            return 0
+        word = await self._run(
+            self._shard_of(parent), "link", parent, job_id, any_end, now=now
+        )
+        released = 0
+        if word != b"linked":
+            released = await self._run(
+                home, "unblock", job_id, parent, word, any_end, now=now
+            )
+        await self._link.read(root, "HDEL", outbox, entry)
+        return int(released)
+
+
+def _behind(producer: str, seq: int) -> ValueError:
+    return ValueError(
+        f"seq {seq} of producer {producer!r} is behind its last call; "
+        "a producer's calls are numbered upwards, one at a time"
+    )
+
+
+def arguments(drafts: Sequence[Draft]) -> list[Any]:
+    """Return drafts as ``add.lua`` takes them: in groups alike, in the order given."""
+    args: list[Any] = []
+    group: tuple[str, int, str, bool] | None = None
+    count_at = 0
+    for draft in drafts:
+        spec = draft.spec
+        options = options_of(draft)
+        is_plain = not (options or draft.at or spec.delay or spec.after)
+        key = (draft.type, draft.priority, options, is_plain)
+        if key != group:
+            group = key
+            form = "plain" if is_plain else "full"
+            args += (left_of(draft, options), quote(draft.type), options, form, 0)
+            count_at = len(args) - 1
+        args[count_at] += 1
+        args.append(body_of(spec))
+        if not is_plain:
+            args += _rest_of(draft)
+    return args
+
+
+def _rest_of(draft: Draft) -> tuple[Any, ...]:
+    return (
+        draft.spec.delay,
+        "" if draft.at is None else draft.at,
+        quote(draft.unique) if draft.unique else "",
+        draft.unique_for,
+        draft.expires,
+        ",".join(map(str, draft.spec.after)),
+        1 if draft.after_any else 0,
+    )
+
+
+def read_answer(answer: bytes) -> list[Added]:
+    """Read "first-last", or ids with "!" before those that were there already."""
+    first, dash, last = answer.partition(b"-")
+    if dash:
+        return [Added(job_id, True) for job_id in range(int(first), int(last) + 1)]
+    if not answer:
+        return []
+    return [
+        Added(int(part.lstrip(b"!")), not part.startswith(b"!"))
+        for part in answer.split(b",")
+    ]

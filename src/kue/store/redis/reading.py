@@ -1,0 +1,357 @@
+"""Reading jobs: get, page, count, types, logs, workers, stats."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kue.errors import KueError
+from kue.job import Job, State
+from kue.names import quote, unquote
+from kue.store.redis.keys import LIVE_CHUNK
+from kue.store.redis.link import pairs
+from kue.store.redis.record import read_job
+from kue.store.redis.shards import Shards
+from kue.store.values import (
+    MAX_BATCH,
+    LogLine,
+    Page,
+    Stat,
+    WorkerStatus,
+    check_batch,
+    read_cursor,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+_decode_line = msgspec.json.Decoder(LogLine).decode
+#: Order of the numbers in the reply of ``count.lua``.
+_COUNTED = (
+    State.WAITING,
+    State.ACTIVE,
+    State.DELAYED,
+    State.COMPLETE,
+    State.FAILED,
+    State.CANCELLED,
+    State.BLOCKED,
+)
+#: Live bitmaps read in one go: a quarter of a megabyte.
+_CHUNKS = 32
+
+
+class Reading(Shards):
+    """The verbs that change nothing."""
+
+    async def get(self, job_ids: Sequence[int]) -> list[Job | None]:
+        check_batch(job_ids, "jobs")
+        jobs: list[Job | None] = [None] * len(job_ids)
+        for shard, places in self._by_shard(job_ids).items():
+            ids = [job_ids[place] for place in places]
+            replies = await self._run(shard, "get", *ids)
+            for place, reply in zip(places, replies, strict=True):
+                jobs[place] = _read(job_ids[place], reply) if reply else None
+        return jobs
+
+    async def page(
+        self,
+        state: State | None = None,
+        type: str | None = None,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        skip: int = 0,
+        descending: bool = False,
+    ) -> Page:
+        if not 1 <= limit <= MAX_BATCH:
+            raise ValueError(f"limit must be from 1 to {MAX_BATCH}, not {limit}")
+        if skip < 0:
+            raise ValueError(f"skip must not be negative, but is {skip}")
+        after = read_cursor(cursor)
+        if state is None:
+            ids = self._live_ids(after[1] if after else None, descending)
+        elif state is State.ACTIVE:
+            ids = self._active_ids(type, after[1] if after else None, descending)
+        else:
+            ids = self._ids_in(state, type, after, skip, descending)
+            skip = 0
+        return await self._collect(ids, state, type, limit, skip)
+
+    async def _collect(
+        self,
+        batches: AsyncIterator[list[int]],
+        state: State | None,
+        job_type: str | None,
+        limit: int,
+        skip: int,
+    ) -> Page:
+        """Read jobs in the order of their ids until a page is full."""
+        jobs: list[Job] = []
+        async for ids in batches:
+            for job in await self.get(ids):
+                # It may have moved on since its id was read.
+                is_fit = (
+                    job is not None
+                    and (state is None or job.state is state)
+                    and (job_type is None or job.type == job_type)
+                )
+                if job is None or not is_fit:
+                    continue
+                if skip:
+                    skip -= 1
+                    continue
+                if len(jobs) == limit:
+                    return Page(jobs, self.cursor_after(jobs[-1], state))
+                jobs.append(job)
+        return Page(jobs, None)
+
+    async def _ids_in(
+        self,
+        state: State,
+        job_type: str | None,
+        after: tuple[int, int] | None,
+        skip: int,
+        descending: bool,
+    ) -> AsyncIterator[list[int]]:
+        """Yield ids of a state that is kept in order, merged over types and shards."""
+        size = 100
+        while True:
+            found: list[tuple[int, int]] = []
+            for shard, names in self._homes(
+                [job_type] if job_type is not None else await self.types()
+            ).items():
+                found += await self._range(
+                    shard, state, names, after, skip + size, descending
+                )
+            found.sort(reverse=descending)
+            part = found[skip : skip + size]
+            if not part:
+                return
+            yield [job_id for _, job_id in part]
+            after, skip = part[-1], 0
+            size = MAX_BATCH
+
+    async def _range(
+        self,
+        shard: int,
+        state: State,
+        types: list[str],
+        after: tuple[int, int] | None,
+        limit: int,
+        descending: bool,
+    ) -> list[tuple[int, int]]:
+        score = "" if after is None else str(self._score(state, *after))
+        reply = await self._run(
+            shard,
+            "range",
+            state.value,
+            score,
+            "" if after is None else after[1],
+            0,
+            limit,
+            "desc" if descending else "asc",
+            *map(quote, types),
+        )
+        return [
+            (self._key(state, int(reply[index])), int(reply[index + 1]))
+            for index in range(0, len(reply), 3)
+        ]
+
+    def _score(self, state: State, key: int, job_id: int) -> int:
+        """Return the score that a place in the order of a page has in its set."""
+        if state is State.WAITING:
+            return key * 2**41 + job_id // self._shards
+        return job_id if state is State.BLOCKED else key
+
+    def _key(self, state: State, score: int) -> int:
+        if state is State.WAITING:
+            return score >> 41
+        return 0 if state is State.BLOCKED else score
+
+    async def _active_ids(
+        self, job_type: str | None, after: int | None, descending: bool
+    ) -> AsyncIterator[list[int]]:
+        """Yield ids of running jobs; there are never more than slots."""
+        types = [job_type] if job_type is not None else await self.types()
+        ids: list[int] = []
+        for shard, names in self._homes(types).items():
+            keys = self._keys[shard]
+            replies = await self._read_many(
+                shard, [("HKEYS", keys.of_type(name, "active")) for name in names]
+            )
+            ids += [int(job_id) for reply in replies for job_id in reply]
+        ids.sort(reverse=descending)
+        if after is not None:
+            ids = [i for i in ids if (i < after if descending else i > after)]
+        for start in range(0, len(ids), MAX_BATCH):
+            yield ids[start : start + MAX_BATCH]
+
+    async def _live_ids(
+        self, after: int | None, descending: bool
+    ) -> AsyncIterator[list[int]]:
+        """Yield the ids of all jobs there are, in order, a few chunks at a time."""
+        last = await self._last_chunk()
+        first = 0
+        if after is not None:
+            chunk = after // self._shards // LIVE_CHUNK
+            first, last = (0, chunk) if descending else (chunk, last)
+        starts = range(first, last + 1, _CHUNKS)
+        for start in reversed(starts) if descending else starts:
+            ids: list[int] = []
+            for shard in range(self._shards):
+                ids += await self._live_in(shard, start, min(start + _CHUNKS, last + 1))
+            ids.sort(reverse=descending)
+            if after is not None:
+                ids = [i for i in ids if (i < after if descending else i > after)]
+            for at in range(0, len(ids), MAX_BATCH):
+                yield ids[at : at + MAX_BATCH]
+
+    async def _last_chunk(self) -> int:
+        async def read(shard: int) -> int:
+            key = self._keys[shard].of_shard("ids")
+            [last] = await self._read_many(shard, [("GET", key)])
+            return int(last or 0)
+
+        return max(await self._on_all(read)) // LIVE_CHUNK
+
+    async def _live_in(self, shard: int, first: int, stop: int) -> list[int]:
+        """Return the ids that live bitmaps *first* to before *stop* say exist."""
+        keys = self._keys[shard]
+        bitmaps = await self._read_many(
+            shard, [("GET", keys.live(chunk)) for chunk in range(first, stop)]
+        )
+        ids: list[int] = []
+        for chunk, bitmap in enumerate(bitmaps, first):
+            base = chunk * LIVE_CHUNK
+            ids += (
+                (base + offset) * self._shards + shard
+                for offset in _bits(bitmap or b"")
+            )
+        return ids
+
+    async def count(self) -> dict[str, dict[State, int]]:
+        replies = await self._on_all(lambda shard: self._run(shard, "count"))
+        counts: dict[str, dict[State, int]] = {}
+        size = len(_COUNTED) + 1
+        for reply in replies:
+            for index in range(0, len(reply), size):
+                numbers = reply[index + 1 : index + size]
+                name = unquote(reply[index].decode())
+                counts[name] = dict(zip(_COUNTED, map(int, numbers), strict=True))
+        return dict(sorted(counts.items()))
+
+    async def types(self) -> list[str]:
+        async def read(shard: int) -> list[bytes]:
+            key = self._keys[shard].of_shard("types")
+            [names] = await self._read_many(shard, [("SMEMBERS", key)])
+            return list(names)
+
+        replies = await self._on_all(read)
+        return sorted(unquote(name.decode()) for names in replies for name in names)
+
+    async def logs(self, job_id: int, start: int = 0, stop: int = -1) -> list[LogLine]:
+        shard = self._shard_of(job_id)
+        [lines] = await self._read_many(
+            shard, [("LRANGE", self._keys[shard].log(job_id), start, stop)]
+        )
+        return [_decode_line(line) for line in lines]
+
+    async def workers(self, *, now: int | None = None) -> list[WorkerStatus]:
+        moment = await self.now() if now is None else now
+        deadlines: dict[str, int] = {}
+        info: dict[str, dict[str, Any]] = {}
+        active: Counter[str] = Counter()
+        for shard in range(self._shards):
+            known, said, runs = await self._workers_of(shard)
+            for name, deadline in known.items():
+                deadlines[name] = max(deadline, deadlines.get(name, 0))
+            info.update(said)
+            active.update(runs)
+        # A worker that left has the time it did, below 0.
+        return [
+            WorkerStatus(
+                name, abs(deadline), deadline > moment, active[name], info.get(name, {})
+            )
+            for name, deadline in sorted(deadlines.items())
+        ]
+
+    async def _workers_of(
+        self, shard: int
+    ) -> tuple[dict[str, int], dict[str, dict[str, Any]], Counter[str]]:
+        keys = self._keys[shard]
+        reply = await self._read_many(
+            shard,
+            [
+                ("ZRANGE", keys.of_shard("workers"), 0, -1, "WITHSCORES"),
+                ("HGETALL", keys.of_shard("info")),
+                ("SMEMBERS", keys.of_shard("types")),
+            ],
+        )
+        known = {unquote(k.decode()): int(v) for k, v in pairs(reply[0])}
+        said = {unquote(k.decode()): msgspec.json.decode(v) for k, v in pairs(reply[1])}
+        runs = await self._read_many(
+            shard,
+            [
+                ("HVALS", keys.of_type(unquote(name.decode()), "active"))
+                for name in reply[2]
+            ],
+        )
+        owners = Counter(
+            unquote(token.split(b":")[3].decode())
+            for tokens in runs
+            for token in tokens
+        )
+        return known, said, owners
+
+    async def stats(self, since: int, until: int) -> list[Stat]:
+        minutes = range(since, until + 1)
+        found: list[Stat] = []
+        for shard in range(self._shards):
+            keys = self._keys[shard]
+            replies = await self._read_many(
+                shard, [("HGETALL", keys.stats(minute)) for minute in minutes]
+            )
+            for minute, fields in zip(minutes, replies, strict=True):
+                found += _read_stats(minute, fields)
+        return sorted(found, key=lambda stat: (stat.minute, stat.type))
+
+
+def _read(job_id: int, reply: list[Any]) -> Job | None:
+    record, place, where, tries, progress, cancelling, pause = reply
+    if place == b"parked":
+        return None
+    try:
+        return read_job(
+            job_id,
+            record,
+            place.decode(),
+            where,
+            tries=tries,
+            progress=progress,
+            cancelling=bool(cancelling),
+            pause=pause,
+        )
+    except (ValueError, KueError):
+        # Not a job any more; the doctor tells what it was.
+        return None
+
+
+def _bits(bitmap: bytes) -> list[int]:
+    """Return the positions of the set bits."""
+    return [
+        8 * index + bit
+        for index, byte in enumerate(bitmap)
+        if byte
+        for bit in range(8)
+        if byte & (128 >> bit)
+    ]
+
+
+def _read_stats(minute: int, fields: Any) -> list[Stat]:
+    numbers: dict[str, dict[str, int]] = {}
+    for field, value in pairs(fields):
+        name, _, what = field.decode().rpartition(":")
+        numbers.setdefault(unquote(name), {})[what] = int(value)
+    return [Stat(minute=minute, type=name, **what) for name, what in numbers.items()]

@@ -1,0 +1,222 @@
+"""
+A job's record in Redis: header, body, story.
+
+The header is what scripts may read: priority, creation time and type, tab-separated.  A
+star before it says that options follow: what a script must act on besides::
+
+    0⇥1794722540200⇥email
+    *-10⇥1794722540200⇥email⇥unique=hi⇥ttl=30000
+
+The second line is the body (`kue.store.codec`), the others are the story.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kue.errors import StoreCorrupt
+from kue.job import Attempt, Draft, Job, Spec, State
+from kue.names import quote, unquote
+from kue.store.codec import decode_spec, read_story
+from kue.store.redis.keys import PLACES
+from kue.store.values import Pause, held_by
+
+_ACTIVE = State.ACTIVE
+
+
+class _Said(msgspec.Struct, omit_defaults=True):
+    """What a pause says, besides what it is a pause of."""
+
+    at: int = 0
+    reason: str = ""
+    by: str = ""
+
+
+_decode_said = msgspec.json.Decoder(_Said).decode
+
+
+def left_of(draft: Draft, options: str) -> str:
+    """Return what stands before the creation time."""
+    return f"*{draft.priority}" if options else str(draft.priority)
+
+
+def options_of(draft: Draft | Job) -> str:
+    """Return what stands behind the type: nothing, for most jobs."""
+    spec = draft.spec
+    if not (
+        draft.ttl
+        or draft.expires
+        or draft.once
+        or draft.unique
+        or draft.group
+        or spec.after
+        or spec.retention is not None
+    ):
+        return ""
+    options: dict[str, int | str | None] = {
+        "unique": quote(draft.unique) if draft.unique else None,
+        "unique_for": draft.unique_for or None,
+        "group": quote(draft.group) if draft.group else None,
+        "ttl": draft.ttl or None,
+        "expires": draft.expires or None,
+        "once": 1 if draft.once else None,
+        "retention": spec.retention,
+    }
+    if spec.after:
+        options["any"] = 1 if draft.after_any else None
+        # When it is released, a script must know without the body how long to wait.
+        options["delay"] = spec.delay or None
+        options["at"] = draft.at if isinstance(draft, Draft) else None
+    return "".join(f"\t{k}={v}" for k, v in options.items() if v is not None)
+
+
+def first_lines(record: bytes) -> bytes:
+    """Return header and body, as they stand, without the story."""
+    return record[: _end_of_body(record)]
+
+
+def with_changes(record: bytes, *, priority: int, body: bytes) -> tuple[bytes, bytes]:
+    """Return the first two lines as they are and as they are to be."""
+    old = first_lines(record)
+    header, _, _ = old.partition(b"\n")
+    star = b"*" if header.startswith(b"*") else b""
+    _, _, rest = header.partition(b"\t")
+    new = b"%s%d\t%s\n%s" % (star, priority, rest, body)
+    return old, new
+
+
+def read_claimed(job_id: int, token: str, record: bytes, stalls: int = 0) -> Job:
+    """Return a job that was just started."""
+    header, body, story = _split(record)
+    fields = header.split(b"\t")
+    if header[0] == 42:  # "*"
+        return Job(
+            id=job_id,
+            type=unquote(fields[2].decode()),
+            state=_ACTIVE,
+            priority=int(fields[0][1:]),
+            created_at=int(fields[1]),
+            spec=decode_spec(body),
+            token=token,
+            stalls=stalls,
+            history=read_story(story),
+            **_read_options(fields[3:]),
+        )
+    return Job(
+        id=job_id,
+        type=unquote(fields[2].decode()),
+        state=_ACTIVE,
+        priority=int(fields[0]),
+        created_at=int(fields[1]),
+        spec=decode_spec(body),
+        token=token,
+        stalls=stalls,
+        history=read_story(story) if story else (),
+    )
+
+
+def read_job(
+    job_id: int,
+    record: bytes,
+    place: str,
+    where: bytes,
+    *,
+    tries: bytes = b"",
+    progress: bytes = b"",
+    cancelling: bool = False,
+    pause: bytes = b"",
+) -> Job:
+    """Return a job from its record and the structure it was found in."""
+    token = where.decode() if place == "active" else ""
+    stalls = int(tries.partition(b":")[2] or 0)
+    job = read_claimed(job_id, token, record, stalls)
+    if job.history and not tries:
+        stalls = _stalls_in(job.history)
+    changes: dict[str, Any] = {
+        "state": State(PLACES[place]),
+        "stalls": stalls,
+        "cancelling": cancelling,
+    }
+    if place == "delayed":
+        changes["promote_at"] = int(float(where))
+    elif place == "held":
+        changes["held"] = f"group {job.group!r} runs as many jobs as its limit allows"
+    elif place == "complete":
+        changes["progress"] = 100
+    elif pause:
+        changes["held"] = held_by(read_pause(job.type, pause))
+    if progress:
+        percent, _, data = progress.partition(b"\t")
+        changes["progress"] = int(percent)
+        changes["progress_data"] = msgspec.json.decode(data)
+    return msgspec.structs.replace(job, **changes)
+
+
+def unreadable(job_id: int, token: str, record: bytes, exc: Exception) -> Job:
+    """Return a stand-in for a started job whose body cannot be decoded."""
+    job_type = record.partition(b"\n")[0].split(b"\t")[2]
+    return Job(
+        id=job_id,
+        type=unquote(job_type.decode()),
+        state=_ACTIVE,
+        priority=0,
+        created_at=0,
+        spec=Spec(meta={"unreadable": str(exc)}),
+        token=token,
+    )
+
+
+def read_pause(job_type: str | None, text: bytes) -> Pause:
+    """Read a pause: when it ends or nothing, a tab, and what is said of it."""
+    until, _, said = text.partition(b"\t")
+    told = _decode_said(said)
+    return Pause(
+        type=job_type,
+        at=told.at,
+        reason=told.reason,
+        by=told.by,
+        until=int(until) if until else None,
+    )
+
+
+def _stalls_in(history: tuple[Attempt, ...]) -> int:
+    """Count the workers lost since the job was last started anew."""
+    count = 0
+    for attempt in reversed(history):
+        if attempt.outcome == "restarted":
+            break
+        count += attempt.outcome == "stalled"
+    return count
+
+
+def _split(record: bytes) -> tuple[bytes, bytes, bytes]:
+    header, _, rest = record.partition(b"\n")
+    body, _, story = rest.partition(b"\n")
+    if not body:
+        raise StoreCorrupt(f"a record has no body: {record[:80]!r}")
+    return header, body, story
+
+
+def _end_of_body(record: bytes) -> int:
+    end = record.find(b"\n", record.find(b"\n") + 1)
+    return len(record) if end < 0 else end
+
+
+def _read_options(fields: list[bytes]) -> dict[str, Any]:
+    found: dict[str, str] = {}
+    for field in fields:
+        name, _, value = field.decode().partition("=")
+        found[name] = value
+    options: dict[str, Any] = {
+        name: int(found[name])
+        for name in ("unique_for", "ttl", "expires")
+        if name in found
+    }
+    for name in ("unique", "group"):
+        if name in found:
+            options[name] = unquote(found[name])
+    options["once"] = "once" in found
+    options["after_any"] = "any" in found
+    return options

@@ -1,0 +1,323 @@
+"""Starting and ending runs: claim, settle, cycle, renew, leave, wait, progress, log."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kue.errors import KueError
+from kue.job import (
+    MAX_HISTORY,
+    Cancelled,
+    Completed,
+    Error,
+    Failed,
+    Job,
+    Released,
+    Retried,
+    Stalled,
+)
+from kue.names import quote
+from kue.policy import EXPIRED
+from kue.settings import LEASE_MS
+from kue.store.codec import tail_of
+from kue.store.redis.link import MAX_BLOCK_SECONDS
+from kue.store.redis.record import read_claimed, unreadable
+from kue.store.redis.shards import Shards
+from kue.store.values import (
+    MAX_LOG_LINES,
+    MAX_LOG_TEXT,
+    Beat,
+    Claim,
+    Claimed,
+    LogLine,
+    Outcome,
+    Progress,
+    Word,
+    check_batch,
+    check_limit,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EXPIRED_TAIL = tail_of(Failed(EXPIRED))
+
+_ENDING = {
+    Completed: "complete",
+    Failed: "failed",
+    Cancelled: "cancelled",
+    Retried: "retry",
+    Released: "released",
+    Stalled: "stalled",
+}
+_OVERDUE = {"": "", "lease": "L", "ttl": "T"}
+_encode = msgspec.json.Encoder().encode
+
+
+class Running(Shards):
+    """The verbs of a worker."""
+
+    async def claim(
+        self,
+        types: Sequence[str],
+        limit: int,
+        *,
+        worker: str,
+        claim: Claim,
+        lease: int = LEASE_MS,
+        now: int | None = None,
+    ) -> Claimed:
+        _, claimed = await self.cycle(
+            (), types, limit, worker=worker, claim=claim, lease=lease, now=now
+        )
+        return claimed
+
+    async def settle(
+        self, outcomes: Sequence[Outcome], *, now: int | None = None
+    ) -> list[Word]:
+        check_batch(outcomes, "outcomes")
+        words = [Word.DONE] * len(outcomes)
+        for shard, places in self._by_shard([o.job.id for o in outcomes]).items():
+            order, args = arguments(outcomes, places)
+            reply = await self._run(
+                shard, "cycle", "", 0, "", 0, 0, EXPIRED_TAIL, 0, *args, now=now
+            )
+            read_words(reply[0], order, words)
+        return words
+
+    async def cycle(
+        self,
+        outcomes: Sequence[Outcome],
+        types: Sequence[str],
+        limit: int,
+        *,
+        worker: str,
+        claim: Claim,
+        lease: int = LEASE_MS,
+        now: int | None = None,
+    ) -> tuple[list[Word], Claimed]:
+        check_batch(outcomes, "outcomes")
+        check_limit(limit)
+        words = [Word.DONE] * len(outcomes)
+        jobs: list[Job] = []
+        clock, next_at = 0, 0
+        ended = self._by_shard([outcome.job.id for outcome in outcomes])
+        homes = self._homes(dict.fromkeys(types))
+        for shard in self._rounds(ended.keys() | homes.keys(), claim):
+            order, args = arguments(outcomes, ended.get(shard, ()))
+            wanted = [quote(job_type) for job_type in homes.get(shard, ())]
+            left = limit - len(jobs)
+            reply = await self._run(
+                shard,
+                "cycle",
+                quote(worker),
+                lease,
+                quote(claim.lane) if wanted else "",
+                claim.seq,
+                left,
+                EXPIRED_TAIL,
+                len(wanted),
+                *wanted,
+                *args,
+                now=now,
+            )
+            read_words(reply[0], order, words)
+            clock = reply[1]
+            if reply[2] and (not next_at or reply[2] < next_at):
+                next_at = reply[2]
+            if reply[3]:
+                taken = await self._read_claimed(reply[3], reply[4], now=now)
+                if len(wanted) > 1:
+                    # The script answers type by type.
+                    taken.sort(key=lambda job: (job.priority, job.id))
+                jobs += taken
+        return words, Claimed(jobs, clock, next_at or None)
+
+    def _rounds(self, shards: set[int], claim: Claim) -> list[int]:
+        """Begin with another shard each time, and with the same one when repeated."""
+        order = sorted(shards)
+        turn = claim.seq % len(order) if order else 0
+        return order[turn:] + order[:turn]
+
+    async def _read_claimed(
+        self, taken: list[bytes], lost: list[bytes], *, now: int | None
+    ) -> list[Job]:
+        stalls = dict(zip(lost[::2], map(int, lost[1::2]), strict=True))
+        jobs: list[Job] = []
+        bad: list[Outcome] = []
+        for index in range(0, len(taken), 3):
+            job_id, token, record = taken[index : index + 3]
+            try:
+                jobs.append(
+                    read_claimed(
+                        int(job_id), token.decode(), record, stalls.get(job_id, 0)
+                    )
+                )
+            except (ValueError, KueError) as exc:
+                # Bytes that are no job would fail every worker that meets them.
+                job = unreadable(int(job_id), token.decode(), record, exc)
+                error = Error("CorruptPayload", f"its record cannot be read: {exc}")
+                bad.append(Outcome(job, Failed(error)))
+        if bad:
+            await self.settle(bad, now=now)
+        return jobs
+
+    async def renew(
+        self,
+        worker: str,
+        *,
+        lease: int = LEASE_MS,
+        runs: Sequence[Job] = (),
+        info: dict[str, Any] | None = None,
+        now: int | None = None,
+    ) -> Beat:
+        held: dict[int, list[Any]] = {shard: [] for shard in range(self._shards)}
+        for job in runs:
+            held[self._shard_of(job.id)] += (quote(job.type), job.id, job.token)
+        said = "" if info is None else _encode(info)
+
+        async def beat(shard: int) -> Any:
+            return await self._run(
+                shard,
+                "renew",
+                quote(worker),
+                lease,
+                said,
+                *held[shard],
+                now=now,
+                beat=True,
+            )
+
+        replies = await self._on_all(beat)
+        return Beat(
+            lost=sorted(int(job_id) for lost, _ in replies for job_id in lost),
+            cancel=sorted(int(job_id) for _, cancel in replies for job_id in cancel),
+        )
+
+    async def leave(self, worker: str, *, now: int | None = None) -> None:
+        await self._on_all(
+            lambda shard: self._run(shard, "leave", quote(worker), now=now, beat=True)
+        )
+
+    async def wait(self, types: Sequence[str], timeout: float) -> None:
+        homes = self._homes(types)
+        if not homes:
+            await asyncio.sleep(timeout)
+            return
+        sleepers = [
+            asyncio.create_task(self._sleep(shard, names, timeout), name="kue-wait")
+            for shard, names in homes.items()
+        ]
+        try:
+            done, _ = await asyncio.wait(sleepers, return_when=asyncio.FIRST_COMPLETED)
+            for sleeper in done:
+                sleeper.result()
+        finally:
+            for sleeper in sleepers:
+                sleeper.cancel()
+            await asyncio.gather(*sleepers, return_exceptions=True)
+
+    async def _sleep(self, shard: int, types: list[str], timeout: float) -> None:
+        names = [quote(job_type) for job_type in types]
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        keys = [self._keys[shard].of_type(job_type, "wake") for job_type in types]
+        while True:
+            now, due = await self._run(shard, "due", *names)
+            left = deadline - loop.time()
+            if due:
+                left = min(left, (due - now) / 1000)
+            if left <= 0:
+                return
+            if await self._link.block(
+                self._keys[shard].root, keys, min(left, MAX_BLOCK_SECONDS)
+            ):
+                return
+
+    async def progress(
+        self, updates: Sequence[Progress], *, now: int | None = None
+    ) -> list[Word]:
+        check_batch(updates, "updates")
+        words = [Word.DONE] * len(updates)
+        places = self._by_shard([update.job_id for update in updates])
+        for shard, positions in places.items():
+            args: list[Any] = []
+            for position in positions:
+                one = updates[position]
+                args += (one.job_id, one.percent, _encode(one.data), one.token)
+            reply = await self._run(shard, "progress", *args, now=now)
+            for position, word in zip(positions, reply, strict=True):
+                words[position] = Word(word.decode())
+        return words
+
+    async def log(
+        self, job_id: int, lines: Sequence[LogLine], *, now: int | None = None
+    ) -> Word:
+        check_batch(lines, "lines")
+        args = [
+            _encode(LogLine(line.text[:MAX_LOG_TEXT], line.level, line.attempt))[1:]
+            for line in lines
+        ]
+        word = await self._run(
+            self._shard_of(job_id), "log", job_id, MAX_LOG_LINES, *args, now=now
+        )
+        return Word(word.decode())
+
+
+def arguments(
+    outcomes: Sequence[Outcome], places: Sequence[int]
+) -> tuple[list[int], list[Any]]:
+    """
+    Return outcomes as ``cycle.lua`` takes them: in groups that ended alike.
+
+    Also returns, for each in the order sent, its position in *outcomes*.
+    """
+    groups: dict[tuple[str, str, int, str], list[Any]] = {}
+    positions: dict[tuple[str, str, int, str], list[int]] = {}
+    for place in places:
+        outcome = outcomes[place]
+        job, ending = outcome.job, outcome.ending
+        key = (
+            _ENDING[type(ending)],
+            job.type,
+            getattr(ending, "delay", 0),
+            flags_of(outcome),
+        )
+        group = groups.get(key)
+        if group is None:
+            group = groups[key] = []
+            positions[key] = []
+        group += (job.id, job.token, tail_of(ending))
+        positions[key].append(place)
+    order: list[int] = []
+    args: list[Any] = []
+    for (ending_name, job_type, delay, flags), group in groups.items():
+        order += positions[ending_name, job_type, delay, flags]
+        args += (ending_name, quote(job_type), delay, flags, len(group) // 3)
+        args += group
+    return order, args
+
+
+def flags_of(outcome: Outcome) -> str:
+    """Return what ``lib/settle.lua`` must know of a run besides how it ended."""
+    job, ending = outcome.job, outcome.ending
+    flags = _OVERDUE[outcome.overdue]
+    if job.unique or job.group or job.ttl or job.spec.retention is not None:
+        flags += "s"
+    if len(job.history) >= MAX_HISTORY:
+        flags += "t"
+    if isinstance(ending, Completed):
+        if job.spec.remove_on_complete:
+            flags += "r"
+    elif isinstance(ending, Released) and ending.counts:
+        flags += "k"
+    return flags
+
+
+def read_words(reply: list[Any], order: list[int], words: list[Word]) -> None:
+    """Put the words that are not "done" where they belong."""
+    for index, word in zip(reply[::2], reply[1::2], strict=True):
+        words[order[index]] = Word(word.decode())

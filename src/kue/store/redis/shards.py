@@ -1,0 +1,147 @@
+"""The shards of a store: which keys a job has, and scripts run where it lives."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kue.errors import StoreUnavailable
+from kue.store.base import Store
+from kue.store.redis.address import read_url
+from kue.store.redis.keys import Keys, root_of, shard_of_type
+from kue.store.redis.link import Link
+from kue.store.redis.probe import probe
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from kue.settings import Settings
+
+T = TypeVar("T")
+
+
+class Shards(Store):
+    """What all parts of the Redis store share."""
+
+    def __init__(self, settings: Settings) -> None:
+        address = read_url(settings.url)
+        self.name = address.name
+        self._settings = settings
+        self._shards = address.shards
+        self._link = Link(address, budget_seconds=settings.budget / 1000)
+        self._keys = [
+            Keys(root_of(settings.prefix, shard, self._shards))
+            for shard in range(self._shards)
+        ]
+        self._opening: asyncio.Task[str] | None = None
+        self._durability = ""
+        self._pid = os.getpid()
+
+    async def open(self) -> str:
+        # Sockets shared with a parent process would mix up both sides' replies.
+        if os.getpid() != self._pid:
+            raise StoreUnavailable(
+                "this queue was opened before the process forked; "
+                "make a new Kue() in the child"
+            )
+        if not self._durability:
+            # Callers who come while it is being opened share the attempt and its end.
+            if self._opening is None:
+                self._opening = asyncio.create_task(self._probe(), name="kue-open")
+            self._durability = await asyncio.shield(self._opening)
+        return self._durability
+
+    async def _probe(self) -> str:
+        try:
+            async with asyncio.timeout(self._settings.budget / 1000):
+                return await probe(
+                    self._link,
+                    self._keys,
+                    prefix=self._settings.prefix,
+                    allow_eviction=self._settings.allow_eviction,
+                )
+        except TimeoutError as exc:
+            raise self._link.translate(exc) from exc
+        finally:
+            self._opening = None
+
+    async def close(self) -> None:
+        self._durability = ""
+        if self._opening is not None:
+            self._opening.cancel()
+        await self._link.close()
+
+    async def now(self) -> int:
+        seconds, micros = await self._link.read(self._keys[0].root, "TIME")
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    async def _run(
+        self,
+        shard: int,
+        script: str,
+        *args: Any,
+        now: int | None = None,
+        beat: bool = False,
+    ) -> Any:
+        """Run a script on one shard, opening the store first if need be."""
+        if not self._durability or os.getpid() != self._pid:
+            await self.open()
+        return await self._link.run(
+            script,
+            self._keys[shard].root,
+            "" if now is None else now,
+            self._shards,
+            shard,
+            *args,
+            beat=beat,
+        )
+
+    async def _read_many(
+        self, shard: int, commands: list[tuple[Any, ...]]
+    ) -> list[Any]:
+        """Read from one shard, many things in one round trip."""
+        if not self._durability:
+            await self.open()
+        return await self._link.read_many(self._keys[shard].root, commands)
+
+    async def _on_all(self, call: Callable[[int], Awaitable[T]]) -> list[T]:
+        """Make *call* on every shard at once."""
+        return await asyncio.gather(*(call(shard) for shard in range(self._shards)))
+
+    def _shard_of(self, job_id: int) -> int:
+        return job_id % self._shards
+
+    def _home_of(self, job_type: str) -> int:
+        return shard_of_type(job_type, self._shards)
+
+    def _by_shard(self, job_ids: Sequence[int]) -> dict[int, list[int]]:
+        """Return positions in *job_ids*, by shard."""
+        places: dict[int, list[int]] = {}
+        for position, job_id in enumerate(job_ids):
+            places.setdefault(self._shard_of(job_id), []).append(position)
+        return places
+
+    def _homes(self, types: Iterable[str]) -> dict[int, list[str]]:
+        """Return *types*, by the shard they live on."""
+        homes: dict[int, list[str]] = {}
+        for job_type in types:
+            homes.setdefault(self._home_of(job_type), []).append(job_type)
+        return homes
+
+    async def _ask(
+        self,
+        script: str,
+        job_ids: Sequence[int],
+        *args: Any,
+        size: int,
+        now: int | None = None,
+    ) -> list[list[bytes]]:
+        """Run an operator's script over ids; answers come *size* values a job."""
+        answers: list[list[bytes]] = [[] for _ in job_ids]
+        for shard, places in self._by_shard(job_ids).items():
+            ids = [job_ids[place] for place in places]
+            reply = await self._run(shard, script, *args, *ids, now=now)
+            for index, place in enumerate(places):
+                answers[place] = reply[index * size : (index + 1) * size]
+        return answers

@@ -1,0 +1,21 @@
+"""The Redis store: every verb, from the parts beside this module."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kue.store.redis.checking import Checking
+from kue.store.redis.listening import Listening
+from kue.store.redis.upkeep import Upkeep
+
+if TYPE_CHECKING:
+    from kue.settings import Settings
+
+
+class RedisStore(Upkeep, Listening, Checking):
+    """Jobs in Redis, Valkey, or a Redis Cluster."""
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> RedisStore:
+        """Return the store that *settings* describe; nothing is opened yet."""
+        return cls(settings)

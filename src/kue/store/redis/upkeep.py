@@ -1,0 +1,212 @@
+"""Upkeep: the verb `tend`, and schedules."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kue import policy
+from kue.errors import StoreFull
+from kue.schedule import Schedule
+from kue.settings import LEASE_MS, Keep
+from kue.store.redis.link import pairs
+from kue.store.redis.operating import Operating
+from kue.store.redis.producing import Producing, arguments, read_answer
+from kue.store.redis.reading import Reading
+from kue.store.redis.running import EXPIRED_TAIL, Running
+from kue.store.values import GRACE_GAP_MS, MAX_BATCH, Outcome, Tended, Word
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kue.job import Ending, Job
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Schedule).decode
+
+
+class Upkeep(Producing, Running, Operating, Reading):
+    """What any process may do at any time to keep jobs moving."""
+
+    async def tend(
+        self,
+        *,
+        limit: int = MAX_BATCH,
+        keep: Keep | None = None,
+        lease: int = LEASE_MS,
+        now: int | None = None,
+    ) -> Tended:
+        async def one(shard: int) -> Tended:
+            return await self._tend(shard, limit, keep, lease, now)
+
+        passes = await self._on_all(one)
+        total = {
+            name: sum(getattr(done, name) for done in passes)
+            for name in Tended.__struct_fields__
+        }
+        return Tended(**total | {"more": any(done.more for done in passes)})
+
+    async def _tend(
+        self, shard: int, limit: int, keep: Keep | None, lease: int, now: int | None
+    ) -> Tended:
+        reply = await self._run(
+            shard,
+            "tend",
+            limit,
+            lease,
+            GRACE_GAP_MS,
+            EXPIRED_TAIL,
+            _rules(keep),
+            now=now,
+        )
+        promoted, expired, pruned, released, more, lost, late = reply
+        rescued = await self._end(lost, "lease", policy.after_lost_worker, now)
+        timed_out = await self._end(late, "ttl", policy.after_ttl, now)
+        fired = await self._fire(shard, limit, now)
+        released += await self._relay(shard, limit, now)
+        return Tended(
+            promoted=promoted,
+            expired=expired,
+            pruned=pruned,
+            released=released,
+            rescued=rescued,
+            timed_out=timed_out,
+            fired=fired,
+            more=bool(more),
+        )
+
+    async def _end(
+        self,
+        ids: list[bytes],
+        overdue: str,
+        decide: Callable[[Job], Ending],
+        now: int | None,
+    ) -> int:
+        """End runs that are overdue, as *decide* says; return how many still were."""
+        if not ids:
+            return 0
+        jobs = await self.get([int(job_id) for job_id in ids])
+        outcomes = [
+            Outcome(job, decide(job), overdue) for job in jobs if job and job.token
+        ]
+        words = await self.settle(outcomes, now=now)
+        return words.count(Word.DONE)
+
+    async def _fire(self, shard: int, limit: int, now: int | None) -> int:
+        """Add the jobs of due schedules and move those on to their next time."""
+        keys = self._keys[shard]
+        moment = await self.now() if now is None else now
+        names = await self._link.read(
+            keys.root,
+            "ZRANGEBYSCORE",
+            keys.of_shard("due"),
+            "-inf",
+            moment,
+            "LIMIT",
+            0,
+            limit,
+        )
+        fired = 0
+        for name in names:
+            text = await self._link.read(
+                keys.root, "HGET", keys.of_shard("schedules"), name
+            )
+            if text is not None:
+                fired += await self._fire_one(shard, name, text, moment, now)
+        return fired
+
+    async def _fire_one(
+        self, shard: int, name: bytes, text: bytes, moment: int, now: int | None
+    ) -> int:
+        schedule = _decode(text)
+        if schedule.next_at > moment:
+            return 0  # someone was faster
+        next_at = schedule.following(moment)
+        new = _encode(msgspec.structs.replace(schedule, next_at=next_at))
+        try:
+            # The script moves the schedule on and adds its job in one step, for whoever
+            # comes first; a producer of one call needs no name of its own.
+            reply = await self._run(
+                shard,
+                "add",
+                secrets.token_hex(8),
+                0,
+                name,
+                text,
+                new,
+                next_at,
+                *arguments([schedule.draft]),
+                now=now,
+            )
+        except StoreFull:
+            return 0  # it stays due, and fires when there is room again
+        return sum(one.new for one in read_answer(reply[1])) if reply[0] == b"OK" else 0
+
+    async def _relay(self, shard: int, limit: int, now: int | None) -> int:
+        """Carry what dependants on other shards must hear; return how many went on."""
+        if self._shards == 1:
+            return 0
+        keys = self._keys[shard]
+        outbox = keys.of_shard("outbox")
+        _, entries = await self._link.read(
+            keys.root, "HSCAN", outbox, 0, "COUNT", limit
+        )
+        released = 0
+        for field, value in pairs(entries):
+            kind, _, rest = field.partition(b":")
+            if kind == b"rest":
+                continue
+            job_id, parent = (int(part) for part in rest.split(b":"))
+            if kind == b"link":
+                released += await self._link_to_parent(job_id, parent, now=now)
+                continue
+            if kind == b"unlink":
+                await self._run(self._shard_of(parent), "unlink", parent, job_id)
+            else:
+                released += await self._tell_end(job_id, parent, value, now)
+            await self._link.read(keys.root, "HDEL", outbox, field)
+        return released
+
+    async def _tell_end(
+        self, job_id: int, parent: int, outcome: bytes, now: int | None
+    ) -> int:
+        home = self._shard_of(job_id)
+        jobs = await self.get([job_id])
+        any_end = 1 if jobs[0] and jobs[0].after_any else 0
+        return int(
+            await self._run(home, "unblock", job_id, parent, outcome, any_end, now=now)
+        )
+
+    async def schedule(self, schedule: Schedule) -> None:
+        home = self._home_of(schedule.draft.type)
+        text = _encode(schedule)
+        await self._run(home, "schedule", schedule.name, schedule.next_at, text)
+        # It lives with its job's type: a change of type moves it.
+        for shard in range(self._shards):
+            if shard != home:
+                await self._run(shard, "schedule", schedule.name, "", "")
+
+    async def unschedule(self, name: str) -> bool:
+        replies = await self._on_all(
+            lambda shard: self._run(shard, "schedule", name, "", "")
+        )
+        return any(replies)
+
+    async def schedules(self) -> list[Schedule]:
+        async def read(shard: int) -> list[bytes]:
+            key = self._keys[shard].of_shard("schedules")
+            [texts] = await self._read_many(shard, [("HVALS", key)])
+            return list(texts)
+
+        replies = await self._on_all(read)
+        found = [_decode(text) for texts in replies for text in texts]
+        return sorted(found, key=lambda schedule: schedule.name)
+
+
+def _rules(keep: Keep | None) -> str:
+    if keep is None:
+        return ""
+    values = (getattr(keep, name) for name in Keep.__struct_fields__)
+    return ",".join("-" if value is None else str(value) for value in values)

@@ -1,0 +1,159 @@
+"""How Kue opens a SQLite file, and what SQLite's errors mean in Kue's words."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import time
+from typing import TYPE_CHECKING
+
+from kue.errors import (
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreRefused,
+    StoreUnavailable,
+)
+from kue.store.sqlite import schema
+
+if TYPE_CHECKING:
+    from kue.store.sqlite.place import Place
+
+#: Pages kept in memory by a connection, in KiB: the hot ends of a few million jobs.
+CACHE_KIB = 32 * 1024
+#: A log that once grew beyond this is cut back to it, in bytes.
+LOG_LIMIT = 64 * 1024 * 1024
+#: Prepared statements kept by a connection; Kue has fewer.
+STATEMENTS = 256
+
+_abandoned: list[sqlite3.Connection] = []
+
+_BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_FORBIDDEN = frozenset(
+    {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
+)
+
+
+def connect(
+    place: Place, *, budget: float, is_writer: bool = False
+) -> sqlite3.Connection:
+    """
+    Open the store and make sure its tables are there.
+
+    Args:
+        budget: Seconds to wait for others who hold the file, now and in every
+            statement of a reader.
+        is_writer: It waits only in `begin`, in its own way.
+
+    Raises:
+        ConfigError, StoreRefused: The place or what is there is not fit.
+        sqlite3.Error: Anything else; `translated` puts it into words.
+    """
+    schema.check_engine()
+    place.check()
+    db = sqlite3.connect(
+        place.path or ":memory:",
+        timeout=budget,
+        isolation_level=None,
+        cached_statements=STATEMENTS,
+    )
+    try:
+        _set_up(db, place, budget)
+        if is_writer:
+            db.execute("PRAGMA busy_timeout = 0")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def abandon(db: sqlite3.Connection) -> None:
+    """
+    Let go of a connection whose file was replaced, without closing it.
+
+    Closing would delete the log by its name, which may be the new file's by now.
+    """
+    _abandoned.append(db)
+
+
+def begin(db: sqlite3.Connection, budget: float) -> None:
+    """
+    Begin to write, waiting up to *budget* seconds for other processes.
+
+    SQLite's own waiting grows to 100 ms between tries, so that a process which writes
+    all the time would starve the others; short random pauses share the file fairly.
+    """
+    deadline = time.monotonic() + budget
+    while True:
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            return
+        except sqlite3.OperationalError as exc:
+            if _code(exc) not in _BUSY or time.monotonic() >= deadline:
+                raise
+        time.sleep(random.uniform(0.0003, 0.002))
+
+
+def translated(exc: sqlite3.Error, name: str) -> StoreError:
+    """Return what *exc* means, with advice."""
+    code = _code(exc)
+    if code in _BUSY:
+        return StoreUnavailable(
+            f"{name} is locked by another process for too long; find who holds it "
+            "(a backup, an open sqlite3 shell) and try again"
+        )
+    if code == sqlite3.SQLITE_FULL:
+        return StoreFull(f"{name}: the disk is full; free some space and try again")
+    if code in _DAMAGED:
+        return StoreCorrupt(
+            f"{name} is damaged or is no database ({exc}); move it away with its "
+            "-wal file, restore a backup, or save what is left with: "
+            "sqlite3 <file> .recover"
+        )
+    if code in _FORBIDDEN:
+        return StoreRefused(
+            f"{name} cannot be written ({exc}); check who owns the file, its -wal and "
+            "its folder, and that the disk is not mounted read-only"
+        )
+    return StoreUnavailable(f"{name}: {exc}")
+
+
+def _set_up(db: sqlite3.Connection, place: Place, budget: float) -> None:
+    db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+    db.execute("PRAGMA temp_store = MEMORY")
+    schema.check_owner(db, place.name)
+    if place.path is not None:
+        _write_ahead(db, place, budget)
+    if not schema.is_current(db):
+        begin(db, budget)
+        # Another process may have made the tables while this one waited.
+        if not schema.is_current(db):
+            schema.migrate(db, place.name)
+        db.execute("COMMIT")
+
+
+def _write_ahead(db: sqlite3.Connection, place: Place, budget: float) -> None:
+    """Use a write-ahead log: readers and the writer do not wait for each other."""
+    deadline = time.monotonic() + budget
+    while True:
+        try:
+            mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+            break
+        except sqlite3.OperationalError as exc:
+            # Two processes that make the same file at once: SQLite does not wait here.
+            if _code(exc) not in _BUSY or time.monotonic() >= deadline:
+                raise
+        time.sleep(random.uniform(0.001, 0.005))
+    if mode != "wal":
+        raise StoreRefused(
+            f"{place.name} cannot use a write-ahead log where it is; "
+            "put the file on a local disk"
+        )
+    db.execute("PRAGMA synchronous = NORMAL")
+    db.execute(f"PRAGMA journal_size_limit = {LOG_LIMIT}")
+
+
+def _code(exc: sqlite3.Error) -> int:
+    # The low byte is the kind; the rest says where it happened.
+    return int(getattr(exc, "sqlite_errorcode", 0)) & 0xFF

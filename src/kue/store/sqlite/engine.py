@@ -1,0 +1,123 @@
+"""The engine room of a store: its threads, started when they are first needed."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, TypeVar
+
+from kue.errors import StoreRefused
+from kue.store.sqlite.listening import Ears
+from kue.store.sqlite.lookout import Lookout
+from kue.store.sqlite.tasks import Task
+from kue.store.sqlite.threads import Notice, Reader, Writer
+from kue.store.sqlite.waiting import Waiters
+
+if TYPE_CHECKING:
+    import asyncio
+    import sqlite3
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from kue.clock import Clock
+    from kue.store.sqlite.place import Place
+    from kue.store.sqlite.turn import Turn
+
+T = TypeVar("T")
+
+
+class Engine:
+    """
+    Runs calls on the store's threads.
+
+    A store in memory has one connection and therefore one thread, which reads too.
+    """
+
+    def __init__(self, place: Place, clock: Clock, budget: float) -> None:
+        self.waiters = Waiters()
+        self.ears = Ears()
+        self._place = place
+        self._clock = clock
+        self._budget = budget
+        self._lock = threading.Lock()
+        self._writer: Writer | None = None
+        self._reader: Reader | None = None
+        self._lookout: Lookout | None = None
+        self._pid = 0
+
+    def write(
+        self, call: Callable[[Turn], T], *, now: int | None, is_durable: bool = False
+    ) -> asyncio.Future[T]:
+        """Have *call* done inside a transaction."""
+        self._check_process()
+        task = Task(call, now, is_durable)
+        with self._lock:
+            self._start().ask(task)
+        return task.future
+
+    def read(self, call: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
+        """Have *call* done on a snapshot of the store."""
+        self._check_process()
+        with self._lock:
+            writer = self._start()
+            if self._reader is None:
+                task = Task(lambda turn: call(turn.db))
+                writer.ask(task)
+            else:
+                task = Task(call)
+                self._reader.ask(task)
+        return task.future
+
+    def looking_out(self) -> AbstractContextManager[None]:
+        """Notice what other processes write, for as long as the context lasts."""
+        self._check_process()
+        with self._lock:
+            self._start()
+            if self._lookout is None:
+                return nullcontext()
+            return self._lookout.watching()
+
+    def stop(self) -> None:
+        """Finish what was asked for and end the threads; a child has none to end."""
+        if self._pid != os.getpid():
+            return
+        with self._lock:
+            threads = (self._lookout, self._reader, self._writer)
+            self._lookout = self._reader = self._writer = None
+        for thread in threads:
+            if thread is not None:
+                thread.stop()
+
+    def _start(self) -> Writer:
+        if self._writer is not None:
+            return self._writer
+        self._pid = os.getpid()
+        self._writer = Writer(
+            self._place, self._budget, self._clock, self._after_commit
+        )
+        self._writer.start()
+        if self._place.path is not None:
+            self._reader = Reader(self._place, self._budget, "reader")
+            self._reader.start()
+            self._lookout = Lookout(self._place, self._budget, self._after_change)
+            self._lookout.start()
+        return self._writer
+
+    def _check_process(self) -> None:
+        # Before the lock: a thread of the parent may have held it at the fork.
+        if self._writer is not None and self._pid != os.getpid():
+            raise StoreRefused(
+                f"{self._place.name} was opened by process {self._pid} and cannot be "
+                f"used by its child {os.getpid()}: threads and file locks do not "
+                "survive a fork; make a new store (a new Kue) in the child"
+            )
+
+    def _after_commit(self, db: sqlite3.Connection, notice: Notice) -> None:
+        self.waiters.notify(notice)
+        if notice.has_told:
+            self.ears.pump(db)
+
+    def _after_change(self, db: sqlite3.Connection) -> None:
+        self.waiters.look()
+        self.ears.pump(db)

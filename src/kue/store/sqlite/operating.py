@@ -1,0 +1,160 @@
+"""What people and programs do to jobs: move, cancel, remove, edit, clear."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kue.events import Kind
+from kue.job import MOVES_BY_HAND, Cancelled, State
+from kue.store.sqlite import keys, removal, steps
+from kue.store.sqlite.pages import first_ids
+from kue.store.sqlite.rows import Slip, slips_of
+from kue.store.sqlite.turn import Turn, as_json, entered
+from kue.store.values import Change, Reply, Word
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_MOVE = "UPDATE jobs SET state = ?, at = ?, held = 0 WHERE id = ?"
+_ASK = "UPDATE jobs SET cancelling = ? WHERE id = ?"
+_READ = "SELECT type, attempts, body FROM jobs WHERE id = ?"
+_EDIT = "UPDATE jobs SET body = ?, priority = coalesce(?, priority) WHERE id = ?"
+_PAUSE = """
+INSERT INTO pauses (type, at, reason, who, until) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET at = excluded.at, reason = excluded.reason,
+    who = excluded.who, until = excluded.until
+"""
+_IS_PAUSED = """
+SELECT EXISTS (SELECT 1 FROM pauses
+               WHERE type = ? AND (until IS NULL OR until > ?))
+"""
+
+#: A body's fields, each as the JSON it was given as: an edit changes nothing else.
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def move(turn: Turn, ids: Sequence[int], to: State, at: int | None) -> list[Reply]:
+    """Move jobs to ``waiting``, or to ``delayed`` until *at*."""
+    return [_move(turn, job_id, to, at) for job_id in ids]
+
+
+def _move(turn: Turn, job_id: int, to: State, at: int | None) -> Reply:
+    slip = slips_of(turn.db, [job_id]).get(job_id)
+    if slip is None:
+        return Reply(Word.GONE)
+    if slip.state == to == State.WAITING:
+        return Reply(Word.ALREADY)
+    state = State(slip.state)
+    if to not in MOVES_BY_HAND[state]:
+        return Reply(Word.REFUSED, state=state)
+    if state.is_final:
+        return _restart(turn, slip, to, at)
+    if state is State.BLOCKED:
+        removal.unlink(turn, [job_id])
+    turn.run(_MOVE, to, at, job_id)
+    turn.moved(slip.type, state, to)
+    if slip.group_key is not None:
+        turn.groups.add((slip.type, slip.group_key))
+    kind = Kind.PROMOTION if to is State.WAITING else Kind.UPDATE
+    turn.tell(kind, job_id, slip.type, slip.attempts)
+    entered(turn, slip.type, to)
+    return Reply(Word.DONE)
+
+
+def _restart(turn: Turn, slip: Slip, to: State, at: int | None) -> Reply:
+    if slip.unique_key is not None:
+        holder = keys.holder(turn, slip.type, slip.unique_key)
+        if holder not in (None, slip.id):
+            return Reply(Word.HELD, holder=holder)
+        keys.take(turn, slip.type, slip.unique_key, slip.id)
+    steps.restart(turn, slip, to, at)
+    return Reply(Word.DONE)
+
+
+def cancel(turn: Turn, ids: Sequence[int], reason: str) -> list[Reply]:
+    """Cancel jobs, or ask those that run to end."""
+    return [_cancel(turn, job_id, reason) for job_id in ids]
+
+
+def _cancel(turn: Turn, job_id: int, reason: str) -> Reply:
+    slip = slips_of(turn.db, [job_id]).get(job_id)
+    if slip is None:
+        return Reply(Word.GONE)
+    match State(slip.state):
+        case State.CANCELLED:
+            return Reply(Word.ALREADY)
+        case State.COMPLETE | State.FAILED as state:
+            return Reply(Word.REFUSED, state=state)
+        case State.ACTIVE if slip.cancelling is not None:
+            return Reply(Word.ALREADY)
+        case State.ACTIVE:
+            turn.run(_ASK, reason, job_id)
+            return Reply(Word.ASKED)
+    steps.end(turn, [(slip, Cancelled(reason))])
+    return Reply(Word.DONE)
+
+
+def remove(turn: Turn, ids: Sequence[int], force: bool) -> list[Reply]:
+    """Delete jobs; those that run only by *force*."""
+    slips = slips_of(turn.db, ids)
+    replies = []
+    removed = []
+    for job_id in ids:
+        slip = slips.get(job_id)
+        if slip is None:
+            replies.append(Reply(Word.GONE))
+        elif slip.state == State.ACTIVE and not force:
+            replies.append(Reply(Word.REFUSED, state=State.ACTIVE))
+        else:
+            replies.append(Reply(Word.DONE))
+            removed.append(slips.pop(job_id))
+    removal.remove(turn, removed, free_keys=True)
+    return replies
+
+
+def update(turn: Turn, changes: Sequence[Change]) -> list[Word]:
+    """Edit jobs, whatever their state."""
+    return [_update(turn, change) for change in changes]
+
+
+def _update(turn: Turn, change: Change) -> Word:
+    row = turn.db.execute(_READ, (change.job_id,)).fetchone()
+    if row is None:
+        return Word.GONE
+    type, attempts, body = row
+    fields = _fields(body)
+    for name in ("data", "tags", "max_attempts"):
+        value = getattr(change, name)
+        if value is not msgspec.UNSET:
+            fields[name] = msgspec.Raw(msgspec.json.encode(value))
+    priority = None if change.priority is msgspec.UNSET else change.priority
+    turn.run(_EDIT, as_json(fields), priority, change.job_id)
+    turn.tell(Kind.UPDATE, change.job_id, type, attempts)
+    return Word.DONE
+
+
+def pause(turn: Turn, type: str, reason: str, by: str, until: int | None) -> None:
+    """Hand out no more jobs of *type*."""
+    turn.run(_PAUSE, type, turn.now, reason, by, until)
+
+
+def resume(turn: Turn, type: str) -> bool:
+    """End a pause; tell whether it was in force."""
+    was_paused = bool(turn.one(_IS_PAUSED, type, turn.now))
+    turn.run("DELETE FROM pauses WHERE type = ?", type)
+    turn.ready.add(type)
+    return was_paused
+
+
+def clear(turn: Turn, type: str | None, states: Iterable[State], limit: int) -> int:
+    """Remove up to *limit* jobs in *states*."""
+    slips: list[Slip] = []
+    for state in dict.fromkeys(states):
+        room = limit - len(slips)
+        if room > 0:
+            ids = first_ids(turn.db, state, type, room)
+            slips += slips_of(turn.db, ids).values()
+    removal.remove(turn, slips, free_keys=True)
+    return len(slips)

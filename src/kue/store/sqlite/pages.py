@@ -1,0 +1,129 @@
+"""
+Pages: jobs of a state in its order, from any place in it on.
+
+Each state and type has one or two indexes that are in the order of its pages.  A page
+is a merge of as many of them as it needs, read only as far as the page goes.
+"""
+
+from __future__ import annotations
+
+import heapq
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from kue.job import State
+from kue.store.sqlite.rows import rows_of
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
+
+    from kue.store.sqlite.rows import Row
+
+#: (sort key, id)
+Key = tuple[int, int]
+
+
+class Request(NamedTuple):
+    """Which page is wanted."""
+
+    state: State | None
+    type: str | None
+    limit: int
+    after: Key | None = None
+    skip: int = 0
+    descending: bool = False
+
+
+class Source(NamedTuple):
+    """Where some jobs are found in order."""
+
+    #: The column that pages are ordered by, before the id; empty for none.
+    rank: str
+    condition: str
+    source: str
+
+    def select(self, request: Request) -> str:
+        """Return the statement that walks from where the request begins."""
+        order, than = ("DESC", "<") if request.descending else ("ASC", ">")
+        terms = [self.condition]
+        if request.type is not None:
+            terms.append("type = :type")
+        if request.after is not None:
+            place = f"({self.rank}, id)" if self.rank else "id"
+            values = "(:rank, :id)" if self.rank else ":id"
+            terms.append(f"{place} {than} {values}")
+        by = f"{self.rank} {order}, id" if self.rank else "id"
+        return (
+            f"SELECT {self.rank or 0}, id FROM jobs {self.source} "
+            f"WHERE {' AND '.join(terms)} ORDER BY {by} {order}"
+        )
+
+
+def _by(rank: str, condition: str, index: str) -> Source:
+    return Source(rank, condition, f"INDEXED BY {index}")
+
+
+def _ended(state: State) -> tuple[Source, Source]:
+    is_ended = f"state = '{state}' AND retain_until"
+    return (
+        _by("at", f"{is_ended} IS NULL", f"jobs_{state}"),
+        _by("at", f"{is_ended} IS NOT NULL", "jobs_retained"),
+    )
+
+
+_SOURCES: dict[State, tuple[Source, ...]] = {
+    State.WAITING: (
+        _by("priority", "state = 'waiting' AND held = 0", "jobs_ready"),
+        _by("priority", "state = 'waiting' AND held = 1", "jobs_held"),
+    ),
+    State.DELAYED: (_by("at", "state = 'delayed'", "jobs_delayed"),),
+    State.BLOCKED: (_by("", "state = 'blocked'", "jobs_blocked"),),
+    # Few: they are sorted, in no index that starting and ending would pay for.
+    State.ACTIVE: (_by("", "state = 'active'", "jobs_active"),),
+    State.COMPLETE: _ended(State.COMPLETE),
+    State.FAILED: _ended(State.FAILED),
+    State.CANCELLED: _ended(State.CANCELLED),
+}
+_OF_TYPE = _by("", "true", "jobs_by_type")
+_ALL = Source("", "true", "NOT INDEXED")
+_TYPES = "SELECT name FROM types"
+
+
+def page(db: sqlite3.Connection, request: Request) -> tuple[list[Row], Key | None]:
+    """Return the rows of a page, and the key of its last when there are more."""
+    walks = _walks(db, request)
+    merged = heapq.merge(*walks, reverse=request.descending)
+    end = request.skip + request.limit
+    keys = list(islice(merged, request.skip, end + 1))
+    shown = keys[: request.limit]
+    rows = rows_of(db, [job_id for _, job_id in shown])
+    has_more = len(keys) > request.limit
+    return rows, shown[-1] if shown and has_more else None
+
+
+def first_ids(
+    db: sqlite3.Connection, state: State, type: str | None, limit: int
+) -> list[int]:
+    """Return the ids of the first *limit* jobs in *state*."""
+    merged = heapq.merge(*_walks(db, Request(state, type, limit)))
+    return [job_id for _, job_id in islice(merged, limit)]
+
+
+def _walks(db: sqlite3.Connection, request: Request) -> list[Iterator[Key]]:
+    if request.state is None:
+        return [_walk(db, _ALL if request.type is None else _OF_TYPE, request)]
+    types = [request.type]
+    if request.type is None:
+        types = [row[0] for row in db.execute(_TYPES).fetchall()]
+    return [
+        _walk(db, source, request._replace(type=type))
+        for source in _SOURCES[request.state]
+        for type in types
+    ]
+
+
+def _walk(db: sqlite3.Connection, source: Source, request: Request) -> Iterator[Key]:
+    rank, job_id = request.after or (0, 0)
+    values = {"type": request.type, "rank": rank, "id": job_id}
+    return iter(db.execute(source.select(request), values))

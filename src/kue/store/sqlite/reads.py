@@ -1,0 +1,195 @@
+"""The half of the store that changes no job: opening, reading, waiting, listening."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+
+from kue.errors import StoreError, StoreFull, StoreUnavailable
+from kue.store.base import Events, OnProgress, Store
+from kue.store.sqlite import gates, listening, reading, schedules, workers
+from kue.store.sqlite.checking import check
+from kue.store.sqlite.engine import Engine
+from kue.store.sqlite.listening import Ear
+from kue.store.sqlite.pages import Request
+from kue.store.values import (
+    WATCH_MS,
+    Limits,
+    LogLine,
+    Page,
+    Pause,
+    Report,
+    Stat,
+    WorkerStatus,
+    check_batch,
+    check_limit,
+    read_cursor,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from kue.clock import Clock
+    from kue.job import Job, State
+    from kue.schedule import Schedule
+    from kue.store.sqlite.place import Place
+    from kue.store.sqlite.turn import Turn
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class SqliteReads(Store):
+    """What `SqliteStore` does without moving jobs."""
+
+    def __init__(self, place: Place, clock: Clock, budget: float) -> None:
+        self.name = place.name
+        self._place = place
+        self._clock = clock
+        self._engine = Engine(place, clock, budget)
+
+    async def open(self) -> str:
+        version = sqlite3.sqlite_version
+        await self._write(None, _look_in)
+        if self._place.path is None:
+            return f"SQLite {version} in memory: jobs are gone when the program ends"
+        return (
+            f"SQLite {version} at {self._place.path}: jobs survive a crash of any "
+            "process; a power cut may cost the last moments, but no durable add"
+        )
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._engine.stop)
+
+    async def now(self) -> int:
+        return self._clock.now_ms()
+
+    async def wait(self, types: Sequence[str], timeout: float) -> None:
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + timeout
+        with self._engine.looking_out(), self._engine.waiters.enter(types) as waiter:
+            # In this order, or a job added between looking and sleeping is missed.
+            while not waiter.is_ready and loop.time() < ends:
+                now = self._clock.now_ms()
+                due = await self._read(gates.outlook, types, now)
+                if due is not None and due <= now:
+                    return
+                pause = ends - loop.time()
+                if due is not None:
+                    pause = min(pause, (due - now) / 1000)
+                await waiter.sleep(pause)
+
+    async def paused(self) -> list[Pause]:
+        return await self._read(gates.pauses, self._clock.now_ms())
+
+    async def limits(self) -> dict[str, Limits]:
+        return await self._read(gates.limits)
+
+    async def schedules(self) -> list[Schedule]:
+        return await self._read(schedules.show)
+
+    async def get(self, job_ids: Sequence[int]) -> list[Job | None]:
+        check_batch(job_ids, "jobs")
+        return await self._read(reading.get, job_ids, self._clock.now_ms())
+
+    async def page(
+        self,
+        state: State | None = None,
+        type: str | None = None,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        skip: int = 0,
+        descending: bool = False,
+    ) -> Page:
+        check_limit(limit)
+        request = Request(state, type, limit, read_cursor(cursor), skip, descending)
+        return await self._read(reading.read_page, request, self._clock.now_ms())
+
+    async def count(self) -> dict[str, dict[State, int]]:
+        return await self._read(reading.count)
+
+    async def types(self) -> list[str]:
+        return await self._read(reading.types)
+
+    async def logs(self, job_id: int, start: int = 0, stop: int = -1) -> list[LogLine]:
+        return await self._read(reading.logs, job_id, start, stop)
+
+    async def workers(self, *, now: int | None = None) -> list[WorkerStatus]:
+        moment = self._clock.now_ms() if now is None else now
+        return await self._read(workers.show, moment)
+
+    async def stats(self, since: int, until: int) -> list[Stat]:
+        return await self._read(reading.stats, since, until)
+
+    async def check(
+        self, *, repair: bool = False, on_progress: OnProgress | None = None
+    ) -> Report:
+        return await check(self._engine, repair=repair, on_progress=on_progress)
+
+    @asynccontextmanager
+    async def watch(
+        self, job_ids: Sequence[int] | None = None, *, buffer: int = 1000
+    ) -> AsyncIterator[Events]:
+        check_batch(job_ids or (), "jobs")
+        ear = Ear(job_ids, buffer, self._clock)
+        ears = self._engine.ears
+        with self._engine.looking_out():
+            ears.add(ear)
+            try:
+                last, _ = await self._listen(ear, job_ids)
+                ears.begin(ear, last)
+                keeping = asyncio.create_task(
+                    self._keep_listening(ear, job_ids), name="kue-listener"
+                )
+                try:
+                    yield ear
+                finally:
+                    keeping.cancel()
+            finally:
+                ears.discard(ear)
+                with suppress(StoreError):
+                    await self._write(None, listening.unlisten, ear.name)
+
+    async def _listen(
+        self, ear: Ear, job_ids: Sequence[int] | None
+    ) -> tuple[int, bool]:
+        return await self._write(None, listening.listen, ear.name, job_ids)
+
+    async def _keep_listening(self, ear: Ear, job_ids: Sequence[int] | None) -> None:
+        while True:
+            await asyncio.sleep(WATCH_MS / 3000)
+            # An outage is told to those who call the store; here the next beat will do.
+            with suppress(StoreError):
+                _, is_known = await self._listen(ear, job_ids)
+                if not is_known:
+                    ear.lapse()
+
+    async def _read(
+        self,
+        call: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        return await self._engine.read(lambda db: call(db, *args, **kwargs))
+
+    async def _write(
+        self,
+        now: int | None,
+        call: Callable[Concatenate[Turn, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        try:
+            return await self._engine.write(
+                lambda turn: call(turn, *args, **kwargs), now=now
+            )
+        except StoreFull as full:
+            # Only adding is refused for good: the rest is work that must be done.
+            raise StoreUnavailable(str(full)) from full
+
+
+def _look_in(turn: Turn) -> None:
+    """Do nothing: the connection is open once this is done."""

@@ -1,0 +1,209 @@
+"""
+Rows and jobs: how a row becomes a `Job`, however damaged the row is.
+
+Many rows are fetched as one value, a JSON array of arrays.  Each step of a statement
+lets go of the interpreter, and a busy event loop takes five milliseconds to give it
+back: a batch fetched row by row could wait for it a hundred times.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from kue.job import Attempt, Job, Run, Spec, State
+from kue.payload import JSON, decode
+from kue.store.codec import decode_attempt, decode_spec, read_story
+from kue.store.sqlite.turn import as_json
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Sequence
+
+
+class Row(msgspec.Struct, array_like=True, gc=False):
+    """What a job is made of."""
+
+    id: int
+    type: str
+    state: str
+    priority: int
+    created_at: int
+    at: int | None
+    body: str
+    story: str
+    unique_key: str | None
+    unique_for: int
+    group_key: str | None
+    ttl: int
+    expires_at: int | None
+    once: int
+    after_any: int
+    attempts: int
+    stalls: int
+    held: int
+    token: str
+    progress: int
+    progress_data: str | None
+    cancelling: str | None
+
+
+class Slip(msgspec.Struct, array_like=True, gc=False):
+    """What moving a job from one state to another needs to know of it."""
+
+    id: int
+    type: str
+    state: str
+    created_at: int
+    at: int | None
+    story: str
+    unique_key: str | None
+    unique_for: int
+    group_key: str | None
+    delay: int
+    retention: int | None
+    remove_on_complete: int
+    attempts: int
+    stalls: int
+    token: str
+    worker: str
+    ttl_at: int | None
+    cancelling: str | None
+    retain_until: int | None
+
+    @property
+    def run(self) -> Run | None:
+        """The run in progress; None also when its token makes no sense."""
+        try:
+            return Run.read(self.token) if self.token else None
+        except ValueError:
+            return None
+
+
+R = TypeVar("R", Row, Slip)
+
+_STATES = {state.value: state for state in State}
+_decoders: dict[type, msgspec.json.Decoder[Any]] = {
+    kind: msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]
+    for kind in (Row, Slip)
+}
+
+
+def columns_of(kind: type[Row] | type[Slip]) -> str:
+    """Return the columns of *kind*, as one JSON value for all rows."""
+    names = ", ".join(kind.__struct_fields__)
+    # As a blob: text that is no UTF-8 must reach the decoder, not stop the fetch.
+    return f"CAST(json_group_array(json_array({names})) AS BLOB)"
+
+
+_BY_ID = "FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
+_ROWS = f"SELECT {columns_of(Row)} {_BY_ID}"
+_SLIPS = f"SELECT {columns_of(Slip)} {_BY_ID}"
+
+
+def fetch(db: sqlite3.Connection, kind: type[R], sql: str, *values: Any) -> list[R]:
+    """Return the rows of a statement that selects `columns_of` *kind*."""
+    answer: bytes = db.execute(sql, values).fetchone()[0]
+    try:
+        rows: list[R] = _decoders[kind].decode(answer)
+    except UnicodeDecodeError:
+        # Lone surrogates mark what is no text: a body that has them cannot be decoded.
+        # A slip is written back, and its story with it.
+        errors = "surrogateescape" if kind is Row else "replace"
+        rows = [kind(*values) for values in json.loads(answer.decode(errors=errors))]
+    return rows
+
+
+def rows_of(db: sqlite3.Connection, ids: Iterable[int]) -> list[Row]:
+    """Return rows in the order of *ids*, leaving out those that are gone."""
+    wanted = list(ids)
+    found = {row.id: row for row in fetch(db, Row, _ROWS, as_json(wanted))}
+    return [found[job_id] for job_id in wanted if job_id in found]
+
+
+def slips_of(db: sqlite3.Connection, ids: Iterable[int]) -> dict[int, Slip]:
+    """Return the slips of jobs by id, leaving out those that are gone."""
+    slips = fetch(db, Slip, _SLIPS, as_json(list(ids)))
+    return {slip.id: slip for slip in slips}
+
+
+def job_of(row: Row, token: str | None = None) -> Job:
+    """
+    Return the job; with *token*, as it is once that run began.
+
+    Raises:
+        ValueError: Its body cannot be read.
+    """
+    return _job(row, decode_spec(row.body), _history(row.story), token)
+
+
+def shown(row: Row) -> Job:
+    """Return the job for showing: what cannot be read of it is left empty."""
+    try:
+        spec = decode_spec(row.body)
+    except ValueError:
+        spec = Spec()
+    return _job(row, spec, _history(row.story), None)
+
+
+def is_readable(row: Row) -> bool:
+    """Tell whether nothing of the job's record is lost."""
+    try:
+        decode_spec(row.body)
+        read_story(row.story.encode())
+    except ValueError:
+        return False
+    return True
+
+
+def _job(row: Row, spec: Spec, history: tuple[Attempt, ...], token: str | None) -> Job:
+    state = _STATES.get(row.state, State.FAILED) if token is None else State.ACTIVE
+    expires = 0 if row.expires_at is None else row.expires_at - row.created_at
+    return Job(
+        id=row.id,
+        type=row.type,
+        state=state,
+        priority=row.priority,
+        created_at=row.created_at,
+        spec=spec,
+        unique=row.unique_key,
+        unique_for=row.unique_for,
+        group=row.group_key,
+        ttl=row.ttl,
+        expires=expires,
+        once=row.once == 1,
+        after_any=row.after_any == 1,
+        promote_at=row.at if state is State.DELAYED else None,
+        token=row.token if token is None else token,
+        stalls=row.stalls,
+        progress=100 if state is State.COMPLETE else row.progress,
+        progress_data=_progress_data(row.progress_data),
+        cancelling=row.cancelling is not None,
+        history=history,
+    )
+
+
+def _progress_data(text: str | None) -> JSON:
+    try:
+        return None if text is None else decode(text.encode())
+    except ValueError:
+        return None
+
+
+def _history(story: str) -> tuple[Attempt, ...]:
+    if not story:
+        return ()
+    try:
+        return read_story(story.encode())
+    except ValueError:
+        return tuple(_readable(story.split("\n")))
+
+
+def _readable(lines: Sequence[str]) -> Iterable[Attempt]:
+    for line in lines:
+        try:
+            yield decode_attempt(line)
+        except ValueError:
+            continue

@@ -1,0 +1,280 @@
+"""
+The tables of a Kue file, and how an older file is brought up to date.
+
+A job is one row; its state is a column, and each state has an index of its own that
+holds only the rows in that state.  Taking the best waiting job, finding what is due and
+turning a page are therefore one seek each, however many jobs there are in other states.
+
+Every table but ``jobs`` and ``events`` is small or keyed by what it is asked for.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from kue.errors import StoreRefused
+
+#: Marks the file as Kue's own ("kue!"), so that no other program's is taken for one.
+APPLICATION_ID = 0x6B756521
+#: RETURNING, STRICT tables and ``->>`` are needed.
+MIN_SQLITE = (3, 38, 0)
+
+#: The rowid, which is the id, ends every index: rows of equal rank are in order of id.
+_FIRST = """
+CREATE TABLE jobs (
+    id INTEGER PRIMARY KEY,
+    type TEXT NOT NULL,
+    state TEXT NOT NULL,
+    priority INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    -- delayed: when it becomes ready / ended: when it did / blocked: not before this
+    at INTEGER,
+    -- kept as given, see kue.store.codec
+    body TEXT NOT NULL,
+    story TEXT NOT NULL DEFAULT '',
+    -- what the engine acts on, fixed when the job is added
+    unique_key TEXT,
+    unique_for INTEGER NOT NULL DEFAULT 0,
+    group_key TEXT,
+    ttl INTEGER NOT NULL DEFAULT 0,
+    expires_at INTEGER,
+    once INTEGER NOT NULL DEFAULT 0,
+    after_any INTEGER NOT NULL DEFAULT 0,
+    delay INTEGER NOT NULL DEFAULT 0,
+    retention INTEGER,
+    remove_on_complete INTEGER NOT NULL DEFAULT 0,
+    -- attempts spent, and workers lost
+    attempts INTEGER NOT NULL DEFAULT 0,
+    stalls INTEGER NOT NULL DEFAULT 0,
+    -- waiting, but over its group's limit
+    held INTEGER NOT NULL DEFAULT 0,
+    -- only while it runs (cancelling is the reason someone gave)
+    token TEXT NOT NULL DEFAULT '',
+    worker TEXT NOT NULL DEFAULT '',
+    ttl_at INTEGER,
+    progress INTEGER NOT NULL DEFAULT 0,
+    progress_data TEXT,
+    cancelling TEXT,
+    -- only once it ended, and only if it has a retention of its own
+    retain_until INTEGER
+) STRICT;
+
+CREATE INDEX jobs_by_type ON jobs (type);
+CREATE INDEX jobs_ready ON jobs (type, priority)
+    WHERE state = 'waiting' AND held = 0;
+CREATE INDEX jobs_held ON jobs (type, priority)
+    WHERE state = 'waiting' AND held = 1;
+CREATE INDEX jobs_held_in_group ON jobs (type, group_key, priority)
+    WHERE state = 'waiting' AND held = 1;
+CREATE INDEX jobs_delayed ON jobs (type, at) WHERE state = 'delayed';
+CREATE INDEX jobs_blocked ON jobs (type) WHERE state = 'blocked';
+CREATE INDEX jobs_active ON jobs (worker) WHERE state = 'active';
+CREATE INDEX jobs_active_in_group ON jobs (type, group_key)
+    WHERE state = 'active' AND group_key IS NOT NULL;
+CREATE INDEX jobs_complete ON jobs (type, at)
+    WHERE state = 'complete' AND retain_until IS NULL;
+CREATE INDEX jobs_failed ON jobs (type, at)
+    WHERE state = 'failed' AND retain_until IS NULL;
+CREATE INDEX jobs_cancelled ON jobs (type, at)
+    WHERE state = 'cancelled' AND retain_until IS NULL;
+CREATE INDEX jobs_retained ON jobs (type, state, at)
+    WHERE retain_until IS NOT NULL;
+CREATE INDEX jobs_retained_until ON jobs (retain_until)
+    WHERE retain_until IS NOT NULL;
+CREATE INDEX jobs_ttl ON jobs (ttl_at) WHERE ttl_at IS NOT NULL;
+CREATE INDEX jobs_expiring ON jobs (expires_at)
+    WHERE expires_at IS NOT NULL
+    AND (state = 'waiting' OR state = 'delayed' OR state = 'blocked');
+
+-- the last id and the last fence given, when it was tended and when a grace was given
+CREATE TABLE meta (
+    name TEXT PRIMARY KEY,
+    value INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+INSERT INTO meta (name, value) VALUES ('ids', 0), ('fence', 0);
+
+CREATE TABLE types (name TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
+
+-- how many jobs there are (own = 1: with a retention of their own)
+CREATE TABLE counts (
+    type TEXT,
+    state TEXT,
+    own INTEGER,
+    n INTEGER NOT NULL,
+    PRIMARY KEY (type, state, own)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE stats (
+    minute INTEGER,
+    type TEXT,
+    added INTEGER NOT NULL,
+    complete INTEGER NOT NULL,
+    failed INTEGER NOT NULL,
+    run_ms INTEGER NOT NULL,
+    PRIMARY KEY (minute, type)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE logs (
+    job_id INTEGER,
+    line INTEGER,
+    at INTEGER NOT NULL,
+    level TEXT NOT NULL,
+    attempt INTEGER NOT NULL,
+    text TEXT NOT NULL,
+    PRIMARY KEY (job_id, line)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE uniques (
+    type TEXT,
+    key TEXT,
+    job_id INTEGER NOT NULL,
+    -- NULL while the job is unfinished, then the end of its unique_for
+    until INTEGER,
+    PRIMARY KEY (type, key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX uniques_until ON uniques (until) WHERE until IS NOT NULL;
+
+CREATE TABLE producers (
+    name TEXT PRIMARY KEY,
+    seq INTEGER NOT NULL,
+    answer TEXT NOT NULL,
+    at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX producers_at ON producers (at);
+
+-- child waits for parent
+CREATE TABLE links (
+    parent INTEGER,
+    child INTEGER,
+    PRIMARY KEY (parent, child)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX links_child ON links (child);
+
+-- parents that ended with more dependants than one transaction should touch
+CREATE TABLE endings (
+    parent INTEGER PRIMARY KEY,
+    how TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE workers (
+    name TEXT PRIMARY KEY,
+    deadline INTEGER NOT NULL,
+    -- it said goodbye and wants no grace
+    has_left INTEGER NOT NULL DEFAULT 0,
+    info TEXT NOT NULL DEFAULT '{}'
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE claims (
+    lane TEXT PRIMARY KEY,
+    seq INTEGER NOT NULL,
+    at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- type is '' for the pause of every type
+CREATE TABLE pauses (
+    type TEXT PRIMARY KEY,
+    at INTEGER NOT NULL,
+    reason TEXT NOT NULL,
+    who TEXT NOT NULL,
+    until INTEGER
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE limits (
+    type TEXT PRIMARY KEY,
+    limits TEXT NOT NULL,
+    -- what is saved up, see kue.store.sqlite.gates.Bucket
+    level INTEGER NOT NULL,
+    filled_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE schedules (
+    name TEXT PRIMARY KEY,
+    next_at INTEGER NOT NULL,
+    schedule TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX schedules_due ON schedules (next_at);
+
+-- who listens to every job
+CREATE TABLE listeners (
+    name TEXT PRIMARY KEY,
+    deadline INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- to which jobs someone listens
+CREATE TABLE watched (
+    job_id INTEGER,
+    listener TEXT,
+    deadline INTEGER NOT NULL,
+    PRIMARY KEY (job_id, listener)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX watched_by ON watched (listener);
+
+CREATE TABLE events (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    at INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    job_id INTEGER NOT NULL,
+    type TEXT NOT NULL,
+    attempt INTEGER NOT NULL,
+    detail TEXT NOT NULL,
+    -- by the machine's clock, whatever clock the jobs go by
+    told_at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX events_told ON events (told_at);
+"""
+
+#: What makes version n + 1 of a file out of version n; version 0 is an empty file.
+MIGRATIONS: tuple[str, ...] = (_FIRST,)
+
+
+def check_engine(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> None:
+    """Raise `StoreRefused` when Python's SQLite is too old."""
+    if version < MIN_SQLITE:
+        wanted, found = (".".join(map(str, parts)) for parts in (MIN_SQLITE, version))
+        raise StoreRefused(
+            f"Kue needs SQLite {wanted} or newer, and this Python has {found}; "
+            "use a newer Python, or keep jobs in Redis (KUE_URL=redis://…)"
+        )
+
+
+def check_owner(db: sqlite3.Connection, name: str) -> None:
+    """Raise `StoreRefused` when the file is another program's; nothing is written."""
+    if _pragma(db, "application_id") == APPLICATION_ID:
+        return
+    tables = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+    if int(tables) or _pragma(db, "user_version"):
+        raise StoreRefused(
+            f"{name} belongs to another program; give Kue a file of its own"
+        )
+
+
+def is_current(db: sqlite3.Connection) -> bool:
+    """Tell whether the file is Kue's and needs nothing; one page is read."""
+    return _pragma(db, "application_id") == APPLICATION_ID and _pragma(
+        db, "user_version"
+    ) == len(MIGRATIONS)
+
+
+def migrate(db: sqlite3.Connection, name: str) -> None:
+    """
+    Bring the file up to date, inside the transaction that is open.
+
+    Raises:
+        StoreRefused: It was written by a newer Kue.
+    """
+    version = _pragma(db, "user_version")
+    if version > len(MIGRATIONS):
+        raise StoreRefused(
+            f"{name} was written by a newer Kue (schema {version}; this one knows "
+            f"{len(MIGRATIONS)}); upgrade Kue in this process"
+        )
+    for script in MIGRATIONS[version:]:
+        # Not executescript, which would commit what is open.
+        for statement in script.split(";\n"):
+            db.execute(statement)
+    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+
+
+def _pragma(db: sqlite3.Connection, name: str) -> int:
+    return int(db.execute(f"PRAGMA {name}").fetchone()[0])

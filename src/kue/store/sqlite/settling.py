@@ -1,0 +1,98 @@
+"""Settling: runs end, once each, by the right of their token."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from kue.job import Completed, State
+from kue.store.sqlite import steps, workers
+from kue.store.sqlite.claiming import claim
+from kue.store.sqlite.following import follow
+from kue.store.sqlite.rows import slips_of
+from kue.store.values import Word
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kue.job import Ending
+    from kue.store.sqlite.rows import Slip
+    from kue.store.sqlite.turn import Turn
+    from kue.store.values import Claim, Claimed, Outcome
+
+#: What follows the opening of a line when upkeep ended the run.
+_TAKEN = re.compile(r'\d+,"taken":')
+
+
+def settle(turn: Turn, outcomes: Sequence[Outcome]) -> list[Word]:
+    """End runs; say for each what became of it."""
+    slips = slips_of(turn.db, [outcome.job.id for outcome in outcomes])
+    endings: dict[str, list[tuple[Slip, Ending]]] = {}
+    words: list[Word] = []
+    #: Runs ended by this very call, which may name one twice.
+    ended: dict[int, Word] = {}
+    for outcome in outcomes:
+        job_id = outcome.job.id
+        slip = slips.get(job_id)
+        word = Word.GONE if slip is None else _judge(turn, slip, outcome)
+        if word is Word.DONE and job_id in ended:
+            word = ended[job_id]
+        elif word is Word.DONE and slip is not None:
+            pair = (slip, outcome.ending)
+            endings.setdefault(outcome.overdue, []).append(pair)
+            ended[job_id] = _repeated(slip, outcome.ending)
+        words.append(word)
+    for overdue, pairs in endings.items():
+        steps.end(turn, pairs, taken=overdue)
+    return words
+
+
+def cycle(
+    turn: Turn,
+    outcomes: Sequence[Outcome],
+    types: Sequence[str],
+    limit: int,
+    worker: str,
+    call: Claim,
+    lease: int,
+) -> tuple[list[Word], Claimed]:
+    """End runs and start others."""
+    words = settle(turn, outcomes)
+    # The claim must find the slots free and the dependants ready.
+    follow(turn)
+    return words, claim(turn, types, limit, worker, call, lease)
+
+
+def _judge(turn: Turn, slip: Slip, outcome: Outcome) -> Word:
+    token = outcome.job.token
+    if token and token == slip.token and slip.state == State.ACTIVE:
+        return Word.DONE if _is_due(turn, slip, outcome.overdue) else Word.LOST
+    if token and _has_ended(slip, token):
+        return Word.ALREADY
+    return Word.LOST
+
+
+def _is_due(turn: Turn, slip: Slip, overdue: str) -> bool:
+    """Tell whether someone other than the run itself may end it now."""
+    match overdue:
+        case "":
+            return True
+        case "lease":
+            return workers.is_over(turn, slip.worker)
+        case "ttl":
+            return slip.ttl_at is not None and slip.ttl_at <= turn.now
+        case _:
+            raise ValueError(f"overdue is 'lease' or 'ttl', not {overdue!r}")
+
+
+def _has_ended(slip: Slip, token: str) -> bool:
+    """Tell whether the run ended by itself: one that was taken back is lost."""
+    opening = f'\n{{"run":"{token}","at":'
+    _, found, line = f"\n{slip.story}".partition(opening)
+    return bool(found) and not _TAKEN.match(line)
+
+
+def _repeated(slip: Slip, ending: Ending) -> Word:
+    """Return what the same call hears when it ends the run a second time."""
+    is_removed = isinstance(ending, Completed) and slip.remove_on_complete
+    return Word.GONE if is_removed else Word.ALREADY

@@ -1,0 +1,242 @@
+"""The store on SQLite: one file, or memory."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kue.clock import Clock, SystemClock
+from kue.job import State
+from kue.settings import LEASE_MS
+from kue.store.sqlite import (
+    adding,
+    claiming,
+    gates,
+    operating,
+    schedules,
+    settling,
+    signs,
+    upkeep,
+    workers,
+)
+from kue.store.sqlite.place import Place
+from kue.store.sqlite.reads import SqliteReads
+from kue.store.values import (
+    MAX_BATCH,
+    Added,
+    Beat,
+    Change,
+    Claim,
+    Claimed,
+    Limits,
+    LogLine,
+    Outcome,
+    Progress,
+    Reply,
+    Tended,
+    Word,
+    check_batch,
+    check_limit,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from kue.job import Draft, Job
+    from kue.schedule import Schedule
+    from kue.settings import Keep
+
+#: How long one call keeps trying to get hold of the file, in ms.
+BUDGET_MS = 5_000
+
+
+class SqliteStore(SqliteReads):
+    """
+    Jobs in a file, or in memory of this one object.
+
+    May be used from several event loops and threads of the process that made it, and
+    by several processes on one file, each with a store of its own.
+    """
+
+    @classmethod
+    def from_url(
+        cls, url: str, clock: Clock | None = None, *, budget: int = BUDGET_MS
+    ) -> SqliteStore:
+        """
+        Return the store at ``sqlite:///relative.db``, ``sqlite:////abs.db``, ``memory://``.
+
+        Args:
+            budget: How long a call waits for other processes that hold the file, in ms.
+
+        Raises:
+            ConfigError: The URL names no place.
+        """
+        return cls(Place.of(url), clock or SystemClock(), budget / 1000)
+
+    async def add(
+        self,
+        drafts: Sequence[Draft],
+        *,
+        producer: str,
+        seq: int,
+        durable: bool = False,
+        now: int | None = None,
+    ) -> list[Added]:
+        check_batch(drafts, "drafts")
+        call = partial(adding.add, drafts=drafts, producer=producer, seq=seq)
+        return await self._engine.write(call, now=now, is_durable=durable)
+
+    async def claim(
+        self,
+        types: Sequence[str],
+        limit: int,
+        *,
+        worker: str,
+        claim: Claim,
+        lease: int = LEASE_MS,
+        now: int | None = None,
+    ) -> Claimed:
+        check_limit(limit)
+        return await self._write(
+            now, claiming.claim, types, limit, worker, claim, lease
+        )
+
+    async def settle(
+        self, outcomes: Sequence[Outcome], *, now: int | None = None
+    ) -> list[Word]:
+        check_batch(outcomes, "outcomes")
+        return await self._write(now, settling.settle, outcomes)
+
+    async def cycle(
+        self,
+        outcomes: Sequence[Outcome],
+        types: Sequence[str],
+        limit: int,
+        *,
+        worker: str,
+        claim: Claim,
+        lease: int = LEASE_MS,
+        now: int | None = None,
+    ) -> tuple[list[Word], Claimed]:
+        check_batch(outcomes, "outcomes")
+        check_limit(limit)
+        return await self._write(
+            now, settling.cycle, outcomes, types, limit, worker, claim, lease
+        )
+
+    async def renew(
+        self,
+        worker: str,
+        *,
+        lease: int = LEASE_MS,
+        runs: Sequence[Job] = (),
+        info: dict[str, Any] | None = None,
+        now: int | None = None,
+    ) -> Beat:
+        check_batch(runs, "runs")
+        return await self._write(now, workers.renew, worker, lease, runs, info)
+
+    async def leave(self, worker: str, *, now: int | None = None) -> None:
+        await self._write(now, workers.leave, worker)
+
+    async def tend(
+        self,
+        *,
+        limit: int = MAX_BATCH,
+        keep: Keep | None = None,
+        lease: int = LEASE_MS,
+        now: int | None = None,
+    ) -> Tended:
+        check_limit(limit)
+        return await self._write(now, upkeep.tend, limit, keep, lease)
+
+    async def progress(
+        self, updates: Sequence[Progress], *, now: int | None = None
+    ) -> list[Word]:
+        check_batch(updates, "updates")
+        return await self._write(now, signs.progress, updates)
+
+    async def log(
+        self, job_id: int, lines: Sequence[LogLine], *, now: int | None = None
+    ) -> Word:
+        return await self._write(now, signs.log, job_id, lines)
+
+    async def update(
+        self, changes: Sequence[Change], *, now: int | None = None
+    ) -> list[Word]:
+        check_batch(changes, "changes")
+        return await self._write(now, operating.update, changes)
+
+    async def move(
+        self,
+        job_ids: Sequence[int],
+        to: State,
+        *,
+        at: int | None = None,
+        now: int | None = None,
+    ) -> list[Reply]:
+        check_batch(job_ids, "jobs")
+        if to is State.DELAYED and at is None:
+            raise ValueError(
+                "a move to delayed needs the time it is delayed until: at="
+            )
+        moment = at if to is State.DELAYED else None
+        return await self._write(now, operating.move, job_ids, to, moment)
+
+    async def cancel(
+        self, job_ids: Sequence[int], *, reason: str = "", now: int | None = None
+    ) -> list[Reply]:
+        check_batch(job_ids, "jobs")
+        return await self._write(now, operating.cancel, job_ids, reason)
+
+    async def remove(
+        self, job_ids: Sequence[int], *, force: bool = False, now: int | None = None
+    ) -> list[Reply]:
+        check_batch(job_ids, "jobs")
+        return await self._write(now, operating.remove, job_ids, force)
+
+    async def pause(
+        self,
+        type: str | None = None,
+        *,
+        reason: str = "",
+        by: str = "",
+        until: int | None = None,
+        now: int | None = None,
+    ) -> None:
+        name = gates.EVERY if type is None else type
+        await self._write(now, operating.pause, name, reason, by, until)
+
+    async def resume(self, type: str | None = None, *, now: int | None = None) -> bool:
+        name = gates.EVERY if type is None else type
+        return await self._write(now, operating.resume, name)
+
+    async def limit(
+        self, type: str, limits: Limits | None, *, now: int | None = None
+    ) -> None:
+        await self._write(now, gates.set_limits, type, limits)
+        place: str | None = ""
+        while place is not None:
+            place = await self._write(now, gates.let_go, type, place)
+
+    async def clear(
+        self,
+        type: str | None,
+        states: Iterable[State],
+        *,
+        limit: int = MAX_BATCH,
+        now: int | None = None,
+    ) -> int:
+        check_limit(limit)
+        wanted = tuple(dict.fromkeys(states))
+        if State.ACTIVE in wanted:
+            raise ValueError(
+                "active jobs cannot be cleared: cancel them, or remove them by force"
+            )
+        return await self._write(now, operating.clear, type, wanted, limit)
+
+    async def schedule(self, schedule: Schedule) -> None:
+        await self._write(None, schedules.write, schedule)
+
+    async def unschedule(self, name: str) -> bool:
+        return await self._write(None, schedules.delete, name)

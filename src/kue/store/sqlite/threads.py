@@ -1,0 +1,231 @@
+"""
+The two threads of a store: one writes, one reads.
+
+The writer gathers what many callers ask for into one transaction (group commit), each
+in a savepoint of its own, so that one that fails undoes nothing of the others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import sqlite3
+import threading
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from kue.store.sqlite.connection import abandon, begin, connect, translated
+from kue.store.sqlite.following import follow
+from kue.store.sqlite.tasks import Task, resolve
+from kue.store.sqlite.turn import Turn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kue.clock import Clock
+    from kue.store.sqlite.place import Place
+
+logger = logging.getLogger(__name__)
+
+#: Calls gathered into one transaction at most, and how long one may go on taking in
+#: more: other processes wait meanwhile.
+MAX_CALLS = 128
+MAX_SECONDS = 0.05
+
+
+class Notice(NamedTuple):
+    """What a transaction means to those who sleep."""
+
+    ready: set[str]
+    later: set[str]
+    has_told: bool
+
+
+class Desk(threading.Thread):
+    """A thread with a connection of its own, which serves calls in order."""
+
+    def __init__(self, place: Place, budget: float, name: str) -> None:
+        super().__init__(name=f"kue-{name}", daemon=True)
+        self._place = place
+        self._budget = budget
+        self._calls: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
+        self._db: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
+
+    def ask(self, task: Task) -> None:
+        self._calls.put(task)
+
+    def stop(self) -> None:
+        """Serve what was asked for, then let go of the file; return when done."""
+        self._calls.put(None)
+        self.join()
+
+    def run(self) -> None:
+        is_open = True
+        while is_open:
+            tasks, is_open = self._next()
+            if tasks:
+                self._serve(tasks)
+        self._disconnect()
+
+    def _next(self) -> tuple[list[Task], bool]:
+        """Wait for calls; return them, and whether more will come."""
+        tasks: list[Task] = []
+        task = self._calls.get()
+        while task is not None:
+            if not task.future.cancelled():
+                tasks.append(task)
+            if len(tasks) == MAX_CALLS:
+                return tasks, True
+            try:
+                task = self._calls.get_nowait()
+            except queue.Empty:
+                return tasks, True
+        return tasks, False
+
+    def _serve(self, tasks: list[Task]) -> None:
+        raise NotImplementedError
+
+    def _connection(self) -> sqlite3.Connection:
+        """Return the connection; a new one if the file was replaced behind our back."""
+        if self._db is not None and self._file != self._place.identity():
+            logger.warning("%s was replaced while it was in use", self._place.name)
+            abandon(self._db)
+            self._db = None
+        if self._db is None:
+            self._db = self._connect()
+            self._file = self._place.identity()
+        return self._db
+
+    def _connect(self) -> sqlite3.Connection:
+        return connect(self._place, budget=self._budget)
+
+    def _disconnect(self) -> None:
+        if self._db is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._db.close()
+            self._db = None
+
+    def _in_words(self, exc: Exception) -> Exception:
+        if isinstance(exc, sqlite3.Error):
+            error = translated(exc, self._place.name)
+            error.__cause__ = exc
+            return error
+        return exc
+
+
+class Reader(Desk):
+    """Serves reads, each on a snapshot of the store."""
+
+    def _serve(self, tasks: list[Task]) -> None:
+        for task in tasks:
+            try:
+                task.succeed(self._read(task))
+            except Exception as exc:
+                self._disconnect()
+                task.fail(self._in_words(exc))
+            resolve([task])
+
+    def _read(self, task: Task) -> object:
+        db = self._connection()
+        db.execute("BEGIN")
+        try:
+            return task.call(db)
+        finally:
+            db.execute("COMMIT")
+
+
+class Writer(Desk):
+    """Serves writes, many in one transaction."""
+
+    def __init__(
+        self,
+        place: Place,
+        budget: float,
+        clock: Clock,
+        on_commit: Callable[[sqlite3.Connection, Notice], None],
+    ) -> None:
+        super().__init__(place, budget, "writer")
+        self._clock = clock
+        self._on_commit = on_commit
+
+    def _serve(self, tasks: list[Task]) -> None:
+        while tasks:
+            tasks = self._transact(tasks)
+
+    def _transact(self, tasks: list[Task]) -> list[Task]:
+        """Do as many calls as one transaction should; return those left over."""
+        deadline = time.monotonic() + MAX_SECONDS
+        turns: list[Turn] = []
+        served = 0
+        try:
+            db = self._begin(tasks)
+            for task in tasks:
+                self._perform(db, task, turns, is_alone=len(tasks) == 1)
+                served += 1
+                if time.monotonic() > deadline:
+                    break
+            db.execute("COMMIT")
+        except Exception as exc:
+            self._give_up(tasks, exc)
+            return []
+        resolve(tasks[:served])
+        self._notify(db, turns)
+        return tasks[served:]
+
+    def _connect(self) -> sqlite3.Connection:
+        return connect(self._place, budget=self._budget, is_writer=True)
+
+    def _begin(self, tasks: list[Task]) -> sqlite3.Connection:
+        db = self._connection()
+        # Cannot be changed once the transaction has begun.
+        is_durable = any(task.is_durable for task in tasks)
+        db.execute(f"PRAGMA synchronous = {'FULL' if is_durable else 'NORMAL'}")
+        begin(db, self._budget)
+        return db
+
+    def _perform(
+        self, db: sqlite3.Connection, task: Task, turns: list[Turn], is_alone: bool
+    ) -> None:
+        """Do one call.  Alone it needs no savepoint: all is undone if it fails."""
+        if is_alone:
+            turns.append(self._take_turn(db, task))
+            return
+        db.execute("SAVEPOINT call")
+        try:
+            turns.append(self._take_turn(db, task))
+        except Exception as exc:
+            # Out of disk or memory SQLite undoes the whole transaction by itself.
+            if not db.in_transaction:
+                raise
+            db.execute("ROLLBACK TO call")
+            task.fail(self._in_words(exc))
+        db.execute("RELEASE call")
+
+    def _take_turn(self, db: sqlite3.Connection, task: Task) -> Turn:
+        now = self._clock.now_ms() if task.now is None else task.now
+        turn = Turn(db, now, time.time_ns() // 1_000_000)
+        result = task.call(turn)
+        follow(turn)
+        task.succeed(result)
+        return turn
+
+    def _give_up(self, tasks: list[Task], exc: Exception) -> None:
+        if self._db is not None and self._db.in_transaction:
+            with contextlib.suppress(sqlite3.Error):
+                self._db.execute("ROLLBACK")
+        if isinstance(exc, sqlite3.Error):
+            self._disconnect()
+        for task in tasks:
+            task.fail(self._in_words(exc))
+        resolve(tasks)
+
+    def _notify(self, db: sqlite3.Connection, turns: list[Turn]) -> None:
+        ready = set().union(*(turn.ready for turn in turns))
+        later = set().union(*(turn.later for turn in turns))
+        has_told = any(turn.has_told for turn in turns)
+        if ready or later or has_told:
+            # What was committed stays so, even if the news of it cannot be read.
+            with contextlib.suppress(sqlite3.Error):
+                self._on_commit(db, Notice(ready, later, has_told))

@@ -1,0 +1,192 @@
+"""Upkeep: one bounded pass over everything that time or a lost worker left undone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kue import policy
+from kue.job import Job, State
+from kue.store.sqlite import (
+    gates,
+    keys,
+    links,
+    promotion,
+    removal,
+    schedules,
+    steps,
+    workers,
+)
+from kue.store.sqlite.claiming import expire
+from kue.store.sqlite.rows import Row, columns_of, fetch, shown, slips_of
+from kue.store.values import Tended
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kue.job import Ending, Job
+    from kue.settings import Keep
+    from kue.store.sqlite.rows import Slip
+    from kue.store.sqlite.turn import Turn
+
+#: How long an idempotent producer or claim is remembered, in ms.
+REMEMBER_MS = 3_600_000
+#: How long statistics are kept, in minutes.
+STATS_MINUTES = 7 * 24 * 60
+#: How long events are kept for listeners of other processes, in ms.
+EVENTS_MS = 60_000
+
+_LOST = f"""
+SELECT {columns_of(Row)} FROM jobs WHERE id IN (
+    SELECT id FROM jobs INDEXED BY jobs_active WHERE state = 'active'
+    AND worker NOT IN (SELECT name FROM workers WHERE deadline > ?) LIMIT ?)
+"""
+_SILENT = f"""
+SELECT {columns_of(Row)} FROM jobs WHERE id IN (
+    SELECT id FROM jobs INDEXED BY jobs_ttl
+    WHERE ttl_at IS NOT NULL AND ttl_at <= ? AND state = 'active'
+    ORDER BY ttl_at LIMIT ?)
+"""
+_EXPIRED = """
+SELECT id FROM jobs INDEXED BY jobs_expiring
+WHERE expires_at IS NOT NULL AND expires_at <= ?
+  AND (state = 'waiting' OR state = 'delayed' OR state = 'blocked')
+ORDER BY expires_at LIMIT ?
+"""
+_RETAINED = """
+SELECT id FROM jobs INDEXED BY jobs_retained_until
+WHERE retain_until IS NOT NULL AND retain_until <= ? ORDER BY retain_until LIMIT ?
+"""
+_OVERDUE: dict[str, tuple[str, Callable[[Job], Ending]]] = {
+    "lease": (_LOST, policy.after_lost_worker),
+    "ttl": (_SILENT, policy.after_ttl),
+}
+#: One for each state, because a partial index needs its state in the statement.
+_OLDEST = {
+    state: f"""
+SELECT id FROM jobs INDEXED BY jobs_{state}
+WHERE state = '{state}' AND retain_until IS NULL AND type = ? AND at <= ?
+ORDER BY at, id LIMIT ?
+"""
+    for state in (State.COMPLETE, State.FAILED, State.CANCELLED)
+}
+_COUNTED = "SELECT type, n FROM counts WHERE state = ? AND own = 0 AND n > 0"
+_PAUSES = "DELETE FROM pauses WHERE until <= ? RETURNING type"
+#: A time that no job reaches: for rules that go by number alone.
+_EVER = 2**62
+
+
+def tend(turn: Turn, limit: int, keep: Keep | None, lease: int) -> Tended:
+    """Do a pass; each part of it touches at most about *limit* jobs."""
+    workers.mind_the_clock(turn, lease)
+    end_pauses(turn)
+    promoted, more_due = promotion.promote_all(turn, limit)
+    rescued = _take_back(turn, "lease", limit)
+    timed_out = _take_back(turn, "ttl", limit)
+    expired = _expire(turn, limit)
+    fired, more_schedules = schedules.fire(turn, limit)
+    released, more_links = links.tell_left(turn, limit)
+    pruned = _prune(turn, limit, keep)
+    more_held = gates.let_go_unlimited(turn)
+    _forget(turn)
+    # Whoever sleeps through something looks again.
+    turn.later.add(gates.EVERY)
+    bounded = (rescued, timed_out, expired, pruned)
+    return Tended(
+        promoted=promoted,
+        rescued=rescued,
+        timed_out=timed_out,
+        expired=expired,
+        pruned=pruned,
+        fired=fired,
+        released=released,
+        more=more_due
+        or more_schedules
+        or more_links
+        or more_held
+        or any(0 < n >= limit for n in bounded),
+    )
+
+
+def end_pauses(turn: Turn) -> None:
+    """Delete pauses that are over, and wake whoever waits for that."""
+    turn.ready |= {row[0] for row in turn.db.execute(_PAUSES, (turn.now,)).fetchall()}
+
+
+def _take_back(turn: Turn, overdue: str, limit: int) -> int:
+    """End runs whose lease or ttl is over, and that nobody else will end."""
+    sql, after = _OVERDUE[overdue]
+    rows = fetch(turn.db, Row, sql, turn.now, limit)
+    if not rows:
+        return 0
+    slips = slips_of(turn.db, [row.id for row in rows])
+    endings: list[tuple[Slip, Ending]] = []
+    for row in rows:
+        job, slip = shown(row), slips[row.id]
+        if slip.run is None:
+            # Its token makes no sense: nobody can be told to have lost it.
+            job = msgspec.structs.replace(job, token="")
+        endings.append((slip, after(job)))
+    steps.end(turn, endings, taken=overdue)
+    return len(rows)
+
+
+def _expire(turn: Turn, limit: int) -> int:
+    ids = _ids(turn, _EXPIRED, turn.now, limit)
+    if ids:
+        expire(turn, ids)
+    return len(ids)
+
+
+def _prune(turn: Turn, limit: int, keep: Keep | None) -> int:
+    ids = _ids(turn, _RETAINED, turn.now, limit)
+    if keep is not None:
+        # What this turn ended counts too.
+        turn.write()
+        for state, count, age in _rules(keep):
+            ids += _surplus(turn, state, count, age, limit - len(ids))
+    slips = slips_of(turn.db, ids)
+    if slips:
+        removal.remove(turn, list(slips.values()), free_keys=False)
+    return len(slips)
+
+
+def _rules(keep: Keep) -> Iterable[tuple[State, int | None, int | None]]:
+    yield State.COMPLETE, keep.complete_count, keep.complete_age
+    yield State.FAILED, keep.failed_count, keep.failed_age
+    yield State.CANCELLED, keep.cancelled_count, keep.cancelled_age
+
+
+def _surplus(
+    turn: Turn, state: State, count: int | None, age: int | None, limit: int
+) -> list[int]:
+    """Return the ids of ended jobs that are too many or too old, oldest first."""
+    ids: list[int] = []
+    for type, n in turn.db.execute(_COUNTED, (state,)).fetchall():
+        room = limit - len(ids)
+        found: set[int] = set()
+        if age is not None:
+            found |= set(_ids(turn, _OLDEST[state], type, turn.now - age, room))
+        if count is not None and n > count:
+            size = min(room, n - count)
+            found |= set(_ids(turn, _OLDEST[state], type, _EVER, size))
+        ids += sorted(found)
+    return ids
+
+
+def _ids(turn: Turn, sql: str, *values: Any) -> list[int]:
+    return [row[0] for row in turn.db.execute(sql, values).fetchall()]
+
+
+def _forget(turn: Turn) -> None:
+    """Delete what served its time, so that idle tables stay small."""
+    old = turn.now - REMEMBER_MS
+    turn.run("DELETE FROM producers WHERE at <= ?", old)
+    turn.run("DELETE FROM claims WHERE at <= ?", old)
+    turn.run("DELETE FROM stats WHERE minute < ?", turn.now // 60_000 - STATS_MINUTES)
+    turn.run("DELETE FROM events WHERE told_at <= ?", turn.wall - EVENTS_MS)
+    turn.run("DELETE FROM listeners WHERE deadline <= ?", turn.wall)
+    turn.run("DELETE FROM watched WHERE deadline <= ?", turn.wall)
+    keys.forget(turn)
+    workers.forget(turn)

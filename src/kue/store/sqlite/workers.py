@@ -1,0 +1,126 @@
+"""Workers: whose lease runs how long, and what they hear at a beat."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kue.store.sqlite.turn import Turn, as_json
+from kue.store.values import GRACE_GAP_MS, Beat, WorkerStatus
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+    from kue.job import Job
+
+_LEASE = """
+INSERT INTO workers (name, deadline) VALUES (?, ?)
+ON CONFLICT DO UPDATE SET deadline = excluded.deadline, has_left = 0
+"""
+_LEAVE = """
+UPDATE workers SET deadline = min(deadline, ?), has_left = 1 WHERE name = ?
+"""
+_INFO = "UPDATE workers SET info = ? WHERE name = ?"
+_TOKENS = "SELECT id, token FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
+_ASKED = """
+SELECT id FROM jobs INDEXED BY jobs_active
+WHERE state = 'active' AND worker = ? AND cancelling IS NOT NULL ORDER BY id
+"""
+_WORKERS = """
+SELECT name, deadline, deadline > ?,
+    (SELECT count(*) FROM jobs INDEXED BY jobs_active
+     WHERE state = 'active' AND worker = name),
+    info
+FROM workers ORDER BY name
+"""
+_IS_OVER = """
+SELECT NOT EXISTS (SELECT 1 FROM workers WHERE name = ? AND deadline > ?)
+"""
+_ANEW = "UPDATE workers SET deadline = ? WHERE NOT has_left"
+_GRACE = "UPDATE workers SET deadline = max(deadline, ?) WHERE NOT has_left"
+_FORGET = """
+DELETE FROM workers WHERE deadline <= ? AND NOT EXISTS
+    (SELECT 1 FROM jobs INDEXED BY jobs_active
+     WHERE state = 'active' AND worker = name)
+"""
+_MOMENT = "SELECT value FROM meta WHERE name = ?"
+_NOTE = """
+INSERT INTO meta (name, value) VALUES (?, ?)
+ON CONFLICT DO UPDATE SET value = excluded.value
+"""
+_TENDED, _GRACED = "tended_at", "graced_at"
+
+#: A step back that is no more than this is a clock being set right.
+CLOCK_SLACK_MS = 2_000
+#: Graces that must pass before there is another: a store that is tended seldom would
+#: otherwise never take a run back.
+GRACES = 10
+
+
+def lease(turn: Turn, worker: str, duration: int) -> None:
+    """Let the worker's lease run for *duration* ms from now."""
+    turn.run(_LEASE, worker, turn.now + duration)
+
+
+def renew(
+    turn: Turn,
+    worker: str,
+    duration: int,
+    runs: Sequence[Job],
+    info: dict[str, Any] | None,
+) -> Beat:
+    """Prolong a lease; say which runs are lost and which are to be cancelled."""
+    lease(turn, worker, duration)
+    if info is not None:
+        turn.run(_INFO, as_json(info), worker)
+    lost: list[int] = []
+    if runs:
+        ids = as_json([job.id for job in runs])
+        tokens = dict(turn.db.execute(_TOKENS, (ids,)).fetchall())
+        lost = [job.id for job in runs if tokens.get(job.id, "") != job.token]
+    asked = turn.db.execute(_ASKED, (worker,)).fetchall()
+    return Beat(lost, [row[0] for row in asked])
+
+
+def leave(turn: Turn, worker: str) -> None:
+    """End a lease now."""
+    turn.run(_LEAVE, turn.now, worker)
+
+
+def is_over(turn: Turn, worker: str) -> bool:
+    """Tell whether the worker's lease is over, or was never known."""
+    return bool(turn.one(_IS_OVER, worker, turn.now))
+
+
+def show(db: sqlite3.Connection, now: int) -> list[WorkerStatus]:
+    """Return the workers the store knows, by name."""
+    return [
+        WorkerStatus(name, deadline, bool(alive), active, msgspec.json.decode(info))
+        for name, deadline, alive, active, info in db.execute(_WORKERS, (now,))
+    ]
+
+
+def mind_the_clock(turn: Turn, duration: int) -> None:
+    """Prolong leases that only look over, and note that someone tends."""
+    now, grace = turn.now, duration // 2
+    last: int = _moment(turn, _TENDED, default=now)
+    graced: int = _moment(turn, _GRACED, default=now - GRACES * grace - 1)
+    if now < last - CLOCK_SLACK_MS:
+        turn.run(_ANEW, now + duration)
+        turn.run("DELETE FROM meta WHERE name = ?", _GRACED)
+    elif now - last > GRACE_GAP_MS and now - graced > GRACES * grace:
+        turn.run(_GRACE, now + grace)
+        turn.run(_NOTE, _GRACED, now)
+    turn.run(_NOTE, _TENDED, now)
+
+
+def _moment(turn: Turn, name: str, *, default: int) -> int:
+    found: int | None = turn.one(_MOMENT, name)
+    return default if found is None else found
+
+
+def forget(turn: Turn) -> None:
+    """Delete workers whose lease is over and who have nothing in hand any more."""
+    turn.run(_FORGET, turn.now)

@@ -1,0 +1,332 @@
+"""What goes into the verbs of a store and what comes out of them: values only."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from kue.job import Attempt, Ending, Job, State
+from kue.payload import JSON
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: The most jobs one call may name, add or take.
+MAX_BATCH = 500
+#: Lines kept of a job's log; older ones fall off.
+MAX_LOG_LINES = 1000
+#: Characters kept of one log line.
+MAX_LOG_TEXT = 4000
+#: Seen no tending for this long, the store (or everyone) was away: see `Store.tend`.
+GRACE_GAP_MS = 5_000
+#: A watched job is forgotten this long after the last listener asked for it.
+WATCH_MS = 60_000
+
+
+class Word(StrEnum):
+    """What became of one thing asked for."""
+
+    #: It is so now.
+    DONE = "done"
+    #: It was so already; nothing changed.
+    ALREADY = "already"
+    #: The run was taken back and the job handed on; nothing changed.
+    LOST = "lost"
+    #: There is no such job.
+    GONE = "gone"
+    #: The job's state does not allow it; nothing changed.
+    REFUSED = "refused"
+    #: A running job was asked to end; its worker hears of it at its next beat.
+    ASKED = "asked"
+    #: Another unfinished job holds its unique key; nothing changed.
+    HELD = "held"
+
+
+class Reply(NamedTuple):
+    """The answer for one job: a word, and what explains it."""
+
+    word: Word
+    #: The state the job is in, where the word is REFUSED.
+    state: State | None = None
+    #: The job that holds the unique key, where the word is HELD.
+    holder: int | None = None
+
+
+class Added(NamedTuple):
+    """The answer for one draft."""
+
+    id: int
+    #: False when an unfinished job with the same unique key answered for it.
+    new: bool
+
+
+class Claim(NamedTuple):
+    """
+    Names one call of `claim`, so that it can be repeated.
+
+    A lane is one loop of one worker with at most one claim in flight; *seq* grows by
+    one with each new claim of the lane.
+    """
+
+    lane: str
+    seq: int
+
+    def __str__(self) -> str:
+        return f"{self.lane}.{self.seq}"
+
+
+class Claimed(msgspec.Struct, frozen=True):
+    """What a claim got."""
+
+    jobs: list[Job]
+    #: The engine's clock, Unix ms.
+    now: int
+    #: When, without anyone adding a job, there may be more: a delayed job is due or a
+    #: rate limit frees.  None when time alone changes nothing.
+    next_at: int | None = None
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """How a run ended: the job as claimed (its token is the right to say so)."""
+
+    job: Job
+    ending: Ending
+    #: Set by upkeep, which ends other workers' runs: "lease" or "ttl" must be overdue
+    #: at the very moment, or the run goes on and the word is LOST.
+    overdue: str = ""
+
+
+class Beat(msgspec.Struct, frozen=True):
+    """What a worker hears when it renews its lease."""
+
+    #: Ids of the given runs that are no longer the worker's.
+    lost: list[int]
+    #: Ids of the worker's runs that someone asked to cancel.
+    cancel: list[int]
+
+
+class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
+    """
+    What holds jobs of a type back.
+
+    *rate* runs may start each *per* ms, saved up to *rate*; at most *concurrency* run
+    at once; at most *per_key* of one group run at once.
+    """
+
+    concurrency: int | None = None
+    rate: int | None = None
+    per: int = 1000
+    per_key: int | None = None
+
+
+class Pause(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A type (or, with None, every type) that hands out no jobs, and why."""
+
+    type: str | None
+    at: int
+    reason: str = ""
+    by: str = ""
+    #: When it ends by itself, Unix ms.
+    until: int | None = None
+
+
+class Tended(msgspec.Struct, frozen=True):
+    """What one pass of upkeep did."""
+
+    promoted: int = 0
+    #: Runs taken back from lost workers.
+    rescued: int = 0
+    #: Runs ended because their ttl passed.
+    timed_out: int = 0
+    #: Jobs failed because they were not started in time.
+    expired: int = 0
+    pruned: int = 0
+    #: Jobs added by schedules.
+    fired: int = 0
+    #: Dependants released whose parent ended in an earlier call or on another shard.
+    released: int = 0
+    #: The limit was reached: there is more to do now.
+    more: bool = False
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, name) for name in self.__struct_fields__)
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far a job is.  With a *token* it must be the current run's."""
+
+    job_id: int
+    #: 0 to 100
+    percent: int
+    data: JSON = None
+    token: str = ""
+
+
+class LogLine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line of a job's log."""
+
+    text: str
+    level: str = "info"
+    attempt: int = 0
+    #: By the engine's clock, Unix ms; set by the engine.
+    at: int = 0
+
+
+class Change(msgspec.Struct, frozen=True):
+    """An edit of a job; what is UNSET stays."""
+
+    job_id: int
+    data: JSON | msgspec.UnsetType = msgspec.UNSET
+    priority: int | msgspec.UnsetType = msgspec.UNSET
+    tags: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    max_attempts: int | msgspec.UnsetType = msgspec.UNSET
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Some jobs, and where the rest begins."""
+
+    jobs: list[Job]
+    #: To be given back for what follows; None at the end.
+    cursor: str | None = None
+
+
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
+    """What to look for; everything given must match."""
+
+    type: str | None = None
+    state: State | None = None
+    tag: str | None = None
+    #: Appears in the job's data, as JSON text, whatever the case.
+    text: str | None = None
+    #: Appears in kind or message of its last error, whatever the case.
+    error: str | None = None
+    #: Created at or after, and before, Unix ms.
+    since: int | None = None
+    until: int | None = None
+
+    def matches(self, job: Job) -> bool:
+        """Tell whether *job* is what is looked for."""
+        return (
+            (self.type is None or job.type == self.type)
+            and (self.state is None or job.state is self.state)
+            and (self.tag is None or self.tag in job.tags)
+            and (self.since is None or job.created_at >= self.since)
+            and (self.until is None or job.created_at < self.until)
+            and (self.text is None or self._in_data(job, self.text))
+            and (self.error is None or self._in_error(job, self.error))
+        )
+
+    @staticmethod
+    def _in_data(job: Job, text: str) -> bool:
+        return text.casefold() in msgspec.json.encode(job.data).decode().casefold()
+
+    @staticmethod
+    def _in_error(job: Job, text: str) -> bool:
+        error = job.error
+        if error is None:
+            return False
+        return text.casefold() in f"{error.kind}: {error.message}".casefold()
+
+
+class WorkerStatus(msgspec.Struct, frozen=True):
+    """A worker the store knows of."""
+
+    name: str
+    #: Past this without a beat it counts as lost, Unix ms.
+    deadline: int
+    alive: bool
+    #: Runs in its hands.
+    active: int
+    #: What it said of itself when it last renewed.
+    info: dict[str, Any] = {}
+
+
+class Stat(msgspec.Struct, frozen=True):
+    """What happened to jobs of one type in one minute."""
+
+    #: Unix time in minutes.
+    minute: int
+    type: str
+    added: int = 0
+    complete: int = 0
+    failed: int = 0
+    #: Time of all runs that ended as complete, retry or failed, in ms.
+    run_ms: int = 0
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """Something `check` found that must not be."""
+
+    #: A stable word for the kind of damage, such as ``in-two-states``.
+    code: str
+    #: What is wrong with which thing, in a sentence.
+    message: str
+    job_id: int | None = None
+    #: What was done, or what ``--repair`` would do; empty when a person must decide.
+    repair: str = ""
+    repaired: bool = False
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What `check` looked at and found."""
+
+    jobs: int
+    findings: tuple[Finding, ...]
+
+
+def sort_key(job: Job, state: State | None) -> int:
+    """Return what pages of *state* are ordered by, before the id."""
+    match state:
+        case State.WAITING:
+            return job.priority
+        case State.DELAYED:
+            return job.promote_at or 0
+        case State.COMPLETE | State.FAILED | State.CANCELLED:
+            return job.ended_at or 0
+        case _:
+            return 0
+
+
+def check_batch(things: Sequence[Any], what: str) -> None:
+    """Raise `ValueError` when there are more than one call may carry."""
+    if len(things) > MAX_BATCH:
+        raise ValueError(
+            f"one call takes at most {MAX_BATCH} {what}, not {len(things)}; "
+            "split them up"
+        )
+
+
+def check_limit(limit: int) -> None:
+    """Raise `ValueError` for a number of jobs that no call may ask for."""
+    if not 0 <= limit <= MAX_BATCH:
+        raise ValueError(f"limit must be from 0 to {MAX_BATCH}, not {limit}")
+
+
+def read_cursor(cursor: str | None) -> tuple[int, int] | None:
+    """
+    Take a page's cursor apart: the sort key and id of the last job seen.
+
+    Raises:
+        ValueError: It did not come from a page.
+    """
+    if cursor is None:
+        return None
+    key, _, job_id = cursor.partition(":")
+    try:
+        return int(key), int(job_id)
+    except ValueError:
+        raise ValueError(
+            f"cursor {cursor!r} did not come from a page; leave it out to start over"
+        ) from None
+
+
+def held_by(pause: Pause) -> str:
+    """Return what `Job.held` says of a job that a pause holds back."""
+    return f"paused: {pause.reason}" if pause.reason else "paused"
+
+
+def restarted(now: int) -> Attempt:
+    """Return the line of the story that says a finished job was put back in line."""
+    return Attempt(token="", at=now, outcome="restarted")

@@ -1,0 +1,74 @@
+"""What a loop knows of the store: is there work, may there be, is there none?"""
+
+from __future__ import annotations
+
+import asyncio
+from enum import Enum, auto
+
+
+class Stock(Enum):
+    """The last that was heard."""
+
+    #: The last claim got all it asked for.
+    PLENTY = auto()
+    #: Nobody asked since the store said that there may be work.
+    UNSURE = auto()
+    #: The last claim got less than it asked for.
+    EMPTY = auto()
+
+
+class Supply:
+    """
+    Decides when asking for jobs is worth a call.
+
+    An answer that was on its way while the store woke us says nothing about the job we
+    were woken for: it must not send us back to sleep, or that job waits for the next
+    wake-up.  So each question remembers how often we had been woken.
+    """
+
+    def __init__(self) -> None:
+        self._stock = Stock.UNSURE
+        self._is_asking = False
+        self._wakes = 0
+        self._empty = asyncio.Event()
+
+    @property
+    def stock(self) -> Stock:
+        return self._stock
+
+    @property
+    def is_worth_asking(self) -> bool:
+        """While we are unsure one question is enough; the answer decides on more."""
+        return self._stock is Stock.PLENTY or (
+            self._stock is Stock.UNSURE and not self._is_asking
+        )
+
+    def ask(self) -> int:
+        """Take note of a question and return what `answer` needs to know of it."""
+        self._is_asking = True
+        return self._wakes
+
+    def answer(self, question: int, *, was_full: bool) -> None:
+        """Learn from the answer to *question*: did it give all that was asked for?"""
+        self._is_asking = False
+        if was_full:
+            self._set(Stock.PLENTY)
+        elif question == self._wakes:
+            self._set(Stock.EMPTY)
+
+    def wake(self) -> None:
+        """Learn that there may be work."""
+        self._wakes += 1
+        self._is_asking = False
+        self._set(Stock.UNSURE)
+
+    async def until_empty(self) -> None:
+        """Return once there is nothing to do but to wait for the store."""
+        await self._empty.wait()
+
+    def _set(self, stock: Stock) -> None:
+        self._stock = stock
+        if stock is Stock.EMPTY:
+            self._empty.set()
+        else:
+            self._empty.clear()

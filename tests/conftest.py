@@ -1,0 +1,77 @@
+"""Fixtures for every test: servers of our own, and a store that no one else uses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.engines import ENGINES, SHARDS, Engine, engine_at
+from tests.support.servers import RedisCluster, RedisServer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+    from kue.store.base import Store
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "damages: breaks the store on purpose; it is not checked afterwards"
+    )
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    server = RedisServer(tmp_path_factory.mktemp("redis"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisCluster]:
+    cluster = RedisCluster(tmp_path_factory.mktemp("cluster"))
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Engine:
+    """One of the engines.  Servers are started by the first test that needs them."""
+    name: str = request.param
+    if name == "sqlite":
+        return engine_at(name, f"sqlite:///{tmp_path / 'kue.db'}")
+    if name == "memory":
+        return engine_at(name, "memory://")
+    if name == "redis-cluster":
+        cluster: RedisCluster = request.getfixturevalue("redis_cluster")
+        return engine_at(name, cluster.url(shards=SHARDS), shards=SHARDS)
+    server: RedisServer = request.getfixturevalue("redis_server")
+    if name == "redis-shards":
+        return engine_at(name, f"{server.url}?shards={SHARDS}", shards=SHARDS)
+    return engine_at(name, server.url)
+
+
+@pytest.fixture
+async def store(engine: Engine, request: pytest.FixtureRequest) -> AsyncIterator[Store]:
+    """A store of its own for each test; whatever the test did, it must be sound."""
+    store = engine.new_store()
+    try:
+        yield store
+        if request.node.get_closest_marker("damages") is None:
+            report = await store.check()
+            assert report.findings == ()
+    finally:
+        await store.close()
+
+
+@pytest.fixture
+async def other_store(engine: Engine, store: Store) -> AsyncIterator[Store]:
+    """What another process would hold: a second store on the same jobs."""
+    if not engine.is_shared:
+        yield store
+        return
+    other = engine.new_store()
+    yield other
+    await other.close()

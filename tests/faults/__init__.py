@@ -1,0 +1,1 @@
+"""What breaks around a queue, broken on purpose: nothing may be lost or done twice."""

@@ -1,0 +1,95 @@
+"""Fixtures for faults: stores on one set of jobs, seen directly or through a proxy."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pytest
+
+from kue import settings
+from kue.store import store_for
+from kue.store.redis import link
+from tests.support.proxy import Proxy
+from tests.support.servers import RedisServer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+    from kue.store.base import Store
+
+
+class NewStore(Protocol):
+    """Makes a store on the test's jobs; it is closed when the test is over."""
+
+    def __call__(self, url: str, **options: Any) -> Store: ...
+
+
+class NewServer(Protocol):
+    """Starts a redis-server for one test; it is stopped when the test is over."""
+
+    def __call__(self, **config: str) -> RedisServer: ...
+
+
+@pytest.fixture
+def prefix() -> str:
+    """What all keys of one test begin with."""
+    return f"fault-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+async def new_store(prefix: str) -> AsyncIterator[NewStore]:
+    stores: list[Store] = []
+
+    def make(url: str, **options: Any) -> Store:
+        given = {"prefix": prefix, **options}
+        stores.append(store_for(settings.load(environ={}, url=url, **given)))
+        return stores[-1]
+
+    yield make
+    for store in stores:
+        await store.close()
+
+
+@pytest.fixture
+def new_server(tmp_path: Path) -> Iterator[NewServer]:
+    servers: list[RedisServer] = []
+
+    def start(**config: str) -> RedisServer:
+        directory = tmp_path / f"redis-{len(servers)}"
+        directory.mkdir()
+        named = {name.replace("_", "-"): value for name, value in config.items()}
+        servers.append(RedisServer(directory, config=named))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture
+async def proxy(redis_server: RedisServer) -> AsyncIterator[Proxy]:
+    async with Proxy(redis_server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def direct(
+    redis_server: RedisServer, new_store: NewStore
+) -> AsyncIterator[Store]:
+    """The same jobs, past the proxy; whatever happened there, they must be sound."""
+    store = new_store(redis_server.url)
+    yield store
+    await assert_sound(store)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give up on an answer after a moment, so that many lost ones can be tested."""
+    monkeypatch.setattr(link, "COMMAND_TIMEOUT_SECONDS", 0.2)
+
+
+async def assert_sound(store: Store) -> None:
+    report = await store.check()
+    assert report.findings == ()

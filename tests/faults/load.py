@@ -1,0 +1,126 @@
+"""
+Producers and workers of the plainest kind, and the sums that must come out right.
+
+They use the store alone and say each call again until it is answered, as its contract
+allows.  Every job is accounted for at the end: what was acknowledged is there once and
+ran to one end, whatever happened in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING, TypeVar
+
+from kue.draft import draft
+from kue.errors import StoreUnavailable
+from kue.job import Completed, State
+from kue.store.values import MAX_BATCH, Claim, Outcome, Word
+from tests.support.jobs import count_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from kue.store.base import Store
+
+T = TypeVar("T")
+TYPE = "email"
+#: Longer than any fault lasts, so that no run is taken back: each job runs once.
+LEASE_MS = 120_000
+
+
+class Load:
+    """Work on a store that goes on through every fault, from `start` to `finish`."""
+
+    def __init__(self, store: Store, *, producers: int = 2, lanes: int = 2) -> None:
+        self._store = store
+        self._producers = [f"p{number}" for number in range(producers)]
+        self._lanes = [f"lane-{number}" for number in range(lanes)]
+        self._is_enough = asyncio.Event()
+        self._is_all_added = asyncio.Event()
+        self._producing: list[asyncio.Task[None]] = []
+        self._working: list[asyncio.Task[None]] = []
+        #: Ids that the store acknowledged.
+        self.added: list[int] = []
+        #: How often each job was handed out.
+        self.started: Counter[int] = Counter()
+        self.words: Counter[Word] = Counter()
+        #: Calls that had to be said again.
+        self.failures = 0
+
+    def start(self) -> None:
+        start = asyncio.create_task
+        self._producing = [start(self._produce(name)) for name in self._producers]
+        self._working = [start(self._work(name)) for name in self._lanes]
+
+    async def reach(self, added: int) -> None:
+        """Return once *added* more jobs were acknowledged."""
+        target = len(self.added) + added
+        while len(self.added) < target:
+            for task in (*self._producing, *self._working):
+                if task.done():
+                    task.result()
+            # What is awaited happens in many tasks, call by call.
+            await asyncio.sleep(0.005)
+
+    async def finish(self) -> None:
+        """Add no more, run what is there, and see that it all came out right."""
+        self._is_enough.set()
+        await asyncio.gather(*self._producing)
+        self._is_all_added.set()
+        await asyncio.gather(*self._working)
+        await self._assert_all_done()
+
+    async def _produce(self, name: str) -> None:
+        seq = 0
+        while not self._is_enough.is_set():
+            seq += 1
+            batch = [draft(TYPE, {"by": name, "seq": seq})] * (1 + seq % 20)
+            answer = await self._persist(
+                lambda batch=batch, seq=seq: self._store.add(  # type: ignore[misc]
+                    batch, producer=name, seq=seq
+                )
+            )
+            self.added += [one.id for one in answer]
+
+    async def _work(self, lane: str) -> None:
+        ended: list[Outcome] = []
+        seq = 0
+        while True:
+            seq += 1
+            was_all_added = self._is_all_added.is_set()
+            words, claimed = await self._persist(
+                lambda ended=ended, seq=seq: self._store.cycle(  # type: ignore[misc]
+                    ended,
+                    [TYPE],
+                    20,
+                    worker="w1",
+                    claim=Claim(lane, seq),
+                    lease=LEASE_MS,
+                )
+            )
+            self.words.update(words)
+            self.started.update(job.id for job in claimed.jobs)
+            if not ended and not claimed.jobs and was_all_added:
+                return
+            ended = [Outcome(job, Completed(job.id)) for job in claimed.jobs]
+            if not ended:
+                await asyncio.sleep(0.002)  # nothing to do; ask again soon
+
+    async def _persist(self, call: Callable[[], Awaitable[T]]) -> T:
+        while True:
+            try:
+                return await call()
+            except StoreUnavailable:
+                self.failures += 1
+
+    async def _assert_all_done(self) -> None:
+        assert len(set(self.added)) == len(self.added)
+        assert self.started == Counter(self.added)
+        assert self.words.keys() <= {Word.DONE, Word.ALREADY}
+        assert await count_of(self._store, TYPE) == {State.COMPLETE: len(self.added)}
+        for at in range(0, len(self.added), MAX_BATCH):
+            for job in await self._store.get(self.added[at : at + MAX_BATCH]):
+                assert job is not None
+                assert [past.outcome for past in job.history] == ["complete"]
+                assert (job.attempts, job.result) == (1, job.id)

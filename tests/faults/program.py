@@ -1,0 +1,82 @@
+"""
+A process that a test may kill: ``python -m tests.faults.program ROLE URL PREFIX NAME``.
+
+It says on a line of its own what is so by then, and does nothing it has not been asked
+for: whoever started it reads those lines and decides when it dies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import sys
+
+from kue import settings
+from kue.draft import draft
+from kue.job import Completed
+from kue.store import store_for
+from kue.store.base import Store
+from kue.store.values import Claim, Outcome
+
+TYPE = "email"
+#: Leases of the role "hold", in ms.
+LEASE_MS = 600
+
+
+def say(*words: object) -> None:
+    sys.stdout.write(" ".join(map(str, words)) + "\n")
+    sys.stdout.flush()
+
+
+async def add(store: Store, name: str) -> None:
+    """Add for ever; say the ids of each batch once it was acknowledged."""
+    for seq in itertools.count(1):
+        batch = [draft(TYPE, {"by": name, "seq": seq})] * (1 + seq % 50)
+        added = await store.add(batch, producer=name, seq=seq)
+        say(*(one.id for one in added))
+
+
+async def work(store: Store, name: str) -> None:
+    """Run jobs until there are none; say each as it is started and once it ended."""
+    ended: list[Outcome] = []
+    for seq in itertools.count(1):
+        words, claimed = await store.cycle(
+            ended, [TYPE], 7, worker=name, claim=Claim("a", seq)
+        )
+        for outcome, word in zip(ended, words, strict=True):
+            say("ended", outcome.job.id, word)
+        for job in claimed.jobs:
+            say("started", job.id)
+        ended = [Outcome(job, Completed(name)) for job in claimed.jobs]
+        if not ended:
+            return
+
+
+async def hold(store: Store, name: str) -> None:
+    """Start one job and keep it; end it when a line comes in, and say how that went."""
+    claimed = await store.claim(
+        [TYPE], 1, worker=name, claim=Claim("a", 1), lease=LEASE_MS
+    )
+    [job] = claimed.jobs
+    say("started", job.id, job.token)
+    await asyncio.to_thread(sys.stdin.readline)
+    beat = await store.renew(name, runs=[job], lease=LEASE_MS)
+    [word] = await store.settle([Outcome(job, Completed(name))])
+    say("lost" if beat.lost else "kept", word)
+
+
+ROLES = {"add": add, "work": work, "hold": hold}
+
+
+async def main(role: str, url: str, prefix: str, name: str) -> None:
+    store = store_for(settings.load(environ={}, url=url, prefix=prefix))
+    await store.open()
+    say("ready")
+    try:
+        await ROLES[role](store, name)
+    finally:
+        await store.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,279 @@
+"""
+A store with some of everything in it, and every verb there is, said to it.
+
+Faults must be met by each verb alike: tests walk this table instead of a choice of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kue.draft import draft
+from kue.job import Cancelled, Completed, Failed, Job, Released, Retried, State
+from kue.schedule import every
+from kue.store.values import (
+    Change,
+    Claim,
+    Limits,
+    LogLine,
+    Outcome,
+    Progress,
+)
+from tests.support.jobs import (
+    HOUR,
+    OOPS,
+    SECOND,
+    T0,
+    add_one,
+    claim_one,
+    end,
+    job_in,
+    start_one,
+)
+from tests.support.upkeep import KEEP_ALL
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from kue.job import Draft
+    from kue.store.base import Store
+
+TYPE = "email"
+#: When the verbs are said: leases, ttls, delays and expiries of the scene are over, and
+#: yet upkeep passed so lately that nobody thinks the store was away.
+LATER = T0 + 4 * SECOND
+#: An edit that is to be seen in line.
+_HIGH = -5
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Jobs of the type "email", one for each thing that can be the matter with one."""
+
+    waiting: int
+    unique: int
+    delayed: int
+    held: int
+    blocked: int
+    complete: int
+    failed: int
+    cancelled: int
+    #: Running plainly.
+    plain: Job
+    #: Running, with a ttl, a group and a unique key, for the second time.
+    rich: Job
+    #: Running, and asked to end.
+    asked: Job
+
+
+async def build(store: Store) -> Scene:
+    """Bring a store that has no jobs yet into a state where every structure is used."""
+    await store.limit(TYPE, Limits(per_key=1, concurrency=100, rate=100), now=T0)
+    plain = await start_one(store, TYPE, worker="w1")
+    rich = await _rich(store)
+    asked = await start_one(store, TYPE, worker="w1")
+    await store.cancel([asked.id], now=T0)
+    held = await _held(store)
+    scene = Scene(
+        plain=plain,
+        rich=rich,
+        asked=asked,
+        held=held,
+        complete=await job_in(store, State.COMPLETE, TYPE, retention="2s"),
+        failed=await job_in(
+            store, State.FAILED, TYPE, unique="lasting", unique_for="3s"
+        ),
+        cancelled=await job_in(store, State.CANCELLED, TYPE),
+        delayed=await add_one(store, TYPE, delay="1s"),
+        unique=await add_one(store, TYPE, unique="u", expires="2s"),
+        blocked=await job_in(store, State.BLOCKED, TYPE),
+        waiting=await add_one(store, TYPE, {"i": 1}),
+    )
+    await _surroundings(store, scene)
+    return scene
+
+
+async def _rich(store: Store) -> Job:
+    first = await start_one(
+        store, TYPE, worker="w1", attempts=9, ttl="1s", group="g", unique="rich"
+    )
+    await end(store, first, Retried(OOPS))
+    return await claim_one(store, TYPE, worker="w1")
+
+
+async def _held(store: Store) -> int:
+    """Add a job whose group already runs one, and have a claim set it aside."""
+    held = await add_one(store, TYPE, group="g")
+    claimed = await store.claim([TYPE], 1, worker="w1", claim=Claim("h", 1), now=T0)
+    assert claimed.jobs == []
+    return held
+
+
+async def _surroundings(store: Store, scene: Scene) -> None:
+    await store.renew("w1", lease=2 * SECOND, info={"host": "here"}, now=T0)
+    await store.progress([Progress(scene.rich.id, 10, {"step": 1})], now=T0)
+    await store.log(scene.plain.id, [LogLine("so far, so good")], now=T0)
+    await store.pause("video", reason="tests", now=T0)
+    due = every("nightly", "1h", draft("report"), first_at=T0 + SECOND)
+    await store.schedule(due)
+    await store.tend(now=T0, keep=KEEP_ALL)
+
+
+def drafts(scene: Scene) -> list[Draft]:
+    """Return drafts that between them use all there is to say of a job."""
+    return [
+        draft(TYPE, {"i": 2}),
+        draft(TYPE, priority="high", unique="u"),
+        draft(TYPE, unique="new", unique_for="1h", expires="1h", group="g", ttl="1h"),
+        draft(TYPE, delay="1h", retention="1d"),
+        draft(TYPE, after=[scene.waiting, scene.complete]),
+        draft(TYPE, after=[scene.failed], after_any=True),
+        draft(TYPE, after=[scene.cancelled]),
+    ]
+
+
+def _add(store: Store, scene: Scene) -> Awaitable[Any]:
+    return store.add(drafts(scene), producer="p", seq=1, now=LATER)
+
+
+def _add_plain(store: Store, scene: Scene) -> Awaitable[Any]:
+    return store.add([draft(TYPE)] * 3, producer="p", seq=1, now=LATER)
+
+
+def _claim(store: Store, scene: Scene) -> Awaitable[Any]:
+    return store.claim([TYPE], 5, worker="w2", claim=Claim("a", 1), now=LATER)
+
+
+def _claim_several(store: Store, scene: Scene) -> Awaitable[Any]:
+    types = [TYPE, "video", "parent", "never seen"]
+    return store.claim(types, 5, worker="w2", claim=Claim("a", 1), now=LATER)
+
+
+def _claim_again(store: Store, scene: Scene) -> Awaitable[Any]:
+    return store.claim([TYPE], 1, worker="w1", claim=Claim("h", 1), now=LATER)
+
+
+def _settle(ending: Any) -> Callable[[Store, Scene], Awaitable[Any]]:
+    def verb(store: Store, scene: Scene) -> Awaitable[Any]:
+        runs = (scene.plain, scene.rich, scene.asked)
+        return store.settle([Outcome(job, ending) for job in runs], now=LATER)
+
+    return verb
+
+
+def _cycle(store: Store, scene: Scene) -> Awaitable[Any]:
+    outcomes = [
+        Outcome(scene.plain, Completed("fine")),
+        Outcome(scene.rich, Retried(OOPS)),
+        Outcome(scene.asked, Cancelled("asked")),
+    ]
+    claim = Claim("a", 1)
+    return store.cycle(outcomes, [TYPE], 5, worker="w1", claim=claim, now=LATER)
+
+
+def _renew(store: Store, scene: Scene) -> Awaitable[Any]:
+    runs = [scene.plain, scene.rich, scene.asked]
+    return store.renew("w1", runs=runs, info={"host": "there"}, now=LATER)
+
+
+def _progress(store: Store, scene: Scene) -> Awaitable[Any]:
+    return store.progress(
+        [Progress(scene.plain.id, 50), Progress(scene.rich.id, 60, {"step": 2})],
+        now=LATER,
+    )
+
+
+def _update(store: Store, scene: Scene) -> Awaitable[Any]:
+    ids = (scene.waiting, scene.held, scene.delayed, scene.plain.id)
+    return store.update(
+        [Change(job_id, data={"i": 9}, priority=_HIGH) for job_id in ids], now=LATER
+    )
+
+
+def _on(
+    verb: str, *names: str, **options: Any
+) -> Callable[[Store, Scene], Awaitable[Any]]:
+    """Say a verb that takes ids to the named jobs of the scene."""
+
+    def say(store: Store, scene: Scene) -> Awaitable[Any]:
+        jobs = [getattr(scene, name) for name in names]
+        ids = [job.id if isinstance(job, Job) else job for job in jobs]
+        answer: Awaitable[Any] = getattr(store, verb)(ids, now=LATER, **options)
+        return answer
+
+    return say
+
+
+async def _schedule(store: Store, scene: Scene) -> None:
+    hourly = every("hourly", "1h", draft("report"), first_at=T0)
+    await store.schedule(hourly)
+
+
+async def _watch(store: Store, scene: Scene) -> None:
+    async with store.watch([scene.waiting]):
+        pass
+
+
+#: The states that `remove` and `move` tell apart, by jobs of the scene.
+_STILL = ("waiting", "unique", "delayed", "held", "blocked")
+_ENDED = ("complete", "failed", "cancelled")
+
+#: Verbs that change something.
+WRITES: dict[str, Callable[[Store, Scene], Awaitable[Any]]] = {
+    "add": _add,
+    "add plain": _add_plain,
+    "claim": _claim,
+    "claim several": _claim_several,
+    "claim again": _claim_again,
+    "settle complete": _settle(Completed({"ok": True})),
+    "settle failed": _settle(Failed(OOPS)),
+    "settle cancelled": _settle(Cancelled("enough")),
+    "settle retried": _settle(Retried(OOPS)),
+    "settle delayed": _settle(Retried(OOPS, HOUR)),
+    "settle released": _settle(Released(0)),
+    "cycle": _cycle,
+    "renew": _renew,
+    "leave": lambda store, scene: store.leave("w1", now=LATER),
+    "tend": lambda store, scene: store.tend(now=LATER),
+    "progress": _progress,
+    "log": lambda store, scene: store.log(scene.plain.id, [LogLine("more")], now=LATER),
+    "update": _update,
+    "move": _on("move", *_STILL, to=State.WAITING),
+    "move ended": _on("move", *_ENDED, to=State.WAITING),
+    "delay": _on("move", *_STILL, to=State.DELAYED, at=LATER + HOUR),
+    "cancel": _on("cancel", *_STILL, "plain"),
+    "remove": _on("remove", *_STILL, *_ENDED),
+    "remove running": _on("remove", "plain", "rich", "asked", force=True),
+    "pause": lambda store, scene: store.pause(TYPE, now=LATER),
+    "pause all": lambda store, scene: store.pause(now=LATER),
+    "resume": lambda store, scene: store.resume("video", now=LATER),
+    "limit": lambda store, scene: store.limit(TYPE, Limits(rate=5), now=LATER),
+    "unlimit": lambda store, scene: store.limit(TYPE, None, now=LATER),
+    "clear": lambda store, scene: store.clear(
+        TYPE, [*(set(State) - {State.ACTIVE})], now=LATER
+    ),
+    "schedule": _schedule,
+    "unschedule": lambda store, scene: store.unschedule("nightly"),
+}
+#: Verbs that only look.
+READS: dict[str, Callable[[Store, Scene], Awaitable[Any]]] = {
+    "get": lambda store, scene: store.get([scene.waiting, scene.rich.id, scene.held]),
+    **{
+        f"page {state}": lambda store, scene, state=state: store.page(state)  # type: ignore[misc]
+        for state in [None, *State]
+    },
+    "count": lambda store, scene: store.count(),
+    "types": lambda store, scene: store.types(),
+    "logs": lambda store, scene: store.logs(scene.plain.id),
+    "workers": lambda store, scene: store.workers(now=LATER),
+    "stats": lambda store, scene: store.stats(T0 // 60_000, LATER // 60_000),
+    "paused": lambda store, scene: store.paused(),
+    "limits": lambda store, scene: store.limits(),
+    "schedules": lambda store, scene: store.schedules(),
+    "now": lambda store, scene: store.now(),
+    "wait": lambda store, scene: store.wait([TYPE], 0.01),
+    "watch": _watch,
+    "check": lambda store, scene: store.check(),
+}
+VERBS = {**WRITES, **READS}

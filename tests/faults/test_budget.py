@@ -1,0 +1,191 @@
+"""No call outlives its budget, and each says what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from contextlib import ExitStack, closing, contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kue.errors import StoreError, StoreUnavailable
+from kue.store.redis.link import MAX_BLOCK_SECONDS
+from tests.faults.scene import TYPE, VERBS, build
+from tests.support.servers import HOST, free_port, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kue.store.base import Store
+    from tests.faults.conftest import NewServer, NewStore
+    from tests.faults.scene import Scene
+    from tests.support.proxy import Proxy
+    from tests.support.servers import RedisServer
+
+BUDGET_SECONDS = 0.5
+#: What a busy machine may add.
+MARGIN_SECONDS = 1.0
+SECRET = "hunter2"
+
+
+async def assert_all_give_up_in_time(store: Store, scene: Scene) -> None:
+    """Say every verb at once; each must end with an error, and in time."""
+    outcomes = await asyncio.gather(*(_give_up(store, scene, name) for name in VERBS))
+    assert "\n".join(filter(None, outcomes)) == ""
+
+
+async def _give_up(store: Store, scene: Scene, verb: str) -> str:
+    """Return what is wrong with how *verb* gives up; nothing if nothing is."""
+    try:
+        async with asyncio.timeout(BUDGET_SECONDS + MARGIN_SECONDS):
+            await VERBS[verb](store, scene)
+    except TimeoutError:
+        return f"{verb} hangs"
+    except StoreUnavailable as exc:
+        return _fault_of(verb, str(exc), store.name)
+    except StoreError as exc:
+        return f"{verb} says {exc!r}"
+    return f"{verb} claims to have worked"
+
+
+def _fault_of(verb: str, message: str, name: str) -> str:
+    if SECRET in message:
+        return f"{verb} shows the password: {message}"
+    if name not in message or "is it running" not in message:
+        return f"{verb} does not say what to do: {message}"
+    return ""
+
+
+async def test_no_verb_hangs_when_the_network_swallows_everything(
+    direct: Store, proxy: Proxy, new_store: NewStore
+) -> None:
+    scene = await build(direct)
+    store = new_store(proxy.url, budget=BUDGET_SECONDS)
+    await store.open()
+
+    proxy.swallow()
+
+    await assert_all_give_up_in_time(store, scene)
+
+
+async def test_no_verb_hangs_when_redis_is_frozen(
+    new_server: NewServer, new_store: NewStore
+) -> None:
+    server = new_server()
+    store = new_store(_protected(server), budget=BUDGET_SECONDS)
+    scene = await build(store)
+
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        await assert_all_give_up_in_time(store, scene)
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+
+
+async def test_no_verb_hangs_when_redis_is_gone(
+    new_server: NewServer, new_store: NewStore
+) -> None:
+    server = new_server()
+    store = new_store(_protected(server), budget=BUDGET_SECONDS)
+    scene = await build(store)
+
+    server.kill()
+
+    await assert_all_give_up_in_time(store, scene)
+
+
+async def test_a_store_that_was_never_there_says_so_in_time(
+    new_store: NewStore,
+) -> None:
+    url = f"redis://:{SECRET}@{HOST}:{free_port()}/0"
+    store = new_store(url, budget=BUDGET_SECONDS)
+
+    async with asyncio.timeout(BUDGET_SECONDS + MARGIN_SECONDS):
+        with pytest.raises(StoreUnavailable, match="is it running") as caught:
+            await store.open()
+
+    assert SECRET not in str(caught.value)
+
+
+async def test_callers_of_a_store_that_cannot_be_opened_do_not_queue_up(
+    new_store: NewStore, direct: Store
+) -> None:
+    scene = await build(direct)
+    with black_hole() as port:
+        store = new_store(f"redis://{HOST}:{port}/0", budget=BUDGET_SECONDS)
+
+        await assert_all_give_up_in_time(store, scene)
+
+
+async def test_a_host_that_does_not_answer_at_all_is_given_up_in_time(
+    new_store: NewStore,
+) -> None:
+    with black_hole() as port:
+        store = new_store(f"redis://{HOST}:{port}/0", budget=BUDGET_SECONDS)
+
+        async with asyncio.timeout(BUDGET_SECONDS + MARGIN_SECONDS):
+            with pytest.raises(StoreUnavailable, match="is it running"):
+                await store.open()
+
+
+async def test_a_wait_that_lost_its_connection_unnoticed_ends(
+    redis_server: RedisServer, proxy: Proxy, new_store: NewStore
+) -> None:
+    """Half-open: nobody will ever tell the sleeper that the other side is gone."""
+    store = new_store(proxy.url, budget=BUDGET_SECONDS)
+    await store.open()
+    sleeper = asyncio.create_task(store.wait([TYPE], 60))
+    await _until_blocked(redis_server)
+
+    proxy.swallow()
+
+    with pytest.raises(StoreUnavailable):
+        await asyncio.wait_for(sleeper, MAX_BLOCK_SECONDS + 2 + 2 * MARGIN_SECONDS)
+
+
+async def test_slow_answers_within_the_budget_are_waited_for(
+    direct: Store, proxy: Proxy, new_store: NewStore
+) -> None:
+    scene = await build(direct)
+    store = new_store(proxy.url, budget="10s")
+    await store.open()
+
+    proxy.delay(0.3)
+
+    jobs = await store.get([scene.waiting, scene.complete])
+    assert [job and job.id for job in jobs] == [scene.waiting, scene.complete]
+
+
+@contextmanager
+def black_hole() -> Iterator[int]:
+    """Give a port whose queue of callers is full: the next ones are not answered."""
+    with ExitStack() as open_sockets:
+        listener = open_sockets.enter_context(socket.socket())
+        listener.bind((HOST, 0))
+        listener.listen(0)
+        address = listener.getsockname()
+        for _ in range(4):
+            caller = open_sockets.enter_context(socket.socket())
+            caller.setblocking(False)
+            caller.connect_ex(address)
+        yield address[1]
+
+
+async def _until_blocked(server: RedisServer) -> None:
+    """Return once a client sleeps in Redis."""
+    with closing(server.client()) as client:
+
+        def is_someone_asleep() -> bool:
+            return bool(client.info("clients")["blocked_clients"])
+
+        await asyncio.to_thread(wait_until, is_someone_asleep, "a client sleeps")
+
+
+def _protected(server: RedisServer) -> str:
+    """Give *server* a password; return a URL with it."""
+    with closing(server.client()) as client:
+        client.config_set("requirepass", SECRET)
+    return f"redis://:{SECRET}@{server.address}/0"

@@ -1,0 +1,147 @@
+"""A call that its caller gives up on harms no other call, and ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kue.draft import draft
+from kue.job import Completed, State
+from kue.store.redis.link import COMMAND_CONNECTIONS
+from kue.store.values import Claim, Outcome
+from tests.support.jobs import count_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import Any
+
+    from kue.store.base import Store
+    from tests.faults.conftest import NewStore
+    from tests.support.servers import RedisServer
+
+#: In one test; more find nothing new.
+CANCELLATIONS = 3000
+#: A call takes up to about so many turns of the loop on a connection that is open.
+MAX_TURNS = 12
+
+
+@pytest.fixture
+async def store(redis_server: RedisServer, new_store: NewStore) -> Store:
+    store = new_store(redis_server.url)
+    await store.open()
+    return store
+
+
+async def add_numbered(store: Store, count: int) -> list[int]:
+    drafts = [draft("email", {"i": number}) for number in range(count)]
+    added = await store.add(drafts, producer="numbers", seq=1)
+    return [one.id for one in added]
+
+
+async def some_turns(random: Random) -> None:
+    for _ in range(random.randrange(MAX_TURNS)):
+        # One turn of the loop: there is no fact to wait for at a random point.
+        await asyncio.sleep(0)
+
+
+async def cancel_soon(call: Coroutine[Any, Any, object], random: Random) -> bool:
+    """Start *call*, cancel it at a random point; tell whether it heard of that."""
+    task = asyncio.create_task(call)
+    await some_turns(random)
+    was_running = task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    return task.cancelled() or not was_running
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_cancelled_calls_never_give_their_answer_to_someone_else(
+    store: Store, direct: Store, seed: int
+) -> None:
+    ids = await add_numbered(direct, 50)
+    random = Random(seed)
+    is_over = asyncio.Event()
+    read = 0
+
+    async def look() -> None:
+        nonlocal read
+        while not is_over.is_set():
+            number = random.randrange(50)
+            [job] = await store.get([ids[number]])
+            assert job is not None
+            assert (job.id, job.data) == (ids[number], {"i": number})
+            read += 1
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(4):
+            tasks.create_task(look())
+        for _ in range(CANCELLATIONS // 10):
+            calls = [store.get([random.choice(ids)]) for _ in range(10)]
+            await asyncio.gather(*(cancel_soon(call, random) for call in calls))
+        is_over.set()
+
+    assert read > 100
+    # Had a connection been lost with its caller, these would wait for it for ever.
+    many = 2 * COMMAND_CONNECTIONS
+    found = await asyncio.gather(*(store.get(ids[:1]) for _ in range(many)))
+    assert [jobs[0] and jobs[0].id for jobs in found] == [ids[0]] * many
+
+
+@pytest.mark.parametrize("verb", ["get", "page", "renew"])
+async def test_a_cancelled_call_always_ends_as_cancelled(
+    store: Store, direct: Store, verb: str
+) -> None:
+    """A cancellation that gets lost leaves a worker that never stops."""
+    ids = await add_numbered(direct, 5)
+    calls: dict[str, Callable[[], Coroutine[Any, Any, object]]] = {
+        "get": lambda: store.get(ids),
+        "page": lambda: store.page(State.WAITING),
+        "renew": lambda: store.renew("w1"),
+    }
+    random = Random(verb)
+
+    heard = [await cancel_soon(calls[verb](), random) for _ in range(1000)]
+
+    assert heard.count(False) == 0
+
+
+async def test_a_cancelled_wait_ends_at_once(store: Store) -> None:
+    random = Random(1)
+
+    for _ in range(300):
+        asleep = asyncio.create_task(store.wait(["nothing here"], 10))
+        await some_turns(random)
+        asleep.cancel()
+        _, still_asleep = await asyncio.wait({asleep}, timeout=2)
+        assert not still_asleep
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_adds_and_cycles_that_were_cancelled_can_be_said_again(
+    store: Store, direct: Store, seed: int
+) -> None:
+    """Whoever was cancelled does not know if it was done; saying it again tells."""
+    random = Random(seed)
+    ids: list[int] = []
+    for seq in range(100):
+        batch = [draft("email", {"seq": seq})] * 3
+        await cancel_soon(store.add(batch, producer="p", seq=seq), random)
+        ids += [one.id for one in await store.add(batch, producer="p", seq=seq)]
+    assert ids == list(range(1, 301))
+
+    ended: list[Outcome] = []
+    started: list[int] = []
+    for seq in range(1, 80):
+        types, claim = ["email"], Claim("a", seq)
+        call = store.cycle(ended, types, 5, worker="w1", claim=claim)
+        await cancel_soon(call, random)
+        _, claimed = await store.cycle(ended, types, 5, worker="w1", claim=claim)
+        started += [job.id for job in claimed.jobs]
+        ended = [Outcome(job, Completed(None)) for job in claimed.jobs]
+
+    assert started == ids
+    assert await count_of(direct) == {State.COMPLETE: 300}

@@ -1,0 +1,227 @@
+"""A worker is killed or frozen: its job runs again, and it can do no more harm."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kue.draft import draft
+from kue.job import Completed, State
+from kue.store.values import Claim, Outcome, Word
+from tests.faults.conftest import assert_sound
+from tests.faults.processes import Process
+from tests.faults.program import LEASE_MS, TYPE
+from tests.support.jobs import count_of, get_one
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kue.job import Job
+    from kue.store.base import Store
+    from tests.faults.conftest import NewStore
+    from tests.support.servers import RedisServer
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'kue.db'}"
+    server: RedisServer = request.getfixturevalue("redis_server")
+    return server.url
+
+
+@pytest.fixture
+async def store(url: str, new_store: NewStore) -> Store:
+    return new_store(url)
+
+
+async def fill(store: Store, count: int) -> list[int]:
+    added = await store.add([draft(TYPE)] * count, producer="filler", seq=1)
+    return [one.id for one in added]
+
+
+async def until_taken_back(store: Store) -> None:
+    """Tend as workers do until a run was taken back from a lost one."""
+    while not (await store.tend(lease=LEASE_MS)).rescued:
+        # Time itself is awaited: a lease of the real clock is to run out.
+        await asyncio.sleep(0.05)
+
+
+async def claim_one(store: Store, worker: str) -> Job:
+    claimed = await store.claim([TYPE], 1, worker=worker, claim=Claim("a", 1))
+    [job] = claimed.jobs
+    return job
+
+
+async def test_the_job_of_a_killed_worker_runs_again(
+    store: Store, url: str, prefix: str
+) -> None:
+    [job_id] = await fill(store, 1)
+    async with Process("hold", url, prefix, "victim") as victim:
+        await victim.line()
+        await victim.kill()
+
+    await until_taken_back(store)
+    job = await claim_one(store, "heir")
+    words = await store.settle([Outcome(job, Completed(None))])
+
+    assert (job.id, words) == (job_id, [Word.DONE])
+    after = await get_one(store, job_id)
+    assert [past.outcome for past in after.history] == ["stalled", "complete"]
+    # A crash is not the job's fault: it spent one attempt, on the run that ended.
+    assert (after.attempts, after.stalls) == (1, 0)
+    await assert_sound(store)
+
+
+async def test_a_worker_that_was_frozen_beyond_its_lease_can_end_nothing(
+    store: Store, url: str, prefix: str
+) -> None:
+    [job_id] = await fill(store, 1)
+    async with Process("hold", url, prefix, "zombie") as zombie:
+        await zombie.line()
+        zombie.freeze()
+        await until_taken_back(store)
+        job = await claim_one(store, "heir")
+
+        zombie.thaw()
+        zombie.tell()
+        said = await zombie.line()
+
+    assert said == "lost lost"
+    during = await get_one(store, job_id)
+    assert (during.state, during.token) == (State.ACTIVE, job.token)
+    assert await store.settle([Outcome(job, Completed("heir"))]) == [Word.DONE]
+    assert (await get_one(store, job_id)).result == "heir"
+    await assert_sound(store)
+
+
+async def test_a_worker_that_was_frozen_and_is_back_in_time_loses_nothing(
+    store: Store, url: str, prefix: str
+) -> None:
+    """Its lease is over, but nobody has taken the run back yet: it is still its own."""
+    [job_id] = await fill(store, 1)
+    async with Process("hold", url, prefix, "sleeper") as sleeper:
+        await sleeper.line()
+        sleeper.freeze()
+        # Time itself is awaited: a lease of the real clock is to run out.
+        await asyncio.sleep(1.5 * LEASE_MS / 1000)
+        sleeper.thaw()
+        sleeper.tell()
+        said = await sleeper.line()
+
+    assert said == "kept done"
+    assert (await get_one(store, job_id)).state is State.COMPLETE
+    await assert_sound(store)
+
+
+async def test_workers_killed_one_after_the_other_fail_the_job_in_the_end(
+    store: Store, url: str, prefix: str
+) -> None:
+    """A job that takes every worker down with it must not go on doing so for ever."""
+    [job_id] = await fill(store, 1)
+    for number in range(4):
+        await claim_when_due(store, f"victim-{number}")
+        await store.leave(f"victim-{number}")
+        await until_taken_back(store)
+
+    job = await get_one(store, job_id)
+    assert job.state is State.FAILED
+    assert job.error is not None
+    assert job.error.kind == "WorkerLost"
+    await assert_sound(store)
+
+
+async def claim_when_due(store: Store, worker: str) -> None:
+    seq = 0
+    while True:
+        seq += 1
+        claim = Claim("a", seq)
+        if (await store.claim([TYPE], 1, worker=worker, claim=claim)).jobs:
+            return
+        await store.wait([TYPE], 5)
+
+
+async def test_two_processes_run_each_job_once(
+    store: Store, url: str, prefix: str
+) -> None:
+    ids = await fill(store, 300)
+
+    async with (
+        Process("work", url, prefix, "one") as one,
+        Process("work", url, prefix, "two") as two,
+    ):
+        lines = [line.split() for line in await one.rest() + await two.rest()]
+
+    started = sorted(int(line[1]) for line in lines if line[0] == "started")
+    ended = sorted(int(line[1]) for line in lines if line[0] == "ended")
+    assert (started, ended) == (ids, ids)
+    assert {line[2] for line in lines if line[0] == "ended"} == {"done"}
+    assert await count_of(store, TYPE) == {State.COMPLETE: 300}
+    await assert_sound(store)
+
+
+@pytest.mark.parametrize("kills", [3])
+async def test_producers_and_workers_killed_at_random_lose_and_repeat_nothing(
+    store: Store, url: str, prefix: str, kills: int
+) -> None:
+    acknowledged: list[int] = []
+    ended: list[tuple[int, str]] = []
+    for number in range(kills):
+        async with (
+            Process("add", url, prefix, f"p{number}") as producer,
+            Process("work", url, prefix, f"w{number}") as worker,
+        ):
+            for _ in range(20 + 15 * number):
+                acknowledged += map(int, (await producer.line()).split())
+            await producer.kill()
+            await worker.kill()
+            acknowledged += ids_in(await producer.rest())
+            ended += endings_in(await worker.rest())
+        await store.leave(f"w{number}")
+        await until_quiet(store)
+    ended += [(job_id, "done") for job_id in await drain(store)]
+
+    counts = await count_of(store, TYPE)
+    assert counts.keys() == {State.COMPLETE}
+    # The last batch may have been stored without its answer having been heard.
+    assert len(acknowledged) <= counts[State.COMPLETE] <= len(acknowledged) + kills * 50
+    done = [job_id for job_id, word in ended if word == "done"]
+    assert len(done) == len(set(done))
+    for at in range(0, len(acknowledged), 500):
+        for job in await store.get(acknowledged[at : at + 500]):
+            assert job is not None
+            outcomes = [past.outcome for past in job.history]
+            assert outcomes.count("complete") == 1
+    await assert_sound(store)
+
+
+def ids_in(lines: list[str]) -> list[int]:
+    """Read the ids a producer said; its last line may have been cut short."""
+    return [int(word) for line in lines[:-1] for word in line.split()]
+
+
+def endings_in(lines: list[str]) -> list[tuple[int, str]]:
+    words = [line.split() for line in lines]
+    return [(int(w[1]), w[2]) for w in words if len(w) == 3 and w[0] == "ended"]
+
+
+async def until_quiet(store: Store) -> None:
+    """Tend until nobody runs anything any more."""
+    while State.ACTIVE in await count_of(store, TYPE):
+        await store.tend()
+
+
+async def drain(store: Store) -> list[int]:
+    """Run all there is; return the ids of what was completed."""
+    ids: list[int] = []
+    for seq in range(1, 10_000):
+        claim = Claim("drain", seq)
+        claimed = await store.claim([TYPE], 500, worker="drain", claim=claim)
+        if not claimed.jobs:
+            return ids
+        outcomes = [Outcome(job, Completed(None)) for job in claimed.jobs]
+        assert set(await store.settle(outcomes)) == {Word.DONE}
+        ids += [job.id for job in claimed.jobs]
+    raise AssertionError("it never ends")

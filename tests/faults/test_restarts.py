@@ -1,0 +1,194 @@
+"""Redis forgets its scripts, drops its clients, dies and comes back: work goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+import redis
+
+from kue.job import Completed, State
+from kue.store.values import GRACE_GAP_MS, Word
+from tests.faults.conftest import assert_sound
+from tests.faults.load import Load
+from tests.support.jobs import (
+    SECOND,
+    T0,
+    add_many,
+    claim,
+    count_of,
+    end,
+)
+from tests.support.servers import RedisServer, wait_until
+from tests.support.upkeep import KEEP_ALL
+
+if TYPE_CHECKING:
+    from kue.store.base import Store
+    from tests.faults.conftest import NewServer, NewStore
+
+AOF = {"appendonly": "yes", "appendfsync": "everysec"}
+
+
+@pytest.fixture
+def server(new_server: NewServer) -> RedisServer:
+    """A Redis that keeps what it acknowledged."""
+    return new_server(**AOF)
+
+
+@pytest.fixture
+async def store(server: RedisServer, new_store: NewStore) -> Store:
+    return new_store(server.url, budget="2s")
+
+
+async def test_scripts_that_are_forgotten_are_sent_again(
+    server: RedisServer, store: Store
+) -> None:
+    load = Load(store)
+    load.start()
+
+    with closing(server.client()) as client:
+        for _ in range(100):
+            client.script_flush()
+            await load.reach(10)
+    await load.finish()
+
+    # It is no fault at all: nobody even had to wait.
+    assert load.failures == 0
+    await assert_sound(store)
+
+
+async def test_clients_that_are_thrown_out_come_back(
+    server: RedisServer, store: Store
+) -> None:
+    load = Load(store)
+    load.start()
+
+    with closing(server.client()) as client:
+        for _ in range(40):
+            client.client_kill_filter(_type="normal", skipme=True)
+            await load.reach(20)
+    await load.finish()
+
+    await assert_sound(store)
+
+
+async def test_a_redis_that_is_killed_and_comes_back_loses_nothing(
+    server: RedisServer, store: Store
+) -> None:
+    load = Load(store)
+    load.start()
+
+    for _ in range(5):
+        await load.reach(1500)
+        server.kill()
+        await asyncio.to_thread(server.restart)
+    await load.reach(500)
+    await load.finish()
+
+    await assert_sound(store)
+
+
+async def test_a_redis_that_freezes_loses_nothing(
+    server: RedisServer, store: Store
+) -> None:
+    load = Load(store)
+    load.start()
+
+    for _ in range(3):
+        await load.reach(500)
+        os.kill(server.pid, signal.SIGSTOP)
+        # The fault has a length: shorter and longer than the patience of one call.
+        await asyncio.sleep(0.5)
+        os.kill(server.pid, signal.SIGCONT)
+    await load.finish()
+
+    await assert_sound(store)
+
+
+async def test_a_restart_slower_than_the_lease_robs_no_live_worker(
+    server: RedisServer, store: Store
+) -> None:
+    await add_many(store, 20)
+    running = await claim(store, limit=20, lease=10 * SECOND)
+    await store.tend(now=T0 + SECOND, keep=KEEP_ALL)
+
+    server.kill()
+    await asyncio.to_thread(server.restart)
+    back = T0 + 60 * SECOND
+    tended = await store.tend(now=back, lease=10 * SECOND, keep=KEEP_ALL)
+    beat = await store.renew("w1", runs=running, now=back + SECOND)
+    later = await store.tend(now=back + 4 * SECOND, keep=KEEP_ALL)
+
+    assert (tended.rescued, later.rescued) == (0, 0)
+    assert beat.lost == []
+    words = [await end(store, job, Completed(), now=back) for job in running]
+    assert set(words) == {Word.DONE}
+    await assert_sound(store)
+
+
+async def test_a_worker_that_died_during_the_restart_loses_its_runs_after_the_grace(
+    server: RedisServer, store: Store
+) -> None:
+    await add_many(store, 20)
+    await claim(store, limit=20, lease=10 * SECOND)
+    await store.tend(now=T0 + SECOND, keep=KEEP_ALL)
+
+    await asyncio.to_thread(server.restart)
+    back = T0 + 60 * SECOND
+    rescued = 0
+    for now in range(back, back + 10 * SECOND, GRACE_GAP_MS - SECOND):
+        rescued += (await store.tend(now=now, keep=KEEP_ALL)).rescued
+
+    assert rescued == 20
+    assert await count_of(store) == {State.WAITING: 20}
+    await assert_sound(store)
+
+
+async def test_a_store_that_was_emptied_under_the_workers_goes_on(
+    server: RedisServer, store: Store
+) -> None:
+    await add_many(store, 5)
+    running = await claim(store, limit=5)
+
+    with closing(server.client()) as client:
+        client.flushall()
+
+    assert [await end(store, job, Completed()) for job in running] == [Word.GONE] * 5
+    assert len(await add_many(store, 3)) == 3
+    assert len(await claim(store, limit=5)) == 3
+    assert await count_of(store) == {State.ACTIVE: 3}
+    await assert_sound(store)
+
+
+async def test_a_redis_that_is_loading_is_waited_for(
+    new_server: NewServer, new_store: NewStore
+) -> None:
+    """It answers LOADING until its file is read; big files take their time."""
+    server = new_server(
+        key_load_delay="2000", loading_process_events_interval_bytes="1024"
+    )
+    store = new_store(server.url, budget="20s")
+    await add_many(store, 500)
+    with closing(server.client()) as client:
+        client.save()
+
+    server.kill()
+    restarting = asyncio.create_task(asyncio.to_thread(server.restart))
+    await asyncio.to_thread(wait_until, lambda: is_loading(server), "Redis loads")
+    counted = await count_of(store)
+    await restarting
+
+    assert counted == {State.WAITING: 500}
+    await assert_sound(store)
+
+
+def is_loading(server: RedisServer) -> bool:
+    with closing(server.client()) as client:
+        try:
+            return bool(client.info("persistence")["loading"])
+        except redis.ConnectionError:
+            return False

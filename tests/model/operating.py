@@ -1,0 +1,125 @@
+"""The model of operating: update, move, cancel, remove, clear, schedules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kue.events import Kind
+from kue.job import MOVES_BY_HAND, State
+from kue.store.values import Change, Reply, Word, restarted
+from tests.model.running import Running
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kue.schedule import Schedule
+    from tests.model.entry import Entry
+
+
+class Operating(Running):
+    """What people and programs do to jobs from outside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.schedules: dict[str, Schedule] = {}
+
+    # -- editing ---------------------------------------------------------------
+
+    def update(self, changes: Sequence[Change], now: int) -> list[Word]:
+        return [self._update_one(change, now) for change in changes]
+
+    def _update_one(self, change: Change, now: int) -> Word:
+        entry = self.jobs.get(change.job_id)
+        if entry is None:
+            return Word.GONE
+        for name in ("data", "priority", "tags", "max_attempts"):
+            value = getattr(change, name)
+            if value is not msgspec.UNSET:
+                setattr(entry, name, value)
+        self.tell(Kind.UPDATE, entry, now)
+        return Word.DONE
+
+    # -- moving ----------------------------------------------------------------
+
+    def move(
+        self, job_ids: Sequence[int], to: State, at: int | None, now: int
+    ) -> list[Reply]:
+        when = at if to is State.DELAYED else None
+        return [self._move_one(job_id, to, when, now) for job_id in job_ids]
+
+    def _move_one(self, job_id: int, to: State, at: int | None, now: int) -> Reply:
+        entry = self.jobs.get(job_id)
+        if entry is None:
+            return Reply(Word.GONE)
+        if entry.state is to is State.WAITING:
+            return Reply(Word.ALREADY)
+        if to not in MOVES_BY_HAND[entry.state]:
+            return Reply(Word.REFUSED, state=entry.state)
+        if entry.state.is_final:
+            return self._restart(entry, at, now)
+        self._reorder(entry, to, at, now)
+        return Reply(Word.DONE)
+
+    def _restart(self, entry: Entry, at: int | None, now: int) -> Reply:
+        holder = self.holder(entry.type, entry.draft.unique, now)
+        if holder not in (None, entry.id):
+            return Reply(Word.HELD, holder=holder)
+        self.hold_key(entry)
+        entry.attempts = entry.stalls = 0
+        entry.history.append(restarted(now))
+        self.ready(entry, at, now)
+        self.tell(Kind.ENQUEUE, entry, now, state=entry.state)
+        return Reply(Word.DONE)
+
+    def _reorder(self, entry: Entry, to: State, at: int | None, now: int) -> None:
+        entry.parents.clear()
+        entry.let_go()
+        entry.state = State.WAITING
+        self.ready(entry, at, now)
+        kind = Kind.PROMOTION if to is State.WAITING else Kind.UPDATE
+        self.tell(kind, entry, now)
+
+    # -- ending ----------------------------------------------------------------
+
+    def cancel(self, job_ids: Sequence[int], reason: str, now: int) -> list[Reply]:
+        return [self._cancel_one(job_id, reason, now) for job_id in job_ids]
+
+    def _cancel_one(self, job_id: int, reason: str, now: int) -> Reply:
+        entry = self.jobs.get(job_id)
+        if entry is None:
+            return Reply(Word.GONE)
+        match entry.state:
+            case State.CANCELLED:
+                return Reply(Word.ALREADY)
+            case State.COMPLETE | State.FAILED:
+                return Reply(Word.REFUSED, state=entry.state)
+            case State.ACTIVE:
+                asked_before, entry.cancelling = entry.cancelling, True
+                return Reply(Word.ALREADY if asked_before else Word.ASKED)
+        self.cancel_now(entry, reason, now)
+        return Reply(Word.DONE)
+
+    def remove(self, job_ids: Sequence[int], force: bool, now: int) -> list[Reply]:
+        return [self._remove_one(job_id, force, now) for job_id in job_ids]
+
+    def _remove_one(self, job_id: int, force: bool, now: int) -> Reply:
+        entry = self.jobs.get(job_id)
+        if entry is None:
+            return Reply(Word.GONE)
+        if entry.state is State.ACTIVE and not force:
+            return Reply(Word.REFUSED, state=State.ACTIVE)
+        was_active = entry.state is State.ACTIVE
+        self.drop(entry, now)
+        if was_active:
+            self.free_slot(entry)
+        return Reply(Word.DONE)
+
+    # -- schedules -------------------------------------------------------------
+
+    def schedule(self, schedule: Schedule) -> None:
+        self.schedules[schedule.name] = schedule
+
+    def unschedule(self, name: str) -> bool:
+        return self.schedules.pop(name, None) is not None

@@ -1,0 +1,98 @@
+"""
+Every engine does what the model does, whatever is said to it in whatever order.
+
+``KUE_MODEL_EXAMPLES=2000 make test ARGS=tests/model`` looks harder; with
+``KUE_MODEL_SHRINK=no`` a failure is shown as it was found.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.model.guided import GuidedMachine
+from tests.support.engines import Engine, engine_at
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+    from pathlib import Path
+
+    from kue.store.base import Store
+    from tests.support.servers import RedisServer
+
+EXAMPLES = int(os.environ.get("KUE_MODEL_EXAMPLES", "80"))
+#: Nightly runs and the search for a small example take far longer than a test may.
+PATIENCE_SECONDS = 3600
+
+SETTINGS = settings(
+    max_examples=EXAMPLES,
+    stateful_step_count=40,
+    deadline=None,
+    print_blob=True,
+    report_multiple_bugs=False,
+    # Each step is a dozen calls to a real store.
+    suppress_health_check=[HealthCheck.too_slow],
+    phases=[
+        phase
+        for phase in Phase
+        if phase not in (Phase.explain, Phase.shrink)
+        or (phase is Phase.shrink and os.environ.get("KUE_MODEL_SHRINK") != "no")
+    ],
+)
+
+
+@pytest.mark.timeout(PATIENCE_SECONDS)
+def test_sqlite_does_what_the_model_does(tmp_path: Path) -> None:
+    examples = 0
+
+    class SqliteMachine(GuidedMachine):
+        def make_store(self) -> Store:
+            nonlocal examples
+            examples += 1
+            self._path = tmp_path / f"{examples}.db"
+            return engine_at("sqlite", f"sqlite:///{self._path}").new_store()
+
+        def digest(self) -> Hashable:
+            with closing(sqlite3.connect(self._path)) as file:
+                return tuple(file.iterdump())
+
+        def teardown(self) -> None:
+            super().teardown()
+            for path in tmp_path.glob(f"{self._path.name}*"):
+                path.unlink()
+
+    run_state_machine_as_test(SqliteMachine, settings=SETTINGS)
+
+
+@pytest.mark.timeout(PATIENCE_SECONDS)
+def test_redis_does_what_the_model_does(redis_server: RedisServer) -> None:
+    with closing(redis_server.client()) as client:
+
+        class RedisMachine(GuidedMachine):
+            engine: Engine
+
+            def make_store(self) -> Store:
+                self.engine = engine_at("redis", redis_server.url)
+                return self.engine.new_store()
+
+            def keys(self) -> list[bytes]:
+                prefix = self.engine.settings.prefix
+                return sorted(client.scan_iter(f"*{prefix}*", 1000))
+
+            def digest(self) -> Hashable:
+                return tuple((key, client.dump(key)) for key in self.keys())
+
+            def forget_scripts(self) -> None:
+                client.script_flush()
+
+            def teardown(self) -> None:
+                super().teardown()
+                client.unlink("", *self.keys())
+
+        run_state_machine_as_test(RedisMachine, settings=SETTINGS)

@@ -1,0 +1,84 @@
+"""`Store.count` and `Store.types`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kue.job import Completed, State
+from tests.support.jobs import T0, add_many, add_one, claim, count_of, end, job_in
+from tests.support.upkeep import tend
+
+if TYPE_CHECKING:
+    from kue.store.base import Store
+
+
+async def test_an_empty_store_has_no_types(store: Store) -> None:
+    assert await store.types() == []
+    assert await store.count() == {}
+
+
+async def test_types_are_sorted(store: Store) -> None:
+    """U-10: they are kept in a list of their own, not searched for among all keys."""
+    names = ["sms", "email", "Zebra", "émail", "a", "10", "9"]
+    for name in names:
+        await add_one(store, name)
+
+    assert await store.types() == sorted(names)
+
+
+async def test_a_type_is_remembered_when_its_jobs_are_gone(store: Store) -> None:
+    job_id = await add_one(store)
+    await store.remove([job_id], now=T0)
+
+    assert await store.types() == ["email"]
+    assert await count_of(store) == {}
+    assert "email" in await store.count()
+
+
+@pytest.mark.parametrize("state", list(State))
+async def test_each_state_is_counted(store: Store, state: State) -> None:
+    """D-46: counted, not loaded."""
+    for _ in range(3):
+        await job_in(store, state)
+    await job_in(store, state, "sms")
+
+    assert await count_of(store, "email") == {state: 3}
+    assert await count_of(store, "sms") == {state: 1}
+
+
+async def test_every_type_has_a_number_for_every_state(store: Store) -> None:
+    await add_one(store, "email")
+    await job_in(store, State.FAILED, "sms")
+
+    counts = await store.count()
+
+    assert counts["email"].get(State.WAITING) == 1
+    assert counts["sms"].get(State.FAILED) == 1
+    for numbers in counts.values():
+        assert sum(numbers.values()) == 1
+        assert set(numbers) <= set(State)
+
+
+async def test_counts_follow_every_move(store: Store) -> None:
+    await add_many(store, 4)
+    jobs = await claim(store, limit=3)
+    await end(store, jobs[0], Completed())
+    await store.cancel([jobs[1].id], now=T0)
+    await store.remove([jobs[2].id], force=True, now=T0)
+    await tend(store)
+
+    assert await count_of(store) == {
+        State.WAITING: 1,
+        State.ACTIVE: 1,
+        State.COMPLETE: 1,
+    }
+
+
+async def test_all_stores_count_the_same(store: Store, other_store: Store) -> None:
+    await add_many(store, 3, "email")
+    await add_many(other_store, 2, "sms")
+
+    assert await store.count() == await other_store.count()
+    assert await store.types() == await other_store.types() == ["email", "sms"]

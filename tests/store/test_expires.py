@@ -1,0 +1,111 @@
+"""`Store.tend` and expires: a job that was not started in its life is failed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kue import policy
+from kue.job import Completed, State
+from kue.store.values import Word
+from tests.support.jobs import (
+    DAY,
+    MINUTE,
+    SECOND,
+    T0,
+    add_many,
+    add_one,
+    claim_ids,
+    count_of,
+    end,
+    get_one,
+    job_in,
+    start_one,
+    state_of,
+)
+from tests.support.upkeep import tend
+
+if TYPE_CHECKING:
+    from kue.store.base import Store
+
+UNSTARTED = [State.WAITING, State.DELAYED, State.BLOCKED]
+
+
+@pytest.mark.parametrize("state", UNSTARTED)
+async def test_a_job_that_was_not_started_in_its_life_is_failed(
+    store: Store, state: State
+) -> None:
+    """K-2: wherever it waits, nobody has to ask for it."""
+    job_id = await job_in(store, state, expires="1m")
+
+    tended = await tend(store, T0 + MINUTE + 1)
+
+    assert tended.expired == 1
+    job = await get_one(store, job_id)
+    assert (job.state, job.error) == (State.FAILED, policy.EXPIRED)
+    assert (job.attempts, job.ended_at) == (0, T0 + MINUTE + 1)
+    [line] = job.history
+    assert (line.token, line.outcome) == ("", "failed")
+
+
+@pytest.mark.parametrize("state", UNSTARTED)
+async def test_a_job_has_all_of_its_life(store: Store, state: State) -> None:
+    job_id = await job_in(store, state, expires="1m")
+
+    assert (await tend(store, T0 + MINUTE - 1)).expired == 0
+    assert await state_of(store, job_id) is state
+
+
+@pytest.mark.parametrize("state", UNSTARTED)
+async def test_a_job_without_an_end_waits_for_ever(store: Store, state: State) -> None:
+    job_id = await job_in(store, state)
+
+    assert (await tend(store, T0 + 365 * DAY)).expired == 0
+    assert await state_of(store, job_id) in (State.WAITING, State.BLOCKED)
+
+
+async def test_a_job_that_was_started_in_time_may_take_its_time(store: Store) -> None:
+    job = await start_one(store, expires="1s")
+    await tend(store, T0)
+    await store.renew("w1", lease=5 * MINUTE, now=T0)
+
+    assert (await tend(store, T0 + MINUTE)).expired == 0
+    assert await end(store, job, Completed(), now=T0 + MINUTE) is Word.DONE
+
+
+async def test_an_expired_job_is_not_handed_out(store: Store) -> None:
+    await add_one(store, expires="1m")
+    await tend(store, T0 + MINUTE + 1)
+
+    assert await claim_ids(store, now=T0 + MINUTE + 2) == []
+
+
+async def test_what_ended_does_not_expire(store: Store) -> None:
+    for state in (State.COMPLETE, State.FAILED, State.CANCELLED):
+        await job_in(store, state, str(state), expires="1m")
+
+    assert (await tend(store, T0 + 2 * MINUTE)).expired == 0
+
+
+async def test_many_expire_in_bounded_steps(store: Store) -> None:
+    await add_many(store, 25, expires="1s")
+    await add_many(store, 5)
+
+    first = await store.tend(limit=10, now=T0 + 2 * SECOND)
+    rest = await tend(store, T0 + 2 * SECOND, limit=10)
+
+    assert 0 < first.expired <= 10
+    assert first.more
+    assert first.expired + rest.expired == 25
+    assert await count_of(store) == {State.FAILED: 25, State.WAITING: 5}
+
+
+async def test_an_expired_job_may_be_put_back_in_line(store: Store) -> None:
+    job_id = await add_one(store, expires="1m")
+    late = T0 + 5 * MINUTE
+    await tend(store, late)
+
+    [reply] = await store.move([job_id], State.WAITING, now=late)
+
+    assert reply.word is Word.DONE

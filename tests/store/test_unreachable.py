@@ -1,0 +1,109 @@
+"""
+A server that cannot be reached: every verb says so, in bounded time.
+
+A file is there or it is not; what is wrong with one is in test_unfit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kue.draft import draft
+from kue.errors import StoreUnavailable
+from kue.job import Completed, Job, Spec, State
+from kue.schedule import every
+from kue.settings import load
+from kue.store import store_for
+from kue.store.base import Store
+from kue.store.values import Change, Claim, Filter, Limits, LogLine, Outcome, Progress
+from tests.support.jobs import T0
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+#: Nobody listens on port 1.
+URLS = {
+    "redis": "redis://127.0.0.1:1/0",
+    "redis-shards": "redis://127.0.0.1:1/0?shards=4",
+    "redis-cluster": "redis+cluster://127.0.0.1:1?shards=4",
+}
+JOB = Job(
+    id=1,
+    type="email",
+    state=State.ACTIVE,
+    priority=0,
+    created_at=T0,
+    spec=Spec(),
+    token=f"1:{T0}:1:w1:lane.1",
+)
+DRAFT = draft("email")
+OUTCOME = Outcome(JOB, Completed())
+CLAIM = Claim("lane", 1)
+SCHEDULE = every("s", "1m", DRAFT, first_at=T0)
+
+VERBS: dict[str, Callable[[Store], Awaitable[Any]]] = {
+    "open": lambda store: store.open(),
+    "now": lambda store: store.now(),
+    "add": lambda store: store.add([DRAFT], producer="p", seq=1),
+    "claim": lambda store: store.claim(["email"], 1, worker="w1", claim=CLAIM),
+    "settle": lambda store: store.settle([OUTCOME]),
+    "cycle": lambda store: store.cycle(
+        [OUTCOME], ["email"], 1, worker="w1", claim=CLAIM
+    ),
+    "renew": lambda store: store.renew("w1"),
+    "leave": lambda store: store.leave("w1"),
+    "tend": lambda store: store.tend(),
+    "wait": lambda store: store.wait(["email"], 5),
+    "progress": lambda store: store.progress([Progress(1, 5)]),
+    "log": lambda store: store.log(1, [LogLine("hello")]),
+    "update": lambda store: store.update([Change(1, data=1)]),
+    "move": lambda store: store.move([1], State.WAITING),
+    "cancel": lambda store: store.cancel([1]),
+    "remove": lambda store: store.remove([1]),
+    "pause": lambda store: store.pause(),
+    "resume": lambda store: store.resume(),
+    "paused": lambda store: store.paused(),
+    "limit": lambda store: store.limit("email", Limits(concurrency=1)),
+    "limits": lambda store: store.limits(),
+    "clear": lambda store: store.clear("email", [State.FAILED]),
+    "schedule": lambda store: store.schedule(SCHEDULE),
+    "unschedule": lambda store: store.unschedule("s"),
+    "schedules": lambda store: store.schedules(),
+    "get": lambda store: store.get([1]),
+    "page": lambda store: store.page(),
+    "count": lambda store: store.count(),
+    "types": lambda store: store.types(),
+    "logs": lambda store: store.logs(1),
+    "workers": lambda store: store.workers(),
+    "stats": lambda store: store.stats(1, 2),
+    "check": lambda store: store.check(),
+    "find": lambda store: store.find(Filter()),
+    "watch": lambda store: _watch(store),
+}
+
+
+async def _watch(store: Store) -> None:
+    async with store.watch():
+        pass
+
+
+def test_no_verb_is_left_out() -> None:
+    verbs = {name for name in vars(Store) if not name.startswith("_")}
+
+    assert verbs - {"name", "close", "cursor_after"} == VERBS.keys()
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("engine_url", list(URLS.values()), ids=list(URLS))
+async def test_every_verb_says_that_the_store_cannot_be_reached(
+    engine_url: str, verb: str
+) -> None:
+    """D-41: with an error, in bounded time, and not by falling silent."""
+    store = store_for(load(environ={}, url=engine_url, budget="50ms"))
+    try:
+        with pytest.raises(StoreUnavailable, match=r"\w"):
+            await VERBS[verb](store)
+    finally:
+        await store.close()

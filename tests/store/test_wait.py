@@ -1,0 +1,280 @@
+"""
+`Store.wait`: no wake-up is lost.
+
+Waiting is done in real time, by the engine's own clock.  Each test behaves as a worker
+does (ask, and wait when there is nothing) and would sleep for half a minute if it were
+not woken; `PATIENCE` is far below that, and far above what waking takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kue.draft import draft
+from kue.job import Completed, Job, State
+from kue.store.values import Claim, Limits, Outcome
+from tests.support.jobs import state_of
+
+if TYPE_CHECKING:
+    from kue.store.base import Store
+
+SLEEP_SECONDS = 30.0
+PATIENCE_SECONDS = 10.0
+
+
+class Waiter:
+    """A worker that asks for one job, and sleeps until there is one."""
+
+    def __init__(self, store: Store, *types: str, name: str = "w1") -> None:
+        self._store = store
+        self._types = types or ("email",)
+        self._name = name
+        self._seq = 0
+        #: Set each time the worker has found nothing and goes to sleep.
+        self.idle = asyncio.Event()
+
+    async def take(self) -> Job:
+        """Return the first job there is; fails when nothing woke it in time."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                self._seq += 1
+                claimed = await self._store.claim(
+                    self._types,
+                    1,
+                    worker=self._name,
+                    claim=Claim(self._name, self._seq),
+                )
+                if claimed.jobs:
+                    return claimed.jobs[0]
+                self.idle.set()
+                await self._store.wait(self._types, SLEEP_SECONDS)
+
+
+async def add_now(store: Store, type: str = "email", **options: Any) -> int:
+    producer = f"{time.monotonic_ns()}"
+    [added] = await store.add([draft(type, **options)], producer=producer, seq=1)
+    return added.id
+
+
+async def finish(store: Store, job: Job) -> None:
+    await store.settle([Outcome(job, Completed())])
+
+
+async def test_a_job_that_is_there_already_is_not_waited_for(store: Store) -> None:
+    job_id = await add_now(store)
+
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await store.wait(["email"], SLEEP_SECONDS)
+
+    assert (await Waiter(store).take()).id == job_id
+
+
+async def test_with_nothing_to_do_the_wait_ends_in_time(store: Store) -> None:
+    await store.claim(["email"], 1, worker="w1", claim=Claim("lane", 1))
+
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await store.wait(["email"], 0.05)
+
+
+async def test_an_added_job_wakes_a_waiter(store: Store) -> None:
+    waiter = Waiter(store)
+    async with asyncio.TaskGroup() as tasks:
+        taken = tasks.create_task(waiter.take())
+        await waiter.idle.wait()
+        job_id = await add_now(store)
+
+    assert taken.result().id == job_id
+
+
+async def test_a_job_added_elsewhere_wakes_a_waiter(
+    store: Store, other_store: Store
+) -> None:
+    waiter = Waiter(store)
+    async with asyncio.TaskGroup() as tasks:
+        taken = tasks.create_task(waiter.take())
+        await waiter.idle.wait()
+        job_id = await add_now(other_store)
+
+    assert taken.result().id == job_id
+
+
+@pytest.mark.parametrize("type", ["email", "sms", "video", "report"])
+async def test_a_waiter_for_many_types_wakes_for_each(store: Store, type: str) -> None:
+    waiter = Waiter(store, "email", "sms", "video", "report")
+    async with asyncio.TaskGroup() as tasks:
+        taken = tasks.create_task(waiter.take())
+        await waiter.idle.wait()
+        job_id = await add_now(store, type)
+
+    assert taken.result().id == job_id
+
+
+async def test_a_delayed_job_wakes_a_waiter_when_it_is_due(store: Store) -> None:
+    """D-38: at once, not at the next tick of someone's timer; and never early."""
+    job_id = await add_now(store, delay=0.3)
+
+    job = await Waiter(store).take()
+
+    assert job.id == job_id
+    assert job.started_at is not None
+    assert job.started_at >= job.created_at + 300
+
+
+async def test_a_delayed_job_added_meanwhile_wakes_a_waiter(store: Store) -> None:
+    """It is due long before what the waiter knew of when it went to sleep."""
+    await add_now(store, delay=3600)
+    waiter = Waiter(store)
+    async with asyncio.TaskGroup() as tasks:
+        taken = tasks.create_task(waiter.take())
+        await waiter.idle.wait()
+        job_id = await add_now(store, delay=0.2)
+
+    assert taken.result().id == job_id
+
+
+@pytest.mark.parametrize("paused", ["email", None], ids=["one type", "all types"])
+async def test_a_lifted_pause_wakes_a_waiter(store: Store, paused: str | None) -> None:
+    await store.pause(paused)
+    job_id = await add_now(store)
+    waiter = Waiter(store)
+    async with asyncio.TaskGroup() as tasks:
+        taken = tasks.create_task(waiter.take())
+        await waiter.idle.wait()
+        await store.resume(paused)
+
+    assert taken.result().id == job_id
+
+
+async def test_a_slot_that_is_freed_wakes_a_waiter(store: Store) -> None:
+    await store.limit("email", Limits(concurrency=1))
+    await add_now(store)
+    running = await Waiter(store, name="w0").take()
+    job_id = await add_now(store)
+    waiter = Waiter(store)
+    async with asyncio.TaskGroup() as tasks:
+        taken = tasks.create_task(waiter.take())
+        await waiter.idle.wait()
+        await finish(store, running)
+
+    assert taken.result().id == job_id
+
+
+async def test_a_group_that_is_freed_wakes_a_waiter(store: Store) -> None:
+    await store.limit("email", Limits(per_key=1))
+    await add_now(store, group="a")
+    running = await Waiter(store, name="w0").take()
+    job_id = await add_now(store, group="a")
+    waiter = Waiter(store)
+    async with asyncio.TaskGroup() as tasks:
+        taken = tasks.create_task(waiter.take())
+        await waiter.idle.wait()
+        await finish(store, running)
+
+    assert taken.result().id == job_id
+
+
+async def test_a_limit_that_is_lifted_wakes_a_waiter(store: Store) -> None:
+    await store.limit("email", Limits(concurrency=1))
+    await add_now(store)
+    await Waiter(store, name="w0").take()
+    job_id = await add_now(store)
+    waiter = Waiter(store)
+    async with asyncio.TaskGroup() as tasks:
+        taken = tasks.create_task(waiter.take())
+        await waiter.idle.wait()
+        await store.limit("email", None)
+
+    assert taken.result().id == job_id
+
+
+async def test_a_rate_that_allows_the_next_run_wakes_a_waiter(store: Store) -> None:
+    await store.limit("email", Limits(rate=1, per=300))
+    await add_now(store)
+    await Waiter(store, name="w0").take()
+    job_id = await add_now(store)
+
+    assert (await Waiter(store).take()).id == job_id
+
+
+async def test_a_released_dependant_wakes_a_waiter(store: Store) -> None:
+    await add_now(store, "parent")
+    parent = await Waiter(store, "parent", name="w0").take()
+    job_id = await add_now(store, after=[parent.id])
+    waiter = Waiter(store)
+    async with asyncio.TaskGroup() as tasks:
+        taken = tasks.create_task(waiter.take())
+        await waiter.idle.wait()
+        await finish(store, parent)
+        while await store.tend():
+            pass
+
+    assert taken.result().id == job_id
+
+
+async def test_a_job_put_back_in_line_wakes_a_waiter(store: Store) -> None:
+    job_id = await add_now(store)
+    await store.cancel([job_id])
+    waiter = Waiter(store)
+    async with asyncio.TaskGroup() as tasks:
+        taken = tasks.create_task(waiter.take())
+        await waiter.idle.wait()
+        await store.move([job_id], State.WAITING)
+
+    assert taken.result().id == job_id
+
+
+async def test_a_job_taken_back_from_a_lost_worker_wakes_a_waiter(store: Store) -> None:
+    job_id = await add_now(store)
+    await Waiter(store, name="lost").take()
+    waiter = Waiter(store)
+    async with asyncio.TaskGroup() as tasks:
+        taken = tasks.create_task(waiter.take())
+        await waiter.idle.wait()
+        await store.leave("lost")
+        while await store.tend():
+            pass
+
+    assert taken.result().id == job_id
+
+
+async def test_many_waiters_get_a_job_each(store: Store) -> None:
+    """D-1: waking is a hint; what counts is what is in line."""
+    waiters = [Waiter(store, name=f"w{number}") for number in range(5)]
+    async with asyncio.TaskGroup() as tasks:
+        taken = [tasks.create_task(waiter.take()) for waiter in waiters]
+        for waiter in waiters:
+            await waiter.idle.wait()
+        ids = [await add_now(store) for _ in waiters]
+
+    assert sorted(task.result().id for task in taken) == sorted(ids)
+
+
+async def test_jobs_added_in_one_call_wake_as_many_waiters(store: Store) -> None:
+    waiters = [Waiter(store, name=f"w{number}") for number in range(4)]
+    async with asyncio.TaskGroup() as tasks:
+        taken = [tasks.create_task(waiter.take()) for waiter in waiters]
+        for waiter in waiters:
+            await waiter.idle.wait()
+        added = await store.add([draft("email")] * 4, producer="p", seq=1)
+
+    assert {task.result().id for task in taken} == {answer.id for answer in added}
+
+
+async def test_a_waiter_that_gives_up_takes_no_wake_up_with_it(store: Store) -> None:
+    """D-41: it was cancelled or its connection broke; the next one sees the job."""
+    waiter = Waiter(store)
+    task = asyncio.create_task(waiter.take())
+    await waiter.idle.wait()
+    task.cancel()
+    done, _ = await asyncio.wait([task], timeout=PATIENCE_SECONDS / 2)
+    assert done == {task}
+    assert task.cancelled()
+
+    job_id = await add_now(store)
+
+    assert (await Waiter(store, name="w2").take()).id == job_id
+    assert await state_of(store, job_id) is State.ACTIVE

@@ -1,0 +1,1 @@
+"""What tests stand on: servers of their own, and short ways to make jobs."""

@@ -1,0 +1,42 @@
+"""The engines that the contract is proven on, each with a place of its own."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kue import settings
+from kue.store import store_for
+
+if TYPE_CHECKING:
+    from kue.settings import Settings
+    from kue.store.base import Store
+
+#: What ``pytest -k`` selects by.
+ENGINES = ("sqlite", "memory", "redis", "redis-shards", "redis-cluster")
+#: More than one, so that what spans shards is tested, and few, so that it is quick.
+SHARDS = 4
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Where one test keeps its jobs."""
+
+    name: str
+    settings: Settings
+    shards: int = 1
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether a second store sees the same jobs."""
+        return self.name != "memory"
+
+    def new_store(self) -> Store:
+        return store_for(self.settings)
+
+
+def engine_at(name: str, url: str, *, shards: int = 1) -> Engine:
+    """Return the engine at *url*, with a prefix nobody else has."""
+    prefix = f"test-{uuid.uuid4().hex[:12]}"
+    return Engine(name, settings.load(environ={}, url=url, prefix=prefix), shards)

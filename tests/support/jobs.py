@@ -1,0 +1,162 @@
+"""
+Short ways to bring jobs into being and through their lives.
+
+Tests own the clock: everything happens at T0 unless a test says otherwise.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from kue.draft import draft
+from kue.job import Cancelled, Completed, Error, Failed, State
+from kue.settings import LEASE_MS
+from kue.store.values import MAX_BATCH, Claim, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kue.job import Draft, Ending, Job
+    from kue.payload import JSON
+    from kue.store.base import Store
+    from kue.store.values import Added, Claimed, Word
+
+T0 = 1_800_000_000_000
+SECOND = 1_000
+MINUTE = 60_000
+HOUR = 3_600_000
+DAY = 86_400_000
+
+OOPS = Error("ValueError", "oops")
+
+_numbers = itertools.count(1)
+
+
+async def add(store: Store, drafts: Iterable[Draft], *, now: int = T0) -> list[Added]:
+    """Add drafts as a producer that has not been seen before."""
+    producer = f"producer-{next(_numbers)}"
+    return await store.add(list(drafts), producer=producer, seq=1, now=now)
+
+
+async def add_one(
+    store: Store,
+    type: str = "email",
+    data: JSON = None,
+    *,
+    now: int = T0,
+    **options: Any,
+) -> int:
+    """Add one job, described as users describe it, and return its id."""
+    [added] = await add(store, [draft(type, data, **options)], now=now)
+    assert added.new
+    return added.id
+
+
+async def add_many(
+    store: Store, count: int, type: str = "email", *, now: int = T0, **options: Any
+) -> list[int]:
+    """Add *count* jobs whose data says which they are, and return their ids."""
+    drafts = [draft(type, {"i": number}, **options) for number in range(count)]
+    ids: list[int] = []
+    for start in range(0, count, MAX_BATCH):
+        batch = await add(store, drafts[start : start + MAX_BATCH], now=now)
+        ids.extend(added.id for added in batch)
+    return ids
+
+
+async def take(
+    store: Store,
+    *types: str,
+    limit: int = 10,
+    worker: str = "w1",
+    lease: int = LEASE_MS,
+    now: int = T0,
+) -> Claimed:
+    """Claim in a lane that has not been seen before."""
+    return await store.claim(
+        types or ("email",),
+        limit,
+        worker=worker,
+        claim=Claim(f"lane-{next(_numbers)}", 1),
+        lease=lease,
+        now=now,
+    )
+
+
+async def claim(store: Store, *types: str, **options: Any) -> list[Job]:
+    """Claim as `take` does and return only the jobs."""
+    return (await take(store, *types, **options)).jobs
+
+
+async def claim_ids(store: Store, *types: str, **options: Any) -> list[int]:
+    return [job.id for job in await claim(store, *types, **options)]
+
+
+async def claim_one(store: Store, type: str = "email", **options: Any) -> Job:
+    """Claim the best job of a type; there must be one."""
+    [job] = await claim(store, type, limit=1, **options)
+    return job
+
+
+async def start_one(
+    store: Store,
+    type: str = "email",
+    data: JSON = None,
+    *,
+    worker: str = "w1",
+    now: int = T0,
+    **options: Any,
+) -> Job:
+    """Add a job of a type that has no other waiting, and start it."""
+    job_id = await add_one(store, type, data, now=now, **options)
+    job = await claim_one(store, type, worker=worker, now=now)
+    assert job.id == job_id
+    return job
+
+
+async def end(store: Store, job: Job, ending: Ending, *, now: int = T0) -> Word:
+    """End one run."""
+    [word] = await store.settle([Outcome(job, ending)], now=now)
+    return word
+
+
+async def job_in(
+    store: Store, state: State, type: str = "email", *, now: int = T0, **options: Any
+) -> int:
+    """Bring a job into *state* and return its id."""
+    match state:
+        case State.WAITING:
+            return await add_one(store, type, now=now, **options)
+        case State.DELAYED:
+            return await add_one(store, type, now=now, **{"delay": "1h"} | options)
+        case State.BLOCKED:
+            parent = await add_one(store, "parent", now=now, delay="30d")
+            return await add_one(store, type, now=now, after=[parent], **options)
+    job = await start_one(store, type, now=now, **options)
+    endings: dict[State, Ending] = {
+        State.COMPLETE: Completed("fine"),
+        State.FAILED: Failed(OOPS),
+        State.CANCELLED: Cancelled("not wanted"),
+    }
+    if state is not State.ACTIVE:
+        await end(store, job, endings[state], now=now)
+    return job.id
+
+
+async def get_one(store: Store, job_id: int) -> Job:
+    """Return a job that must exist."""
+    [job] = await store.get([job_id])
+    assert job is not None, f"job {job_id} is gone"
+    return job
+
+
+async def state_of(store: Store, job_id: int) -> State | None:
+    [job] = await store.get([job_id])
+    return job.state if job else None
+
+
+async def count_of(store: Store, type: str = "email") -> dict[State, int]:
+    """Return how many jobs of a type are in each state that has any."""
+    counts = (await store.count()).get(type, {})
+    return {state: number for state, number in counts.items() if number}

@@ -1,0 +1,44 @@
+"""Listening to a store and knowing when everything has been heard."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from kue.events import Event, Kind
+from tests.support.jobs import T0
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from kue.store.base import Store
+
+PATIENCE_SECONDS = 10.0
+
+
+async def read_until(
+    events: AsyncIterator[Event], is_last: Callable[[Event], bool]
+) -> list[Event]:
+    """Return what is told up to and with the event that *is_last*."""
+    heard: list[Event] = []
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        async for event in events:
+            heard.append(event)
+            if is_last(event):
+                return heard
+    raise AssertionError(f"the events came to an end after {heard}")
+
+
+async def story_of(
+    store: Store, events: AsyncIterator[Event], job_id: int, *, now: int = T0
+) -> list[Event]:
+    """Remove the job and return all that was told before, whatever it is about."""
+    await store.remove([job_id], force=True, now=now)
+    heard = await read_until(
+        events, lambda event: event.kind is Kind.REMOVE and event.job_id == job_id
+    )
+    return heard[:-1]
+
+
+def kinds(events: list[Event]) -> list[Kind]:
+    return [event.kind for event in events]

@@ -1,0 +1,56 @@
+"""Upkeep as a living system has it: often enough, and until nothing is left to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kue.settings import LEASE_MS, Keep
+from kue.store.values import GRACE_GAP_MS, MAX_BATCH, Tended
+from tests.support.jobs import T0
+
+if TYPE_CHECKING:
+    from kue.store.base import Store
+
+#: Keeps everything for ever.
+KEEP_ALL = Keep(
+    complete_count=None, failed_age=None, cancelled_count=None, cancelled_age=None
+)
+#: Time passes in steps too short for anyone to think that the store was away.
+STEP_MS = GRACE_GAP_MS - 1_000
+#: More passes than any test has work for: upkeep that never ends is a fault.
+PASSES = 200
+
+
+async def tend(
+    store: Store, now: int = T0, *, keep: Keep = KEEP_ALL, limit: int = MAX_BATCH
+) -> Tended:
+    """Tend until nothing is left to do, and return all that was done."""
+    done = Tended()
+    for _ in range(PASSES):
+        tended = await store.tend(now=now, keep=keep, limit=limit)
+        if not tended:
+            return done
+        done = together(done, tended)
+    raise AssertionError(f"still something to do after {PASSES} passes: {tended}")
+
+
+async def pass_time(store: Store, since: int, until: int) -> Tended:
+    """Tend from *since* to *until* as often as workers do, and return all of it."""
+    done = Tended()
+    for now in [*range(since, until, STEP_MS), until]:
+        done = together(done, await tend(store, now))
+    return done
+
+
+async def lose_worker(store: Store, since: int, *, lease: int = LEASE_MS) -> Tended:
+    """Let time pass from *since* until a lease given then is over."""
+    return await pass_time(store, since, since + lease + 1)
+
+
+def together(one: Tended, other: Tended) -> Tended:
+    return Tended(
+        *(
+            getattr(one, name) + getattr(other, name)
+            for name in Tended.__struct_fields__[:-1]
+        )
+    )

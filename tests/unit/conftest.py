@@ -1,0 +1,64 @@
+"""Queues on real stores, each in a place of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kue import Kue
+from tests.support.engines import Engine, engine_at
+from tests.unit.flaky import Wire
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from kue.store.base import Store
+    from tests.support.servers import RedisServer
+
+#: A façade speaks to a store in one way; shards and clusters are the contract's matter.
+PLACES = ("sqlite", "memory", "redis")
+
+
+@pytest.fixture(params=PLACES)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Engine:
+    name: str = request.param
+    if name == "sqlite":
+        return engine_at(name, f"sqlite:///{tmp_path / 'kue.db'}")
+    if name == "memory":
+        return engine_at(name, "memory://")
+    server: RedisServer = request.getfixturevalue("redis_server")
+    return engine_at(name, server.url)
+
+
+@pytest.fixture
+async def wire(place: Engine) -> AsyncIterator[Wire]:
+    """A store whose calls can be counted and cut; it must be sound in the end."""
+    store = place.new_store()
+    wire = Wire(store)
+    try:
+        yield wire
+        report = await store.check()
+        assert report.findings == ()
+    finally:
+        await store.close()
+
+
+@pytest.fixture
+def kue_store(wire: Wire) -> Store:
+    """The store beneath `q`, for what only a store can do."""
+    return wire.store
+
+
+@pytest.fixture
+async def q(wire: Wire, place: Engine) -> AsyncIterator[Kue]:
+    """A queue of its own for each test; short leases, so that beats come quickly."""
+    async with new_queue(wire, place) as q:
+        yield q
+
+
+def new_queue(wire: Wire, place: Engine) -> Kue:
+    return Kue(
+        place.settings.url, prefix=place.settings.prefix, store=wire.store, lease="1s"
+    )

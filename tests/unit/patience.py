@@ -1,0 +1,16 @@
+"""Waiting for facts that announce themselves to nobody."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+async def until(is_so: Callable[[], bool], *, seconds: float = 10) -> None:
+    """Look again and again until *is_so*; where there is an event, wait for that."""
+    async with asyncio.timeout(seconds):
+        while not is_so():  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(0.005)

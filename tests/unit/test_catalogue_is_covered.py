@@ -1,0 +1,69 @@
+"""
+Every known defect of the systems Kue comes from is a test of ours.
+
+A test says which by its number in the docstring: ``D-17: …``.  D are those of Vert.x
+Kue, U those of Automattic's Kue, K those of KMQueue.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent.parent
+NUMBER = re.compile(r"\b([DUK]-\d+)\b")
+
+NUMBERS = [
+    *(f"D-{n}" for n in range(1, 50)),
+    *(f"U-{n}" for n in range(1, 12)),
+    *(f"K-{n}" for n in range(1, 13)),
+]
+#: What belongs to a part that is built later, and to which.
+LATER = {
+    "D-33": "progress(done, total) is the handler's; it is computed by the worker",
+    "D-42": "the order of a list in the REST API",
+    "D-43": "what DELETE answers in the REST API",
+    "D-44": "which fields PUT takes in the REST API",
+    "D-47": "the JSON that the dashboard shows",
+    "D-48": "who may use the REST API and the dashboard",
+    "D-49": "what the HTTP server logs when it starts",
+    "U-2": "the status codes of the REST API",
+    "U-3": "the methods of the REST API",
+    "U-4": "the types of ids and numbers in the REST API",
+}
+
+
+def named_in_tests() -> set[str]:
+    """Return the numbers that the docstrings of tests and their modules name."""
+    named: set[str] = set()
+    for path in TESTS.rglob("test_*.py"):
+        tree = ast.parse(path.read_text())
+        tests = [
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            and node.name.startswith("test_")
+        ]
+        for node in [tree, *tests]:
+            named.update(NUMBER.findall(ast.get_docstring(node) or ""))
+    return named
+
+
+NAMED = named_in_tests()
+
+
+@pytest.mark.parametrize("number", [n for n in NUMBERS if n not in LATER])
+def test_the_defect_has_a_test(number: str) -> None:
+    assert number in NAMED
+
+
+def test_nothing_is_put_off_that_is_there() -> None:
+    """A reason in LATER is removed when the test is written."""
+    assert not LATER.keys() & NAMED
+
+
+def test_no_test_names_a_defect_that_is_not_known() -> None:
+    assert set(NUMBERS) >= NAMED

@@ -1,0 +1,192 @@
+"""Documentation that is complete, and whose examples run."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+import kue
+from kue import errors
+from kue.cli import group
+from kue.events import Kind
+from kue.settings import Settings
+from kue.store.redis import keys
+from kue.store.sqlite import schema
+
+if TYPE_CHECKING:
+    import click
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = [DOCS / "index.md", *sorted((DOCS / "guides").glob("*.md"))]
+FENCE = re.compile(
+    r"^```python(?: title=\"(.+?)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL
+)
+
+
+class Example(NamedTuple):
+    title: str
+    source: str
+
+
+def examples(page: Path) -> list[Example]:
+    return [Example(*found) for found in FENCE.findall(page.read_text())]
+
+
+TUTORIAL = {example.title: example for example in examples(DOCS / "tutorial.md")}
+SCRIPTS = {
+    "README.md": examples(ROOT / "README.md")[0],
+    **{name: TUTORIAL[name] for name in ("add.py", "flaky.py", "watch.py")},
+}
+
+
+def start(example: Example, folder: Path) -> subprocess.Popen[str]:
+    environ = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("KUE_", "REDIS_"))
+    }
+    return subprocess.Popen(
+        [sys.executable, "-u", "-W", "error", "-c", example.source],
+        cwd=folder,
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_program_in_the_documentation_runs(name: str, tmp_path: Path) -> None:
+    with start(SCRIPTS[name], tmp_path) as program:
+        output, complaints = program.communicate(timeout=30)
+
+    assert (program.returncode, complaints) == (0, "")
+    assert output
+
+
+def test_the_worker_of_the_tutorial_greets_until_it_is_stopped(tmp_path: Path) -> None:
+    with start(TUTORIAL["add.py"], tmp_path) as producer:
+        producer.communicate(timeout=30)
+
+    with start(TUTORIAL["work.py"], tmp_path) as worker:
+        assert worker.stdout is not None
+        greeted = {worker.stdout.readline().strip() for _ in range(3)}
+        worker.terminate()
+        _, complaints = worker.communicate(timeout=30)
+
+    assert greeted == {"hello, ann", "hello, bob", "hello, cleo"}
+    assert (worker.returncode, complaints) == (0, "")
+
+
+def test_every_program_of_the_tutorial_is_run_above() -> None:
+    assert TUTORIAL.keys() == SCRIPTS.keys() - {"README.md"} | {"work.py"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+async def test_the_examples_of_a_page_run_one_after_the_other(
+    page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with kue.Kue("memory://") as q:
+        scope: dict[str, Any] = {"q": q, "kue": kue}
+        for example in examples(page):
+            code = compile(
+                example.source, page.name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+            )
+            running = eval(code, scope)
+            if isinstance(running, CoroutineType):
+                await running
+
+
+def redis_keys() -> dict[str, str]:
+    """Return the keys that the code knows, with their Redis types."""
+    return {
+        **{f":{name}": kind for name, kind in keys.SHARD_KEYS.items()},
+        **{f":<type>:{name}": kind for name, kind in keys.TYPE_KEYS.items()},
+        **{f":job:<id>:{name}": kind for name, kind in keys.JOB_KEYS.items()},
+    }
+
+
+def test_the_table_of_redis_keys_is_that_of_the_code() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    rows = re.findall(r"^\| `(:.+?)` \| (\w+) \|", text, re.MULTILINE)
+    plain = {key: kind for key, kind in rows if key in redis_keys()}
+    rest = {key for key, _ in rows} - set(plain)
+
+    assert plain == redis_keys()
+    assert rest == {
+        ":job:<id>",
+        ":live:<n>",
+        ":<type>:held:<group>",
+        ":producers:<n>",
+        ":stats:<minute>",
+        ":events",
+    }
+
+
+def test_the_list_of_sqlite_tables_is_that_of_the_code() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text().partition("## SQLite")[2]
+    with closing(sqlite3.connect(":memory:")) as db:
+        schema.migrate(db, "memory://")
+        rows = db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
+        tables = {name for (name,) in rows if not name.startswith("sqlite_")}
+
+    assert set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == tables
+
+
+@pytest.mark.parametrize(
+    ("page", "names"),
+    [
+        ("events", [f"`{kind}`" for kind in Kind]),
+        ("settings", [f"`{name}`" for name in Settings.__struct_fields__]),
+        (
+            "errors",
+            [
+                name
+                for name, value in vars(errors).items()
+                if isinstance(value, type) and issubclass(value, Exception)
+            ],
+        ),
+    ],
+)
+def test_the_reference_names_everything(page: str, names: list[str]) -> None:
+    text = (DOCS / "reference" / f"{page}.md").read_text()
+
+    assert [name for name in names if name not in text] == []
+
+
+@pytest.mark.parametrize("command", group.commands.values(), ids=lambda c: str(c.name))
+def test_the_reference_names_every_command_with_its_options(
+    command: click.Command,
+) -> None:
+    text = (DOCS / "reference" / "cli.md").read_text()
+    _, _, part = text.partition(f"## kue {command.name}\n")
+    part = part.partition("\n## ")[0]
+
+    options = [name for param in command.params for name in param.opts]
+    assert part
+    assert [name for name in options if name not in part.lower()] == []
+
+
+@pytest.mark.parametrize("record", sorted((DOCS / "decisions").glob("0*.md")))
+def test_every_decision_is_listed_and_has_its_three_parts(record: Path) -> None:
+    text = record.read_text()
+
+    assert re.findall(r"^## (.+)", text, re.MULTILINE) == [
+        "Context",
+        "Decision",
+        "Consequences",
+    ]
+    assert f"({record.name})" in (DOCS / "decisions" / "index.md").read_text()
+    assert f"decisions/{record.name}" in (ROOT / "mkdocs.yml").read_text()

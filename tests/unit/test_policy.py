@@ -1,0 +1,132 @@
+"""What becomes of a run that did not end well."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kue import backoff
+from kue.job import Cancelled, Error, Failed, Job, Retried, Spec, Stalled, State
+from kue.policy import (
+    EXPIRED,
+    MAX_STALLS,
+    TTL_EXCEEDED,
+    UNKNOWN_BACKOFF_MS,
+    after_error,
+    after_lost_worker,
+    after_ttl,
+    stall_delay_ms,
+)
+
+OOPS = Error("OSError", "disk full")
+
+
+def running(attempt: int = 1, *, spec: Spec | None = None, **more: Any) -> Job:
+    return Job(
+        id=7,
+        type="email",
+        state=State.ACTIVE,
+        priority=0,
+        created_at=1_000,
+        spec=spec or Spec(),
+        token=f"50:2000:{attempt}:host-1:lane.4",
+        **more,
+    )
+
+
+def test_a_job_with_one_attempt_fails_at_its_first_error() -> None:
+    assert after_error(running(), OOPS) == Failed(OOPS)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "ending"),
+    [
+        (1, Retried(OOPS, 500)),
+        (2, Retried(OOPS, 1_500)),
+        (3, Failed(OOPS)),
+        # Someone lowered max_attempts while it ran.
+        (4, Failed(OOPS)),
+    ],
+)
+def test_a_job_runs_at_most_as_often_as_it_may(attempt: int, ending: object) -> None:
+    spec = Spec(max_attempts=3, backoff=backoff.exponential("1s"))
+
+    assert after_error(running(attempt, spec=spec), OOPS) == ending
+
+
+def test_without_backoff_the_next_attempt_is_at_once() -> None:
+    assert after_error(running(spec=Spec(max_attempts=2)), OOPS) == Retried(OOPS, 0)
+
+
+def test_a_strategy_unknown_to_this_process_does_not_stop_the_retry() -> None:
+    """Upkeep ends runs in processes that never imported the user's code."""
+    spec = Spec(max_attempts=2, backoff=backoff.named("of another process"))
+
+    assert after_error(running(spec=spec), OOPS) == Retried(OOPS, UNKNOWN_BACKOFF_MS)
+
+
+def test_a_passed_ttl_is_an_error_like_any_other() -> None:
+    assert after_ttl(running()) == Failed(TTL_EXCEEDED)
+    assert after_ttl(running(spec=Spec(max_attempts=2))) == Retried(TTL_EXCEEDED, 0)
+    assert (TTL_EXCEEDED.kind, TTL_EXCEEDED.message) == ("TTLExceeded", "TTL exceeded")
+
+
+def test_a_run_that_was_to_be_cancelled_is_cancelled_when_its_ttl_passes() -> None:
+    ending = after_ttl(running(cancelling=True))
+
+    assert ending == Cancelled("cancelled while it ran")
+
+
+def test_a_lost_worker_costs_no_attempt() -> None:
+    """Or a deploy by ``kill -9`` would fail every job that has a single attempt."""
+    ending = after_lost_worker(running(spec=Spec(max_attempts=1)))
+
+    assert isinstance(ending, Stalled)
+    assert ending.delay == 0
+    assert ending.error == Error(
+        "WorkerLost", "worker host-1 was lost while it ran this job"
+    )
+
+
+@pytest.mark.parametrize("stalls", range(MAX_STALLS))
+def test_a_job_comes_back_later_with_every_worker_it_lost(stalls: int) -> None:
+    ending = after_lost_worker(running(stalls=stalls))
+
+    assert isinstance(ending, Stalled)
+    assert ending.delay == stall_delay_ms(stalls)
+
+
+def test_the_pause_after_a_lost_worker_doubles() -> None:
+    assert [stall_delay_ms(n) for n in range(4)] == [0, 1_000, 2_000, 4_000]
+
+
+def test_a_job_that_kills_its_workers_is_failed_in_the_end() -> None:
+    ending = after_lost_worker(running(stalls=MAX_STALLS, spec=Spec(max_attempts=99)))
+
+    assert isinstance(ending, Failed)
+    assert ending.error.kind == "WorkerLost"
+
+
+def test_a_job_delivered_at_most_once_is_not_repeated_when_its_worker_is_lost() -> None:
+    ending = after_lost_worker(running(once=True, spec=Spec(max_attempts=9)))
+
+    assert isinstance(ending, Failed)
+
+
+def test_a_run_that_was_to_be_cancelled_is_cancelled_when_its_worker_is_lost() -> None:
+    ending = after_lost_worker(running(cancelling=True, once=True))
+
+    assert ending == Cancelled("cancelled while it ran; its worker was lost")
+
+
+def test_a_lost_run_that_cannot_be_read_still_ends() -> None:
+    job = Job(id=7, type="a", state=State.ACTIVE, priority=0, created_at=1, spec=Spec())
+    ending = after_lost_worker(job)
+
+    assert isinstance(ending, Stalled)
+    assert "worker ? was lost" in ending.error.message
+
+
+def test_an_expired_job_says_why() -> None:
+    assert EXPIRED.message == "the job was not started before it expired"
