@@ -150,7 +150,7 @@ def _clamp(delay: float) -> int:
 
 
 def _share(jitter: float) -> float:
-    if not 0 <= jitter <= 1:
+    if not isinstance(jitter, int | float) or not 0 <= jitter <= 1:
         raise ConfigError(f"jitter is a share from 0 to 1, not {jitter!r}")
     return float(jitter)
 
@@ -166,22 +166,41 @@ def _strategy(name: str) -> Strategy:
 
 
 def _of_mapping(value: dict[str, Any], base: int) -> Backoff:
-    fields = dict(value)
-    kind = fields.pop("type", "fixed")
-    delay = fields.pop("delay", base)
-    cap = fields.pop("maxDelay", fields.pop("max", None))
-    share = fields.pop("jitter", 0.0)
+    kind = value.get("type", "fixed")
     if kind == "list":
-        return Listed(tuple(fields["delays"]))
+        return _of_list(value.get("delays"))
     if kind == "named":
-        return Named(fields["name"])
-    if not isinstance(delay, int) or isinstance(delay, bool) or delay < 0:
-        raise ConfigError(f"backoff delay is whole milliseconds, not {delay!r}")
+        return _of_name(value.get("name"))
+    delay = _whole(value.get("delay", base), "delay")
+    share = _share(value.get("jitter", 0.0))
     if kind == "exponential":
-        return Exponential(delay, cap, _share(share))
+        cap = value.get("maxDelay", value.get("max"))
+        return Exponential(delay, None if cap is None else _whole(cap, "max"), share)
     if kind == "fixed":
-        return Fixed(delay, _share(share))
+        return Fixed(delay, share)
     raise ConfigError(
         f"backoff type {kind!r} is unknown; there are fixed, exponential, list and "
         "named (register a function with kue.backoff.register)"
     )
+
+
+def _of_list(delays: Any) -> Listed:
+    if not isinstance(delays, list | tuple) or not delays:
+        raise ConfigError(f"backoff delays are a list of milliseconds, not {delays!r}")
+    return Listed(tuple(_whole(delay, "delay") for delay in delays))
+
+
+def _of_name(name: Any) -> Named:
+    if not isinstance(name, str):
+        raise ConfigError(f"a named backoff needs the name as text, not {name!r}")
+    return Named(name)
+
+
+def _whole(value: Any, field: str) -> int:
+    if (
+        not isinstance(value, int)
+        or isinstance(value, bool)
+        or not 0 <= value <= MAX_MS
+    ):
+        raise ConfigError(f"backoff {field} is whole milliseconds, not {value!r}")
+    return value

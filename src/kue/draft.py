@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +14,7 @@ from kue.names import check_name
 from kue.payload import JSON, MAX_DATA, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 Delivery = Literal["at-least-once", "at-most-once"]
 
@@ -54,6 +55,8 @@ def draft(
         ValueError, TypeError: An option makes no sense; the message names it.
     """
     moment, wait = _when(delay, at)
+    if unique is None and unique_for != 0:
+        raise ValueError("unique_for says how long a unique key is held; give unique=")
     if delivery not in ("at-least-once", "at-most-once"):
         raise ValueError(
             f"delivery is 'at-least-once' or 'at-most-once', not {delivery!r}"
@@ -72,7 +75,7 @@ def draft(
             None if retention is None else milliseconds(retention, field="retention")
         ),
         meta=_meta(meta),
-        address_id=None if address_id is None else str(uuid.UUID(address_id)),
+        address_id=None if address_id is None else _uuid(address_id),
     )
     return Draft(
         type=check_name(type, what="type"),
@@ -118,8 +121,8 @@ def _attempts(value: int) -> int:
 
 
 def _tags(values: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(values, str):
-        raise TypeError(f"tags must be a list of texts, not the text {values!r}")
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise TypeError(f"tags must be a list of texts, not {values!r}")
     tags = tuple(dict.fromkeys(check_name(tag, what="tag") for tag in values))
     if len(tags) > MAX_TAGS:
         raise ValueError(f"a job has at most {MAX_TAGS} tags, not {len(tags)}")
@@ -133,12 +136,21 @@ def _job_id(value: int, field: str) -> int:
 
 
 def _after(values: Iterable[int]) -> tuple[int, ...]:
+    if not isinstance(values, Iterable):
+        raise TypeError(f"after must be a list of job ids, not {values!r}")
     ids = tuple(dict.fromkeys(_job_id(value, "after") for value in values))
     if len(ids) > MAX_PARENTS:
         raise ValueError(
             f"a job waits for at most {MAX_PARENTS} others, not {len(ids)}"
         )
     return ids
+
+
+def _uuid(value: str) -> str:
+    try:
+        return str(uuid.UUID(value))
+    except (ValueError, AttributeError):
+        raise ValueError(f"address_id must be a UUID as text, not {value!r}") from None
 
 
 def _meta(values: Mapping[str, str] | None) -> dict[str, str]:

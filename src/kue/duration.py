@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 Duration = float | str | timedelta
 
 #: The longest duration taken, a hundred years: scores stay exact far beyond it.
 MAX_MS = 100 * 365 * 24 * 3600 * 1000
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS = {
     "ms": 1,
     "s": 1000,
@@ -40,7 +41,8 @@ def milliseconds(value: Duration, *, field: str = "duration") -> int:
         result = _parse(value, field)
     else:
         raise TypeError(f"{field} must be seconds, a timedelta or text, not {value!r}")
-    if not math.isfinite(result):
+    # An int may be too large to be looked at as a float; it is finite.
+    if isinstance(result, float) and not math.isfinite(result):
         raise ValueError(f"{field} must be finite, not {value!r}")
     if result < 0:
         raise ValueError(
@@ -58,13 +60,16 @@ def epoch_ms(value: datetime, *, field: str = "at") -> int:
 
     Raises:
         ValueError: It has no time zone, so nobody can know which moment it means.
+        TypeError: It is no datetime.
     """
+    if not isinstance(value, datetime):
+        raise TypeError(f"{field} must be a datetime, not {value!r}")
     if value.tzinfo is None:
         raise ValueError(
             f"{field} needs a datetime with a time zone, but {value!r} has none; "
             "write datetime.now(timezone.utc) or .astimezone()"
         )
-    return int(value.timestamp() * 1000)
+    return (value - _EPOCH) // timedelta(milliseconds=1)
 
 
 def _parse(text: str, field: str) -> float:

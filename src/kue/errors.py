@@ -139,8 +139,8 @@ class DurabilityUnknown(StoreError):
 
     def __init__(self, job_ids: list[int]) -> None:
         super().__init__(
-            f"{len(job_ids)} jobs are stored but no replica confirmed them in time; "
-            "a fail-over now could lose them"
+            f"jobs are stored ({len(job_ids)} of them) but no replica confirmed that "
+            "in time; a fail-over now could lose them"
         )
         self.job_ids = job_ids
 

@@ -58,9 +58,12 @@ def decode(text: bytes | msgspec.Raw) -> JSON:
 
 
 def _check(value: JSON, field: str, depth: int) -> None:
-    if depth == 0:
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise BadPayload(field, f"is {value}, which JSON cannot express")
+    elif depth == 0:
         raise BadPayload(field, f"nests deeper than {MAX_DEPTH} levels")
-    if isinstance(value, dict):
+    elif isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str):
                 raise BadPayload(field, f"has the key {key!r}; JSON keys are text")
@@ -70,10 +73,11 @@ def _check(value: JSON, field: str, depth: int) -> None:
         for index, item in enumerate(value):
             if not isinstance(item, _SCALARS):
                 _check(item, f"{field}[{index}]", depth - 1)
-    elif isinstance(value, float):
-        if not math.isfinite(value):
-            raise BadPayload(field, f"is {value}, which JSON cannot express")
-    elif not isinstance(value, (*_SCALARS, msgspec.Raw)):
+    elif isinstance(value, msgspec.Raw):
+        # Stored as it is: a line break would end the line that a body must be.
+        if b"\n" in bytes(value):
+            raise BadPayload(field, "is JSON with line breaks; give the value itself")
+    elif not isinstance(value, _SCALARS):
         _check_object(value, field, depth)
 
 

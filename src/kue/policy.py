@@ -9,15 +9,18 @@ workers cannot take the fleet down with it.
 
 from __future__ import annotations
 
+import logging
+
 from kue import backoff
-from kue.errors import ConfigError
 from kue.job import Cancelled, Ending, Error, Failed, Job, Retried, Stalled
+
+logger = logging.getLogger(__name__)
 
 #: A job that lost this many workers is failed at the next loss.
 MAX_STALLS = 3
 #: The first loss is repeated at once: most are deploys.  Then 1 s, 2 s …
 FIRST_STALL_DELAY_MS = 1000
-#: When the process that ends a run does not know the job's named backoff.
+#: When the process that ends a run cannot make use of the job's named backoff.
 UNKNOWN_BACKOFF_MS = 10_000
 
 TTL_EXCEEDED = Error("TTLExceeded", "TTL exceeded")
@@ -52,7 +55,10 @@ def after_lost_worker(job: Job) -> Ending:
 def retry_delay_ms(job: Job) -> int:
     try:
         return backoff.delay_ms(job.spec.backoff, job.attempts)
-    except ConfigError:
+    except Exception:
+        # A strategy of the user's that is unknown here, raises or answers nonsense must
+        # not keep the run from ending.
+        logger.exception("no backoff for job %d", job.id, extra={"job_id": job.id})
         return UNKNOWN_BACKOFF_MS
 
 

@@ -94,10 +94,11 @@ def load(environ: Mapping[str, str] | None = None, **given: Any) -> Settings:
         source = field
         if value is None:
             source = f"KUE_{field.upper()}"
-            value = environ.get(source)
+            # Set to nothing is how a shell says not set.
+            value = environ.get(source) or None
         if value is None and field == "url":
             source = "REDIS_URL"
-            value = environ.get(source)
+            value = environ.get(source) or None
         if value is not None:
             values[field] = _read(field, value, source)
     return Settings(**values)
@@ -114,7 +115,7 @@ def _parse(field: str, value: Any) -> Any:
     if field in _DURATIONS:
         parsed = milliseconds(value, field=field)
     elif field in _NUMBERS:
-        parsed = int(value)
+        parsed = _whole(field, value)
     elif field == "allow_eviction":
         return _flag(value)
     elif field == "prefix":
@@ -125,6 +126,13 @@ def _parse(field: str, value: Any) -> Any:
     if parsed < least:
         raise ValueError(f"{field} must be at least {least}, not {value!r}")
     return parsed
+
+
+def _whole(field: str, value: Any) -> int:
+    try:
+        return int(value)
+    except (ValueError, TypeError):
+        raise ValueError(f"{field} must be a whole number, not {value!r}") from None
 
 
 def _flag(value: Any) -> bool:

@@ -40,7 +40,9 @@ class Process:
         exc: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self.kill()
+        self.kill()
+        await self.rest()
+        await self._running.wait()
 
     async def line(self) -> str:
         """Return what it says next; empty once it is gone."""
@@ -66,11 +68,10 @@ class Process:
     def thaw(self) -> None:
         os.kill(self._running.pid, signal.SIGCONT)
 
-    async def kill(self) -> None:
+    def kill(self) -> None:
         """End it at once, as a crash would; what it had written can still be read."""
         with contextlib.suppress(ProcessLookupError):
             self._running.kill()
-        await self._running.wait()
 
     @property
     def _running(self) -> asyncio.subprocess.Process:

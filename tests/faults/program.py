@@ -10,13 +10,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 import sys
+from typing import TYPE_CHECKING
 
 from kue import settings
 from kue.draft import draft
 from kue.job import Completed
 from kue.store import store_for
-from kue.store.base import Store
 from kue.store.values import Claim, Outcome
+
+if TYPE_CHECKING:
+    from kue.store.base import Store
 
 TYPE = "email"
 #: Leases of the role "hold", in ms.

@@ -138,7 +138,7 @@ def _add(store: Store, scene: Scene) -> Awaitable[Any]:
 
 
 def _add_plain(store: Store, scene: Scene) -> Awaitable[Any]:
-    return store.add([draft(TYPE)] * 3, producer="p", seq=1, now=LATER)
+    return store.add([draft(TYPE)] * 3, producer="plain", seq=1, now=LATER)
 
 
 def _claim(store: Store, scene: Scene) -> Awaitable[Any]:
@@ -184,11 +184,16 @@ def _progress(store: Store, scene: Scene) -> Awaitable[Any]:
     )
 
 
-def _update(store: Store, scene: Scene) -> Awaitable[Any]:
-    ids = (scene.waiting, scene.held, scene.delayed, scene.plain.id)
-    return store.update(
-        [Change(job_id, data={"i": 9}, priority=_HIGH) for job_id in ids], now=LATER
-    )
+def _update(name: str) -> Callable[[Store, Scene], Awaitable[Any]]:
+    def verb(store: Store, scene: Scene) -> Awaitable[Any]:
+        change = Change(id_of(scene, name), data={"i": 9}, priority=_HIGH)
+        return store.update([change], now=LATER)
+
+    return verb
+
+
+def _clear(state: State) -> Callable[[Store, Scene], Awaitable[Any]]:
+    return lambda store, scene: store.clear(TYPE, [state], now=LATER)
 
 
 def _on(
@@ -197,12 +202,17 @@ def _on(
     """Say a verb that takes ids to the named jobs of the scene."""
 
     def say(store: Store, scene: Scene) -> Awaitable[Any]:
-        jobs = [getattr(scene, name) for name in names]
-        ids = [job.id if isinstance(job, Job) else job for job in jobs]
+        ids = [id_of(scene, name) for name in names]
         answer: Awaitable[Any] = getattr(store, verb)(ids, now=LATER, **options)
         return answer
 
     return say
+
+
+def id_of(scene: Scene, name: str) -> int:
+    """Return the id of a job of the scene."""
+    job: Job | int = getattr(scene, name)
+    return job.id if isinstance(job, Job) else job
 
 
 async def _schedule(store: Store, scene: Scene) -> None:
@@ -238,7 +248,7 @@ WRITES: dict[str, Callable[[Store, Scene], Awaitable[Any]]] = {
     "tend": lambda store, scene: store.tend(now=LATER),
     "progress": _progress,
     "log": lambda store, scene: store.log(scene.plain.id, [LogLine("more")], now=LATER),
-    "update": _update,
+    **{f"update {n}": _update(n) for n in ("waiting", "held", "delayed", "plain")},
     "move": _on("move", *_STILL, to=State.WAITING),
     "move ended": _on("move", *_ENDED, to=State.WAITING),
     "delay": _on("move", *_STILL, to=State.DELAYED, at=LATER + HOUR),
@@ -250,9 +260,7 @@ WRITES: dict[str, Callable[[Store, Scene], Awaitable[Any]]] = {
     "resume": lambda store, scene: store.resume("video", now=LATER),
     "limit": lambda store, scene: store.limit(TYPE, Limits(rate=5), now=LATER),
     "unlimit": lambda store, scene: store.limit(TYPE, None, now=LATER),
-    "clear": lambda store, scene: store.clear(
-        TYPE, [*(set(State) - {State.ACTIVE})], now=LATER
-    ),
+    **{f"clear {s}": _clear(s) for s in State if s is not State.ACTIVE},
     "schedule": _schedule,
     "unschedule": lambda store, scene: store.unschedule("nightly"),
 }

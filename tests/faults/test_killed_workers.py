@@ -44,7 +44,9 @@ async def fill(store: Store, count: int) -> list[int]:
 
 async def until_taken_back(store: Store) -> None:
     """Tend as workers do until a run was taken back from a lost one."""
-    while not (await store.tend(lease=LEASE_MS)).rescued:
+    while True:
+        if (await store.tend(lease=LEASE_MS)).rescued:
+            return
         # Time itself is awaited: a lease of the real clock is to run out.
         await asyncio.sleep(0.05)
 
@@ -61,7 +63,7 @@ async def test_the_job_of_a_killed_worker_runs_again(
     [job_id] = await fill(store, 1)
     async with Process("hold", url, prefix, "victim") as victim:
         await victim.line()
-        await victim.kill()
+        victim.kill()
 
     await until_taken_back(store)
     job = await claim_one(store, "heir")
@@ -71,7 +73,7 @@ async def test_the_job_of_a_killed_worker_runs_again(
     after = await get_one(store, job_id)
     assert [past.outcome for past in after.history] == ["stalled", "complete"]
     # A crash is not the job's fault: it spent one attempt, on the run that ended.
-    assert (after.attempts, after.stalls) == (1, 0)
+    assert (after.attempts, after.stalls) == (1, 1)
     await assert_sound(store)
 
 
@@ -162,10 +164,10 @@ async def test_two_processes_run_each_job_once(
     await assert_sound(store)
 
 
-@pytest.mark.parametrize("kills", [3])
-async def test_producers_and_workers_killed_at_random_lose_and_repeat_nothing(
-    store: Store, url: str, prefix: str, kills: int
+async def test_producers_and_workers_that_are_killed_lose_and_repeat_nothing(
+    store: Store, url: str, prefix: str
 ) -> None:
+    kills = 3
     acknowledged: list[int] = []
     ended: list[tuple[int, str]] = []
     for number in range(kills):
@@ -175,8 +177,8 @@ async def test_producers_and_workers_killed_at_random_lose_and_repeat_nothing(
         ):
             for _ in range(20 + 15 * number):
                 acknowledged += map(int, (await producer.line()).split())
-            await producer.kill()
-            await worker.kill()
+            producer.kill()
+            worker.kill()
             acknowledged += ids_in(await producer.rest())
             ended += endings_in(await worker.rest())
         await store.leave(f"w{number}")

@@ -40,10 +40,10 @@ class GuidedMachine(Walks):
         first = self.start_one(unique=key)
         self.end(first, ending)
         second = self.add_deep(unique=key)
-        self.check()
+        self.look()
         self.both.move([first.id], State.WAITING)
         self.both.cancel([second])
-        self.check()
+        self.look()
         self.both.move([first.id], State.WAITING)
 
     @rule(ending=draws.endings)
@@ -53,7 +53,7 @@ class GuidedMachine(Walks):
         self.end(run, ending)
         self.both.now += 4999
         self.add_deep(**options)
-        self.check()
+        self.look()
         self.both.now += 1
         self.add_deep(**options)
 
@@ -69,14 +69,14 @@ class GuidedMachine(Walks):
         first = self.start_one()
         second = self.add_deep(after=[first.id], after_any=after_any, delay=delay)
         self.add_deep(after=[first.id, second])
-        self.check()
+        self.look()
         self.end(first, ending)
         if back:
             self.both.move([first.id], State.WAITING)
             self.both.cancel([first.id])
         self.pass_time(3000)
         self.say_claim([DEEP], MAX_BATCH, W1)
-        self.check()
+        self.look()
         self.both.remove([second], force=True)
 
     # -- limits ----------------------------------------------------------------
@@ -87,7 +87,7 @@ class GuidedMachine(Walks):
         self.both.limit(DEEP, Limits(per_key=1))
         ids = [self.add_deep(group=draws.GROUPS[1]) for _ in range(3)]
         runs = self.say_claim([DEEP], MAX_BATCH, W1)
-        self.check()
+        self.look()
         mine = [run for run in runs if run.group == draws.GROUPS[1]]
         match way:
             case "ends":
@@ -98,7 +98,7 @@ class GuidedMachine(Walks):
                 self.both.remove([*(run.id for run in mine), ids[1]], force=True)
             case "stalls":
                 self.pass_time(LEASE + STEP)
-        self.check()
+        self.look()
         self.say_claim([DEEP], MAX_BATCH, W2)
 
     @rule(rate=st.integers(1, 3), step=st.sampled_from([300, 500, 1000]))
@@ -108,7 +108,7 @@ class GuidedMachine(Walks):
         self.say_add([deep() for _ in range(5)])
         for _ in range(3):
             self.say_claim([DEEP], MAX_BATCH, W1)
-            self.check()
+            self.look()
             self.both.now += step
 
     @rule(ending=draws.endings)
@@ -117,7 +117,7 @@ class GuidedMachine(Walks):
         self.both.limit(DEEP, Limits(concurrency=1))
         self.add_deep()
         self.say_claim([DEEP], MAX_BATCH, W1)
-        self.check()
+        self.look()
         self.end(run, ending)
         self.say_claim([DEEP], MAX_BATCH, W2)
 
@@ -133,7 +133,7 @@ class GuidedMachine(Walks):
         self.both.now += 10 + missed
         self.both.tend()
         self.both.tend()
-        self.check()
+        self.look()
         self.both.unschedule("deep")
 
     @rule(keep=st.integers(0, 2), ending=draws.endings)
@@ -151,7 +151,7 @@ class GuidedMachine(Walks):
     def a_listener_hears_of_one_job_only(self, ending: Ending) -> None:
         self.prepare()
         other, watched = self.add_deep(), self.add_deep()
-        self.check()
+        self.look()
         ear = self.both.ask(Ear.open(self.both.store, [watched]))
         run = self.start(W1, watched)
         self.both.settle([Outcome(run, ending), Outcome(self._run(other), Completed())])

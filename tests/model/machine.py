@@ -58,6 +58,12 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def check(self) -> None:
+        """Compare everything; this is done after every rule."""
+        agreement.compare(self.both)
+        agreement.prove(self.both)
+
+    def look(self) -> None:
+        """Compare what can be seen; rules of many verbs do this in between."""
         agreement.compare(self.both)
 
     # -- what rules draw from --------------------------------------------------
@@ -141,7 +147,7 @@ class Machine(RuleBasedStateMachine):
     def a_shift(self, data: st.DataObject, verbs: list[str]) -> None:
         """Do what a store does all day: most jobs are added, run and end."""
         for verb in verbs:
-            self.check()
+            self.look()
             match verb:
                 case "add":
                     self.add(data)

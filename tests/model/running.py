@@ -210,7 +210,8 @@ class Running(Holding):
         token = outcome.job.token
         if entry is None:
             return {Word.GONE}
-        if entry.token != token and not entry.remembers(token):
+        if entry.token != token and (outcome.overdue or not entry.remembers(token)):
+            # Upkeep does not care; and what the story has forgotten, nobody can know.
             return {Word.ALREADY, Word.LOST}
         if entry.token != token:
             return {entry.ended[token]}

@@ -56,7 +56,7 @@ class Walks(OperatedMachine):
     def start(self, worker: str, job_id: int) -> Job:
         """Let *worker* take all deep jobs there are; return the run of *job_id*."""
         runs = self.say_claim([DEEP], MAX_BATCH, worker)
-        self.check()
+        self.look()
         return next(run for run in runs if run.id == job_id)
 
     def start_one(self, worker: str = W1, **options: Any) -> Job:
@@ -65,7 +65,7 @@ class Walks(OperatedMachine):
 
     def end(self, run: Job, ending: Ending) -> None:
         self.both.settle([Outcome(run, ending)])
-        self.check()
+        self.look()
 
     def pass_time(self, milliseconds: int) -> None:
         """Let time pass with upkeep as often as a living system has it."""
@@ -74,7 +74,7 @@ class Walks(OperatedMachine):
         while self.both.now < until:
             self.both.now = min(until, self.both.now + STEP)
             self.both.tend()
-        self.check()
+        self.look()
 
     def state_of(self, job_id: int) -> State:
         return self.both.model.jobs[job_id].state
@@ -109,14 +109,14 @@ class Walks(OperatedMachine):
         self.both.settle([Outcome(run, ending), Outcome(run, ending, "lease")])
         self.both.progress([Progress(run.id, 50, "alive", run.token)])
         assert self.digest() == before, "a run that is over has changed something"
-        self.check()
+        self.look()
 
     @rule()
     def a_claim_is_repeated_after_its_worker_was_lost(self) -> None:
         self.start_one()
         assert self.last_claim is not None
         self.both.claim(*self.last_claim)
-        self.check()
+        self.look()
         self.pass_time(LEASE + STEP)
         self.both.claim(*self.last_claim)
 
@@ -126,12 +126,12 @@ class Walks(OperatedMachine):
         self.both.tend()
         self.both.now += LEASE + GRACE_GAP_MS + 1
         self.both.tend()
-        self.check()
+        self.look()
         if beats:
             self.both.renew(W1, [run])
         self.both.now += LEASE // 2
         self.both.tend()
-        self.check()
+        self.look()
 
     @rule(step=st.sampled_from([1, 3000, 8000]))
     def the_clock_steps_back_while_a_job_runs(self, step: int) -> None:
@@ -139,10 +139,10 @@ class Walks(OperatedMachine):
         self.both.tend()
         self.both.now -= step
         self.both.tend()
-        self.check()
+        self.look()
         self.both.now += LEASE - 1
         self.both.tend()
-        self.check()
+        self.look()
         self.both.now += 1
         self.both.tend()
 
@@ -152,12 +152,12 @@ class Walks(OperatedMachine):
         self.both.cancel([run.id], "stop it")
         self.both.cancel([run.id], "stop it")
         self.both.tend()
-        self.check()
+        self.look()
         if says_so:
             self.both.renew(W1, [run])
         self.both.leave(W1)
         self.both.tend()
-        self.check()
+        self.look()
         self.both.move([run.id], State.WAITING)
         self.end(self.start(W2, run.id), Completed("after all"))
 
@@ -176,7 +176,7 @@ class Walks(OperatedMachine):
                 run = self._run_of(run.id) or self.start(W1, run.id)
         assert self.state_of(run.id) is State.FAILED
         self.both.move([run.id], State.WAITING)
-        self.check()
+        self.look()
         self.end(self.start(W1, run.id), Completed())
 
     def _run_of(self, job_id: int) -> Job | None:

@@ -50,6 +50,20 @@ async def test_many_may_open_at_once(store: Store) -> None:
     assert counts == [{}] * 20
 
 
+async def test_many_processes_may_open_a_new_store_at_once(engine: Engine) -> None:
+    """One of them makes what is missing; the others find it whole."""
+    stores = [engine.new_store() for _ in range(12)]
+    try:
+        sentences = await asyncio.gather(*(store.open() for store in stores))
+        counts = await asyncio.gather(*(store.count() for store in stores))
+    finally:
+        for store in stores:
+            await store.close()
+
+    assert len(set(sentences)) == 1
+    assert counts == [{}] * len(stores)
+
+
 async def test_making_a_store_touches_nothing(engine: Engine) -> None:
     """Nobody listens on port 1, and the folder is not there."""
     urls = {

@@ -17,6 +17,7 @@ from tests.support.jobs import (
     get_one,
     start_one,
     state_of,
+    take,
 )
 from tests.support.upkeep import tend
 
@@ -104,6 +105,16 @@ async def test_a_pause_with_an_end_ends_by_itself(store: Store) -> None:
 
     assert await claim_ids(store, now=T0 + MINUTE - 1) == []
     assert await claim_ids(store, now=T0 + MINUTE + 1) == [job_id]
+
+
+async def test_a_claim_tells_when_a_pause_ends(store: Store) -> None:
+    await add_one(store)
+    await store.pause("email", now=T0)
+    assert (await take(store)).next_at is None
+
+    await store.pause("email", until=T0 + MINUTE, now=T0)
+
+    assert (await take(store)).next_at == T0 + MINUTE
 
 
 async def test_a_pause_of_all_with_an_end_ends_by_itself(store: Store) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -103,6 +104,23 @@ async def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
     assert tables == [("accounts",)]
+
+
+async def test_a_file_that_another_process_is_making_is_not_taken_for_a_strangers(
+    tmp_path: Path,
+) -> None:
+    """The race is short: it takes many new files to meet it."""
+    for number in range(60):
+        engine = engine_at("sqlite", f"sqlite:///{tmp_path / f'{number}.db'}")
+        stores = [engine.new_store() for _ in range(10)]
+        try:
+            await asyncio.gather(
+                *(store.open() for store in stores[::2]),
+                *(add_one(store) for store in stores[1::2]),
+            )
+        finally:
+            for store in stores:
+                await store.close()
 
 
 async def test_a_file_of_a_newer_schema_is_refused(tmp_path: Path) -> None:

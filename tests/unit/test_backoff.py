@@ -164,6 +164,29 @@ def test_a_mapping_gives_its_delay_in_whole_milliseconds(delay: object) -> None:
         backoff.of({"delay": delay})
 
 
+@pytest.mark.parametrize(
+    "mapping",
+    [
+        {"type": "list"},
+        {"type": "list", "delays": []},
+        {"type": "list", "delays": ["1s"]},
+        {"type": "list", "delays": [-1]},
+        {"type": "named"},
+        {"type": "named", "name": 5},
+        {"type": "exponential", "delay": 1, "maxDelay": "1m"},
+        {"type": "exponential", "delay": 1, "max": -1},
+        {"delay": MAX_MS + 1},
+        {"delay": 1, "jitter": "much"},
+    ],
+)
+def test_a_mapping_that_could_not_be_read_back_is_refused(
+    mapping: dict[str, object],
+) -> None:
+    """Stored, it would make the whole job unreadable."""
+    with pytest.raises(ConfigError, match=r"^(a named )?(backoff|jitter) "):
+        backoff.of(mapping)
+
+
 def test_an_unknown_backoff_lists_those_there_are() -> None:
     with pytest.raises(ConfigError, match=r"'fibonacci' is unknown; there are fixed"):
         backoff.of({"type": "fibonacci", "delay": 1})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,14 +15,15 @@ from kue.duration import MAX_MS
 from kue.errors import ConfigError
 from kue.job import Attempt, Completed, Error, Failed, Job, Retried, Spec, State
 from kue.names import quote, unquote
+from kue.signs import percent
 
 T0 = 1_800_000_000_000
 OOPS = Error("ValueError", "oops")
 
 
-def running(*, attempt: int = 1, max_attempts: int = 3, **spec: object) -> Job:
+def running(*, attempt: int = 1, max_attempts: int = 3, **spec: Any) -> Job:
     """Return a job in its *attempt*-th run."""
-    made = Spec(max_attempts=max_attempts, **spec)  # type: ignore[arg-type]
+    made = Spec(max_attempts=max_attempts, **spec)
     return Job(
         id=1,
         type="email",
@@ -84,6 +86,22 @@ def test_no_delay_can_be_asked_for(nothing: float | str) -> None:
     made = draft("email", delay=nothing)
 
     assert (made.spec.delay, made.at) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("done", "total", "shown"),
+    [(0, 0, 0), (5, 0, 0), (-5, 10, 0), (99, 10, 100), (1, 3, 33), (2**70, 2**70, 100)],
+)
+def test_progress_is_always_a_share(done: int, total: int, shown: int) -> None:
+    """D-33: of nothing, nothing is done; nothing is below 0 or above 100."""
+    assert percent(done, total) == shown
+
+
+@pytest.mark.parametrize("endless", [float("inf"), float("nan")])
+def test_progress_without_an_end_is_refused(endless: float) -> None:
+    """D-33: what is no number is no share either."""
+    with pytest.raises(ValueError, match="finite"):
+        percent(1, endless)
 
 
 def test_the_core_evaluates_nothing() -> None:

@@ -23,7 +23,6 @@ NUMBERS = [
 ]
 #: What belongs to a part that is built later, and to which.
 LATER = {
-    "D-33": "progress(done, total) is the handler's; it is computed by the worker",
     "D-42": "the order of a list in the REST API",
     "D-43": "what DELETE answers in the REST API",
     "D-44": "which fields PUT takes in the REST API",

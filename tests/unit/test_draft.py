@@ -114,7 +114,7 @@ def test_retention_of_nothing_means_at_once_and_none_the_rule_of_the_queue() -> 
         ({"unique": ""}, ValueError, "^unique key must have 1 to 200 bytes"),
         ({"unique_for": -1}, ValueError, "^unique_for must not be negative"),
         ({"group": "a\n"}, ValueError, "^group .* must not contain control characters"),
-        ({"tags": "mail"}, TypeError, "^tags must be a list of texts, not the text"),
+        ({"tags": "mail"}, TypeError, "^tags must be a list of texts, not 'mail'"),
         ({"tags": [1]}, TypeError, "^tag must be text, not 1"),
         (
             {"tags": map(str, range(MAX_TAGS + 1))},
@@ -130,7 +130,15 @@ def test_retention_of_nothing_means_at_once_and_none_the_rule_of_the_queue() -> 
         ({"meta": {"a": 1}}, TypeError, "^meta maps text to text, but has 'a': 1"),
         ({"meta": {1: "a"}}, TypeError, "^meta maps text to text, but has 1: 'a'"),
         ({"meta": {"a": "x" * 9000}}, BadPayload, "^meta: is 9,008 bytes"),
-        ({"address_id": "x"}, ValueError, "UUID"),
+        (
+            {"address_id": "x"},
+            ValueError,
+            "^address_id must be a UUID as text, not 'x'",
+        ),
+        ({"address_id": 5}, ValueError, "^address_id must be a UUID as text, not 5"),
+        ({"at": "2030"}, TypeError, "^at must be a datetime, not '2030'"),
+        ({"tags": 5}, TypeError, "^tags must be a list of texts, not 5"),
+        ({"after": 5}, TypeError, "^after must be a list of job ids, not 5"),
     ],
 )
 def test_a_bad_option_is_refused_by_name_before_any_io(

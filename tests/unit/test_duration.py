@@ -79,8 +79,9 @@ def test_a_duration_must_be_finite(value: Duration) -> None:
 def test_a_hundred_years_is_the_longest() -> None:
     assert milliseconds(timedelta(milliseconds=MAX_MS)) == MAX_MS
 
-    with pytest.raises(ValueError, match=r"at most a hundred years"):
-        milliseconds(timedelta(milliseconds=MAX_MS + 1))
+    for too_long in (timedelta(milliseconds=MAX_MS + 1), MAX_MS, 10**400):
+        with pytest.raises(ValueError, match=r"at most a hundred years"):
+            milliseconds(too_long)
 
 
 @pytest.mark.parametrize("value", [True, None, [1], b"10s"])
@@ -93,6 +94,18 @@ def test_a_moment_is_the_same_in_every_time_zone() -> None:
     there = datetime(2030, 1, 1, 12, tzinfo=timezone(timedelta(hours=5)))
 
     assert epoch_ms(there) == epoch_ms(there.astimezone(UTC)) == 1_893_481_200_000
+
+
+@given(st.integers(0, 4 * 10**12))
+def test_a_moment_is_kept_to_the_millisecond(ms: int) -> None:
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
+
+    assert epoch_ms(moment) == ms
+
+
+def test_a_moment_is_a_datetime() -> None:
+    with pytest.raises(TypeError, match=r"at must be a datetime, not '2030-01-01'"):
+        epoch_ms("2030-01-01")  # type: ignore[arg-type]
 
 
 def test_a_moment_without_a_time_zone_is_refused_with_advice() -> None:

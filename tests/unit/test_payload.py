@@ -114,7 +114,9 @@ def test_what_json_cannot_express_is_refused_wherever_it_hides(
 
 
 def test_sixty_four_levels_are_the_deepest() -> None:
-    assert decode(encode(nested(MAX_DEPTH))) == nested(MAX_DEPTH)
+    for innermost in (1, 1.5, "x"):
+        deepest = nested(MAX_DEPTH, innermost)
+        assert decode(encode(deepest)) == deepest
 
     with pytest.raises(BadPayload, match=r"nests deeper than 64 levels"):
         encode(nested(MAX_DEPTH + 1))

@@ -66,6 +66,18 @@ def test_a_strategy_unknown_to_this_process_does_not_stop_the_retry() -> None:
     assert after_error(running(spec=spec), OOPS) == Retried(OOPS, UNKNOWN_BACKOFF_MS)
 
 
+@pytest.mark.parametrize(
+    "strategy",
+    [lambda attempt: 1 / 0, lambda attempt: None, lambda attempt: float("nan")],
+    ids=["raises", "answers nothing", "answers no number"],
+)
+def test_a_strategy_that_fails_does_not_stop_the_retry(strategy: Any) -> None:
+    backoff.register("test: broken", strategy)
+    spec = Spec(max_attempts=2, backoff=backoff.named("test: broken"))
+
+    assert after_error(running(spec=spec), OOPS) == Retried(OOPS, UNKNOWN_BACKOFF_MS)
+
+
 def test_a_passed_ttl_is_an_error_like_any_other() -> None:
     assert after_ttl(running()) == Failed(TTL_EXCEEDED)
     assert after_ttl(running(spec=Spec(max_attempts=2))) == Retried(TTL_EXCEEDED, 0)

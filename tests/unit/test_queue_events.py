@@ -10,6 +10,7 @@ import pytest
 
 from kue import Event, Kind, Kue
 from kue.job import Completed, Failed, Retried, State
+from kue.store.values import Progress
 from tests.support.jobs import OOPS, claim_one, end
 
 if TYPE_CHECKING:
@@ -304,6 +305,29 @@ async def test_a_job_tells_its_story_to_the_end(
 
     kinds = [event.kind for event in await asyncio.wait_for(telling, 10)]
     assert kinds == [Kind.START, Kind.FAILED_ATTEMPT, Kind.START, Kind.COMPLETE]
+
+
+async def test_a_slow_reader_is_told_so_and_still_hears_of_the_end(
+    q: Kue, kue_store: Store
+) -> None:
+    """What it missed may have been the end, so it looks again."""
+    handle = await q.enqueue("email")
+    now = await kue_store.now()
+    events = handle.events()
+    first = asyncio.ensure_future(anext(events))
+    while not first.done():
+        # Nothing tells that the subscription is made but an event.
+        await handle.update(priority=1)
+    job = await claim_one(kue_store, now=now)
+    for step in range(1_100):
+        await kue_store.progress([Progress(job.id, step // 11)])
+    await end(kue_store, job, Completed(), now=now)
+
+    kinds = [event.kind async for event in events]
+
+    assert Kind.LAGGED in kinds
+    assert kinds[-1] is Kind.COMPLETE
+    assert kinds.count(Kind.COMPLETE) == 1
 
 
 async def test_a_job_that_has_ended_tells_its_end(q: Kue, kue_store: Store) -> None:

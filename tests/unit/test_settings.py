@@ -85,8 +85,11 @@ def test_a_flag_is_yes_or_no(text: object, meant: bool) -> None:
         ({"budget": 0}, "^budget: budget must be at least 1, not 0$"),
         ({"budget": -1}, "^budget: budget must not be negative"),
         ({"max_data": 0}, "^max_data: max_data must be at least 1"),
-        ({"max_data": "much"}, "^max_data: .*'much'"),
-        ({"max_data": [1]}, "^max_data: "),
+        (
+            {"max_data": "much"},
+            "^max_data: max_data must be a whole number, not 'much'",
+        ),
+        ({"max_data": [1]}, "^max_data: max_data must be a whole number"),
         ({"keep_complete": -1}, "^keep_complete: keep_complete must be at least 0"),
         (
             {"allow_eviction": "maybe"},

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue import ActiveJob, ConfigError, JobCancelled, Kue, LeaseLost, Release, State
+from kue import (
+    ActiveJob,
+    ConfigError,
+    JobCancelled,
+    JobNotFound,
+    Kue,
+    LeaseLost,
+    Release,
+    State,
+)
 from tests.support.jobs import claim_one
 from tests.unit.conftest import new_queue
 
@@ -406,6 +415,56 @@ async def test_a_run_whose_job_was_taken_away_is_cancelled_and_says_nothing(
 
     assert wire.times("settle") == 0
     assert not await q.exists(handle.id)
+
+
+async def test_the_outcome_of_a_job_that_is_gone_is_dropped_with_a_word(
+    q: Kue, caplog: pytest.LogCaptureFixture
+) -> None:
+    @q.process("email")
+    async def handler(job: ActiveJob) -> str:
+        await handle.remove(force=True)
+        return "to nobody"
+
+    handle = await q.enqueue("email")
+    async with q.work():
+        with pytest.raises(JobNotFound):
+            await handle.result(timeout=10)
+
+    assert f"outcome of job {handle.id} dropped: it was removed" in caplog.messages
+
+
+async def test_a_job_that_was_taken_back_and_claimed_again_runs_anew(
+    q: Kue, kue_store: Store
+) -> None:
+    """The earlier run is void: it is cancelled, and only the later one counts."""
+    started, cancelled = asyncio.Event(), asyncio.Event()
+    fences: list[int] = []
+
+    @q.process("email", 2)
+    async def handler(job: ActiveJob) -> str:
+        fences.append(job.fence)
+        if len(fences) > 1:
+            return "a later one"
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+        return "the first"
+
+    handle = await q.enqueue("email")
+    async with q.work() as worker:
+        await started.wait()
+        while len(fences) < 2:
+            # A claim or a beat in between renews the lease: then end it once more.
+            await kue_store.leave(worker.name)
+            await kue_store.tend()
+        assert await handle.result(timeout=10) == "a later one"
+        await asyncio.wait_for(cancelled.wait(), 10)
+
+    assert fences == sorted(set(fences))
+    history = (await handle.refresh()).history
+    assert (history[0].outcome, history[-1].outcome) == ("stalled", "complete")
 
 
 async def test_progress_of_a_run_that_was_taken_away_tells_the_handler(

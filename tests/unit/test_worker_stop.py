@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -167,6 +168,41 @@ async def test_a_second_signal_hands_back_at_once(q: Kue, gate: Gate) -> None:
     await running
 
     await assert_handed_back(handle)
+
+
+def test_outside_the_main_thread_signals_are_left_alone() -> None:
+    q = Kue("memory://")
+    done: list[str] = []
+
+    @q.process("email")
+    async def handler(job: ActiveJob) -> None:
+        done.append(job.type)
+        q.stop()
+
+    async def main() -> None:
+        async with q:
+            await q.enqueue("email")
+            await q.run()
+
+    thread = threading.Thread(target=lambda: asyncio.run(main()))
+    thread.start()
+    thread.join(20)
+
+    assert done == ["email"]
+
+
+async def test_signals_can_be_left_to_the_program(q: Kue, gate: Gate) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    handle = await q.enqueue("email")
+    running = asyncio.create_task(q.run(signals=False))
+    await gate.entered.wait()
+
+    assert signal.getsignal(signal.SIGTERM) is before
+
+    gate.open.set()
+    assert await handle.result() == "through"
+    q.stop()
+    await running
 
 
 async def test_no_task_is_left_behind(q: Kue, gate: Gate) -> None:

@@ -27,7 +27,7 @@ def store_for(settings: Settings) -> Store:
     if scheme in ("sqlite", "memory"):
         from kue.store.sqlite.store import SqliteStore
 
-        return SqliteStore.from_url(settings.url)
+        return SqliteStore.from_url(settings.url, budget=settings.budget)
     if scheme in _REDIS or scheme in _CLUSTER:
         from kue.store.redis.store import RedisStore
 

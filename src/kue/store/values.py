@@ -178,6 +178,7 @@ class Change(msgspec.Struct, frozen=True):
     """An edit of a job; what is UNSET stays."""
 
     job_id: int
+    #: Encoded (`msgspec.Raw`) or plain JSON.
     data: JSON | msgspec.UnsetType = msgspec.UNSET
     priority: int | msgspec.UnsetType = msgspec.UNSET
     tags: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET

@@ -8,7 +8,6 @@ import msgspec
 
 from kue.job import Cancelled, State
 from kue.names import quote, unquote
-from kue.payload import encode
 from kue.store.codec import body_of, tail_of
 from kue.store.redis.link import pairs
 from kue.store.redis.record import read_claimed, read_pause, with_changes
@@ -188,7 +187,7 @@ def _edited(change: Change, record: bytes) -> tuple[bytes, bytes, int]:
     job = read_claimed(change.job_id, "", record)
     changes: dict[str, Any] = {}
     if change.data is not msgspec.UNSET:
-        changes["data"] = encode(change.data, limit=1 << 62)
+        changes["data"] = change.data
     if change.tags is not msgspec.UNSET:
         changes["tags"] = change.tags
     if change.max_attempts is not msgspec.UNSET:

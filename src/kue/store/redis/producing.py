@@ -88,7 +88,7 @@ class Producing(Shards):
         return confirmed, reply[1]
 
     def _check_seq(self, producer: str, seq: int) -> None:
-        """Refuse a call before the last; a shard knows only of those that came to it."""
+        """Refuse a call before the last; a shard knows only of what came to it."""
         if self._shards == 1:
             return
         if seq < self._seqs.get(producer, seq):

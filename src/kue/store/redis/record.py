@@ -12,6 +12,7 @@ The second line is the body (`kue.store.codec`), the others are the story.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -90,26 +91,26 @@ def with_changes(record: bytes, *, priority: int, body: bytes) -> tuple[bytes, b
 def read_claimed(job_id: int, token: str, record: bytes, stalls: int = 0) -> Job:
     """Return a job that was just started."""
     header, body, story = _split(record)
-    fields = header.split(b"\t")
-    if header[0] == 42:  # "*"
+    job_type, priority, created_at, options = _read_header(header)
+    if options:
         return Job(
             id=job_id,
-            type=unquote(fields[2].decode()),
+            type=job_type,
             state=_ACTIVE,
-            priority=int(fields[0][1:]),
-            created_at=int(fields[1]),
+            priority=priority,
+            created_at=created_at,
             spec=decode_spec(body),
             token=token,
             stalls=stalls,
             history=read_story(story),
-            **_read_options(fields[3:]),
+            **options,
         )
     return Job(
         id=job_id,
-        type=unquote(fields[2].decode()),
+        type=job_type,
         state=_ACTIVE,
-        priority=int(fields[0]),
-        created_at=int(fields[1]),
+        priority=priority,
+        created_at=created_at,
         spec=decode_spec(body),
         token=token,
         stalls=stalls,
@@ -156,15 +157,17 @@ def read_job(
 
 def unreadable(job_id: int, token: str, record: bytes, exc: Exception) -> Job:
     """Return a stand-in for a started job whose body cannot be decoded."""
-    job_type = record.partition(b"\n")[0].split(b"\t")[2]
+    fields = record.partition(b"\n")[0].split(b"\t")
+    # What a script must give back with the run is in the header, which it has read.
     return Job(
         id=job_id,
-        type=unquote(job_type.decode()),
+        type=unquote(fields[2].decode()),
         state=_ACTIVE,
         priority=0,
         created_at=0,
         spec=Spec(meta={"unreadable": str(exc)}),
         token=token,
+        **_read_options(fields[3:]),
     )
 
 
@@ -189,6 +192,15 @@ def _stalls_in(history: tuple[Attempt, ...]) -> int:
             break
         count += attempt.outcome == "stalled"
     return count
+
+
+@lru_cache(maxsize=512)
+def _read_header(header: bytes) -> tuple[str, int, int, dict[str, Any]]:
+    """Jobs added by one call have one header, byte for byte: it is read once."""
+    fields = header.split(b"\t")
+    job_type = unquote(fields[2].decode())
+    priority = int(fields[0].removeprefix(b"*"))
+    return job_type, priority, int(fields[1]), _read_options(fields[3:])
 
 
 def _split(record: bytes) -> tuple[bytes, bytes, bytes]:
@@ -217,6 +229,8 @@ def _read_options(fields: list[bytes]) -> dict[str, Any]:
     for name in ("unique", "group"):
         if name in found:
             options[name] = unquote(found[name])
-    options["once"] = "once" in found
-    options["after_any"] = "any" in found
+    if "once" in found:
+        options["once"] = True
+    if "any" in found:
+        options["after_any"] = True
     return options

@@ -53,6 +53,9 @@ _ENDING = {
     Released: "released",
     Stalled: "stalled",
 }
+#: Most jobs end well and have nothing to say: what is written then, written once.
+_NO_RESULT = Completed()
+_NOTHING = tail_of(_NO_RESULT)
 _OVERDUE = {"": "", "lease": "L", "ttl": "T"}
 _encode = msgspec.json.Encoder().encode
 
@@ -148,8 +151,8 @@ class Running(Shards):
         stalls = dict(zip(lost[::2], map(int, lost[1::2]), strict=True))
         jobs: list[Job] = []
         bad: list[Outcome] = []
-        for index in range(0, len(taken), 3):
-            job_id, token, record = taken[index : index + 3]
+        triples = iter(taken)
+        for job_id, token, record in zip(triples, triples, triples, strict=True):
             try:
                 jobs.append(
                     read_claimed(
@@ -280,17 +283,15 @@ def arguments(
     for place in places:
         outcome = outcomes[place]
         job, ending = outcome.job, outcome.ending
-        key = (
-            _ENDING[type(ending)],
-            job.type,
-            getattr(ending, "delay", 0),
-            flags_of(outcome),
-        )
+        is_complete = type(ending) is Completed
+        delay = 0 if is_complete else getattr(ending, "delay", 0)
+        key = (_ENDING[type(ending)], job.type, delay, flags_of(outcome))
         group = groups.get(key)
         if group is None:
             group = groups[key] = []
             positions[key] = []
-        group += (job.id, job.token, tail_of(ending))
+        tail = _NOTHING if ending == _NO_RESULT else tail_of(ending)
+        group += (job.id, job.token, tail)
         positions[key].append(place)
     order: list[int] = []
     args: list[Any] = []

@@ -117,6 +117,8 @@ class Shards(Store):
 
     def _by_shard(self, job_ids: Sequence[int]) -> dict[int, list[int]]:
         """Return positions in *job_ids*, by shard."""
+        if self._shards == 1:
+            return {0: list(range(len(job_ids)))} if job_ids else {}
         places: dict[int, list[int]] = {}
         for position, job_id in enumerate(job_ids):
             places.setdefault(self._shard_of(job_id), []).append(position)

@@ -27,17 +27,18 @@ _LINKS = """
 INSERT INTO links (parent, child) SELECT value->>0, value->>1 FROM json_each(?)
 """
 
-#: Columns of a new row, in the order of `_row`.
+#: Columns of a new row but id and body, in the order of `_columns`.
 _COLUMNS = (
-    *("id", "type", "state", "priority", "at", "body", "story"),
-    *("unique_key", "unique_for", "group_key", "ttl", "expires_at", "once"),
-    *("after_any", "delay", "retention", "remove_on_complete", "retain_until"),
+    *("type", "state", "priority", "at", "story", "unique_key", "unique_for"),
+    *("group_key", "ttl", "expires_at", "once", "after_any", "delay", "retention"),
+    *("remove_on_complete", "retain_until", "created_at"),
 )
+#: All jobs that are alike but for their bodies: {id: body}.
 _ADD = f"""
-INSERT INTO jobs (created_at, {", ".join(_COLUMNS)})
-SELECT ?, {", ".join(f"value->>{i}" for i in range(len(_COLUMNS)))} FROM json_each(?)
+INSERT INTO jobs (id, body, {", ".join(_COLUMNS)})
+SELECT CAST(key AS INTEGER), value, {", ".join("?" * len(_COLUMNS))} FROM json_each(?)
 """
-_Value = int | str | None
+_Columns = tuple[int | str | None, ...]
 
 _answer = msgspec.json.Decoder(list[Added]).decode
 
@@ -72,7 +73,7 @@ class _Batch:
         self._turn = turn
         self._state_of = _parents(turn, drafts)
         self._last_id: int = turn.one("SELECT value FROM meta WHERE name = 'ids'")
-        self._rows: list[Sequence[_Value]] = []
+        self._bodies: dict[_Columns, dict[int, str]] = {}
         self._links: list[tuple[int, int]] = []
         self._types: set[str] = set()
 
@@ -97,7 +98,8 @@ class _Batch:
                 # Its delay counts from when it is released; a moment stays a moment.
                 state, at = State.BLOCKED, draft.at
                 self._links.extend((parent, job_id) for parent in open_)
-        self._rows.append(_row(draft, job_id, state, at, story, now))
+        columns = _columns(draft, state, at, story, now)
+        self._bodies.setdefault(columns, {})[job_id] = body_of(draft.spec).decode()
         self._types.add(draft.type)
         self._take_key(draft, job_id, state)
         self._note(draft, job_id, state)
@@ -134,10 +136,11 @@ class _Batch:
 
     def write(self) -> None:
         turn = self._turn
-        if not self._rows:
+        if not self._bodies:
             return
         turn.run(_TYPES, as_json(list(self._types)))
-        turn.run(_ADD, turn.now, as_json(self._rows))
+        for columns, bodies in self._bodies.items():
+            turn.run(_ADD, *columns, as_json(bodies))
         if self._links:
             turn.run(_LINKS, as_json(self._links))
         turn.run("UPDATE meta SET value = ? WHERE name = 'ids'", self._last_id)
@@ -160,28 +163,27 @@ def _cancelled(now: int, reason: str) -> str:
     return line_of("", now, tail_of(Cancelled(reason))).decode()
 
 
-def _row(
-    draft: Draft, job_id: int, state: State, at: int | None, story: str, now: int
-) -> Sequence[_Value]:
+def _columns(
+    draft: Draft, state: State, at: int | None, story: str, now: int
+) -> _Columns:
     spec = draft.spec
     ends = is_final(state) and spec.retention is not None
     return (
-        job_id,
         draft.type,
         state,
         draft.priority,
         at,
-        body_of(spec).decode(),
         story,
         draft.unique,
         draft.unique_for,
         draft.group,
         draft.ttl,
         now + draft.expires if draft.expires else None,
-        int(draft.once),
-        int(draft.after_any),
+        draft.once,
+        draft.after_any,
         spec.delay,
         spec.retention,
-        int(spec.remove_on_complete),
+        spec.remove_on_complete,
         now + (spec.retention or 0) if ends else None,
+        now,
     )

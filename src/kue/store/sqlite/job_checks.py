@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING
 
 from kue.job import FINAL, UNFINISHED, Run, State
 from kue.store.sqlite import links
-from kue.store.sqlite.rows import (
-    Row,
-    columns_of,
-    fetch,
-    is_readable,
-    shown,
-    slips_of,
-)
+from kue.store.sqlite.rows import Row, columns_of, fetch, is_readable, shown
 from kue.store.sqlite.suspects import Suspect, statement
 
 if TYPE_CHECKING:
@@ -216,6 +209,4 @@ class JobChecks:
 
 
 def _release(job_id: int, turn: Turn) -> None:
-    if turn.one("SELECT 1 FROM links WHERE child = ?", job_id) is None:
-        slips = slips_of(turn.db, [job_id]).values()
-        links.release(turn, [slip for slip in slips if slip.state == State.BLOCKED])
+    links.release(turn, [job_id])

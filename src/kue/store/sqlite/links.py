@@ -14,7 +14,7 @@ from kue.events import Kind
 from kue.job import Cancelled, State
 from kue.store.sqlite import steps
 from kue.store.sqlite.removal import REMOVED
-from kue.store.sqlite.rows import Slip, slips_of
+from kue.store.sqlite.rows import slips_of
 from kue.store.sqlite.turn import Turn, as_json, entered
 
 if TYPE_CHECKING:
@@ -36,9 +36,11 @@ ORDER BY child LIMIT :limit
 _CUT = """
 DELETE FROM links WHERE parent = ? AND child IN (SELECT value FROM json_each(?))
 """
+#: Its delay counts from now on; a moment it was given stays that moment.
 _FREE = """
-SELECT value FROM json_each(?) WHERE NOT EXISTS
-    (SELECT 1 FROM links WHERE child = value)
+SELECT id, type, coalesce(at, ? + delay) FROM jobs
+WHERE id IN (SELECT value FROM json_each(?)) AND state = 'blocked'
+AND NOT EXISTS (SELECT 1 FROM links WHERE child = id)
 """
 _RELEASE = """
 UPDATE jobs SET state = new.value->>1, at = new.value->>2
@@ -85,16 +87,16 @@ def tell_left(turn: Turn, limit: int) -> tuple[int, bool]:
     return told, turn.one("SELECT 1 FROM endings LIMIT 1") is not None
 
 
-def release(turn: Turn, slips: Iterable[Slip]) -> None:
-    """Make blocked jobs ready, or delayed if their time has not come."""
+def release(turn: Turn, ids: Iterable[int]) -> None:
+    """Make those jobs ready, or delayed, that are blocked and wait for nobody."""
+    free = turn.db.execute(_FREE, (turn.now, as_json(list(ids)))).fetchall()
     rows: list[tuple[int, State, int | None]] = []
-    for slip in slips:
-        at = slip.at if slip.at is not None else turn.now + slip.delay
+    for job_id, type, at in free:
         to = State.DELAYED if at > turn.now else State.WAITING
-        rows.append((slip.id, to, at if to is State.DELAYED else None))
-        turn.moved(slip.type, State.BLOCKED, to)
-        turn.tell(Kind.PROMOTION, slip.id, slip.type, slip.attempts)
-        entered(turn, slip.type, to)
+        rows.append((job_id, to, at if to is State.DELAYED else None))
+        turn.moved(type, State.BLOCKED, to)
+        turn.tell(Kind.PROMOTION, job_id, type, 0)
+        entered(turn, type, to)
     if rows:
         turn.run(_RELEASE, as_json(rows))
 
@@ -118,15 +120,9 @@ def _tell(turn: Turn, parent: int, how: str, limit: int) -> tuple[int, bool]:
     dropped = [child for child, after_any in told if ends_all and not after_any]
     freed = [child for child, after_any in told if not ends_all or after_any]
     turn.run(_CUT, parent, as_json([child for child, _ in told]))
-    _release_free(turn, freed)
+    release(turn, freed)
     _drop(turn, dropped, parent, how)
     return len(told), len(children) <= limit
-
-
-def _release_free(turn: Turn, ids: Sequence[int]) -> None:
-    free = [row[0] for row in turn.db.execute(_FREE, (as_json(ids),))]
-    slips = slips_of(turn.db, free).values()
-    release(turn, [slip for slip in slips if slip.state == State.BLOCKED])
 
 
 def _drop(turn: Turn, ids: Sequence[int], parent: int, how: str) -> None:

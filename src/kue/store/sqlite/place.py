@@ -36,7 +36,7 @@ class Place(NamedTuple):
                 raise ConfigError(f"{url!r} says too much: write memory:// alone")
             return cls(None, url)
         path = unquote(parts.path[1:])
-        if parts.scheme != "sqlite" or parts.netloc or not path:
+        if not url.startswith("sqlite:///") or not path:
             raise ConfigError(f"{url!r} names no file; {_FORMS}")
         if parts.query or parts.fragment:
             raise ConfigError(f"{url!r} has options, and a file takes none; {_FORMS}")

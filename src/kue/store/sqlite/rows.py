@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from kue.job import Attempt, Job, Run, Spec, State
+from kue.job import Attempt, Job, Spec, State
 from kue.payload import JSON, decode
 from kue.store.codec import decode_attempt, decode_spec, read_story
 from kue.store.sqlite.turn import as_json
@@ -57,33 +57,34 @@ class Slip(msgspec.Struct, array_like=True, gc=False):
     type: str
     state: str
     created_at: int
-    at: int | None
-    story: str
     unique_key: str | None
     unique_for: int
     group_key: str | None
-    delay: int
     retention: int | None
     remove_on_complete: int
     attempts: int
-    stalls: int
     token: str
-    worker: str
-    ttl_at: int | None
     cancelling: str | None
     retain_until: int | None
+    #: How many its story has.
+    lines: int
 
     @property
-    def run(self) -> Run | None:
-        """The run in progress; None also when its token makes no sense."""
-        try:
-            return Run.read(self.token) if self.token else None
-        except ValueError:
+    def began(self) -> int | None:
+        """When its run began; None if it does not run or its token makes no sense."""
+        parts = self.token.split(":")
+        if len(parts) != 5 or not parts[1].isdecimal():
             return None
+        return int(parts[1])
 
 
 R = TypeVar("R", Row, Slip)
 
+#: Fields that are no columns.
+_EXPRESSIONS = {
+    "lines": "iif(story = '', 0,"
+    " 1 + length(story) - length(replace(story, char(10), '')))"
+}
 _STATES = {state.value: state for state in State}
 _decoders: dict[type, msgspec.json.Decoder[Any]] = {
     kind: msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]
@@ -93,7 +94,7 @@ _decoders: dict[type, msgspec.json.Decoder[Any]] = {
 
 def columns_of(kind: type[Row] | type[Slip]) -> str:
     """Return the columns of *kind*, as one JSON value for all rows."""
-    names = ", ".join(kind.__struct_fields__)
+    names = ", ".join(_EXPRESSIONS.get(x, x) for x in kind.__struct_fields__)
     # As a blob: text that is no UTF-8 must reach the decoder, not stop the fetch.
     return f"CAST(json_group_array(json_array({names})) AS BLOB)"
 
@@ -110,9 +111,8 @@ def fetch(db: sqlite3.Connection, kind: type[R], sql: str, *values: Any) -> list
         rows: list[R] = _decoders[kind].decode(answer)
     except UnicodeDecodeError:
         # Lone surrogates mark what is no text: a body that has them cannot be decoded.
-        # A slip is written back, and its story with it.
-        errors = "surrogateescape" if kind is Row else "replace"
-        rows = [kind(*values) for values in json.loads(answer.decode(errors=errors))]
+        text = answer.decode(errors="surrogateescape")
+        rows = [kind(*values) for values in json.loads(text)]
     return rows
 
 

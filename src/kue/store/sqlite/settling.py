@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from kue.store.values import Claim, Claimed, Outcome
 
 #: What follows the opening of a line when upkeep ended the run.
-_TAKEN = re.compile(r'\d+,"taken":')
+_TAKEN = re.compile(rb'\d+,"taken":')
+_STORY = "SELECT CAST(story AS BLOB) FROM jobs WHERE id = ?"
+_IS_SILENT = "SELECT ttl_at <= ?2 FROM jobs WHERE id = ?1"
 
 
 def settle(turn: Turn, outcomes: Sequence[Outcome]) -> list[Word]:
@@ -34,10 +36,13 @@ def settle(turn: Turn, outcomes: Sequence[Outcome]) -> list[Word]:
     for outcome in outcomes:
         job_id = outcome.job.id
         slip = slips.get(job_id)
-        word = Word.GONE if slip is None else _judge(turn, slip, outcome)
-        if word is Word.DONE and job_id in ended:
-            word = ended[job_id]
-        elif word is Word.DONE and slip is not None:
+        if slip is None:
+            words.append(Word.GONE)
+            continue
+        word = _judge(turn, slip, outcome)
+        if word is Word.DONE:
+            word = ended.get(job_id, word)
+        if word is Word.DONE:
             pair = (slip, outcome.ending)
             endings.setdefault(outcome.overdue, []).append(pair)
             ended[job_id] = _repeated(slip, outcome.ending)
@@ -67,7 +72,7 @@ def _judge(turn: Turn, slip: Slip, outcome: Outcome) -> Word:
     token = outcome.job.token
     if token and token == slip.token and slip.state == State.ACTIVE:
         return Word.DONE if _is_due(turn, slip, outcome.overdue) else Word.LOST
-    if token and _has_ended(slip, token):
+    if token and _has_ended(turn, slip, token):
         return Word.ALREADY
     return Word.LOST
 
@@ -78,17 +83,18 @@ def _is_due(turn: Turn, slip: Slip, overdue: str) -> bool:
         case "":
             return True
         case "lease":
-            return workers.is_over(turn, slip.worker)
+            return workers.is_over(turn, slip.id)
         case "ttl":
-            return slip.ttl_at is not None and slip.ttl_at <= turn.now
+            return bool(turn.one(_IS_SILENT, slip.id, turn.now))
         case _:
             raise ValueError(f"overdue is 'lease' or 'ttl', not {overdue!r}")
 
 
-def _has_ended(slip: Slip, token: str) -> bool:
+def _has_ended(turn: Turn, slip: Slip, token: str) -> bool:
     """Tell whether the run ended by itself: one that was taken back is lost."""
-    opening = f'\n{{"run":"{token}","at":'
-    _, found, line = f"\n{slip.story}".partition(opening)
+    story: bytes = turn.one(_STORY, slip.id)
+    opening = b'\n{"run":"%s","at":' % token.encode()
+    _, found, line = (b"\n" + story).partition(opening)
     return bool(found) and not _TAKEN.match(line)
 
 

@@ -46,9 +46,7 @@ def _progress(turn: Turn, slip: Slip | None, update: Progress) -> Word:
     data = None if update.data is None else as_json(update.data)
     turn.run(_PROGRESS, update.percent, data, turn.now, slip.id)
     detail = {"progress": update.percent, "data": update.data}
-    run = slip.run
-    attempt = slip.attempts + 1 if run is None else run.attempt
-    turn.tell(Kind.PROGRESS, slip.id, slip.type, attempt, detail)
+    turn.tell(Kind.PROGRESS, slip.id, slip.type, slip.attempts + 1, detail)
     return Word.DONE
 
 

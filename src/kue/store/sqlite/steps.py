@@ -3,15 +3,17 @@ Steps: jobs that go from one state to another and leave a line in their story.
 
 Every ending of a run, every cancelling, expiring and restarting comes through here, so
 that what belongs to a step (the unique key, counts, retention, dependants, the group's
-slot) is done in one place and for whole batches at once.
+slot) is done in one place.  Jobs that go the same way go together, in one statement.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kue.events import Kind
 from kue.job import (
+    FINAL,
     MAX_HISTORY,
     Cancelled,
     Completed,
@@ -20,14 +22,12 @@ from kue.job import (
     Failed,
     Released,
     Retried,
-    Run,
     Stalled,
     State,
 )
-from kue.store.codec import encode_json, line_of, tail_of
+from kue.store.codec import tail_of
 from kue.store.sqlite import keys, removal
-from kue.store.sqlite.turn import Turn, as_json, entered, is_final
-from kue.store.values import restarted
+from kue.store.sqlite.turn import Turn, as_json, entered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,17 +36,43 @@ if TYPE_CHECKING:
 
 #: For a run that was asked to end and was put back instead.
 _ASKED = "cancelled while it ran"
+_RESTARTED = '"outcome":"restarted"}'
 
-_STEP = """
-UPDATE jobs SET state = new.value->>1, at = new.value->>2, story = new.value->>3,
-    attempts = new.value->>4, stalls = new.value->>5, retain_until = new.value->>6,
+#: Adds the line that `kue.store.codec.line_of` would: token, time, and the tail given.
+_LINE = """
+iif(story = '', '', story || char(10))
+|| '{"run":"' || iif(:is_run, token, '') || '","at":' || :now || ',' || :taken
+"""
+_STEP = f"""
+UPDATE jobs SET state = :to, at = :at, story = {_LINE} || step.value,
+    attempts = attempts + :spent, stalls = stalls + :stalled,
+    retain_until = iif(:is_final, :now + retention, NULL),
     held = 0, token = '', worker = '', ttl_at = NULL, progress = 0,
     progress_data = NULL, cancelling = NULL
-FROM json_each(?) AS new WHERE jobs.id = new.value->>0
+FROM json_each(:tails) AS step WHERE jobs.id = CAST(step.key AS INTEGER)
 """
+_RESTART = f"""
+UPDATE jobs SET state = :to, at = :at, story = {_LINE} || :tail, attempts = 0,
+    stalls = 0, retain_until = NULL
+WHERE id = :id
+"""
+_STORY = "SELECT CAST(story AS BLOB) FROM jobs WHERE id = ?"
+_CUT = "UPDATE jobs SET story = ? WHERE id = ?"
 
-#: The values of _STEP for one job.
-_Step = tuple[int, State, int | None, str, int, int, int | None]
+
+class Way(NamedTuple):
+    """Where a step leads, and what it costs: the same for all jobs of a statement."""
+
+    to: State
+    at: int | None
+    #: Whether the job ran, so that its line bears the token.
+    is_run: bool
+    spent: bool = False
+    stalled: bool = False
+
+
+#: A job, how it ends, and when its run began (None if it does not run).
+_Walker = tuple["Slip", Ending, int | None]
 
 
 def end(turn: Turn, endings: Iterable[tuple[Slip, Ending]], *, taken: str = "") -> None:
@@ -56,146 +82,144 @@ def end(turn: Turn, endings: Iterable[tuple[Slip, Ending]], *, taken: str = "") 
     *taken* says what was over when upkeep ended the run of somebody else.  A job that
     someone asked to cancel is not put back: it ended, if not well.
     """
-    batch = _Batch(turn)
+    ways: dict[Way, list[_Walker]] = {}
     for slip, ending in endings:
         if slip.cancelling is not None and isinstance(
             ending, Retried | Released | Stalled
         ):
             ending = Cancelled(slip.cancelling or _ASKED)
-        run = slip.run
-        batch.add(slip, _step(turn, slip, run, ending, taken))
-        _measure(turn, slip, run, ending)
-        _tell(turn, slip, run, ending)
-    batch.write()
+        began = slip.began
+        way = _way(turn.now, ending, began is not None)
+        ways.setdefault(way, []).append((slip, ending, began))
+    for way, walkers in ways.items():
+        _measure(turn, walkers)
+        if turn.is_heard:
+            _tell(turn, walkers)
+        _go(turn, way, walkers, taken)
 
 
 def park(turn: Turn, slips: Iterable[Slip], message: str) -> None:
     """Set aside jobs whose record cannot be used: they fail, and an event says why."""
     failed = Failed(Error("DamagedRecord", message))
-    batch = _Batch(turn)
-    for slip in slips:
-        batch.add(slip, _step(turn, slip, None, failed, ""))
-        turn.stats(slip.type).failed += 1
+    walkers: list[_Walker] = [(slip, failed, None) for slip in slips]
+    _measure(turn, walkers)
+    for slip, _, _ in walkers:
         turn.tell(Kind.ERROR, slip.id, slip.type, slip.attempts, {"message": message})
-    batch.write()
+    _go(turn, Way(State.FAILED, turn.now, is_run=False), walkers, "")
 
 
 def restart(turn: Turn, slip: Slip, to: State, at: int | None) -> None:
     """Put a finished job back in line; its key has been taken already."""
-    line = encode_json(restarted(turn.now)).decode()
-    batch = _Batch(turn)
-    batch.add(slip, (slip.id, to, at, _continued(slip.story, line), 0, 0, None))
-    batch.write()
+    if slip.lines >= MAX_HISTORY:
+        _cut_story(turn, slip)
+    values = {"id": slip.id, "to": to, "at": at, "now": turn.now, "is_run": False}
+    turn.db.execute(_RESTART, {**values, "taken": "", "tail": _RESTARTED})
+    turn.count(slip.type, slip.state, -1, own=slip.retain_until is not None)
+    turn.count(slip.type, to, 1)
     turn.tell(Kind.ENQUEUE, slip.id, slip.type, 0, {"state": to})
+    entered(turn, slip.type, to)
 
 
-class _Batch:
-    """Jobs on their way, and what has to be done for them besides."""
-
-    def __init__(self, turn: Turn) -> None:
-        self._turn = turn
-        self._steps: list[_Step] = []
-        self._keyed: list[Slip] = []
-        self._blocked: list[int] = []
-        self._removed: list[tuple[Slip, _Step]] = []
-
-    def add(self, slip: Slip, step: _Step) -> None:
-        turn, to = self._turn, step[1]
-        turn.count(slip.type, slip.state, -1, own=slip.retain_until is not None)
-        if slip.state == State.ACTIVE:
-            turn.freed.add(slip.type)
-        elif slip.state == State.BLOCKED:
-            self._blocked.append(slip.id)
-        if slip.group_key is not None:
-            turn.groups.add((slip.type, slip.group_key))
-        if is_final(to):
-            turn.ended.append((slip.id, to))
-            if slip.unique_key is not None:
-                self._keyed.append(slip)
-        if to is State.COMPLETE and slip.remove_on_complete:
-            self._removed.append((slip, step))
-            return
-        self._steps.append(step)
-        turn.count(slip.type, to, 1, own=step[6] is not None)
-        entered(turn, slip.type, to)
-
-    def write(self) -> None:
-        turn = self._turn
-        if self._steps:
-            turn.run(_STEP, as_json(self._steps))
-        if self._removed:
-            removal.erase(turn, [slip.id for slip, _ in self._removed])
-        for slip, step in self._removed:
-            turn.tell(Kind.REMOVE, slip.id, slip.type, step[4])
-        if self._blocked:
-            removal.unlink(turn, self._blocked)
-        if self._keyed:
-            keys.release(turn, self._keyed)
-
-
-def _step(turn: Turn, slip: Slip, run: Run | None, ending: Ending, taken: str) -> _Step:
-    line = _line(turn, slip if run is not None else None, ending, taken)
-    attempts, stalls = slip.attempts if run is None else run.attempt, slip.stalls
-    retain_until = None if slip.retention is None else turn.now + slip.retention
-    at: int | None = turn.now
+def _way(now: int, ending: Ending, is_run: bool) -> Way:
     match ending:
         case Completed():
-            to = State.COMPLETE
+            return Way(State.COMPLETE, now, is_run, is_run)
         case Failed():
-            to = State.FAILED
+            return Way(State.FAILED, now, is_run, is_run)
         case Cancelled():
-            to = State.CANCELLED
+            return Way(State.CANCELLED, now, is_run, is_run)
         case Retried() | Released() | Stalled():
-            retain_until = None
-            at = turn.now + ending.delay if ending.delay > 0 else None
+            at = now + ending.delay if ending.delay > 0 else None
             to = State.WAITING if at is None else State.DELAYED
-            if run is not None and _gives_back(ending):
-                attempts = run.attempt - 1
-            stalls += isinstance(ending, Stalled)
-    story = _continued(slip.story, line)
-    return slip.id, to, at, story, attempts, stalls, retain_until
+            stalled = isinstance(ending, Stalled)
+            given_back = stalled or (isinstance(ending, Released) and not ending.counts)
+            return Way(to, at, is_run, is_run and not given_back, stalled)
 
 
-def _line(turn: Turn, slip: Slip | None, ending: Ending, taken: str) -> str:
-    tail = tail_of(ending)
-    if taken:
-        tail = b'"taken":"%s",%s' % (taken.encode(), tail)
-    return line_of(slip.token if slip else "", turn.now, tail).decode()
+def _go(turn: Turn, way: Way, walkers: list[_Walker], taken: str) -> None:
+    """Move jobs one way, with everything that belongs to it."""
+    slips = [slip for slip, _, _ in walkers]
+    is_final = way.to in FINAL
+    _leave(turn, slips)
+    if is_final:
+        turn.ended.extend((slip.id, way.to) for slip in slips)
+    removed = [slip for slip in slips if slip.remove_on_complete]
+    if removed and way.to is State.COMPLETE:
+        walkers = [walker for walker in walkers if not walker[0].remove_on_complete]
+        _remove(turn, removed)
+    if walkers:
+        _enter(turn, way, [slip for slip, _, _ in walkers])
+        values = {
+            **way._asdict(),
+            "is_final": is_final,
+            "now": turn.now,
+            "taken": f'"taken":"{taken}",' if taken else "",
+            "tails": as_json({slip.id: _tail(ending) for slip, ending, _ in walkers}),
+        }
+        turn.db.execute(_STEP, values)
+    keyed = [slip for slip in slips if slip.unique_key is not None]
+    if keyed and is_final:
+        keys.release(turn, keyed)
 
 
-def _gives_back(ending: Ending) -> bool:
-    return isinstance(ending, Stalled) or (
-        isinstance(ending, Released) and not ending.counts
-    )
+def _tail(ending: Ending) -> str:
+    return tail_of(ending).decode()
 
 
-def _continued(story: str, line: str) -> str:
-    """Return the story with one more line, the oldest cut off when there are many."""
-    if not story:
-        return line
-    lines = story.count("\n") + 1
-    if lines >= MAX_HISTORY:
-        story = story.split("\n", lines - MAX_HISTORY + 1)[-1]
-    return f"{story}\n{line}"
+def _leave(turn: Turn, slips: list[Slip]) -> None:
+    before = Counter((s.type, s.state, s.retain_until is not None) for s in slips)
+    for (type, state, own), n in before.items():
+        turn.count(type, state, -n, own=own)
+        if state == State.ACTIVE:
+            turn.freed.add(type)
+    blocked = [slip.id for slip in slips if slip.state == State.BLOCKED]
+    if blocked:
+        removal.unlink(turn, blocked)
+    for slip in slips:
+        if slip.group_key is not None:
+            turn.groups.add((slip.type, slip.group_key))
 
 
-def _measure(turn: Turn, slip: Slip, run: Run | None, ending: Ending) -> None:
+def _enter(turn: Turn, way: Way, slips: list[Slip]) -> None:
+    is_final = way.to in FINAL
+    after = Counter((s.type, is_final and s.retention is not None) for s in slips)
+    for (type, own), n in after.items():
+        turn.count(type, way.to, n, own=own)
+        entered(turn, type, way.to)
+    for slip in slips:
+        if slip.lines >= MAX_HISTORY:
+            _cut_story(turn, slip)
+
+
+def _remove(turn: Turn, slips: list[Slip]) -> None:
+    """Forget jobs that are not kept once they completed."""
+    removal.erase(turn, [slip.id for slip in slips])
+    for slip in slips:
+        turn.tell(Kind.REMOVE, slip.id, slip.type, slip.attempts + 1)
+
+
+def _measure(turn: Turn, walkers: list[_Walker]) -> None:
     """Count what statistics count: good and bad endings, and the time runs took."""
-    if not isinstance(ending, Completed | Retried | Failed):
-        return
-    stats = turn.stats(slip.type)
-    stats.complete += isinstance(ending, Completed)
-    stats.failed += isinstance(ending, Failed)
-    if run is not None:
-        stats.run_ms += max(0, turn.now - run.started_at)
+    for slip, ending, began in walkers:
+        if isinstance(ending, Completed | Retried | Failed):
+            stats = turn.stats(slip.type)
+            stats.complete += isinstance(ending, Completed)
+            stats.failed += isinstance(ending, Failed)
+            stats.run_ms += 0 if began is None else max(0, turn.now - began)
 
 
-def _tell(turn: Turn, slip: Slip, run: Run | None, ending: Ending) -> None:
-    if not turn.is_heard:
-        return
-    attempt = slip.attempts if run is None else run.attempt
-    kind, detail = _event(ending)
-    turn.tell(kind, slip.id, slip.type, attempt, detail)
+def _tell(turn: Turn, walkers: list[_Walker]) -> None:
+    for slip, ending, began in walkers:
+        kind, detail = _event(ending)
+        attempt = slip.attempts + (began is not None)
+        turn.tell(kind, slip.id, slip.type, attempt, detail)
+
+
+def _cut_story(turn: Turn, slip: Slip) -> None:
+    """Make room for one more line: the oldest fall off."""
+    story: bytes = turn.one(_STORY, slip.id)
+    lines = story.decode(errors="replace").split("\n")[1 - MAX_HISTORY :]
+    turn.run(_CUT, "\n".join(lines), slip.id)
 
 
 def _event(ending: Ending) -> tuple[Kind, dict[str, Any]]:

@@ -124,7 +124,7 @@ def _take_back(turn: Turn, overdue: str, limit: int) -> int:
     endings: list[tuple[Slip, Ending]] = []
     for row in rows:
         job, slip = shown(row), slips[row.id]
-        if slip.run is None:
+        if slip.began is None:
             # Its token makes no sense: nobody can be told to have lost it.
             job = msgspec.structs.replace(job, token="")
         endings.append((slip, after(job)))

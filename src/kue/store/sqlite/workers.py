@@ -36,7 +36,8 @@ SELECT name, deadline, deadline > ?,
 FROM workers ORDER BY name
 """
 _IS_OVER = """
-SELECT NOT EXISTS (SELECT 1 FROM workers WHERE name = ? AND deadline > ?)
+SELECT NOT EXISTS (SELECT 1 FROM workers
+    WHERE name = (SELECT worker FROM jobs WHERE id = ?) AND deadline > ?)
 """
 _ANEW = "UPDATE workers SET deadline = ? WHERE NOT has_left"
 _GRACE = "UPDATE workers SET deadline = max(deadline, ?) WHERE NOT has_left"
@@ -89,9 +90,9 @@ def leave(turn: Turn, worker: str) -> None:
     turn.run(_LEAVE, turn.now, worker)
 
 
-def is_over(turn: Turn, worker: str) -> bool:
-    """Tell whether the worker's lease is over, or was never known."""
-    return bool(turn.one(_IS_OVER, worker, turn.now))
+def is_over(turn: Turn, job_id: int) -> bool:
+    """Tell whether the lease of a job's worker is over, or was never known."""
+    return bool(turn.one(_IS_OVER, job_id, turn.now))
 
 
 def show(db: sqlite3.Connection, now: int) -> list[WorkerStatus]:

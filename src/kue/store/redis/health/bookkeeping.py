@@ -201,18 +201,16 @@ def _unique(chart: Chart) -> Iterator[Trouble]:
     if key is None or (holder is not None and holder.job_id == chart.job_id):
         return
     shown = chart.job.unique
-    is_open = (
-        holder is not None
-        and holder.place not in FINAL_PLACES
-        and holder.place not in ("", "parked")
-    )
-    if holder is not None and is_open and holder.has_key:
-        yield chart.trouble(
-            "two-unique",
-            f"and job {holder.job_id} both have the unique key {shown!r} and have not "
-            "ended; cancel the one that is too many",
-        )
-        return
+    if holder is not None and holder.standing not in (*FINAL_PLACES, ""):
+        if holder.standing != "adrift" and holder.has_key:
+            yield chart.trouble(
+                "two-unique",
+                f"and job {holder.job_id} both have the unique key {shown!r} and have "
+                "not ended; cancel the one that is too many",
+            )
+            return
+        if holder.standing == "adrift":
+            return  # that one's state is mended first
     until = 0
     if chart.job.unique_for:
         until = chart.job.created_at + chart.job.unique_for

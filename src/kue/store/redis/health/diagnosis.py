@@ -108,7 +108,7 @@ def _foreign(chart: Chart) -> list[tuple[str, str]]:
 
 
 def _of_another_type(chart: Chart) -> Trouble:
-    where = listed(_place_names(chart.facts), "and in")
+    where = listed(_place_names(chart.facts, chart.type), "and in")
     return chart.trouble(
         "bad-record",
         f"is in {where}, but its record says that its type is {chart.job.type!r}; "

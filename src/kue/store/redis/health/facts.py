@@ -49,8 +49,8 @@ class Holder(NamedTuple):
     """The job that an entry of the unique keys names."""
 
     job_id: int | None
-    #: Empty when it is in none of the type's structures.
-    place: str
+    #: Where it is; empty when it is gone, "adrift" when nobody can tell.
+    standing: str
     #: It has the key, as far as its own header says.
     has_key: bool
 

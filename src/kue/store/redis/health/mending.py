@@ -30,14 +30,24 @@ _HASHES = frozenset({"active", "tries", "progress"})
 
 def home_of(chart: Chart) -> tuple[str, _Commands]:
     """Return where a job that is nowhere belongs, in words, and what puts it there."""
+    words, commands = _home_of(chart)
+    # Nobody looks for jobs of a type that was lost with everything else.
+    return words, (*commands, ("SADD", chart.keys.of_shard("types"), chart.type))
+
+
+def _home_of(chart: Chart) -> tuple[str, _Commands]:
     if chart.last_final is not None:
         place, at = chart.last_final
         put: Command = ("ZADD", chart.key(place), at, chart.job_id)
-        where = f"put it among the {place} jobs, as its story ends"
-        return where, (put, *_unique_freed(chart))
+        words = f"put it among the {place} jobs, as its story ends"
+        return words, (put, *_unique_freed(chart))
     if "after" in chart.facts.parts:
         put = ("ZADD", chart.key("blocked"), chart.job_id, chart.job_id)
         return "block it again, as it waits for others", (put,)
+    has_run = chart.job.once and _may_have_run(chart)
+    if chart.due > chart.facts.now and not has_run:
+        put = ("ZADD", chart.key("delayed"), chart.due, chart.job_id)
+        return "delay it again until it is due", (put, _wake(chart))
     return run_again(chart)
 
 
@@ -49,13 +59,11 @@ def run_again(chart: Chart) -> tuple[str, _Commands]:
     """
     if chart.job.once and _may_have_run(chart):
         return "fail it: it runs at most once, and may have", _failed(chart)
-    if chart.due > chart.facts.now:
-        put: Command = ("ZADD", chart.key("delayed"), chart.due, chart.job_id)
-        return "delay it again until it is due", (put, _wake(chart))
     return "put it back in line", put_in_line(chart)
 
 
 def put_in_line(chart: Chart) -> _Commands:
+    """Return what makes a worker take the job next, in its turn."""
     put: Command = ("ZADD", chart.key("waiting"), chart.line_score, chart.job_id)
     return (put, _wake(chart))
 

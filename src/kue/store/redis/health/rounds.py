@@ -27,8 +27,16 @@ _AT_ONCE = 16
 _RECORDS = 200
 _FENCE = re.compile(rb"(\d{16}):")
 _SCANS = {"zset": "ZSCAN", "hash": "HSCAN", "set": "SSCAN"}
-#: Structures whose members are jobs, besides those that mean a state.
-_ENTRIES = frozenset({"parked", "tries", "progress", "ttl", "expires", "retain"})
+#: Structures of a type whose members are jobs, and its unique keys.
+_WALKED = frozenset(PLACES) | {
+    "parked",
+    "tries",
+    "progress",
+    "ttl",
+    "expires",
+    "retain",
+    "unique",
+}
 
 
 class Entry(NamedTuple):
@@ -68,23 +76,21 @@ class Rounds:
 
     async def _walk_structures(self) -> None:
         async for key, entries in self._read(self._survey.structures):
-            if key.kind == "type" and key.name in PLACES:
-                await self._meet(key, entries)
-            elif key.kind == "type" and key.name == "unique":
-                await self._sift_unique(key, entries)
-            elif key.name == "outbox":
-                fields = [entry.member.decode("utf-8", "replace") for entry in entries]
-                await self._survey.sift(
-                    [shardwide.outbox_entry(self._shard, field) for field in fields]
-                )
-            else:
-                await self._sight(key, entries)
+            match key.kind, key.name:
+                case "type", name if name in PLACES:
+                    await self._meet(key, entries)
+                case "type", "unique":
+                    await self._sift_unique(key, entries)
+                case "shard", "outbox":
+                    await self._sift_outbox(entries)
+                case _:
+                    await self._sight(key, entries)
 
     async def _read(
         self, keys: Iterable[Key]
     ) -> AsyncIterator[tuple[Key, list[Entry]]]:
         """Yield what structures hold, piece by piece, several at a time."""
-        waiting = iter([key for key in keys if _is_walked(key)])
+        waiting = filter(_is_walked, keys)
         under_way: list[tuple[Key, int]] = []
         while True:
             under_way += [
@@ -165,6 +171,12 @@ class Rounds:
             [shardwide.unique_key(self._shard, key.job_type, name) for name in names]
         )
 
+    async def _sift_outbox(self, entries: list[Entry]) -> None:
+        fields = [entry.member.decode("utf-8", "replace") for entry in entries]
+        await self._survey.sift(
+            [shardwide.outbox_entry(self._shard, field) for field in fields]
+        )
+
     async def _walk_ties(self) -> None:
         """Look at every job that others wait for, and at all on its lists."""
         survey = self._survey
@@ -221,10 +233,13 @@ class Rounds:
 
 
 def _is_walked(key: Key) -> bool:
-    if key.kind == "shard":
-        return key.name in ("cancelling", "parents", "outbox")
-    is_walked = key.name in PLACES or key.name in _ENTRIES or key.name == "unique"
-    return key.kind in ("held", "part") or is_walked
+    match key.kind:
+        case "shard":
+            return key.name in ("cancelling", "parents", "outbox")
+        case "type":
+            return key.name in _WALKED
+        case _:
+            return True
 
 
 def _entries(key: Key, found: object) -> list[Entry]:

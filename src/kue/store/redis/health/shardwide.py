@@ -120,18 +120,19 @@ def _unique_problem(seen: Seen) -> str:
     """Return what is wrong with an entry of the unique keys; nothing if it is fine."""
     if not seen.facts:
         return ""
-    held, place, has_key, will_lapse = (
+    held, standing, has_key, will_lapse = (
         fact.decode("utf-8", "backslashreplace") for fact in seen.facts
     )
     match = _HOLDER.fullmatch(held)
     if match is None:
         return f"is held by {held!r}, which is no job"
     holder, until = match.groups()
-    if place not in FINAL_PLACES and place not in ("", "parked"):
-        return "" if has_key == "1" else f"is held by job {holder}, which has another"
+    if standing and standing not in FINAL_PLACES:
+        has_it = has_key == "1" or standing == "adrift"
+        return "" if has_it else f"is held by job {holder}, which has another"
     if int(until) > seen.at or will_lapse == "1":
         return ""
-    how = f"is {place}" if place else "is gone"
+    how = f"is {standing}" if standing else "is gone"
     return f"is held by job {holder}, which {how}, and its time is over"
 
 

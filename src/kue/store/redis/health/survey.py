@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from kue.store.redis.health.case import PlainCase
     from kue.store.redis.health.layout import Layout
-    from kue.store.redis.health.shard import Command
 
 #: Live bitmaps read in one go: half a megabyte.
 _BITMAPS = 64
@@ -56,24 +55,31 @@ class Survey:
 
     async def begin(self) -> int:
         """Find out how far ids go; return about how many jobs there are."""
-        [last] = await self.shard.read([("GET", self.shard.keys.of_shard("ids"))])
-        self.last = int(last) if last and last.isdigit() else 0
+        self.last = await self._last_id()
         return len(await self.live())
 
     async def live(self) -> Bits:
         """Read which jobs are marked as living."""
+        # The counter may be behind: then jobs are not young, it is damaged.
+        if self.recorded.highest > await self._last_id():
+            self.last = self.recorded.highest
         live = Bits()
         chunks = range(self.last // LIVE_CHUNK + 1)
         for start in chunks[::_BITMAPS]:
             part = chunks[start : start + _BITMAPS]
-            commands: list[Command] = [
-                ("GET", self.shard.keys.live(chunk)) for chunk in part
-            ]
-            for chunk, bitmap in zip(
-                part, await self.shard.read(commands), strict=True
-            ):
-                live.load(chunk, bitmap or b"")
+            bitmaps = await self._values([f"live:{chunk}" for chunk in part])
+            for chunk, bitmap in zip(part, bitmaps, strict=True):
+                live.load(chunk, bitmap)
         return live
+
+    async def _last_id(self) -> int:
+        [last] = await self._values(["ids"])
+        return int(last) if last.isdigit() else 0
+
+    async def _values(self, names: list[str]) -> list[bytes]:
+        """Read strings; what is none, or of another Redis type, counts as empty."""
+        seen = await self.shard.inspect([("value", name) for name in names])
+        return [b"".join(one.facts) for one in seen]
 
     async def take_keys(self, texts: list[bytes]) -> None:
         """Sort keys that were found, given without their tag, by what they are."""

@@ -156,6 +156,10 @@ local function draft_full(plan, left, options, at)
     any = any == "1" }
   if lost then
     entry.state = "cancelled"
+    entry.retention = string.match(options, "\tretention=(%d+)")
+    if unique ~= "" and unique_for ~= "0" then
+      entry.unique, entry.unique_till = unique, now + tonumber(unique_for)
+    end
   elseif #open + #remote > 0 then
     entry.state = "blocked"
   else
@@ -193,13 +197,15 @@ while ARGV[at] do
   if form == "plain" then
     local waiting = plan.waiting
     local base = tonumber(left) * 2199023255552
+    local is_seq = base == 0 and shards == 1
     local before = left .. "\t" .. now .. "\t" .. job_type .. options .. "\n"
     local n, w, a = #records, #waiting, #answer
     for i = 1, count do
       next_seq = next_seq + 1
-      local id = next_seq * shards + shard
+      -- Printing numbers is what this loop costs: each is printed once.
+      local id = tostring(next_seq * shards + shard)
       records[n + 1], records[n + 2] = job .. id, before .. ARGV[at]
-      waiting[w + 1], waiting[w + 2] = base + next_seq, id
+      waiting[w + 1], waiting[w + 2] = is_seq and id or base + next_seq, id
       answer[a + i] = id
       if heard then
         born[#born + 1] = { id = id, type = job_type, state = "waiting" }
@@ -259,6 +265,12 @@ for _, plan in ipairs(plans) do
       end
     elseif entry.state == "cancelled" then
       redis.call("ZADD", q .. "cancelled", now, id)
+      if entry.unique then
+        redis.call("ZADD", q .. "lapse", entry.unique_till, entry.unique)
+      end
+      if entry.retention then
+        redis.call("ZADD", q .. "retain", now + entry.retention, id)
+      end
       redis.call("APPEND", job .. id, '\n{"run":"","at":' .. now
         .. ',"outcome":"cancelled","reason":"job ' .. entry.lost.parent
         .. ", which it waited for, was " .. entry.lost.how .. '"}')

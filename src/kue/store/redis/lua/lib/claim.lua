@@ -55,7 +55,8 @@ local function look(entry, ids, records)
     if not record or not (star or string.find(record, entry.mark, 1, true)) then
       entry.parked[#entry.parked + 1] = id
     elseif not star then
-      entry.start[#entry.start + 1] = { id = id, record = record }
+      local n = entry.starting + 1
+      entry.starting, entry.ids[n], entry.records[n] = n, id, record
     else
       local head = read_header(record)
       local group = head and head.group
@@ -73,7 +74,9 @@ local function look(entry, ids, records)
         if per_key then
           entry.running[group] = running + 1
         end
-        entry.start[#entry.start + 1] = { id = id, record = record, head = head }
+        local n = entry.starting + 1
+        entry.starting, entry.ids[n], entry.records[n] = n, id, record
+        entry.heads[n] = head
       end
     end
   end
@@ -91,7 +94,7 @@ end
 local function shares(entries, want)
   local best = {}
   for _, entry in ipairs(entries) do
-    local most = math.min(want, entry.allowed - #entry.start)
+    local most = math.min(want, entry.allowed - entry.starting)
     local line = most > 0 and redis.call("ZRANGE", entry.q .. "waiting", entry.seen,
       entry.seen + most - 1, "WITHSCORES") or {}
     for i = 2, #line, 2 do
@@ -112,7 +115,7 @@ local function look_into(entries, limit)
   repeat
     local want, found = limit - started, 0
     if #entries == 1 then
-      entries[1].share = math.min(want, entries[1].allowed - #entries[1].start)
+      entries[1].share = math.min(want, entries[1].allowed - entries[1].starting)
     else
       shares(entries, want)
     end
@@ -120,9 +123,9 @@ local function look_into(entries, limit)
       local ids = entry.share > 0 and redis.call("ZRANGE", entry.q .. "waiting",
         entry.seen, entry.seen + entry.share - 1) or {}
       if #ids > 0 then
-        local before = #entry.start
+        local before = entry.starting
         look(entry, ids, records_of(ids))
-        started = started + #entry.start - before
+        started = started + entry.starting - before
         found = found + #ids
       end
     end
@@ -131,45 +134,42 @@ local function look_into(entries, limit)
 end
 
 local function start(entry, suffix, fence)
-  local q, n = entry.q, #entry.start
+  local q, ids, n = entry.q, entry.ids, entry.starting
   if n == 0 then
     return fence
   end
-  local ids, runs = {}, {}
-  for i, found in ipairs(entry.start) do
-    ids[i] = found.id
-  end
+  local runs, started = {}, ":" .. now .. ":"
   local tries = entry.has_tries and redis.call("HMGET", q .. "tries", unpack(ids)) or {}
   local t = #taken
-  for i, found in ipairs(entry.start) do
-    local attempt = 1
+  for i = 1, n do
+    local id, attempt = ids[i], 1
     if tries[i] then
       local made, lost = string.match(tries[i], "^(%d+):(%d+)$")
       attempt = made + 1
       if lost ~= "0" then
-        stalls[#stalls + 1] = found.id
+        stalls[#stalls + 1] = id
         stalls[#stalls + 1] = lost
       end
     end
     fence = fence + 1
-    local token = string.format("%.0f:%.0f:%d", fence, now, attempt) .. suffix
-    runs[2 * i - 1], runs[2 * i] = found.id, token
-    taken[t + 1], taken[t + 2], taken[t + 3] = found.id, token, found.record
+    local token = string.format("%.0f", fence) .. started .. attempt .. suffix
+    runs[2 * i - 1], runs[2 * i] = id, token
+    taken[t + 1], taken[t + 2], taken[t + 3] = id, token, entry.records[i]
     t = t + 3
-    local head = found.head
+    local head = entry.heads[i]
     if head then
       if head.ttl then
-        redis.call("ZADD", q .. "ttl", now + head.ttl, found.id)
+        redis.call("ZADD", q .. "ttl", now + head.ttl, id)
       end
       if head.expires then
-        redis.call("ZREM", q .. "expires", found.id)
+        redis.call("ZREM", q .. "expires", id)
       end
       if head.group then
         redis.call("HINCRBY", q .. "running", head.group, 1)
       end
     end
     if heard or watched then
-      tell("start", found.id, entry.type, attempt)
+      tell("start", id, entry.type, attempt)
     end
   end
   redis.call("HSET", q .. "active", unpack(runs))
@@ -221,7 +221,8 @@ local function claim(types, limit, suffix, expired_tail)
     else
       local entry = { type = job_type, q = q, mark = "\t" .. job_type .. "\n", limits = read_limits(limits[i]), seen = 0,
         has_tries = redis.call("EXISTS", q .. "tries") == 1,
-        start = {}, parked = {}, held = {}, expired = {}, running = {} }
+        starting = 0, ids = {}, records = {}, heads = {},
+        parked = {}, held = {}, expired = {}, running = {} }
       entry.allowed = allowance(q, entry.limits, limit)
       entry.gated = entry.allowed == 0
       entries[#entries + 1] = entry

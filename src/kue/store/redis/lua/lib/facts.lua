@@ -15,11 +15,15 @@ end
 
 -- Read an entry of a structure that many jobs share; most structures do not exist.
 local exists = {}
-local function read_entry(verb, key, member)
+local function is_there(key)
   if exists[key] == nil then
     exists[key] = redis.call("EXISTS", key) == 1
   end
-  return exists[key] and read(verb, key, member)
+  return exists[key]
+end
+
+local function read_entry(verb, key, member)
+  return is_there(key) and read(verb, key, member)
 end
 
 -- Where a job is among the structures of a type; nil if nowhere.
@@ -107,7 +111,7 @@ end
 -- The held job that gets the next slot of a group.
 local function note_next(note, q, group)
   local key = q .. "held:" .. group
-  local best = read_entry("EXISTS", key) and read("ZRANGE", key, 0, 0, "WITHSCORES")
+  local best = is_there(key) and read("ZRANGE", key, 0, 0, "WITHSCORES")
   if best and best[1] then
     note("next", best[1], best[2])
   end
@@ -121,7 +125,7 @@ local function note_header(note, id, head)
     local holder = string.match(held, "^(%d+):%d+$") or ""
     local other = holder == tostring(id) and head or header(holder)
     note("unique", "", held)
-    note("holder", holder, find_place(holder, q) or "")
+    note("holder", holder, standing(holder))
     note("holds", holder, other and other.unique == head.unique and "1")
   end
   if head.group then

@@ -143,12 +143,13 @@ local function settle(ending, job_type, delay, flags, first, count)
   elseif string.find(flags, "T", 1, true) then
     between = between .. '"taken":"ttl",'
   end
-  local gone, scores = {}, {}
+  -- As text: a number would be printed anew for each job.
+  local gone, scores, stamp = {}, {}, string.format("%.0f", now)
   for n, i in ipairs(done) do
     local at = first + 3 * i - 3
     redis.call("APPEND", job .. ids[i], before .. ARGV[at + 1] .. between .. ARGV[at + 2])
     gone[n] = ids[i]
-    scores[2 * n - 1], scores[2 * n] = now, ids[i]
+    scores[2 * n - 1], scores[2 * n] = stamp, ids[i]
   end
   redis.call("HDEL", q .. "active", unpack(gone))
   if extras > 0 then

@@ -16,7 +16,7 @@ local function facts_of_keys(from, to)
   return facts
 end
 
--- A unique key of a type: entry, holder's place, whether the holder has that key, and
+-- A unique key of a type: entry, how its holder stands, whether the holder has that key, and
 -- whether upkeep will clear it.
 local function facts_of_unique(job_type, key)
   local q = queue(job_type)
@@ -26,7 +26,7 @@ local function facts_of_unique(job_type, key)
   end
   local holder = string.match(held, "^(%d+):%d+$") or ""
   local head = header(holder)
-  return { held, find_place(holder, q) or "", head and head.unique == key and "1" or "0",
+  return { held, standing(holder), head and head.unique == key and "1" or "0",
     read("ZSCORE", q .. "lapse", key) and "1" or "0" }
 end
 

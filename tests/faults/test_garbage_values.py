@@ -1,0 +1,153 @@
+"""Garbage in one small value concerns one job; workers and its neighbours go on."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kue.draft import draft
+from kue.job import Completed, Retried
+from kue.schedule import every
+from kue.store.redis.keys import Keys, root_of
+from kue.store.values import Limits, Outcome, Progress, Word
+from tests.support.jobs import OOPS, SECOND, T0, add, add_many, claim, claim_ids
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import redis
+
+    from kue.job import Job
+    from kue.store.base import Store
+    from tests.faults.conftest import NewStore
+    from tests.support.servers import RedisServer
+
+pytestmark = pytest.mark.damages
+
+GARBAGE = [b"", b"garbage", b"\xff\x00\xfe", b"-1:-1:-1:-1", b"\n\t{", b"9" * 400]
+IDS = ["empty", "text", "binary", "numbers", "json", "huge"]
+TYPE = "email"
+LATER = T0 + 4 * SECOND
+
+
+@pytest.fixture
+async def store(redis_server: RedisServer, new_store: NewStore) -> Store:
+    return new_store(redis_server.url)
+
+
+@pytest.fixture
+def client(redis_server: RedisServer) -> Iterator[redis.Redis]:
+    with closing(redis_server.client()) as client:
+        yield client
+
+
+@pytest.fixture
+def keys(prefix: str) -> Keys:
+    return Keys(root_of(prefix, 0, 1))
+
+
+@pytest.fixture
+async def running(store: Store) -> list[Job]:
+    """Three jobs that run, and three in line that were tried before."""
+    await add_many(store, 6, TYPE, attempts=9)
+    runs = await claim(store, TYPE, limit=6)
+    tried = [Outcome(job, Retried(OOPS)) for job in runs[3:]]
+    assert set(await store.settle(tried, now=T0)) == {Word.DONE}
+    await store.progress([Progress(job.id, 10) for job in runs[:3]], now=T0)
+    await store.tend(now=T0)
+    return runs
+
+
+async def assert_neighbours_run(store: Store, running: list[Job]) -> None:
+    """See that all but the first of those that run or wait can go on."""
+    beat = await store.renew("w1", runs=running[1:3], now=LATER)
+    assert beat.lost == []
+    ended = [Outcome(job, Completed(None)) for job in running[1:3]]
+    assert await store.settle(ended, now=LATER) == [Word.DONE] * 2
+    started = await claim_ids(store, TYPE, limit=10, worker="w2", now=LATER)
+    assert {job.id for job in running[4:]} <= set(started)
+    await store.tend(now=LATER)
+    await add(store, [draft(TYPE)], now=LATER)
+    assert len(await claim_ids(store, TYPE, worker="w2", now=LATER)) == 1
+    assert {worker.name for worker in await store.workers()} == {"w1", "w2"}
+
+
+@pytest.mark.parametrize("garbage", GARBAGE, ids=IDS)
+@pytest.mark.parametrize("structure", ["active", "progress"])
+async def test_garbage_of_a_running_job_stops_no_other(
+    store: Store,
+    client: redis.Redis,
+    keys: Keys,
+    running: list[Job],
+    structure: str,
+    garbage: bytes,
+) -> None:
+    client.hset(keys.of_type(TYPE, structure), str(running[0].id), garbage)
+
+    await assert_neighbours_run(store, running)
+
+
+@pytest.mark.parametrize("garbage", GARBAGE, ids=IDS)
+async def test_garbage_of_a_waiting_job_stops_no_other(
+    store: Store, client: redis.Redis, keys: Keys, running: list[Job], garbage: bytes
+) -> None:
+    client.hset(keys.of_type(TYPE, "tries"), str(running[3].id), garbage)
+
+    await assert_neighbours_run(store, running)
+
+
+@pytest.mark.parametrize("garbage", GARBAGE, ids=IDS)
+@pytest.mark.parametrize("structure", ["claims", "info", "cancelling"])
+async def test_garbage_about_someone_else_stops_no_worker(
+    store: Store,
+    client: redis.Redis,
+    keys: Keys,
+    running: list[Job],
+    structure: str,
+    garbage: bytes,
+) -> None:
+    client.hset(keys.of_shard(structure), "someone else", garbage)
+
+    await assert_neighbours_run(store, running)
+
+
+@pytest.mark.parametrize("garbage", GARBAGE, ids=IDS)
+async def test_a_schedule_that_is_garbage_stops_neither_upkeep_nor_other_schedules(
+    store: Store, client: redis.Redis, keys: Keys, running: list[Job], garbage: bytes
+) -> None:
+    for name in ("a", "b", "c"):
+        await store.schedule(every(name, "1h", draft(f"of {name}"), first_at=T0))
+    client.hset(keys.of_shard("schedules"), "b", garbage)
+
+    await store.tend(now=LATER)
+
+    assert {"of a", "of c"} <= set(await store.types())
+    await assert_neighbours_run(store, running)
+
+
+@pytest.mark.parametrize("garbage", GARBAGE, ids=IDS)
+async def test_a_limit_that_is_garbage_stops_at_most_its_own_type(
+    store: Store, client: redis.Redis, keys: Keys, running: list[Job], garbage: bytes
+) -> None:
+    await store.limit("video", Limits(concurrency=1), now=T0)
+    client.hset(keys.of_shard("limits"), "video", garbage)
+    client.hset(keys.of_shard("paused"), "video", garbage)
+    await add_many(store, 1, "video")
+
+    await assert_neighbours_run(store, running)
+
+
+@pytest.mark.parametrize("garbage", GARBAGE, ids=IDS)
+async def test_a_unique_key_held_by_garbage_can_be_taken(
+    store: Store, client: redis.Redis, keys: Keys, running: list[Job], garbage: bytes
+) -> None:
+    client.hset(keys.of_type(TYPE, "unique"), "report", garbage)
+
+    [added] = await add(store, [draft(TYPE, unique="report")], now=LATER)
+
+    assert added.new
+    client.hdel(keys.of_type(TYPE, "unique"), "report")
+    client.zremrangebyscore(keys.of_type(TYPE, "waiting"), added.id, added.id)
+    await assert_neighbours_run(store, running)

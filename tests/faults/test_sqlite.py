@@ -1,0 +1,240 @@
+"""A SQLite file whose processes are killed, whose lock is taken, whose disk is full."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kue.draft import draft
+from kue.errors import StoreCorrupt, StoreError, StoreFull, StoreUnavailable
+from kue.job import Completed, State
+from kue.store.values import MAX_BATCH, Outcome, Word
+from tests.faults.conftest import assert_sound
+from tests.faults.processes import Process
+from tests.faults.program import TYPE
+from tests.faults.scene import READS, WRITES, build
+from tests.support.jobs import T0, add, add_many, claim, count_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kue.store.base import Store
+    from tests.faults.conftest import NewStore
+    from tests.faults.scene import Scene
+
+BUDGET_SECONDS = 0.3
+#: What a busy machine may add.
+MARGIN_SECONDS = 1.0
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "kue.db"
+
+
+@pytest.fixture
+def url(path: Path) -> str:
+    return f"sqlite:///{path}"
+
+
+@pytest.fixture
+async def store(url: str, new_store: NewStore) -> Store:
+    return new_store(url, budget=BUDGET_SECONDS)
+
+
+async def test_a_process_killed_while_it_writes_leaves_a_sound_file(
+    store: Store, url: str, prefix: str
+) -> None:
+    acknowledged: list[int] = []
+    for number in range(3):
+        async with Process("add", url, prefix, f"p{number}") as producer:
+            for _ in range(100 + 37 * number):
+                acknowledged += map(int, (await producer.line()).split())
+            producer.kill()
+
+    for at in range(0, len(acknowledged), MAX_BATCH):
+        assert all(await store.get(acknowledged[at : at + MAX_BATCH]))
+    await assert_sound(store)
+
+
+async def test_a_process_killed_while_it_writes_does_not_hold_up_others(
+    store: Store, url: str, prefix: str
+) -> None:
+    async with (
+        Process("add", url, prefix, "victim") as victim,
+        Process("add", url, prefix, "survivor") as survivor,
+    ):
+        await victim.line()
+        victim.kill()
+
+        lines = [await asyncio.wait_for(survivor.line(), 5) for _ in range(20)]
+
+    assert all(lines)
+    await assert_sound(store)
+
+
+async def test_a_file_locked_by_someone_else_is_given_up_in_time(
+    store: Store, path: Path
+) -> None:
+    scene = await build(store)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+
+        faults = await asyncio.gather(*(give_up(store, scene, v) for v in WRITES))
+
+    assert "\n".join(filter(None, faults)) == ""
+    await assert_sound(store)
+
+
+async def give_up(store: Store, scene: Scene, verb: str) -> str:
+    """Return what is wrong with how *verb* gives up; nothing if nothing is."""
+    try:
+        async with asyncio.timeout(BUDGET_SECONDS + MARGIN_SECONDS):
+            await WRITES[verb](store, scene)
+    except TimeoutError:
+        return f"{verb} hangs"
+    except StoreUnavailable as exc:
+        is_clear = "locked" in str(exc) and "find who holds it" in str(exc)
+        return "" if is_clear else f"{verb} does not say what to do: {exc}"
+    return f"{verb} claims to have worked"
+
+
+async def test_a_file_locked_by_someone_else_can_still_be_read(
+    store: Store, path: Path
+) -> None:
+    scene = await build(store)
+    reads = {name: READS[name] for name in READS if name not in ("watch", "check")}
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+
+        for read in reads.values():
+            async with asyncio.timeout(BUDGET_SECONDS + MARGIN_SECONDS):
+                await read(store, scene)
+
+    await assert_sound(store)
+
+
+async def test_a_lock_that_is_let_go_within_the_budget_is_waited_for(
+    new_store: NewStore, url: str, path: Path
+) -> None:
+    store = new_store(url, budget="10s")
+    await store.open()
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        adding = asyncio.create_task(add_many(store, 3))
+        # Long enough for the add to run into the lock, and to try again.
+        await asyncio.sleep(0.2)
+        assert not adding.done()
+
+        other.execute("ROLLBACK")
+        await adding
+
+    assert await count_of(store) == {State.WAITING: 3}
+    await assert_sound(store)
+
+
+class SmallDisk(sqlite3.Connection):
+    """A connection to a file that cannot grow beyond about a megabyte."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.execute("PRAGMA max_page_count = 256")
+
+
+@pytest.fixture
+def small_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=SmallDisk))
+
+
+async def fill_up(store: Store) -> int:
+    """Add jobs until no more fit; return how many did."""
+    added = 0
+    while True:
+        try:
+            await add(store, [draft(TYPE, {"x": "x" * 500})] * 50)
+        except StoreFull:
+            return added
+        added += 50
+
+
+async def test_a_full_disk_refuses_new_jobs_and_says_why(
+    small_disk: None, store: Store
+) -> None:
+    count = await fill_up(store)
+
+    with pytest.raises(StoreFull, match=r"full.*free some space"):
+        await add(store, [draft(TYPE, {"x": "x" * 50_000})])
+
+    # What was refused left nothing behind, and what was taken is all there.
+    assert await count_of(store, TYPE) == {State.WAITING: count}
+    await assert_sound(store)
+
+
+async def test_jobs_go_on_while_the_disk_is_full_and_make_room(
+    small_disk: None, store: Store
+) -> None:
+    count = await fill_up(store)
+
+    ended = 0
+    while running := await claim(store, TYPE, limit=10):
+        outcomes = [Outcome(job, Completed(None)) for job in running]
+        assert set(await store.settle(outcomes, now=T0)) == {Word.DONE}
+        await store.remove([job.id for job in running], now=T0)
+        ended += len(running)
+
+    assert ended == count
+    assert await fill_up(store) > 0
+    await assert_sound(store)
+
+
+async def test_a_file_that_is_no_database_is_told_apart(
+    path: Path, new_store: NewStore, url: str
+) -> None:
+    with path.open("w") as file:
+        file.write("Dear diary, nothing happened today. " * 100)
+
+    with pytest.raises(StoreCorrupt, match=r"no database.*restore a backup"):
+        await new_store(url).open()
+
+    with path.open() as file:
+        assert file.read().startswith("Dear diary")
+
+
+@pytest.mark.damages
+@pytest.mark.parametrize("seed", range(10))
+async def test_a_damaged_file_raises_and_never_anything_else(
+    path: Path, new_store: NewStore, url: str, seed: int
+) -> None:
+    """Bytes that rot anywhere in the file end in a StoreError or in nothing."""
+    store = new_store(url)
+    scene = await build(store)
+    await add_many(store, 500, TYPE)
+    await store.close()
+    rot(path, Random(seed))
+    rotten = new_store(url)
+
+    surprises = []
+    for name, verb in (READS | WRITES).items():
+        try:
+            await verb(rotten, scene)
+        except StoreError:
+            continue
+        except Exception as exc:
+            surprises.append(f"{name} raised {exc!r}")
+
+    assert "\n".join(surprises) == ""
+
+
+def rot(path: Path, random: Random) -> None:
+    """Change some bytes, anywhere but in the first ones, which say what file it is."""
+    with path.open("r+b") as file:
+        size = file.seek(0, 2)
+        for _ in range(40):
+            file.seek(random.randrange(100, size))
+            file.write(bytes([random.randrange(256)]))
