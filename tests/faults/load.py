@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from kue.draft import draft
@@ -77,9 +78,7 @@ class Load:
             seq += 1
             batch = [draft(TYPE, {"by": name, "seq": seq})] * (1 + seq % 20)
             answer = await self._persist(
-                lambda batch=batch, seq=seq: self._store.add(  # type: ignore[misc]
-                    batch, producer=name, seq=seq
-                )
+                partial(self._store.add, batch, producer=name, seq=seq)
             )
             self.added += [one.id for one in answer]
 
@@ -89,16 +88,10 @@ class Load:
         while True:
             seq += 1
             was_all_added = self._is_all_added.is_set()
-            words, claimed = await self._persist(
-                lambda ended=ended, seq=seq: self._store.cycle(  # type: ignore[misc]
-                    ended,
-                    [TYPE],
-                    20,
-                    worker="w1",
-                    claim=Claim(lane, seq),
-                    lease=LEASE_MS,
-                )
+            cycle = partial(
+                self._store.cycle, ended, [TYPE], 20, worker="w1", lease=LEASE_MS
             )
+            words, claimed = await self._persist(partial(cycle, claim=Claim(lane, seq)))
             self.words.update(words)
             self.started.update(job.id for job in claimed.jobs)
             if not ended and not claimed.jobs and was_all_added:

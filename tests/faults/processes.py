@@ -68,6 +68,14 @@ class Process:
     def thaw(self) -> None:
         os.kill(self._running.pid, signal.SIGCONT)
 
+    def terminate(self) -> None:
+        """Ask it to end, as an operator would."""
+        self._running.terminate()
+
+    async def ended(self) -> int:
+        """Return its exit status once it is gone."""
+        return await self._running.wait()
+
     def kill(self) -> None:
         """End it at once, as a crash would; what it had written can still be read."""
         with contextlib.suppress(ProcessLookupError):

@@ -12,7 +12,7 @@ import itertools
 import sys
 from typing import TYPE_CHECKING
 
-from kue import settings
+from kue import Kue, settings
 from kue.draft import draft
 from kue.job import Completed
 from kue.store import store_for
@@ -20,10 +20,15 @@ from kue.store.values import Claim, Outcome
 
 if TYPE_CHECKING:
     from kue.store.base import Store
+    from kue.worker.active import ActiveJob
 
 TYPE = "email"
-#: Leases of the role "hold", in ms.
+#: What the role "add" adds, unless it is killed before.
+MAX_BATCHES = 1000
+MAX_BATCH = 10
+#: Leases of the role "hold" and of the role "run", in ms.
 LEASE_MS = 600
+WORKER_LEASE_MS = 1000
 
 
 def say(*words: object) -> None:
@@ -32,11 +37,12 @@ def say(*words: object) -> None:
 
 
 async def add(store: Store, name: str) -> None:
-    """Add for ever; say the ids of each batch once it was acknowledged."""
-    for seq in itertools.count(1):
-        batch = [draft(TYPE, {"by": name, "seq": seq})] * (1 + seq % 50)
+    """Add a lot; say the ids of each batch once it was acknowledged."""
+    for seq in range(1, MAX_BATCHES + 1):
+        batch = [draft(TYPE, {"by": name, "seq": seq})] * (1 + seq % MAX_BATCH)
         added = await store.add(batch, producer=name, seq=seq)
         say(*(one.id for one in added))
+    await asyncio.Event().wait()
 
 
 async def work(store: Store, name: str) -> None:
@@ -68,10 +74,29 @@ async def hold(store: Store, name: str) -> None:
     say("lost" if beat.lost else "kept", word)
 
 
+async def run(url: str, prefix: str) -> None:
+    """Be a real worker, whose handler takes as long as its job says."""
+    queue = Kue(url, prefix=prefix, lease=WORKER_LEASE_MS / 1000)
+
+    @queue.process(TYPE, 5)
+    async def handle(job: ActiveJob) -> int:
+        say("started", job.id, job.attempt)
+        await asyncio.sleep(job.data["seconds"])
+        say("returned", job.id)
+        return job.fence
+
+    say("ready")
+    async with queue:
+        await queue.run(grace=5)
+
+
 ROLES = {"add": add, "work": work, "hold": hold}
 
 
 async def main(role: str, url: str, prefix: str, name: str) -> None:
+    if role == "run":
+        await run(url, prefix)
+        return
     store = store_for(settings.load(environ={}, url=url, prefix=prefix))
     await store.open()
     say("ready")

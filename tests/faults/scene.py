@@ -35,16 +35,19 @@ from tests.support.upkeep import KEEP_ALL
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from typing import TypeAlias
 
     from kue.job import Draft
     from kue.store.base import Store
+
+    Verb: TypeAlias = Callable[[Store, "Scene"], Awaitable[Any]]
 
 TYPE = "email"
 #: When the verbs are said: leases, ttls, delays and expiries of the scene are over, and
 #: yet upkeep passed so lately that nobody thinks the store was away.
 LATER = T0 + 4 * SECOND
-#: An edit that is to be seen in line.
-_HIGH = -5
+#: The priority that edited jobs get: another than they have.
+_EDITED = -5
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +157,7 @@ def _claim_again(store: Store, scene: Scene) -> Awaitable[Any]:
     return store.claim([TYPE], 1, worker="w1", claim=Claim("h", 1), now=LATER)
 
 
-def _settle(ending: Any) -> Callable[[Store, Scene], Awaitable[Any]]:
+def _settle(ending: Any) -> Verb:
     def verb(store: Store, scene: Scene) -> Awaitable[Any]:
         runs = (scene.plain, scene.rich, scene.asked)
         return store.settle([Outcome(job, ending) for job in runs], now=LATER)
@@ -184,21 +187,23 @@ def _progress(store: Store, scene: Scene) -> Awaitable[Any]:
     )
 
 
-def _update(name: str) -> Callable[[Store, Scene], Awaitable[Any]]:
+def _update(name: str) -> Verb:
     def verb(store: Store, scene: Scene) -> Awaitable[Any]:
-        change = Change(id_of(scene, name), data={"i": 9}, priority=_HIGH)
+        change = Change(id_of(scene, name), data={"i": 9}, priority=_EDITED)
         return store.update([change], now=LATER)
 
     return verb
 
 
-def _clear(state: State) -> Callable[[Store, Scene], Awaitable[Any]]:
+def _clear(state: State) -> Verb:
     return lambda store, scene: store.clear(TYPE, [state], now=LATER)
 
 
-def _on(
-    verb: str, *names: str, **options: Any
-) -> Callable[[Store, Scene], Awaitable[Any]]:
+def _page(state: State | None) -> Verb:
+    return lambda store, scene: store.page(state)
+
+
+def _on(verb: str, *names: str, **options: Any) -> Verb:
     """Say a verb that takes ids to the named jobs of the scene."""
 
     def say(store: Store, scene: Scene) -> Awaitable[Any]:
@@ -230,7 +235,7 @@ _STILL = ("waiting", "unique", "delayed", "held", "blocked")
 _ENDED = ("complete", "failed", "cancelled")
 
 #: Verbs that change something.
-WRITES: dict[str, Callable[[Store, Scene], Awaitable[Any]]] = {
+WRITES: dict[str, Verb] = {
     "add": _add,
     "add plain": _add_plain,
     "claim": _claim,
@@ -265,12 +270,10 @@ WRITES: dict[str, Callable[[Store, Scene], Awaitable[Any]]] = {
     "unschedule": lambda store, scene: store.unschedule("nightly"),
 }
 #: Verbs that only look.
-READS: dict[str, Callable[[Store, Scene], Awaitable[Any]]] = {
+READS: dict[str, Verb] = {
     "get": lambda store, scene: store.get([scene.waiting, scene.rich.id, scene.held]),
-    **{
-        f"page {state}": lambda store, scene, state=state: store.page(state)  # type: ignore[misc]
-        for state in [None, *State]
-    },
+    "page": _page(None),
+    **{f"page {state}": _page(state) for state in State},
     "count": lambda store, scene: store.count(),
     "types": lambda store, scene: store.types(),
     "logs": lambda store, scene: store.logs(scene.plain.id),

@@ -40,8 +40,9 @@ class Replicated:
         say(self.replica, "REPLICAOF", "NO", "ONE")
 
     def stop(self) -> None:
-        self.master.stop()
-        self.replica.stop()
+        # Killed, because a master that is asked to end waits for its replica.
+        self.master.kill()
+        self.replica.kill()
 
     def _is_in_step(self) -> bool:
         info = info_of(self.replica, "replication")

@@ -51,7 +51,7 @@ async def test_a_node_that_is_killed_and_comes_back_loses_nothing(
     await load.reach(200)
     await load.finish()
 
-    await assert_sound(store)
+    await assert_sound(new_store(cluster.url, budget="20s"))
 
 
 async def test_other_shards_do_not_notice_a_node_that_is_away(
@@ -73,7 +73,8 @@ async def test_other_shards_do_not_notice_a_node_that_is_away(
 
     assert [job.id for job in claimed.jobs] == [added.id]
     await asyncio.to_thread(away.restart)
-    await assert_sound(store)
+    # A node that comes back waits for the others before it serves anyone.
+    await assert_sound(new_store(cluster.url, budget="20s"))
 
 
 async def test_a_replica_takes_over_for_a_node_that_is_lost(

@@ -11,7 +11,7 @@ import pytest
 
 from kue.draft import draft
 from kue.job import Completed, Failed, Retried, State
-from kue.store.values import Claim, Outcome, Progress, Word
+from kue.store.values import Claim, LogLine, Outcome, Progress, Word
 from tests.support.jobs import OOPS, count_of, get_one
 from tests.support.proxy import Fate, Proxy
 
@@ -200,3 +200,17 @@ async def test_beats_and_signs_of_life_survive_lost_answers(
     assert (await get_one(direct, jobs[1].id)).progress == 20
     [worker] = await direct.workers()
     assert worker.info == {"n": 20}
+
+
+@pytest.mark.parametrize("fate", LOSSES)
+async def test_log_lines_whose_answer_is_lost_are_written_once(
+    store: Store, direct: Store, proxy: Proxy, fate: Fate
+) -> None:
+    """Saying the same thing twice is the same as saying it once."""
+    [job_id] = await fill(direct, 1)
+    proxy.plan(fate, fate)
+
+    word = await store.log(job_id, [LogLine("one"), LogLine("two")])
+
+    assert word is Word.DONE
+    assert [line.text for line in await direct.logs(job_id)] == ["one", "two"]

@@ -70,9 +70,11 @@ async def _look(both: Both) -> Seen:
 
 
 def _compare_events(both: Both) -> None:
-    wanted, both.model.told = both.model.told, []
+    model = both.model
+    wanted, model.told = model.told, []
+    perhaps, model.perhaps = model.perhaps, []
     if both.ear is not None:
-        heard = both.ask(both.ear.hear(len(wanted)))
+        heard = both.ask(both.ear.hear(wanted, perhaps))
         same_events(heard, wanted)
 
 
@@ -197,8 +199,3 @@ def stats(both: Both) -> None:
     minutes = [stat.minute for stat in wanted] or [0]
     said = both.ask(both.store.stats(min(minutes), max(minutes)))
     same(sorted(said, key=lambda stat: (stat.minute, stat.type)), wanted)
-
-
-def kinds_of(both: Both, job_id: int) -> list[str]:
-    """Return what is to be told of a job since the last comparison."""
-    return [event.kind.value for event in both.model.told if event.job_id == job_id]

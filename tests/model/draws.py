@@ -42,6 +42,7 @@ priorities = st.sampled_from([-1024, -10, 0, 0, 0, 10, 1023])
 steps = st.sampled_from([1, 10, 500, 1000, 1000, 3000, 3000, 6000, 61_000])
 steps_back = st.sampled_from([-1, -500, -3000])
 bounds = st.integers(-4, 4)
+repeats = st.sampled_from([0, 0, 0, 1])
 verbs = st.sampled_from(
     ["add", "add", "claim", "claim", "settle", "settle", "settle", "time", "tend"]
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from kue.store.base import Events, Store
 
 #: Longer than an event takes on a busy machine.
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 5.0
 
 
 class Ear:
@@ -31,15 +32,24 @@ class Ear:
     async def close(self) -> None:
         await self._stack.aclose()
 
-    async def hear(self, number: int) -> list[Event]:
-        """Return the next *number* events."""
+    async def hear(
+        self, wanted: Sequence[Event], perhaps: Sequence[Event] = ()
+    ) -> list[Event]:
+        """Return as many events as are *wanted*, without those that *perhaps* come."""
         heard: list[Event] = []
+        missing = Counter(map(_short, wanted))
+        passed_over = set(map(_short, perhaps))
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                while len(heard) < number:
-                    heard.append(await anext(self._events))
+                while len(heard) < len(wanted):
+                    event = await anext(self._events)
+                    if missing[_short(event)] or _short(event) not in passed_over:
+                        missing[_short(event)] -= 1
+                        heard.append(event)
         except TimeoutError:
-            raise AssertionError(
-                f"heard only {len(heard)} of {number} events: {heard}"
-            ) from None
+            raise AssertionError(f"nobody told of {list(+missing)}") from None
         return heard
+
+
+def _short(event: Event) -> tuple[str, int]:
+    return event.kind.value, event.job_id

@@ -15,14 +15,14 @@ from kue.job import Completed, Failed, State
 from kue.schedule import Schedule
 from kue.settings import Keep
 from kue.store.values import MAX_BATCH, Limits, Outcome
-from tests.model import agreement, draws
+from tests.model import draws
 from tests.model.both import LEASE
 from tests.model.ear import Ear
-from tests.model.sameness import same
+from tests.model.sameness import same_events
 from tests.model.walks import DEEP, STEP, W1, W2, Walks, deep
 
 if TYPE_CHECKING:
-    from kue.job import Ending, Job
+    from kue.job import Ending
 
 
 class GuidedMachine(Walks):
@@ -153,16 +153,14 @@ class GuidedMachine(Walks):
         other, watched = self.add_deep(), self.add_deep()
         self.look()
         ear = self.both.ask(Ear.open(self.both.store, [watched]))
-        run = self.start(W1, watched)
-        self.both.settle([Outcome(run, ending), Outcome(self._run(other), Completed())])
+        runs = {run.id: run for run in self.say_claim([DEEP], MAX_BATCH, W1)}
+        self.both.settle(
+            [Outcome(runs[watched], ending), Outcome(runs[other], Completed())]
+        )
         self.both.remove([watched], force=True)
-        kinds = ["start", *agreement.kinds_of(self.both, watched)]
-        heard = self.both.ask(ear.hear(len(kinds)))
-        same([event.kind.value for event in heard], kinds)
+        wanted = [e for e in self.both.model.told if e.job_id == watched]
+        same_events(self.both.ask(ear.hear(wanted)), wanted)
         self.both.ask(ear.close())
-
-    def _run(self, job_id: int) -> Job:
-        return next(run for run in reversed(self.runs) if run.id == job_id)
 
     @rule()
     def the_engine_forgets_its_scripts(self) -> None:

@@ -26,6 +26,8 @@ class Ledger:
         #: (type, unique key) → holder, and until when it holds even if it has ended.
         self.keys: dict[tuple[str, str], tuple[int, int]] = {}
         self.told: list[Event] = []
+        #: Events that an engine may tell or not.
+        self.perhaps: list[Event] = []
         #: (minute, type, name of the counter) → number.
         self.counters: Counter[tuple[int, str, str]] = Counter()
         #: Types with work that a waiter must be woken for.
@@ -156,8 +158,15 @@ class Ledger:
                 self.cancel_now(child, SOME_REASON, now)
 
     def unblock(self, child: Entry, now: int) -> None:
+        """
+        Let a job go that has no parents to wait for any more.
+
+        If its life is over, too, it may as well be failed before anyone lets it go.
+        """
         self.ready(child, child.time_from(now), now)
         self.tell(Kind.PROMOTION, child, now)
+        if child.is_past_its_life(now):
+            self.perhaps.append(self.told.pop())
 
 
 def shown(error: Error | None) -> dict[str, str]:

@@ -137,11 +137,14 @@ class Machine(RuleBasedStateMachine):
 
     def _outcomes(self, data: st.DataObject) -> list[Outcome]:
         """Draw endings of some runs, some of them said by upkeep, some twice."""
-        runs = data.draw(st.lists(self.any_run(), min_size=1, max_size=4))
-        return [
+        runs = data.draw(
+            st.lists(self.any_run(), min_size=1, max_size=4, unique_by=token_of)
+        )
+        outcomes = [
             Outcome(run, data.draw(draws.endings), data.draw(draws.overdue))
             for run in runs
         ]
+        return outcomes + outcomes[: data.draw(draws.repeats)]
 
     @rule(data=st.data(), verbs=st.lists(draws.verbs, min_size=4, max_size=9))
     def a_shift(self, data: st.DataObject, verbs: list[str]) -> None:
@@ -216,3 +219,7 @@ class Machine(RuleBasedStateMachine):
             and not model.is_paused(type, both.now)
             and model.of(State.WAITING, type)
         ]
+
+
+def token_of(run: Job) -> str:
+    return run.token

@@ -71,7 +71,7 @@ def _job(job: Job, wanted: Job) -> Job:
 
 
 def _line(line: Attempt, wanted: Attempt) -> Attempt:
-    if wanted.reason == SOME_REASON and line.reason:
+    if wanted.reason == SOME_REASON:
         return msgspec.structs.replace(line, reason=SOME_REASON)
     return line
 
@@ -79,7 +79,7 @@ def _line(line: Attempt, wanted: Attempt) -> Attempt:
 def _event(event: Event, wanted: Event) -> Event:
     """Leave out of which attempt an event is that happened in none."""
     detail = event.detail
-    if wanted.detail.get("reason") == SOME_REASON and detail.get("reason"):
+    if wanted.detail.get("reason") == SOME_REASON and "reason" in detail:
         detail = {**detail, "reason": SOME_REASON}
     attempt = event.attempt if wanted.kind in OF_A_RUN else 0
     return msgspec.structs.replace(event, detail=detail, attempt=attempt)

@@ -95,12 +95,26 @@ async def test_a_member_that_cannot_be_a_job_is_taken_out(
 
 DAMAGE = {
     "no header": (b"0\t", b"zero\t"),
+    "a priority out of range": (b"0\t1", b"5000\t1"),
     "no body": (b"{", b""),
     "no end of the header": (b"\n", b" "),
     "a body that is no JSON": (b'"max_attempts"', b"max_attempts"),
     "a story that is no JSON": (b'\n{"run"', b"\n{run"),
     "a story with a run that is none": (b'"run":"', b'"run":"x:'),
 }
+
+
+@pytest.mark.parametrize("option", ["ttl", "expires", "retention", "unique_for"])
+async def test_a_header_with_a_number_that_is_none_is_left_to_a_person(
+    store: Store, hands: Hands, option: str
+) -> None:
+    job_id = await add_one(store, unique="k", **{option: "1h"})
+    hands.rewrite(
+        job_id, b"\t%s=3600000" % option.encode(), b"\t%s=1:0" % option.encode()
+    )
+
+    message = f"job {job_id} has a record that cannot be read: "
+    await left_alone(store, hands, "bad-record", message)
 
 
 @pytest.mark.parametrize("what", DAMAGE)

@@ -52,6 +52,12 @@ async def chain(store: Store, kind: str, **options: Any) -> tuple[int, int]:
     return parent, child
 
 
+def cut(hands: Hands, parent: int) -> None:
+    """Have a parent know nothing of those that wait for it."""
+    hands.do("DEL", hands.record(parent, "then"), hands.record(parent, "finally"))
+    hands.do("SREM", hands.of_shard("parents", parent), parent)
+
+
 def lose(hands: Hands, parent: int, kind: str) -> None:
     """Take a delayed job away without anyone being told."""
     hands.do("ZREM", hands.of_type("delayed", kind), parent)
@@ -82,8 +88,7 @@ async def test_a_job_that_waits_for_a_complete_one_is_released(
     # The parent has ended, and its story and its lists say nothing of the child.
     hands.do("SREM", hands.record(child, "after"), parent)
     hands.do("SADD", hands.record(child, "after"), done)
-    hands.do("DEL", hands.record(parent, "then"))
-    hands.do("SREM", hands.of_shard("parents", parent), parent)
+    cut(hands, parent)
 
     message = f"job {child} waits for job {done}, which is complete"
     await mended(store, "stuck-blocked", message, "have upkeep release it")
@@ -100,8 +105,7 @@ async def test_a_job_that_waits_for_one_that_is_gone_is_cancelled(
     parent, child = await chain(store, kind)
     grandchild = await add_one(store, after=[child])
     lose(hands, parent, kind)
-    hands.do("DEL", hands.record(parent, "then"))
-    hands.do("SREM", hands.of_shard("parents", parent), parent)
+    cut(hands, parent)
 
     message = f"job {child} waits for job {parent}, which is gone"
     repair = "have upkeep cancel it, as its parent cannot end well any more"
@@ -134,7 +138,7 @@ async def test_a_parent_that_does_not_know_of_its_child_is_told(
     store: Store, hands: Hands, kind: str
 ) -> None:
     parent, child = await chain(store, kind)
-    hands.do("DEL", hands.record(parent, "then"))
+    cut(hands, parent)
 
     message = f"job {child} waits for job {parent}, which does not know of it"
     await mended(store, "stuck-blocked", message, "have that one know of it")
@@ -154,9 +158,25 @@ async def test_a_failed_parent_may_yet_end_well(store: Store, hands: Hands) -> N
 
     assert await found(store) == []
 
-    hands.do("DEL", hands.record(parent, "then"))
+    cut(hands, parent)
     message = f"job {child} waits for job {parent}, which does not know of it"
     await mended(store, "stuck-blocked", message, "have that one know of it")
+
+
+@by_parent
+async def test_a_parent_whose_list_was_lost_has_it_again(
+    store: Store, hands: Hands, kind: str
+) -> None:
+    """Both sides are wrong, and mending one must not undo the other."""
+    parent, child = await chain(store, kind)
+    hands.do("DEL", hands.record(parent, "then"))
+
+    codes = await found(store, repair=True)
+
+    assert sorted(codes) == [("stray-link", parent), ("stuck-blocked", child)]
+    await settle_down(store)
+    assert await found(store) == []
+    assert hands.do("ZSCORE", hands.record(parent, "then"), child) == child
 
 
 async def test_a_job_that_waits_for_nothing_is_released(
@@ -164,8 +184,7 @@ async def test_a_job_that_waits_for_nothing_is_released(
 ) -> None:
     parent, child = await chain(store, "email")
     hands.do("DEL", hands.record(child, "after"))
-    hands.do("DEL", hands.record(parent, "then"))
-    hands.do("SREM", hands.of_shard("parents", parent), parent)
+    cut(hands, parent)
 
     message = f"job {child} is blocked, but there is nothing that it waits for"
     await mended(store, "stuck-blocked", message, "release it")
@@ -285,15 +304,15 @@ async def test_a_parent_that_does_not_count_as_one_is_counted(
     assert await state_of(store, child) is State.CANCELLED
 
 
-@pytest.mark.parametrize("state", [State.COMPLETE, State.CANCELLED])
-async def test_a_job_that_has_told_everybody_is_no_parent(
+@pytest.mark.parametrize("state", [State.WAITING, State.FAILED, State.COMPLETE])
+async def test_a_job_that_nobody_waits_for_is_no_parent(
     store: Store, hands: Hands, state: State
 ) -> None:
     job_id = await job_in(store, state)
     hands.do("SADD", hands.of_shard("parents", job_id), job_id)
 
-    message = f"job {job_id} counts as one that others wait for, but has told all of "
-    await mended(store, "stray-link", message + "them", "forget that")
+    message = f"job {job_id} counts as one that others wait for, but nobody does"
+    await mended(store, "stray-link", message, "forget that")
 
 
 async def test_a_job_that_is_gone_is_no_parent(store: Store, hands: Hands) -> None:

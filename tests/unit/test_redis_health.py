@@ -180,7 +180,7 @@ def test_facts_are_read_as_they_were_told() -> None:
     assert not facts.is_parent
     tie = Tie(5, awaited=True, in_then=True, is_known=True, standing="complete")
     assert facts.ties == [tie]
-    assert facts.odd_parents == ["nobody"]
+    assert facts.odd_parents == [b"nobody"]
 
 
 def test_damage_that_is_no_text_can_still_be_shown() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from kue.job import Attempt, Ending, Job, State
+from kue.job import Attempt, Ending, Job, State, priority_of
 from kue.payload import JSON
 
 if TYPE_CHECKING:
@@ -163,6 +163,10 @@ class Progress(msgspec.Struct, frozen=True):
     data: JSON = None
     token: str = ""
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.percent <= 100:
+            raise ValueError(f"progress must be from 0 to 100, not {self.percent}")
+
 
 class LogLine(msgspec.Struct, frozen=True, omit_defaults=True):
     """One line of a job's log."""
@@ -183,6 +187,10 @@ class Change(msgspec.Struct, frozen=True):
     priority: int | msgspec.UnsetType = msgspec.UNSET
     tags: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     max_attempts: int | msgspec.UnsetType = msgspec.UNSET
+
+    def __post_init__(self) -> None:
+        if self.priority is not msgspec.UNSET:
+            priority_of(self.priority)
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -303,6 +311,25 @@ def check_limit(limit: int) -> None:
     """Raise `ValueError` for a number of jobs that no call may ask for."""
     if not 0 <= limit <= MAX_BATCH:
         raise ValueError(f"limit must be from 0 to {MAX_BATCH}, not {limit}")
+
+
+def check_move(to: State, at: int | None) -> None:
+    """Raise `ValueError` for a move that no job can be asked to make."""
+    if to not in (State.WAITING, State.DELAYED):
+        raise ValueError(
+            f"jobs are moved to waiting or delayed, not to {to}; workers start and "
+            "end them, and cancel is a verb of its own"
+        )
+    if to is State.DELAYED and at is None:
+        raise ValueError("a job that is moved to delayed needs at=, when it is due")
+
+
+def check_limits(limits: Limits | None) -> None:
+    """Raise `ValueError` for limits that would let nothing through."""
+    for name in ("concurrency", "rate", "per", "per_key") if limits else ():
+        value = getattr(limits, name)
+        if value is not None and value < 1:
+            raise ValueError(f"{name} must be at least 1, not {value}; pause instead")
 
 
 def read_cursor(cursor: str | None) -> tuple[int, int] | None:

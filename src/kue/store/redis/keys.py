@@ -40,7 +40,8 @@ key, after the tag             type    holds
 ``:workers`` ``:info``         zset,   worker → lease deadline; → what it says of itself
                                hash
 ``:claims``                    hash    worker:lane → number of its last claim
-``:cancelling``                hash    running job asked to end → type
+``:cancelling``                hash    running job asked to end → type, tab, what its
+                                       story will say
 ``:paused`` ``:limits``        hash    type → until, tab, JSON; type → limits
 ``:parents``                   set     jobs that others wait for
 ``:outbox``                    hash    what upkeep must still tell dependants

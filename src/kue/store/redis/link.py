@@ -47,6 +47,8 @@ CONNECT_TIMEOUT_SECONDS = 2.0
 #: sleeps or listens holds a connection all the while, and must never wait for one.
 _CONNECTIONS = {"command": 16, "beat": 2, "block": 100_000, "listen": 100_000}
 
+#: Everything redis-py and the system raise.
+_ERRORS = (exceptions.RedisError, exceptions.RedisClusterException, OSError)
 #: Errors after which the same call may be sent again.
 _AGAIN = (
     exceptions.ConnectionError,
@@ -59,6 +61,8 @@ _AGAIN = (
     exceptions.MovedError,
     exceptions.AskError,
     exceptions.SlotNotCoveredError,
+    # Not even one node answered; no RedisError in redis-py's eyes.
+    exceptions.RedisClusterException,
     ConnectionError,
     TimeoutError,
 )
@@ -99,7 +103,7 @@ class Link:
     """Connections to one Redis, its Sentinels or its Cluster, for one event loop."""
 
     #: What a subscription raises when its connection is lost.
-    errors = (exceptions.RedisError, OSError)
+    errors = _ERRORS
 
     def __init__(self, address: Address, *, budget_seconds: float) -> None:
         self._address = address
@@ -180,7 +184,7 @@ class Link:
                 send: Send = (await self._client("block", root)).execute_command
                 # 0 would mean for ever, a rounded-down millisecond a busy loop.
                 return bool(await send("BZPOPMIN", *keys, max(seconds, 0.001)))
-        except (exceptions.RedisError, OSError) as exc:
+        except _ERRORS as exc:
             await self._look_again(exc)
             raise self.translate(exc) from exc
 
@@ -224,7 +228,7 @@ class Link:
                 once = min(deadline, loop.time() + COMMAND_TIMEOUT_SECONDS)
                 async with asyncio.timeout_at(once):
                     return await call()
-            except (exceptions.RedisError, OSError) as exc:
+            except _ERRORS as exc:
                 # A TimeoutError is an OSError: both the socket's and our deadline's.
                 error = self.translate(exc)
                 wait = random.uniform(0.5, 1) * pause

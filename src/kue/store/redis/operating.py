@@ -21,6 +21,8 @@ from kue.store.values import (
     Word,
     check_batch,
     check_limit,
+    check_limits,
+    check_move,
 )
 
 if TYPE_CHECKING:
@@ -70,13 +72,7 @@ class Operating(Shards):
         now: int | None = None,
     ) -> list[Reply]:
         check_batch(job_ids, "jobs")
-        if to not in (State.WAITING, State.DELAYED):
-            raise ValueError(
-                f"jobs are moved to waiting or delayed, not to {to}; workers start and "
-                "end them, and cancel is a verb of its own"
-            )
-        if to is State.DELAYED and at is None:
-            raise ValueError("a job that is moved to delayed needs at=, when it is due")
+        check_move(to, at)
         answers = await self._ask("move", job_ids, to.value, at or 0, size=2, now=now)
         return [_reply(answer) for answer in answers]
 
@@ -166,7 +162,7 @@ class Operating(Shards):
     async def limit(
         self, type: str, limits: Limits | None, *, now: int | None = None
     ) -> None:
-        _check_limits(limits)
+        check_limits(limits)
         text = "" if limits is None else _write_limits(limits)
         await self._run(self._home_of(type), "limit", quote(type), text, now=now)
 
@@ -207,15 +203,6 @@ def _reply(answer: list[bytes]) -> Reply:
     if word is Word.REFUSED and detail in _STATES:
         return Reply(word, State(detail))
     return Reply(word)
-
-
-def _check_limits(limits: Limits | None) -> None:
-    if limits is None:
-        return
-    for name in ("concurrency", "rate", "per", "per_key"):
-        value = getattr(limits, name)
-        if value is not None and value < 1:
-            raise ValueError(f"{name} must be at least 1, not {value}; pause instead")
 
 
 def _write_limits(limits: Limits) -> str:

@@ -111,7 +111,7 @@ class _Batch:
             state = self._state_of.get(parent)
             if state is None or state == State.CANCELLED:
                 if not draft.after_any:
-                    was = "does not exist" if state is None else "was cancelled"
+                    was = "was removed" if state is None else "was cancelled"
                     return f"job {parent}, which it waited for, {was}", []
             elif state != State.COMPLETE and not (
                 draft.after_any and state == State.FAILED

@@ -71,14 +71,16 @@ def claim(
     turn: Turn, types: Sequence[str], limit: int, worker: str, call: Claim, lease: int
 ) -> Claimed:
     """Start the best waiting jobs, or answer a repeated call as before."""
-    last: int | None = turn.one(_LAST, call.lane)
+    # Two workers may name their lanes alike.
+    lane = f"{quote(worker)}:{call.lane}"
+    last: int | None = turn.one(_LAST, lane)
     if last is not None and call.seq < last:
         return Claimed([], turn.now)
     workers.lease(turn, worker, lease)
     rest = f":{quote(worker)}:{quote(str(call))}"
     if call.seq == last:
         return Claimed(_still_running(turn, worker, rest), turn.now)
-    turn.run(_REMEMBER, call.lane, call.seq, turn.now)
+    turn.run(_REMEMBER, lane, call.seq, turn.now)
     promotion.promote(turn, types, MAX_BATCH)
     return _Taking(turn, types, worker, rest).take(limit)
 

@@ -239,10 +239,15 @@ def check_engine(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> None
 
 def check_owner(db: sqlite3.Connection, name: str) -> None:
     """Raise `StoreRefused` when the file is another program's; nothing is written."""
-    if _pragma(db, "application_id") == APPLICATION_ID:
-        return
-    tables = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
-    if int(tables) or _pragma(db, "user_version"):
+    # One snapshot: another process may be making the tables at this moment.
+    db.execute("BEGIN")
+    try:
+        is_ours = _pragma(db, "application_id") == APPLICATION_ID
+        tables = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+        is_empty = not int(tables) and not _pragma(db, "user_version")
+    finally:
+        db.execute("COMMIT")
+    if not is_ours and not is_empty:
         raise StoreRefused(
             f"{name} belongs to another program; give Kue a file of its own"
         )

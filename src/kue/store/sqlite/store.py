@@ -37,6 +37,8 @@ from kue.store.values import (
     Word,
     check_batch,
     check_limit,
+    check_limits,
+    check_move,
 )
 
 if TYPE_CHECKING:
@@ -176,10 +178,7 @@ class SqliteStore(SqliteReads):
         now: int | None = None,
     ) -> list[Reply]:
         check_batch(job_ids, "jobs")
-        if to is State.DELAYED and at is None:
-            raise ValueError(
-                "a move to delayed needs the time it is delayed until: at="
-            )
+        check_move(to, at)
         moment = at if to is State.DELAYED else None
         return await self._write(now, operating.move, job_ids, to, moment)
 
@@ -214,6 +213,7 @@ class SqliteStore(SqliteReads):
     async def limit(
         self, type: str, limits: Limits | None, *, now: int | None = None
     ) -> None:
+        check_limits(limits)
         await self._write(now, gates.set_limits, type, limits)
         place: str | None = ""
         while place is not None:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kue.errors import KueError
-from kue.job import FINAL, Job, Run
+from kue.job import FINAL, Job, Run, priority_of
 from kue.names import quote, unquote
+from kue.store.redis.health.keyspace import is_number
 from kue.store.redis.health.trouble import Trouble
 from kue.store.redis.record import read_claimed
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 #: What scripts can read of a record.
 _HEADER = re.compile(rb"\*?-?\d+\t\d+\t([^\t\n]+)[^\n]*\n")
 _OPTION = re.compile(rb"\t([a-z_]+)=([^\t]*)")
+#: Options that only scripts read; what a job has too was checked with it.
+_NUMBERS = frozenset({"retention", "delay", "at"})
 FINAL_PLACES = frozenset(state.value for state in FINAL)
 #: Structures of jobs that a worker may take sooner or later.
 LINE = ("waiting", "held", "delayed")
@@ -118,7 +121,11 @@ def _options_of(record: bytes) -> dict[str, str]:
     if not header.startswith(b"*"):
         return {}
     found = _OPTION.findall(header)
-    return {name.decode(): value.decode() for name, value in found}
+    options = {name.decode(): value.decode() for name, value in found}
+    for name in _NUMBERS & options.keys():
+        if not is_number(options[name]):
+            raise Unreadable(f"its option {name} is {options[name]!r}")
+    return options
 
 
 def read_record(job_id: int, record: bytes) -> Job:
@@ -133,12 +140,13 @@ def read_record(job_id: int, record: bytes) -> Job:
         raise Unreadable(f"it begins with {record[:40]!r}, which is no header")
     try:
         job = read_claimed(job_id, "", record)
+        priority_of(job.priority)
         if quote(unquote(match[1].decode())) != match[1].decode():
             raise Unreadable(f"its type is written as {match[1]!r}")
         for attempt in job.history:
             if attempt.token:
                 # Read only when asked for, and then it is too late to complain.
                 Run.read(attempt.token)
-    except (ValueError, KueError) as exc:
+    except (ValueError, RecursionError, KueError) as exc:
         raise Unreadable(str(exc)) from exc
     return job

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from kue.store.redis.health.steps import Steps
     from kue.store.redis.health.trouble import Trouble
 
-#: Keys asked for in one reply of a scan.
-_KEYS = 1000
+#: Keys asked for in one reply of a scan, and where all of them are other people's.
+_KEYS, _MANY_KEYS = 1000, 10_000
 #: Looks at one case beyond one for each trouble: it may change under our hands.
 _MORE_ROUNDS = 8
 
@@ -65,17 +65,19 @@ class Examination:
             survey.shard.keys.root.encode(): survey.take_keys
             for survey in self._surveys
         }
-        cursor = -1
+        cursor, count = -1, _KEYS
         while cursor:
             [(cursor, names)] = await node.read(
-                [("SCAN", max(cursor, 0), "MATCH", pattern, "COUNT", _KEYS)]
+                [("SCAN", max(cursor, 0), "MATCH", pattern, "COUNT", count)]
             )
+            count = _KEYS if names else _MANY_KEYS
             found: dict[bytes, list[bytes]] = {}
             for name in names:
                 tag, _, text = name.partition(b"}:")
                 found.setdefault(tag + b"}", []).append(text)
             for tag in found.keys() & tags.keys():
-                await tags[tag](found[tag])
+                for start in range(0, len(found[tag]), _KEYS):
+                    await tags[tag](found[tag][start : start + _KEYS])
 
     async def _conclude(self, *, repair: bool) -> list[Finding]:
         """Look at every suspicion again; what is wrong now is a finding."""

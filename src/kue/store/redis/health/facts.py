@@ -91,7 +91,7 @@ class Facts(msgspec.Struct):
     holder: Holder | None = None
     ties: list[Tie] = []
     #: What it says it waits for and is no job at all.
-    odd_parents: list[str] = []
+    odd_parents: list[bytes] = []
 
 
 def job_subject(
@@ -110,6 +110,9 @@ def read_facts(job_id: int, seen: Seen) -> Facts:
         kind, where, value = seen.facts[index : index + 3]
         if kind == b"record":
             facts.record = value
+            continue
+        if kind == b"tie" and not is_number(_text(where)):
+            facts.odd_parents.append(where)
             continue
         _note(facts, kind.decode(), _text(where), _text(value))
         if kind == b"holder":
@@ -151,10 +154,8 @@ def _note(facts: Facts, kind: str, where: str, value: str) -> None:
             facts.held[job_type, structure.removeprefix("held:")] = value
         case "part":
             facts.parts.add(where)
-        case "tie" if is_number(where):
-            facts.ties.append(read_tie(int(where), value))
         case "tie":
-            facts.odd_parents.append(where)
+            facts.ties.append(read_tie(int(where), value))
         case "next" if is_number(where):
             facts.next_held = (int(where), value)
         case "unread":

@@ -113,17 +113,18 @@ def live_bit(keys: Keys, sequence: int, bit: int) -> Command:
 
 
 def freed_for(
-    keys: Keys, job_type: str, group: str, running: int, held: tuple[int, str] | None
+    keys: Keys, job_type: str, group: bytes, running: int, held: tuple[int, str] | None
 ) -> _Commands:
     """Return what sets a group's running jobs, and lets the next one into the slot."""
     counter = keys.of_type(unquote(job_type), "running")
     commands: list[Command] = []
     if held is not None:
         job_id, score = held
+        listed_in = keys.of_type(unquote(job_type), "held:").encode() + group
         commands += [
             ("ZADD", keys.of_type(unquote(job_type), "waiting"), score, job_id),
             ("ZREM", keys.of_type(unquote(job_type), "held"), job_id),
-            ("ZREM", keys.of_type(unquote(job_type), f"held:{group}"), job_id),
+            ("ZREM", listed_in, job_id),
         ]
     if running > 0:
         commands.append(("HSET", counter, group, running))
@@ -141,7 +142,7 @@ def _slot_freed(chart: Chart) -> _Commands:
     if group is None or running is None or not is_number(running):
         return ()
     return freed_for(
-        chart.keys, chart.type, group, int(running) - 1, chart.facts.next_held
+        chart.keys, chart.type, group.encode(), int(running) - 1, chart.facts.next_held
     )
 
 

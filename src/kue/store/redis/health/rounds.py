@@ -166,15 +166,14 @@ class Rounds:
                 await self._survey.sight(job_id, [key.text] if key.job_type else [])
 
     async def _sift_unique(self, key: Key, entries: list[Entry]) -> None:
-        names = [entry.member.decode("utf-8", "replace") for entry in entries]
+        names = [entry.member for entry in entries]
         await self._survey.sift(
             [shardwide.unique_key(self._shard, key.job_type, name) for name in names]
         )
 
     async def _sift_outbox(self, entries: list[Entry]) -> None:
-        fields = [entry.member.decode("utf-8", "replace") for entry in entries]
         await self._survey.sift(
-            [shardwide.outbox_entry(self._shard, field) for field in fields]
+            [shardwide.outbox_entry(self._shard, entry.member) for entry in entries]
         )
 
     async def _walk_ties(self) -> None:
@@ -206,7 +205,9 @@ class Rounds:
 
     async def _compare(self) -> None:
         """Look at jobs that one place knows of and another does not."""
-        survey, live = self._survey, await self._survey.live()
+        survey = self._survey
+        await survey.catch_up()
+        live = await survey.live()
         for known, other in (
             (survey.recorded, self._seen),
             (live, self._seen),

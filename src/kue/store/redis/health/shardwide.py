@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _HOLDER = re.compile(r"(\d+):(\d+)", re.ASCII)
 #: What upkeep carries: see ``lib/dependants.lua``.
-_OUTBOX = re.compile(r"(link|unlink|end):\d+:\d+|rest:\d+", re.ASCII)
+_OUTBOX = re.compile(rb"(link|unlink|end):\d+:\d+|rest:\d+")
 
 
 def known_key(shard: Shard, key: Key) -> PlainCase:
@@ -50,8 +50,9 @@ def unknown_key(shard: Shard, text: bytes, why: str) -> PlainCase:
     def judge(seen: Seen) -> list[Trouble]:
         if not seen.facts:
             return []
-        shown = text.decode("utf-8", "backslashreplace")
-        message = f"key {shard.keys.root}:{shown} {why}; delete it if it is not needed"
+        message = (
+            f"key {shard.keys.root}:{_shown(text)} {why}; delete it if it is not needed"
+        )
         return [Trouble("unknown-key", message)]
 
     return PlainCase(shard, ("keys", text, "none"), judge)
@@ -60,13 +61,14 @@ def unknown_key(shard: Shard, text: bytes, why: str) -> PlainCase:
 def odd_member(shard: Shard, key: Key, member: bytes) -> PlainCase:
     """An entry of a structure of jobs that cannot be a job of this shard."""
     name = f"{shard.keys.root}:{key.text}"
-    shown = member.decode("utf-8", "backslashreplace")
     verbs = {"hash": "HDEL", "zset": "ZREM", "set": "SREM"}
 
     def judge(seen: Seen) -> list[Trouble]:
         if not seen.facts:
             return []
-        message = f"job {shown} is in {key.text}, but there can be no such job here"
+        message = (
+            f"job {_shown(member)} is in {key.text}, but there can be no such job here"
+        )
         out: Command = (verbs[key.redis_type], name, member)
         return [Trouble("no-record", message, None, "take it out", (out,))]
 
@@ -101,7 +103,7 @@ def at_least(shard: Shard, name: str, highest: int, because: str) -> PlainCase:
     return PlainCase(shard, ("value", name), judge)
 
 
-def unique_key(shard: Shard, job_type: str, key: str) -> PlainCase:
+def unique_key(shard: Shard, job_type: str, key: bytes) -> PlainCase:
     """An entry of a type's unique keys: does it hold anything?"""
     structure = shard.keys.of_type(unquote(job_type), "unique")
 
@@ -109,7 +111,8 @@ def unique_key(shard: Shard, job_type: str, key: str) -> PlainCase:
         problem = _unique_problem(seen)
         if not problem:
             return []
-        message = f"unique key {unquote(key)!r} of {unquote(job_type)!r} {problem}"
+        name = unquote(_shown(key))
+        message = f"unique key {name!r} of {unquote(job_type)!r} {problem}"
         free: Command = ("HDEL", structure, key)
         return [Trouble("unique-drift", message, None, "free it", (free,))]
 
@@ -120,9 +123,7 @@ def _unique_problem(seen: Seen) -> str:
     """Return what is wrong with an entry of the unique keys; nothing if it is fine."""
     if not seen.facts:
         return ""
-    held, standing, has_key, will_lapse = (
-        fact.decode("utf-8", "backslashreplace") for fact in seen.facts
-    )
+    held, standing, has_key, will_lapse = map(_shown, seen.facts)
     match = _HOLDER.fullmatch(held)
     if match is None:
         return f"is held by {held!r}, which is no job"
@@ -140,14 +141,8 @@ def groups(shard: Shard, job_type: str) -> PlainCase:
     """A type's groups: does each count the jobs that it runs?"""
 
     def judge(seen: Seen) -> list[Trouble]:
-        rows = [
-            [
-                fact.decode("utf-8", "backslashreplace")
-                for fact in seen.facts[at : at + 5]
-            ]
-            for at in range(0, len(seen.facts), 5)
-        ]
-        return [_drift(shard, job_type, *row) for row in rows]
+        rows = [seen.facts[at : at + 5] for at in range(0, len(seen.facts), 5)]
+        return [_drift(shard, job_type, row[0], *map(_shown, row[1:])) for row in rows]
 
     return PlainCase(shard, ("groups", job_type), judge)
 
@@ -155,14 +150,14 @@ def groups(shard: Shard, job_type: str) -> PlainCase:
 def _drift(
     shard: Shard,
     job_type: str,
-    group: str,
+    group: bytes,
     written: str,
     counted: str,
     held: str,
     score: str,
 ) -> Trouble:
     running = int(counted)
-    message = f"group {unquote(group)!r} of {unquote(job_type)!r} counts "
+    message = f"group {unquote(_shown(group))!r} of {unquote(job_type)!r} counts "
     message += f"{written or 'no'} running jobs, but {running} run"
     is_freed = not is_number(written) or int(written) > running
     next_held = (int(held), score) if is_freed and is_number(held) else None
@@ -170,14 +165,21 @@ def _drift(
     return Trouble("group-drift", message, None, f"set it to {running}", commands)
 
 
-def outbox_entry(shard: Shard, field: str) -> PlainCase:
+def outbox_entry(shard: Shard, field: bytes) -> PlainCase:
     """What upkeep must still carry: can it?"""
 
     def judge(seen: Seen) -> list[Trouble]:
         if not seen.facts or _OUTBOX.fullmatch(field):
             return []
-        message = f"the outbox has {field!r}, which upkeep cannot carry to any job"
+        message = (
+            f"the outbox has {_shown(field)!r}, which upkeep cannot carry to any job"
+        )
         out: Command = ("HDEL", shard.keys.of_shard("outbox"), field)
         return [Trouble("stray-entry", message, None, "take it out", (out,))]
 
     return PlainCase(shard, ("entry", "outbox", field), judge)
+
+
+def _shown(text: bytes) -> str:
+    """Return text for a message, whatever it is."""
+    return text.decode("utf-8", "backslashreplace")

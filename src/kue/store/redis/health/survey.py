@@ -58,11 +58,13 @@ class Survey:
         self.last = await self._last_id()
         return len(await self.live())
 
+    async def catch_up(self) -> None:
+        """Leave no job out for being young if it is the counter that is damaged."""
+        if self.recorded.highest > max(self.last, await self._last_id()):
+            self.last = self.recorded.highest
+
     async def live(self) -> Bits:
         """Read which jobs are marked as living."""
-        # The counter may be behind: then jobs are not young, it is damaged.
-        if self.recorded.highest > await self._last_id():
-            self.last = self.recorded.highest
         live = Bits()
         chunks = range(self.last // LIVE_CHUNK + 1)
         for start in chunks[::_BITMAPS]:

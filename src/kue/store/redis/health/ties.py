@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from kue.store.redis.health.layout import Layout
     from kue.store.redis.health.shard import Command
 
-#: A parent that ended so has told everybody: nobody can be waiting for it.
-_TOLD = frozenset({"complete", "cancelled"})
-
 
 def judge(chart: Chart) -> Iterator[Trouble]:
     """Yield what is wrong between a job in one state and those it is tied to."""
@@ -57,9 +54,10 @@ def judge_gone(facts: Facts, layout: Layout) -> Iterator[Trouble]:
 
 
 def _blocked(chart: Chart) -> Iterator[Trouble]:
-    for text in chart.facts.odd_parents:
-        message = f"waits for {text!r}, which is no job"
-        out: Command = ("SREM", _after(chart), text)
+    for odd in chart.facts.odd_parents:
+        shown = odd.decode("utf-8", "backslashreplace")
+        message = f"waits for {shown!r}, which is no job"
+        out: Command = ("SREM", _after(chart), odd)
         yield chart.trouble("stuck-blocked", message, "wait no longer", (out,))
     for tie in chart.facts.ties:
         if tie.awaited:
@@ -200,9 +198,8 @@ def _as_parent(chart: Chart) -> Iterator[Trouble]:
         message = "has jobs that wait for it, but does not count as one with such"
         count: Command = ("SADD", parents, chart.job_id)
         yield chart.trouble("stray-link", message, "count it", (count,))
-    elif facts.is_parent and not has_lists and chart.places.keys() & _TOLD:
-        # Until it ends nobody minds, and its end puts it right.
-        message = "counts as one that others wait for, but has told all of them"
+    elif facts.is_parent and not has_lists:
+        message = "counts as one that others wait for, but nobody does"
         forget: Command = ("SREM", parents, chart.job_id)
         yield chart.trouble("stray-link", message, "forget that", (forget,))
 

@@ -52,7 +52,7 @@ for i = 5, #ARGV do
   answers[#answers + 1] = detail
   -- Move.
   if word == "asked" then
-    redis.call("HSET", root .. ":cancelling", id, head.type)
+    redis.call("HSET", root .. ":cancelling", id, head.type .. "\t" .. tail)
   elseif word == "done" then
     local q = queue(head.type)
     depart(id, q, place, head)

@@ -35,7 +35,8 @@ for at = 7, #ARGV, 3 do
 end
 local cancel, asked = {}, redis.call("HGETALL", root .. ":cancelling")
 for i = 1, #asked, 2 do
-  local run = redis.call("HGET", queue(asked[i + 1]) .. "active", asked[i])
+  local job_type = string.match(asked[i + 1], "^[^\t]*")
+  local run = redis.call("HGET", queue(job_type) .. "active", asked[i])
   if run and string.match(run, "^%d+:%d+:%d+:([^:]*):") == worker then
     cancel[#cancel + 1] = asked[i]
   end

@@ -78,8 +78,8 @@ local function requeue(id, q, head, token, ending, delay, flags, tries)
 end
 
 -- End a run that was to go on later but that someone asked to cancel.
-local function stop(id, q, head, token)
-  local tail = '"outcome":"cancelled","reason":"cancelled while it ran"}'
+local function stop(id, q, head, token, asked)
+  local tail = string.match(asked, "\t(.*)$")
   depart(id, q, "active", head)
   redis.call("APPEND", job .. id,
     '\n{"run":"' .. token .. '","at":' .. now .. "," .. tail)
@@ -130,7 +130,7 @@ local function settle(ending, job_type, delay, flags, first, count)
   end
   outcomes = outcomes + count
   for _, i in ipairs(stopped) do
-    stop(ids[i], q, heads[i], ARGV[first + 3 * i - 2])
+    stop(ids[i], q, heads[i], ARGV[first + 3 * i - 2], asked[i])
   end
   if #done == 0 then
     return

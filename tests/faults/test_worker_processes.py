@@ -1,0 +1,131 @@
+"""Worker processes are killed, frozen and asked to end, in the middle of their jobs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kue.draft import draft
+from kue.job import State
+from tests.faults.conftest import assert_sound
+from tests.faults.processes import Process
+from tests.faults.program import TYPE, WORKER_LEASE_MS
+from tests.support.jobs import count_of, get_one
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kue.job import Job
+    from kue.store.base import Store
+    from tests.faults.conftest import NewStore
+    from tests.support.servers import RedisServer
+
+#: A killed worker's jobs run again this soon after its lease; the rest is margin.
+RECOVERY_SECONDS = WORKER_LEASE_MS / 1000 + 1.5 + 2.0
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'kue.db'}"
+    server: RedisServer = request.getfixturevalue("redis_server")
+    return server.url
+
+
+@pytest.fixture
+async def store(url: str, new_store: NewStore) -> Store:
+    return new_store(url)
+
+
+async def add(store: Store, count: int, seconds: float) -> list[int]:
+    batch = [draft(TYPE, {"seconds": seconds})] * count
+    added = await store.add(batch, producer=f"lasting {seconds}", seq=1)
+    return [one.id for one in added]
+
+
+async def until_ended(store: Store, job_id: int) -> Job:
+    """Return the job once it is complete."""
+    async with store.watch([job_id]) as events:
+        while not (job := await get_one(store, job_id)).state.is_final:
+            await anext(events)
+    return job
+
+
+async def test_the_jobs_of_a_killed_worker_run_again_soon(
+    store: Store, url: str, prefix: str
+) -> None:
+    ids = await add(store, 5, seconds=60)
+    async with Process("run", url, prefix, "") as victim:
+        started = [await victim.line() for _ in ids]
+        async with Process("run", url, prefix, "") as heir:
+            victim.kill()
+            async with asyncio.timeout(RECOVERY_SECONDS):
+                again = [await heir.line() for _ in ids]
+
+    # It is the same attempt again: the crash was not the jobs' fault.
+    assert sorted(started) == [f"started {job_id} 1" for job_id in ids]
+    assert sorted(again) == sorted(started)
+
+
+async def test_a_worker_that_was_frozen_beyond_its_lease_changes_nothing(
+    store: Store, url: str, prefix: str
+) -> None:
+    [job_id] = await add(store, 1, seconds=2.5)
+    async with Process("run", url, prefix, "") as zombie:
+        await zombie.line()
+        zombie.freeze()
+        async with Process("run", url, prefix, "") as heir:
+            assert await heir.line() == f"started {job_id} 1"
+            running = await get_one(store, job_id)
+
+            zombie.thaw()
+            job = await until_ended(store, job_id)
+
+    assert job.result == running.fence
+    assert [past.outcome for past in job.history] == ["stalled", "complete"]
+    await assert_sound(store)
+
+
+async def test_a_worker_asked_to_end_finishes_what_it_runs_and_takes_no_more(
+    store: Store, url: str, prefix: str
+) -> None:
+    ids = await add(store, 5, seconds=0.5)
+    async with Process("run", url, prefix, "") as worker:
+        for _ in ids:
+            await worker.line()
+        worker.terminate()
+        more = await add(store, 3, seconds=0)
+        lines = await worker.rest()
+        status = await worker.ended()
+
+    assert sorted(lines) == [f"returned {job_id}" for job_id in ids]
+    assert status == 0
+    assert await count_of(store, TYPE) == {
+        State.COMPLETE: len(ids),
+        State.WAITING: len(more),
+    }
+    await assert_sound(store)
+
+
+async def test_workers_that_keep_being_killed_still_run_every_job(
+    store: Store, url: str, prefix: str
+) -> None:
+    ids = await add(store, 60, seconds=0.02)
+    for _ in range(3):
+        async with Process("run", url, prefix, "") as victim:
+            for _ in range(15):
+                await victim.line()
+            victim.kill()
+
+    async with Process("run", url, prefix, ""):
+        for job_id in ids:
+            await until_ended(store, job_id)
+
+    jobs = await store.get(ids)
+    for job in jobs:
+        assert job is not None
+        assert [past.outcome for past in job.history].count("complete") == 1
+    assert await count_of(store, TYPE) == {State.COMPLETE: len(ids)}
+    await assert_sound(store)
