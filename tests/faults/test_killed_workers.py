@@ -224,8 +224,10 @@ async def drain(store: Store) -> list[int]:
         claim = Claim("drain", seq)
         claimed = await store.claim([TYPE], 500, worker="drain", claim=claim)
         if not claimed.jobs:
-            return ids
+            if claimed.next_at is None:
+                return ids
+            await store.wait([TYPE], 5)
         outcomes = [Outcome(job, Completed(None)) for job in claimed.jobs]
-        assert set(await store.settle(outcomes)) == {Word.DONE}
+        assert set(await store.settle(outcomes)) <= {Word.DONE}
         ids += [job.id for job in claimed.jobs]
     raise AssertionError("it never ends")

@@ -86,11 +86,11 @@ def rarely(*values: Any) -> st.SearchStrategy[Any]:
 
 
 @st.composite
-def drafts(draw: st.DrawFn, parents: list[int]) -> Draft:
+def drafts(draw: st.DrawFn, parents: list[int], keys: tuple[str, ...] = KEYS) -> Draft:
     """Draw a draft, which may wait for some of *parents*."""
     links = draw(st.sampled_from([0, 0, 0, 1, 2])) if parents else 0
     after = [draw(st.sampled_from(parents)) for _ in range(links)]
-    unique = draw(rarely(*KEYS))
+    unique = draw(rarely(None, *keys))
     return draft(
         draw(types),
         draw(payloads),

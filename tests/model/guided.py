@@ -123,23 +123,33 @@ class GuidedMachine(Walks):
 
     # -- schedules, retention, listening ---------------------------------------
 
-    @rule(missed=st.sampled_from([0, 1, 2500]))
-    def a_schedule_is_missed(self, missed: int) -> None:
-        schedule = Schedule(
-            name="deep", draft=deep(), every=1000, next_at=self.both.now + 10
+    @rule(missed=st.sampled_from([0, 1, 2500]), keyed=st.booleans())
+    def a_schedule_is_missed(self, missed: int, keyed: bool) -> None:
+        """With a key it adds nothing while its last job is unfinished."""
+        drawn = deep(unique=self.new_key() if keyed else None)
+        next_at = self.both.now + 10
+        self.both.schedule(
+            Schedule(name="deep", draft=drawn, every=1000, next_at=next_at)
         )
-        self.both.schedule(schedule)
         self.both.tend()
         self.both.now += 10 + missed
         self.both.tend()
-        self.both.tend()
         self.look()
+        self.both.now += 1000
+        self.both.tend()
         self.both.unschedule("deep")
 
-    @rule(keep=st.integers(0, 2), ending=draws.endings)
-    def only_the_newest_are_kept(self, keep: int, ending: Ending) -> None:
+    @rule(
+        keep=st.integers(0, 2),
+        ending=draws.endings,
+        own=st.lists(st.sampled_from([None, None, 0, 5]), min_size=3, max_size=4),
+    )
+    def only_the_newest_are_kept(
+        self, keep: int, ending: Ending, own: list[int | None]
+    ) -> None:
+        """Those who said themselves how long they are kept are not counted."""
         self.prepare()
-        self.say_add([deep() for _ in range(3)])
+        self.say_add([deep(retention=retention) for retention in own])
         for run in self.say_claim([DEEP], MAX_BATCH, W1):
             self.both.settle([Outcome(run, ending)])
             self.both.now += 1

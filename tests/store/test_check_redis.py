@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -108,7 +108,8 @@ DAMAGE = {
 async def test_a_header_with_a_number_that_is_none_is_left_to_a_person(
     store: Store, hands: Hands, option: str
 ) -> None:
-    job_id = await add_one(store, unique="k", **{option: "1h"})
+    options: dict[str, Any] = {option: "1h"}
+    job_id = await add_one(store, unique="k", **options)
     hands.rewrite(
         job_id, b"\t%s=3600000" % option.encode(), b"\t%s=1:0" % option.encode()
     )

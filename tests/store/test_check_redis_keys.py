@@ -49,6 +49,7 @@ UNKNOWN = [
     b"whatever",
     b"job:12:notes",
     b"job:007",
+    b"job:9999999999999999",
     b"live:first",
     b"email:nonsense",
     b"a%2fb:waiting",
@@ -67,7 +68,7 @@ async def test_a_key_that_is_none_of_ours_is_left_to_a_person(
     hands.do("SET", f"{root}:".encode() + text, "x")
 
     shown = text.decode("utf-8", "backslashreplace")
-    message = f"key {root}:{shown} is none of Kue's; delete it"
+    message = f"key {root}:{shown} is "
     await left_alone(store, hands, "unknown-key", message)
 
 
@@ -110,13 +111,20 @@ async def test_a_structure_of_the_wrong_redis_type_is_left_to_a_person(
 SHARED = ["meta", "ids", "fence", "types", "workers", "cancelling", "outbox", "parents"]
 
 
-@pytest.mark.parametrize("name", [*SHARED, "live:0", "email:active", "email:unique"])
+PARTS = [f"job:{{}}:{name}" for name in ("after", "then", "finally")]
+
+
+@pytest.mark.parametrize(
+    "name", [*SHARED, *PARTS, "live:0", "email:active", "email:unique", "email:held:g"]
+)
 async def test_a_check_gets_past_any_key_of_the_wrong_redis_type(
     store: Store, hands: Hands, name: str
 ) -> None:
-    await start_one(store, unique="k")
-    await store.check()
-    key = hands.home(name)
+    parent = await add_one(store, delay="1h", unique="k", group="g")
+    await add_one(store, after=[parent])
+    await add_one(store, after=[parent], after_any=True)
+    await start_one(store)
+    key = hands.home(name.format(parent))
     hands.do("DEL", key)
     hands.do("RPUSH", key, "x")
 

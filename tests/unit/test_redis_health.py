@@ -152,9 +152,9 @@ def test_anything_else_is_looked_at_closely(
 def test_a_record_says_what_its_job_waits_for() -> None:
     body = body_of(draft("email", after=[3, 4]).spec)
 
-    assert parents_of(7, b"0\t1\temail\n" + body) == (3, 4)
-    assert parents_of(7, b"garbage") == ()
-    assert parents_of(7, None) == ()
+    assert parents_of(7, b"0\t1\temail\n" + body) == {3, 4}
+    assert parents_of(7, b"garbage") == set()
+    assert parents_of(7, None) == set()
 
 
 # -- facts ---------------------------------------------------------------------

@@ -29,7 +29,7 @@ class Checking(Reading):
     ) -> Report:
         await self.open()
         shards = [
-            Shard(number, self._shards, keys, self._run, self._read_many)
+            Shard(number, keys, self._run, self._read_many)
             for number, keys in enumerate(self._keys)
         ]
         examination = Examination(shards, Layout(self._keys), Steps(on_progress))

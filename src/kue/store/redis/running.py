@@ -82,6 +82,8 @@ class Running(Shards):
         self, outcomes: Sequence[Outcome], *, now: int | None = None
     ) -> list[Word]:
         check_batch(outcomes, "outcomes")
+        if names_a_run_twice(outcomes):
+            return [(await self.settle([one], now=now))[0] for one in outcomes]
         words = [Word.DONE] * len(outcomes)
         for shard, places in self._by_shard([o.job.id for o in outcomes]).items():
             order, args = arguments(outcomes, places)
@@ -105,6 +107,8 @@ class Running(Shards):
         check_batch(outcomes, "outcomes")
         check_limit(limit)
         words = [Word.DONE] * len(outcomes)
+        if names_a_run_twice(outcomes):
+            words, outcomes = await self.settle(outcomes, now=now), ()
         jobs: list[Job] = []
         clock, next_at = 0, 0
         ended = self._by_shard([outcome.job.id for outcome in outcomes])
@@ -300,6 +304,11 @@ def arguments(
         args += (ending_name, quote(job_type), delay, flags, len(group) // 3)
         args += group
     return order, args
+
+
+def names_a_run_twice(outcomes: Sequence[Outcome]) -> bool:
+    """Tell whether outcomes must be settled one by one: of a run, the first stands."""
+    return len({outcome.job.token for outcome in outcomes}) < len(outcomes)
 
 
 def flags_of(outcome: Outcome) -> str:

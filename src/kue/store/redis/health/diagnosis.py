@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from kue.store.redis.health.facts import Facts
     from kue.store.redis.health.layout import Layout
 
-#: fence:started:attempt:worker:claim; scripts rely on the widths of the first two.
-_TOKEN = re.compile(r"\d{16}:\d{13}:[1-9]\d*:[^:]+:[^:]+", re.ASCII)
+#: fence:started:attempt:worker:claim; scripts rely on the widths of the first two, and
+#: a fence past 2^53 would not be exact.
+_TOKEN = re.compile(r"[1-8]\d{15}:\d{13}:[1-9]\d*:[^:]+:[^:]+", re.ASCII)
 #: Which of several states a job keeps when neither a run nor its story says.
 _PREFERENCE = (*LINE, "blocked", "failed", "cancelled", "complete")
 

@@ -42,9 +42,11 @@ class Examination:
 
         *pattern* matches the keys of all shards.
         """
-        jobs = [await survey.begin() for survey in self._surveys]
-        # Each is met twice: as a key, and in the structure of its state.
-        self._steps.begin(2 * sum(jobs))
+        sizes = [await self._shards[node].read([("DBSIZE",)]) for node in nodes]
+        # Nearly all keys are jobs, and are met again in the structure of their state.
+        self._steps.begin(2 * sum(size for [size] in sizes))
+        for survey in self._surveys:
+            await survey.begin()
         for node in nodes:
             await self._find_keys(self._shards[node], pattern)
         for survey in self._surveys:
@@ -70,6 +72,7 @@ class Examination:
             [(cursor, names)] = await node.read(
                 [("SCAN", max(cursor, 0), "MATCH", pattern, "COUNT", count)]
             )
+            self._steps.advance(count)
             count = _KEYS if names else _MANY_KEYS
             found: dict[bytes, list[bytes]] = {}
             for name in names:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Jobs looked at in one call: a few milliseconds of Redis.
 MAX_LOOKS = 100
+#: A record of so many bytes takes as long as another job.
+_LARGE = 16_384
 
 
 @dataclass
@@ -30,15 +32,18 @@ class Sighting:
     places: set[str] = field(default_factory=set)
     #: Jobs that it may wait for.
     parents: set[int] = field(default_factory=set)
+    #: Bytes of its record, as far as known.
+    size: int = 0
 
     @property
     def weight(self) -> int:
-        """How much there is to look at: a job may wait for a thousand others."""
-        return 1 + len(self.parents) // 3
+        """How much there is to look at: many parents, a large record."""
+        return 1 + len(self.parents) // 3 + self.size // _LARGE
 
     def merge(self, other: Sighting) -> None:
         self.places |= other.places
         self.parents |= other.parents
+        self.size = max(self.size, other.size)
 
 
 class Examiner:

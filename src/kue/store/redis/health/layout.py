@@ -9,6 +9,9 @@ if TYPE_CHECKING:
 
     from kue.store.redis.keys import Keys
 
+#: A score has 41 bits for it.
+MAX_SEQUENCE = 2**41 - 1
+
 
 class Layout:
     """The keys of all shards of a store."""
@@ -28,3 +31,8 @@ class Layout:
 
     def sequence_of(self, job_id: int) -> int:
         return job_id // len(self._keys)
+
+    def is_at_home(self, job_id: int, shard: int | None = None) -> bool:
+        """Tell whether there can be such a job, on *shard* or at all."""
+        is_possible = self.sequence_of(job_id) <= MAX_SEQUENCE
+        return is_possible and shard in (None, self.shard_of(job_id))

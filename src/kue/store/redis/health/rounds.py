@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kue.store.redis.health import shardwide
 from kue.store.redis.health.bits import Bits
+from kue.store.redis.health.jobs import Sighting
 from kue.store.redis.health.keyspace import Key, is_number
 from kue.store.redis.health.screening import is_unremarkable, parents_of
-from kue.store.redis.keys import PLACES
+from kue.store.redis.keys import JOB_KEYS, PLACES
 from kue.store.redis.link import pairs
 
 if TYPE_CHECKING:
@@ -25,7 +26,9 @@ _COUNT = 500
 _AT_ONCE = 16
 #: Records read at once; most are a few hundred bytes.
 _RECORDS = 200
-_FENCE = re.compile(rb"(\d{16}):")
+_FENCE = re.compile(rb"([1-8]\d{15}):")
+#: Whom a job tells of its end.
+_LISTS = ("then", "finally")
 _SCANS = {"zset": "ZSCAN", "hash": "HSCAN", "set": "SSCAN"}
 #: Structures of a type whose members are jobs, and its unique keys.
 _WALKED = frozenset(PLACES) | {
@@ -75,7 +78,7 @@ class Rounds:
         await self._judge_the_rest()
 
     async def _walk_structures(self) -> None:
-        async for key, entries in self._read(self._survey.structures):
+        async for key, entries in self._read(self._survey.structures.values()):
             match key.kind, key.name:
                 case "type", name if name in PLACES:
                     await self._meet(key, entries)
@@ -117,7 +120,7 @@ class Rounds:
     def _id_of(self, key: Key, member: bytes) -> int | None:
         """Return the job that a member is; suspect one that cannot be."""
         text = member.decode("ascii", "replace")
-        if is_number(text) and self._shard.is_home_of(int(text)):
+        if is_number(text) and self._layout.is_at_home(int(text), self._shard.number):
             return int(text)
         self._survey.cases.append(shardwide.odd_member(self._shard, key, member))
         return None
@@ -148,11 +151,12 @@ class Rounds:
             job_id, sequence, key.job_type.encode(), key.name, met.value, record
         ):
             return
+        size = len(record or b"")
         if key.name == "blocked":
-            parents = parents_of(job_id, record)
-            await self._survey.sight(job_id, [key.job_type], parents)
+            sighting = Sighting({key.job_type}, parents_of(job_id, record), size)
+            await self._survey.sight(job_id, sighting)
         else:
-            await self._survey.sight_in(job_id, key.job_type)
+            await self._survey.sight_in(job_id, key.job_type, size)
 
     async def _sight(self, key: Key, entries: list[Entry]) -> None:
         """Look at jobs that a structure other than a state's knows of."""
@@ -163,7 +167,8 @@ class Rounds:
             if key.kind == "type":
                 await self._survey.sight_in(job_id, key.job_type)
             else:
-                await self._survey.sight(job_id, [key.text] if key.job_type else [])
+                places = {key.text} if key.job_type else set()
+                await self._survey.sight(job_id, Sighting(places))
 
     async def _sift_unique(self, key: Key, entries: list[Entry]) -> None:
         names = [entry.member for entry in entries]
@@ -179,26 +184,28 @@ class Rounds:
     async def _walk_ties(self) -> None:
         """Look at every job that others wait for, and at all on its lists."""
         survey = self._survey
-        for sequence in survey.blocked.without(survey.looked):
+        for sequence in survey.parts["after"].without(survey.looked):
             await survey.sight(self._id(sequence))
         async for key, entries in self._read(self._lists()):
             for entry in entries:
                 text = entry.member.decode("ascii", "replace")
-                if is_number(text):
+                if is_number(text) and self._layout.is_at_home(int(text)):
                     child = int(text)
-                    await self._elsewhere(child).sight(child, parents=[key.number])
+                    tied = Sighting(parents={key.number})
+                    await self._elsewhere(child).sight(child, tied)
                 else:
                     odd = shardwide.odd_member(self._shard, key, entry.member)
                     survey.cases.append(odd)
-        for sequence in survey.parents.without(survey.looked):
-            await survey.sight(self._id(sequence))
+        for name in _LISTS:
+            for sequence in survey.parts[name].without(survey.looked):
+                await survey.sight(self._id(sequence))
 
     def _lists(self) -> Iterable[Key]:
-        for sequence in self._survey.parents:
-            job_id = self._id(sequence)
-            for name in ("then", "finally"):
+        for name in _LISTS:
+            for sequence in self._survey.parts[name]:
+                job_id = self._id(sequence)
                 text = f"job:{job_id}:{name}"
-                yield Key(text, "zset", "part", name, number=job_id)
+                yield Key(text, JOB_KEYS[name], "part", name, number=job_id)
 
     def _id(self, sequence: int) -> int:
         return sequence * self._layout.shards + self._shard.number
@@ -212,7 +219,7 @@ class Rounds:
             (survey.recorded, self._seen),
             (live, self._seen),
             (self._seen, live),
-            (survey.logged, survey.recorded),
+            (survey.parts["log"], survey.recorded),
         ):
             for sequence in known.without(other):
                 if sequence <= survey.last and sequence not in survey.looked:
@@ -223,7 +230,7 @@ class Rounds:
         cases = [shardwide.type_known(shard, name) for name in sorted(survey.types)]
         counted = {
             key.job_type
-            for key in survey.structures
+            for key in survey.structures.values()
             if key.kind == "type" and key.name in ("active", "running")
         }
         cases += (shardwide.groups(shard, name) for name in sorted(counted))
@@ -243,12 +250,7 @@ def _is_walked(key: Key) -> bool:
             return True
 
 
-def _entries(key: Key, found: object) -> list[Entry]:
+def _entries(key: Key, found: Any) -> list[Entry]:
     if key.redis_type == "set":
-        return [Entry(member, b"") for member in _listed(found)]
+        return [Entry(member, b"") for member in found]
     return [Entry(member, value) for member, value in pairs(found)]
-
-
-def _listed(found: object) -> list[bytes]:
-    assert isinstance(found, list)
-    return found

@@ -41,9 +41,9 @@ def is_unremarkable(
     return True
 
 
-def parents_of(job_id: int, record: bytes | None) -> tuple[int, ...]:
+def parents_of(job_id: int, record: bytes | None) -> set[int]:
     """Return the jobs that a record says its job waits for."""
     try:
-        return read_record(job_id, record or b"").spec.after
+        return set(read_record(job_id, record or b"").spec.after)
     except Unreadable:
-        return ()
+        return set()

@@ -30,19 +30,14 @@ class Shard:
     def __init__(
         self,
         number: int,
-        shards: int,
         keys: Keys,
         run: Callable[..., Awaitable[Any]],
         read: Callable[[int, list[Command]], Awaitable[list[Any]]],
     ) -> None:
         self.number = number
-        self.shards = shards
         self.keys = keys
         self._run = run
         self._read = read
-
-    def is_home_of(self, job_id: int) -> bool:
-        return job_id % self.shards == self.number
 
     async def read(self, commands: Sequence[Command]) -> list[Any]:
         """Read many things in one round trip."""

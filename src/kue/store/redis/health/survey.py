@@ -14,10 +14,11 @@ from kue.store.redis.health import shardwide
 from kue.store.redis.health.bits import Bits
 from kue.store.redis.health.jobs import MAX_LOOKS, Examiner, Sighting
 from kue.store.redis.health.keyspace import Key, read_key
-from kue.store.redis.keys import LIVE_CHUNK, shard_of_type
+from kue.store.redis.health.layout import MAX_SEQUENCE
+from kue.store.redis.keys import JOB_KEYS, shard_of_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from kue.store.redis.health.case import PlainCase
     from kue.store.redis.health.layout import Layout
@@ -38,25 +39,25 @@ class Survey:
         self.on_steps = on_steps
         #: The last sequence number when this began; younger jobs are left alone.
         self.last = 0
-        #: Jobs that have a record, a log, something they wait for, dependants.
-        self.recorded, self.logged = Bits(), Bits()
-        self.blocked, self.parents = Bits(), Bits()
+        #: Jobs that have a record, and those that have a log and so on.
+        self.recorded = Bits()
+        self.parts = {name: Bits() for name in JOB_KEYS}
         #: Jobs that were looked at closely, and that in each type.
         self.looked = Bits()
         self._looked_in: dict[str, Bits] = {}
-        #: Structures to walk.
-        self.structures: list[Key] = []
+        #: Structures to walk; a scan may find a key twice.
+        self.structures: dict[str, Key] = {}
         self.types: set[str] = set()
         #: Suspicious jobs, and suspicious everything else.
         self.jobs: dict[int, Sighting] = {}
         self.cases: list[PlainCase] = []
+        self._bitmaps: set[int] = set()
         self._pending: dict[int, Sighting] = {}
         self._weight = 0
 
-    async def begin(self) -> int:
-        """Find out how far ids go; return about how many jobs there are."""
+    async def begin(self) -> None:
+        """Find out how far ids go."""
         self.last = await self._last_id()
-        return len(await self.live())
 
     async def catch_up(self) -> None:
         """Leave no job out for being young if it is the counter that is damaged."""
@@ -66,8 +67,8 @@ class Survey:
     async def live(self) -> Bits:
         """Read which jobs are marked as living."""
         live = Bits()
-        chunks = range(self.last // LIVE_CHUNK + 1)
-        for start in chunks[::_BITMAPS]:
+        chunks = sorted(self._bitmaps)
+        for start in range(0, len(chunks), _BITMAPS):
             part = chunks[start : start + _BITMAPS]
             bitmaps = await self._values([f"live:{chunk}" for chunk in part])
             for chunk, bitmap in zip(part, bitmaps, strict=True):
@@ -112,12 +113,20 @@ class Survey:
             home = shard_of_type(unquote(key.job_type), self.layout.shards)
             if home != self.shard.number:
                 why = f"is of a type that lives on shard {home}"
-        elif key.kind in ("record", "part") and not self.shard.is_home_of(key.number):
-            why = f"is of a job that lives on shard {self.layout.shard_of(key.number)}"
+        elif key.kind in ("record", "part"):
+            why = self._misplaced(key.number)
         if why:
             self.cases.append(shardwide.unknown_key(self.shard, text, why))
             return None
         return key
+
+    def _misplaced(self, job_id: int) -> str:
+        """Return why a job cannot be here; nothing if it can."""
+        if self.layout.sequence_of(job_id) > MAX_SEQUENCE:
+            return "is of a job with a number that none can have"
+        home = self.layout.shard_of(job_id)
+        is_here = home == self.shard.number
+        return "" if is_here else f"is of a job that lives on shard {home}"
 
     def _judge_keys(self, known: list[Key], odd: list[bytes]) -> set[str]:
         """Suspect keys that are not as they should be; return those to stay off."""
@@ -136,31 +145,28 @@ class Survey:
         match key.kind:
             case "record":
                 self.recorded.add(self.layout.sequence_of(key.number))
-                self.on_steps(1)
             case "part":
-                piles = {"log": self.logged, "after": self.blocked}
-                pile = piles.get(key.name, self.parents)
-                pile.add(self.layout.sequence_of(key.number))
+                self.parts[key.name].add(self.layout.sequence_of(key.number))
+            case "live":
+                self._bitmaps.add(key.number)
             case "type" | "held":
-                self.structures.append(key)
+                self.structures[key.text] = key
                 self.types.add(key.job_type)
             case "shard":
-                self.structures.append(key)
+                self.structures[key.text] = key
 
-    async def sight_in(self, job_id: int, job_type: str) -> None:
+    async def sight_in(self, job_id: int, job_type: str, size: int = 0) -> None:
         """Have a job that a type knows of looked at, unless it was there before."""
         looked = self._looked_in.setdefault(job_type, Bits())
         if looked.add(self.layout.sequence_of(job_id)):
-            await self.sight(job_id, [job_type])
+            await self.sight(job_id, Sighting({job_type}, size=size))
 
-    async def sight(
-        self, job_id: int, places: Iterable[str] = (), parents: Iterable[int] = ()
-    ) -> None:
+    async def sight(self, job_id: int, sighting: Sighting | None = None) -> None:
         """Have a job looked at closely, soon."""
-        sighting = self._pending.setdefault(job_id, Sighting())
-        sighting.merge(Sighting(set(places), set(parents)))
+        pending = self._pending.setdefault(job_id, Sighting())
+        pending.merge(sighting or Sighting())
         self.looked.add(self.layout.sequence_of(job_id))
-        self._weight += sighting.weight
+        self._weight += pending.weight
         if self._weight >= MAX_LOOKS:
             await self.look()
 
@@ -169,10 +175,7 @@ class Survey:
         sightings, self._pending, self._weight = self._pending, {}, 0
         for job_id, look in (await self.examiner.look(sightings)).items():
             if look.troubles:
-                self.suspect(job_id, sightings[job_id])
-
-    def suspect(self, job_id: int, sighting: Sighting) -> None:
-        self.jobs.setdefault(job_id, Sighting()).merge(sighting)
+                self.jobs.setdefault(job_id, Sighting()).merge(sightings[job_id])
 
     async def sift(self, cases: list[PlainCase]) -> None:
         """Look at things that are no jobs; remember those that something ails."""
