@@ -32,6 +32,7 @@ LISTS = ROOT / "tools" / "mutants"
 PATIENCE_SECONDS = 300
 #: Enough to find each bug of the list; fixed by the score, not by taste.
 EXAMPLES = 100
+MODEL, CONTRACT = ["tests/model"], ["tests/store"]
 FAILED = re.compile(r"^(?:FAILED|ERROR) \S*?(\w+\.py\S*?)(?:\[| - |$)", re.MULTILINE)
 
 
@@ -68,14 +69,15 @@ class Misfit(Exception):
 @click.command()
 @click.option("--jobs", default=2, show_default=True, help="Mutants tried at a time.")
 @click.option("--only", default="", help="Take only mutants whose name contains this.")
-def main(jobs: int, only: str) -> None:
+@click.option("--model", is_flag=True, help="Let the model test alone notice.")
+def main(jobs: int, only: str, model: bool) -> None:
     """Tell which bugs the tests would let pass; exit with 1 if there are any."""
     console = Console()
     mutants = [mutant for mutant in load() if only in f"{mutant.engine} {mutant.name}"]
     try:
         for mutant in mutants:
             mutated(mutant)
-        verdicts = try_all(mutants, jobs, console)
+        verdicts = try_all(mutants, jobs, console, model=model)
     except Misfit as exc:
         console.print(f"mutants: {exc}", style="red")
         raise SystemExit(2) from exc
@@ -105,7 +107,9 @@ def mutated(mutant: Mutant) -> str:
     return text.replace(mutant.old, mutant.new)
 
 
-def try_all(mutants: list[Mutant], jobs: int, console: Console) -> list[Verdict]:
+def try_all(
+    mutants: list[Mutant], jobs: int, console: Console, *, model: bool
+) -> list[Verdict]:
     """Try every mutant, after the engines without any."""
     verdicts: dict[Mutant, Verdict] = {}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
@@ -118,7 +122,7 @@ def try_all(mutants: list[Mutant], jobs: int, console: Console) -> list[Verdict]
         for failure in pool.map(fails_without_mutant, engines):
             if failure:
                 raise Misfit(f"{failure} fails without any mutant")
-        running = [pool.submit(try_one, mutant) for mutant in mutants]
+        running = [pool.submit(try_one, mutant, model=model) for mutant in mutants]
         for done in as_completed(running):
             verdict = done.result()
             verdicts[verdict.mutant] = verdict
@@ -128,10 +132,10 @@ def try_all(mutants: list[Mutant], jobs: int, console: Console) -> list[Verdict]
 
 def fails_without_mutant(engine: str) -> str:
     """Return the test that fails although nothing is broken, or nothing."""
-    return run_tests(ROOT / "src", ["tests/store", "tests/model"], engine)
+    return run_tests(ROOT / "src", CONTRACT + MODEL, engine)
 
 
-def try_one(mutant: Mutant) -> Verdict:
+def try_one(mutant: Mutant, *, model: bool) -> Verdict:
     """Run the tests on a broken copy until one fails."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kue-mutant-") as folder:
@@ -142,13 +146,14 @@ def try_one(mutant: Mutant) -> Verdict:
             ignore=shutil.ignore_patterns("__pycache__"),
         )
         (copy / "kue" / mutant.file).write_text(mutated(mutant))
-        killed_by = first_failure(copy, mutant)
+        stages = [MODEL] if model else [list(mutant.tests), MODEL, CONTRACT]
+        killed_by = first_failure(copy, mutant.engine, stages)
     return Verdict(mutant, killed_by, time.monotonic() - started)
 
 
-def first_failure(copy: Path, mutant: Mutant) -> str:
-    for stage in (list(mutant.tests), ["tests/model"], ["tests/store"]):
-        killed_by = run_tests(copy, stage, mutant.engine) if stage else ""
+def first_failure(copy: Path, engine: str, stages: list[list[str]]) -> str:
+    for stage in stages:
+        killed_by = run_tests(copy, stage, engine) if stage else ""
         if killed_by:
             return killed_by
     return ""

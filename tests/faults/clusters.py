@@ -106,6 +106,8 @@ def _node(directory: Path) -> RedisServer:
             # Ports past 55535 leave no room for the default of port + 10000.
             "cluster-port": str(free_port()),
             "appendonly": "yes",
+            # With "everysec" Redis may answer for up to 2 s before it writes.
+            "appendfsync": "always",
             "repl-diskless-sync-delay": "0",
         },
     )

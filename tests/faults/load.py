@@ -108,8 +108,10 @@ class Load:
                 self.failures += 1
 
     async def _assert_all_done(self) -> None:
-        assert len(set(self.added)) == len(self.added)
-        assert self.started == Counter(self.added)
+        added = Counter(self.added)
+        assert max(added.values()) == 1, "an id was given out twice"
+        assert added - self.started == Counter(), "jobs were lost"
+        assert self.started - added == Counter(), "jobs were handed out twice"
         assert self.words.keys() <= {Word.DONE, Word.ALREADY}
         assert await count_of(self._store, TYPE) == {State.COMPLETE: len(self.added)}
         for at in range(0, len(self.added), MAX_BATCH):

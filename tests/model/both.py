@@ -177,6 +177,9 @@ class Both:
         """Tend until nothing is left to do; a small *limit* takes more passes."""
         for worker in self.model.unsure(self.now):
             self.renew(worker, [])
+        if self.model.is_overdue_twice(self.now):
+            # Its lease comes first, unless the limit is reached before its turn.
+            limit = MAX_BATCH
         said = self.ask(
             _all_of(
                 lambda: self.store.tend(

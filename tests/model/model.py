@@ -87,9 +87,27 @@ class Model(Operating):
             if worker.has_left and now < worker.deadline
         ]
 
+    def is_overdue_twice(self, now: int) -> bool:
+        """Tell whether upkeep has two reasons to end some run."""
+        silent = {entry.id for entry in self._silent(now)}
+        return any(entry.id in silent for entry in self._robbed(self._dead(now)))
+
+    def _dead(self, now: int) -> set[str]:
+        return {name for name, w in self.workers.items() if w.deadline <= now}
+
+    def _robbed(self, dead: set[str]) -> list[Entry]:
+        return [entry for entry in self.of(State.ACTIVE) if entry.worker in dead]
+
+    def _silent(self, now: int) -> list[Entry]:
+        return [
+            entry
+            for entry in self.of(State.ACTIVE)
+            if entry.ttl_at is not None and entry.ttl_at <= now
+        ]
+
     def _rescue(self, now: int) -> int:
-        lost = {name for name, w in self.workers.items() if w.deadline <= now}
-        runs = [entry for entry in self.of(State.ACTIVE) if entry.worker in lost]
+        lost = self._dead(now)
+        runs = self._robbed(lost)
         for entry in runs:
             ending = policy.after_lost_worker(entry.view())
             self.end_run(entry, ending, now, "lease")
@@ -98,11 +116,7 @@ class Model(Operating):
         return len(runs)
 
     def _time_out(self, now: int) -> int:
-        runs = [
-            entry
-            for entry in self.of(State.ACTIVE)
-            if entry.ttl_at is not None and entry.ttl_at <= now
-        ]
+        runs = self._silent(now)
         for entry in runs:
             ending = policy.after_ttl(entry.view())
             self.end_run(entry, ending, now, "ttl")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue.job import Retried, State
+from kue.job import Completed, Released, Retried, State
 from kue.store.values import Limits
 from tests.support.hands import Hands, found, left_alone, mended
 from tests.support.jobs import (
@@ -96,6 +97,7 @@ async def test_a_member_that_cannot_be_a_job_is_taken_out(
 DAMAGE = {
     "no header": (b"0\t", b"zero\t"),
     "a priority out of range": (b"0\t1", b"5000\t1"),
+    "a type that is not written as we do": (b"\temail", b"\te:mail"),
     "no body": (b"{", b""),
     "no end of the header": (b"\n", b" "),
     "a body that is no JSON": (b'"max_attempts"', b"max_attempts"),
@@ -318,6 +320,46 @@ async def test_a_job_that_runs_at_most_once_and_has_not_run_goes_back_in_line(
 
     message = f"job {job_id} is in no state"
     await mended(store, "in-no-state", message, "put it back in line")
+
+
+async def test_a_job_that_runs_at_most_once_and_was_handed_back_is_not_run_again(
+    store: Store, hands: Hands
+) -> None:
+    job = await start_one(store, delivery="at-most-once")
+    await end(store, job, Released())
+    hands.do("ZREM", hands.of_type("waiting"), job.id)
+
+    await store.check(repair=True)
+
+    assert await state_of(store, job.id) is State.FAILED
+
+
+async def test_a_job_that_runs_at_most_once_and_was_restarted_goes_back_in_line(
+    store: Store, hands: Hands
+) -> None:
+    job_id = await job_in(store, State.FAILED, delivery="at-most-once")
+    await store.move([job_id], State.WAITING)
+    hands.do("ZREM", hands.of_type("waiting"), job_id)
+
+    await store.check(repair=True)
+
+    assert await state_of(store, job_id) is State.WAITING
+
+
+async def test_a_job_that_waited_for_others_still_waits_for_its_time(
+    store: Store, hands: Hands
+) -> None:
+    moment = datetime(2099, 1, 1, tzinfo=UTC)
+    parent = await start_one(store)
+    job_id = await add_one(store, after=[parent.id], at=moment)
+    await end(store, parent, Completed())
+    assert await state_of(store, job_id) is State.DELAYED
+    hands.do("ZREM", hands.of_type("delayed"), job_id)
+
+    message = f"job {job_id} is in no state"
+    await mended(store, "in-no-state", message, "delay it again until it is due")
+
+    assert (await get_one(store, job_id)).promote_at == moment.timestamp() * 1000
 
 
 # -- in two states -------------------------------------------------------------

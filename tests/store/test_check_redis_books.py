@@ -145,6 +145,21 @@ async def test_tries_that_are_no_numbers_are_taken_from_the_story(
     assert (again.attempts, again.stalls) == (2, 1)
 
 
+async def test_a_restart_counts_attempts_and_stalls_from_nothing(
+    store: Store, hands: Hands
+) -> None:
+    job = await start_one(store, attempts=9)
+    await end(store, job, Stalled(OOPS))
+    await store.cancel([job.id])
+    await store.move([job.id], State.WAITING)
+    hands.do("HSET", hands.of_type("tries"), job.id, "x")
+
+    message = f"job {job.id} has tries of 'x', which are no numbers"
+    await mended(
+        store, "attempts-range", message, "set them to 0:0, as its story tells"
+    )
+
+
 async def test_more_attempts_than_there_may_be_are_left_to_a_person(
     store: Store, hands: Hands
 ) -> None:
@@ -250,6 +265,17 @@ async def test_a_request_to_end_of_a_job_that_does_not_run_is_forgotten(
     hands.do("HSET", hands.home("cancelling"), job_id, "email")
 
     message = f"job {job_id} is in waiting, but has an entry in cancelling"
+    await mended(store, "stray-entry", message, "take it out")
+
+
+async def test_a_request_to_end_of_a_job_that_is_gone_is_forgotten(
+    store: Store, hands: Hands
+) -> None:
+    job_id = await add_one(store)
+    await store.remove([job_id])
+    hands.do("HSET", hands.home("cancelling"), job_id, "email")
+
+    message = f"job {job_id} is gone, but has an entry in cancelling"
     await mended(store, "stray-entry", message, "take it out")
 
 
@@ -375,6 +401,20 @@ async def test_a_unique_key_that_is_to_outlast_its_job_is_no_damage(
     )
 
     assert await found(store) == []
+
+
+async def test_a_unique_key_waits_until_its_holders_state_is_known(
+    store: Store, hands: Hands
+) -> None:
+    """Nobody can tell yet whether that one has ended."""
+    holder = await add_one(store, unique="k")
+    hands.do("DEL", hands.of_type("unique"))
+    other = await add_one(store, unique="k")
+    hands.do("HSET", hands.of_type("unique"), "k", f"{holder}:0")
+    hands.do("ZREM", hands.of_type("waiting"), holder)
+
+    assert await found(store, repair=True) == [("in-no-state", holder)]
+    assert await found(store) == [("two-unique", other)]
 
 
 async def test_a_unique_key_that_names_no_job_is_freed(

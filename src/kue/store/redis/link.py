@@ -110,6 +110,7 @@ class Link:
         self._budget = budget_seconds
         self._cluster: RedisCluster | None = None
         self._clients: dict[tuple[str, str, int], aioredis.Redis] = {}
+        self._sentinels: list[aioredis.Redis] = []
 
     async def run(self, script: str, root: str, *args: Any, beat: bool = False) -> Any:
         """Run a script on the shard of *root*; its arguments make it repeatable."""
@@ -211,8 +212,9 @@ class Link:
 
     async def close(self) -> None:
         """Close every connection."""
-        clients = list(self._clients.values())
+        clients = [*self._clients.values(), *self._sentinels]
         self._clients.clear()
+        self._sentinels.clear()
         for client in clients:
             await client.aclose()
         if self._cluster is not None:
@@ -247,12 +249,17 @@ class Link:
                 f"{name} has reached maxmemory and takes no new jobs; those it has "
                 "go on and make room; raise maxmemory or add again later"
             )
+        if isinstance(exc, exceptions.InvalidResponse):
+            return StoreRefused(
+                f"something answers at {name}, but not as Redis does; check host and "
+                "port, and write rediss:// if it wants TLS"
+            )
         if isinstance(exc, _REFUSED):
             return StoreRefused(f"{name} refused: {exc}; check user, password and ACL")
         if isinstance(exc, _AGAIN) or str(exc).startswith(_AGAIN_WORDS):
             return StoreUnavailable(
-                f"{name} cannot be reached or does not answer ({exc or 'timed out'}); "
-                "is it running, and is the URL right?"
+                f"{name} cannot be reached or does not answer "
+                f"({str(exc) or 'timed out'}); is it running, and is the URL right?"
             )
         return StoreError(f"{name} answered with an error: {exc}")
 
@@ -291,6 +298,7 @@ class Link:
             sentinel = watchers(
                 address.hosts, sentinel_kwargs=address.sentinel_options, **options
             )
+            self._sentinels += sentinel.sentinels
             master: aioredis.Redis = sentinel.master_for(address.service, db=address.db)
             return master
         options.pop("ssl", None)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from kue.errors import KueError, StoreCorrupt
 from kue.job import Cancelled, State
 from kue.names import quote, unquote
 from kue.store.codec import body_of, tail_of
@@ -180,7 +181,13 @@ class Operating(Shards):
 
 
 def _edited(change: Change, record: bytes) -> tuple[bytes, bytes, int]:
-    job = read_claimed(change.job_id, "", record)
+    try:
+        job = read_claimed(change.job_id, "", record)
+    except (ValueError, KueError, RecursionError) as exc:
+        raise StoreCorrupt(
+            f"the record of job {change.job_id} cannot be read ({exc}); "
+            "kue doctor tells more"
+        ) from exc
     changes: dict[str, Any] = {}
     if change.data is not msgspec.UNSET:
         changes["data"] = change.data

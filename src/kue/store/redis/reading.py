@@ -290,7 +290,7 @@ class Reading(Shards):
             ],
         )
         known = {unquote(k.decode()): int(v) for k, v in pairs(reply[0])}
-        said = {unquote(k.decode()): msgspec.json.decode(v) for k, v in pairs(reply[1])}
+        said = {unquote(k.decode()): _info(v) for k, v in pairs(reply[1])}
         runs = await self._read_many(
             shard,
             [
@@ -298,11 +298,7 @@ class Reading(Shards):
                 for name in reply[2]
             ],
         )
-        owners = Counter(
-            unquote(token.split(b":")[3].decode())
-            for tokens in runs
-            for token in tokens
-        )
+        owners = Counter(_owner(token) for tokens in runs for token in tokens)
         return known, said, owners
 
     async def stats(self, since: int, until: int) -> list[Stat]:
@@ -333,9 +329,24 @@ def _read(job_id: int, reply: list[Any]) -> Job | None:
             cancelling=bool(cancelling),
             pause=pause,
         )
-    except (ValueError, KueError):
+    except (ValueError, KueError, RecursionError):
         # Not a job any more; the doctor tells what it was.
         return None
+
+
+def _info(text: bytes) -> dict[str, Any]:
+    """Read what a worker said of itself; nothing, if that is damaged."""
+    try:
+        said = msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _owner(token: bytes) -> str:
+    """Return whose run it is; nobody's, if the token is damaged."""
+    parts = token.split(b":")
+    return unquote(parts[3].decode("utf-8", "replace")) if len(parts) == 5 else ""
 
 
 def _bits(bitmap: bytes) -> list[int]:

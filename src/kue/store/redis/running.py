@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -163,7 +164,7 @@ class Running(Shards):
                         int(job_id), token.decode(), record, stalls.get(job_id, 0)
                     )
                 )
-            except (ValueError, KueError) as exc:
+            except (ValueError, KueError, RecursionError) as exc:
                 # Bytes that are no job would fail every worker that meets them.
                 job = unreadable(int(job_id), token.decode(), record, exc)
                 error = Error("CorruptPayload", f"its record cannot be read: {exc}")
@@ -269,7 +270,13 @@ class Running(Shards):
             for line in lines
         ]
         word = await self._run(
-            self._shard_of(job_id), "log", job_id, MAX_LOG_LINES, *args, now=now
+            self._shard_of(job_id),
+            "log",
+            job_id,
+            MAX_LOG_LINES,
+            secrets.token_hex(6),
+            *args,
+            now=now,
         )
         return Word(word.decode())
 

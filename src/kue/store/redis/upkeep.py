@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kue.job import Ending, Job
+
+logger = logging.getLogger(__name__)
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Schedule).decode
@@ -120,9 +123,9 @@ class Upkeep(Producing, Running, Operating, Reading):
     async def _fire_one(
         self, shard: int, name: bytes, text: bytes, moment: int, now: int | None
     ) -> int:
-        schedule = _decode(text)
-        if schedule.next_at > moment:
-            return 0  # someone was faster
+        schedule = _readable(text)
+        if schedule is None or schedule.next_at > moment:
+            return 0  # damaged, or someone was faster
         next_at = schedule.following(moment)
         new = _encode(msgspec.structs.replace(schedule, next_at=next_at))
         try:
@@ -195,14 +198,24 @@ class Upkeep(Producing, Running, Operating, Reading):
         return any(replies)
 
     async def schedules(self) -> list[Schedule]:
-        async def read(shard: int) -> list[bytes]:
+        async def texts_of(shard: int) -> list[bytes]:
             key = self._keys[shard].of_shard("schedules")
             [texts] = await self._read_many(shard, [("HVALS", key)])
             return list(texts)
 
-        replies = await self._on_all(read)
-        found = [_decode(text) for texts in replies for text in texts]
+        replies = await self._on_all(texts_of)
+        read = [_readable(text) for texts in replies for text in texts]
+        found = [schedule for schedule in read if schedule is not None]
         return sorted(found, key=lambda schedule: schedule.name)
+
+
+def _readable(text: bytes) -> Schedule | None:
+    """Read a schedule; one that is damaged must not keep the others from firing."""
+    try:
+        return _decode(text)
+    except (ValueError, RecursionError):
+        logger.exception("a schedule cannot be read: %.200r", text)
+        return None
 
 
 def _rules(keep: Keep | None) -> str:

@@ -60,12 +60,10 @@ def tell_dependants(turn: Turn) -> None:
     if not turn.ended or not turn.one(_ANY):
         turn.ended.clear()
         return
-    budget = CASCADE
     while turn.ended:
-        how_of = _with_children(turn)
-        for parent, how in how_of.items():
-            told, is_all = _tell(turn, parent, how, budget)
-            budget -= told
+        for parent, how in _with_children(turn).items():
+            told, is_all = _tell(turn, parent, how, CASCADE - turn.dependants)
+            turn.dependants += told
             if not is_all:
                 turn.run(_LEAVE, parent, how)
 

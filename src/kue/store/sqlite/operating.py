@@ -8,7 +8,7 @@ import msgspec
 
 from kue.events import Kind
 from kue.job import MOVES_BY_HAND, Cancelled, State
-from kue.store.sqlite import keys, removal, steps
+from kue.store.sqlite import keys, links, removal, steps
 from kue.store.sqlite.pages import first_ids
 from kue.store.sqlite.rows import Slip, slips_of
 from kue.store.sqlite.turn import Turn, as_json, entered
@@ -74,8 +74,12 @@ def _restart(turn: Turn, slip: Slip, to: State, at: int | None) -> Reply:
 
 
 def cancel(turn: Turn, ids: Sequence[int], reason: str) -> list[Reply]:
-    """Cancel jobs, or ask those that run to end."""
-    return [_cancel(turn, job_id, reason) for job_id in ids]
+    """Cancel jobs, or ask those that run to end; each sees what the last one did."""
+    replies = []
+    for job_id in ids:
+        replies.append(_cancel(turn, job_id, reason))
+        links.tell_dependants(turn)
+    return replies
 
 
 def _cancel(turn: Turn, job_id: int, reason: str) -> Reply:
@@ -97,21 +101,22 @@ def _cancel(turn: Turn, job_id: int, reason: str) -> Reply:
 
 
 def remove(turn: Turn, ids: Sequence[int], force: bool) -> list[Reply]:
-    """Delete jobs; those that run only by *force*."""
-    slips = slips_of(turn.db, ids)
+    """Delete jobs, those that run only by *force*; each sees what the last one did."""
     replies = []
-    removed = []
     for job_id in ids:
-        slip = slips.get(job_id)
-        if slip is None:
-            replies.append(Reply(Word.GONE))
-        elif slip.state == State.ACTIVE and not force:
-            replies.append(Reply(Word.REFUSED, state=State.ACTIVE))
-        else:
-            replies.append(Reply(Word.DONE))
-            removed.append(slips.pop(job_id))
-    removal.remove(turn, removed, free_keys=True)
+        replies.append(_remove(turn, job_id, force))
+        links.tell_dependants(turn)
     return replies
+
+
+def _remove(turn: Turn, job_id: int, force: bool) -> Reply:
+    slip = slips_of(turn.db, [job_id]).get(job_id)
+    if slip is None:
+        return Reply(Word.GONE)
+    if slip.state == State.ACTIVE and not force:
+        return Reply(Word.REFUSED, state=State.ACTIVE)
+    removal.remove(turn, [slip], free_keys=True)
+    return Reply(Word.DONE)
 
 
 def update(turn: Turn, changes: Sequence[Change]) -> list[Word]:

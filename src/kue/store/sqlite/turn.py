@@ -8,7 +8,6 @@ the end of the turn, in few statements, however many jobs the verb touched.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from kue.job import FINAL, State
@@ -70,6 +69,7 @@ class Turn:
         "_stats",
         "_told",
         "db",
+        "dependants",
         "ended",
         "freed",
         "groups",
@@ -100,7 +100,9 @@ class Turn:
         #: Groups that lost a member which ran or was ready to.
         self.groups: set[tuple[str, str]] = set()
         #: Parents that ended, and how: their dependants are still to be told.
-        self.ended: deque[tuple[int, str]] = deque()
+        self.ended: list[tuple[int, str]] = []
+        #: How many dependants were told.
+        self.dependants = 0
         #: Types that may have work now, and types whose next due time changed.
         self.ready: set[str] = set()
         self.later: set[str] = set()

@@ -200,17 +200,17 @@ def _unique(chart: Chart) -> Iterator[Trouble]:
     key, holder = chart.options.get("unique"), chart.facts.holder
     if key is None or (holder is not None and holder.job_id == chart.job_id):
         return
+    standing = "" if holder is None else holder.standing
+    if standing == "adrift":
+        return  # that one's state is mended first
     shown = chart.job.unique
-    if holder is not None and holder.standing not in (*FINAL_PLACES, ""):
-        if holder.standing != "adrift" and holder.has_key:
-            yield chart.trouble(
-                "two-unique",
-                f"and job {holder.job_id} both have the unique key {shown!r} and have "
-                "not ended; cancel the one that is too many",
-            )
-            return
-        if holder.standing == "adrift":
-            return  # that one's state is mended first
+    if holder is not None and holder.has_key and standing not in (*FINAL_PLACES, ""):
+        yield chart.trouble(
+            "two-unique",
+            f"and job {holder.job_id} both have the unique key {shown!r} and have not "
+            "ended; cancel the one that is too many",
+        )
+        return
     until = 0
     if chart.job.unique_for:
         until = chart.job.created_at + chart.job.unique_for

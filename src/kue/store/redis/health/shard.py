@@ -45,8 +45,6 @@ class Shard:
 
     async def inspect(self, subjects: Sequence[Subject]) -> list[Seen]:
         """Look at each subject closely, each at one moment."""
-        if not subjects:
-            return []
         args: list[Any] = []
         for subject in subjects:
             args += (len(subject), *subject)

@@ -32,6 +32,7 @@
 ]]
 
 --- @include lib/start
+--- @include lib/sound
 --- @include lib/header
 --- @include lib/tell
 --- @include lib/live
@@ -43,11 +44,14 @@ local bucket = math.floor(now / BUCKET_MS)
 local producers = root .. ":producers:" .. bucket
 
 -- Check.
+check_shard()
 local last = redis.call("HGET", producers, producer)
   or redis.call("HGET", root .. ":producers:" .. (bucket - 1), producer)
 if last then
   local last_seq, answer = string.match(last, "^(%d+):(.*)$")
   if tonumber(last_seq) == seq then
+    -- Written again, so that WAIT behind a repeated call counts who has the first.
+    redis.call("HSET", producers, producer, last)
     return { "OK", answer }
   elseif tonumber(last_seq) > seq then
     return { "STALE" }
@@ -72,6 +76,7 @@ local taken = {}
 local function plan_for(job_type)
   local plan = plan_of[job_type]
   if not plan then
+    check_type(job_type)
     plan = { type = job_type, q = queue(job_type), added = 0,
       waiting = {}, delayed = {}, expires = {}, unique = {}, special = {} }
     plan_of[job_type] = plan
@@ -90,6 +95,9 @@ local function holder(plan, key)
     return nil
   end
   local id, till = string.match(held, "^(%d+):(%d+)$")
+  if not id then
+    return nil
+  end
   local place = place_of(id, plan.q)
   local is_open = place and place ~= "parked" and not FINAL[place]
   return (is_open or tonumber(till) > now) and id or nil

@@ -16,6 +16,7 @@
 ]]
 
 --- @include lib/start
+--- @include lib/sound
 --- @include lib/header
 --- @include lib/tell
 --- @include lib/live
@@ -44,6 +45,13 @@ local function check(id)
   return "done", "", head, place
 end
 
+check_shard()
+for i = 5, #ARGV do
+  local head = header(ARGV[i])
+  if head then
+    check_type(head.type)
+  end
+end
 for i = 5, #ARGV do
   local id = ARGV[i]
   -- Check.

@@ -17,6 +17,7 @@
 ]]
 
 --- @include lib/start
+--- @include lib/sound
 --- @include lib/header
 --- @include lib/tell
 --- @include lib/live
@@ -30,6 +31,8 @@
 local job_type, state, limit = ARGV[4], ARGV[5], tonumber(ARGV[6])
 local q, cleared = queue(job_type), 0
 
+check_shard()
+check_type(job_type)
 -- Waiting jobs that a limit has set aside are waiting too.
 local places = state == "waiting" and { "waiting", "held" } or { state }
 for _, place in ipairs(places) do

@@ -33,6 +33,7 @@
 ]]
 
 --- @include lib/start
+--- @include lib/sound
 --- @include lib/header
 --- @include lib/tell
 --- @include lib/live
@@ -54,6 +55,17 @@ for i = 1, ARGV[10] do
   types[i] = ARGV[at]
   at = at + 1
 end
+
+check_shard()
+for _, job_type in ipairs(types) do
+  check_type(job_type)
+end
+local first_group = at
+while ARGV[at] do
+  check_type(ARGV[at + 1])
+  at = at + 5 + 3 * ARGV[at + 4]
+end
+at = first_group
 
 while ARGV[at] do
   local ending, job_type, delay, flags, count = unpack(ARGV, at, at + 4)

@@ -19,6 +19,7 @@
 ]]
 
 --- @include lib/start
+--- @include lib/sound
 
 local job_type, limits = ARGV[4], ARGV[5]
 local q = queue(job_type)
@@ -26,6 +27,8 @@ local q = queue(job_type)
 local MAX_FREED = 1000
 
 -- Check.
+check_shard()
+check_type(job_type)
 local held = redis.call("ZRANGE", q .. "held", 0, MAX_FREED - 1, "WITHSCORES")
 local is_new = (redis.call("HGET", root .. ":limits", job_type) or "") ~= limits
 

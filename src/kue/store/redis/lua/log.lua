@@ -10,6 +10,7 @@
     3  shard   which one this is
     4  id    of the job
     5  keep  lines to keep at most
+    6  call  a random name of this call, so that saying it again adds nothing
     then lines: JSON without its opening brace
 
   Returns  "done" | "gone"
@@ -18,17 +19,26 @@
 
 --- @include lib/start
 
-local id, keep = ARGV[4], tonumber(ARGV[5])
+local id, keep, name = ARGV[4], tonumber(ARGV[5]), ARGV[6]
+
+-- Calls of others that may come between a call and its repetition.
+local MAX_BETWEEN = 50
 
 -- Check.
 if redis.call("EXISTS", job .. id) == 0 then
   return "gone"
 end
+for _, line in ipairs(redis.call("LRANGE", job .. id .. ":log", -MAX_BETWEEN, -1)) do
+  if string.find(line, '"call":"' .. name .. '",', 1, true) then
+    return "done"
+  end
+end
 
 -- Move.
 local lines = {}
-for at = 6, #ARGV do
-  lines[#lines + 1] = '{"at":' .. now .. "," .. ARGV[at]
+for at = 7, #ARGV do
+  local call = at == #ARGV and '"call":"' .. name .. '",' or ""
+  lines[#lines + 1] = '{"at":' .. now .. "," .. call .. ARGV[at]
 end
 if #lines > 0 then
   redis.call("RPUSH", job .. id .. ":log", unpack(lines))

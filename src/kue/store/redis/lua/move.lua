@@ -18,6 +18,7 @@
 ]]
 
 --- @include lib/start
+--- @include lib/sound
 --- @include lib/header
 --- @include lib/tell
 --- @include lib/live
@@ -75,6 +76,13 @@ local function event_of(place)
   return to == "waiting" and "promotion" or "update"
 end
 
+check_shard()
+for i = 6, #ARGV do
+  local head = header(ARGV[i])
+  if head then
+    check_type(head.type)
+  end
+end
 for i = 6, #ARGV do
   local id = ARGV[i]
   -- Check.

@@ -15,14 +15,19 @@
 ]]
 
 --- @include lib/start
+--- @include lib/sound
 --- @include lib/header
 --- @include lib/tell
 
 -- Check.
+check_shard()
 local words, written = {}, {}
 for at = 4, #ARGV, 4 do
   local id, token = ARGV[at], ARGV[at + 3]
   local head = header(id)
+  if head then
+    check_type(head.type)
+  end
   local run = head and redis.call("HGET", queue(head.type) .. "active", id)
   local word = "done"
   if not head then

@@ -23,10 +23,12 @@
 ]]
 
 --- @include lib/start
+--- @include lib/sound
 
 local worker, lease, info = ARGV[4], tonumber(ARGV[5]), ARGV[6]
 
 -- Check.
+check_shard()
 local lost = {}
 for at = 7, #ARGV, 3 do
   if redis.call("HGET", queue(ARGV[at]) .. "active", ARGV[at + 1]) ~= ARGV[at + 2] then

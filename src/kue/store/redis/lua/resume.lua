@@ -15,11 +15,13 @@
 ]]
 
 --- @include lib/start
+--- @include lib/sound
 --- @include lib/limits
 
 local job_type = ARGV[4]
 
 -- Check.
+check_shard()
 local pause = redis.call("HGET", root .. ":paused", job_type)
 
 -- Move.

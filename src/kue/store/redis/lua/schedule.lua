@@ -17,10 +17,12 @@
 ]]
 
 --- @include lib/start
+--- @include lib/sound
 
 local name, next_at, text = ARGV[4], ARGV[5], ARGV[6]
 
 -- Check.
+check_shard()
 local before = redis.call("HEXISTS", root .. ":schedules", name)
 
 -- Move.

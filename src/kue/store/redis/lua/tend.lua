@@ -25,6 +25,7 @@
 ]]
 
 --- @include lib/start
+--- @include lib/sound
 --- @include lib/header
 --- @include lib/tell
 --- @include lib/live
@@ -228,6 +229,10 @@ local function release_rest()
   end
 end
 
+check_shard()
+for _, job_type in ipairs(types) do
+  check_type(job_type)
+end
 mind_the_clock()
 local lost, timed_out = lost_runs(), {}
 local rules = {}

@@ -20,6 +20,7 @@
 ]]
 
 --- @include lib/start
+--- @include lib/sound
 --- @include lib/header
 --- @include lib/tell
 --- @include lib/live
@@ -31,6 +32,11 @@
 
 local id, parent, outcome, any = ARGV[4], ARGV[5], ARGV[6], ARGV[7] == "1"
 
+check_shard()
+local own = header(id)
+if own then
+  check_type(own.type)
+end
 if redis.call("SISMEMBER", job .. id .. ":after", parent) == 0 then
   return 0
 end

@@ -21,6 +21,7 @@
 ]]
 
 --- @include lib/start
+--- @include lib/sound
 --- @include lib/header
 --- @include lib/tell
 --- @include lib/state
@@ -28,6 +29,7 @@
 local id, old, new, priority = ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
 
 -- Check.
+check_shard()
 local record = redis.pcall("GET", job .. id)
 if type(record) ~= "string" then
   return "gone"
@@ -36,6 +38,7 @@ elseif string.sub(record, 1, #old) ~= old then
 end
 local head = read_header(record)
 local q = queue(head.type)
+check_type(head.type)
 local place = place_of(id, q)
 
 -- Move.

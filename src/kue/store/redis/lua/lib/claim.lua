@@ -20,7 +20,7 @@ local function replay(types, suffix)
         taken[#taken + 1] = redis.call("GET", job .. runs[i]) or ""
         local tries = redis.call("HGET", queue(job_type) .. "tries", runs[i])
         stalls[#stalls + 1] = runs[i]
-        stalls[#stalls + 1] = string.match(tries or ":0", ":(%d+)$")
+        stalls[#stalls + 1] = string.match(tries or "", ":(%d+)$") or "0"
       end
     end
   end
@@ -145,8 +145,8 @@ local function start(entry, suffix, fence)
     local id, attempt = ids[i], 1
     if tries[i] then
       local made, lost = string.match(tries[i], "^(%d+):(%d+)$")
-      attempt = made + 1
-      if lost ~= "0" then
+      attempt = (tonumber(made) or 0) + 1
+      if lost and lost ~= "0" then
         stalls[#stalls + 1] = id
         stalls[#stalls + 1] = lost
       end
@@ -204,6 +204,7 @@ end
 
 local function claim(types, limit, suffix, expired_tail)
   -- Check.
+  local fence = math.max(tonumber(redis.call("GET", root .. ":fence") or 0) or 0, micros)
   local pauses = redis.call("HMGET", root .. ":paused", "", unpack(types))
   local limits = redis.call("EXISTS", root .. ":limits") == 1
     and redis.call("HMGET", root .. ":limits", unpack(types)) or {}
@@ -233,7 +234,6 @@ local function claim(types, limit, suffix, expired_tail)
   end
 
   -- Move.
-  local fence = math.max(tonumber(redis.call("GET", root .. ":fence") or 0), micros)
   local first = fence
   for _, entry in ipairs(entries) do
     if entry.seen > 0 then

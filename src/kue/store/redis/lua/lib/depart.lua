@@ -22,7 +22,7 @@ end
 local function free_unique(q, head, id, even_early)
   local held = head.unique and redis.call("HGET", q .. "unique", head.unique)
   if held and string.match(held, "^%d+") == tostring(id) then
-    local till = tonumber(string.match(held, ":(%d+)$"))
+    local till = tonumber(string.match(held, ":(%d+)$")) or 0
     if even_early or till <= now then
       redis.call("HDEL", q .. "unique", head.unique)
     else
