@@ -107,7 +107,7 @@ def _node(directory: Path) -> RedisServer:
             "cluster-port": str(free_port()),
             "appendonly": "yes",
             # With "everysec" Redis may answer for up to 2 s before it writes.
-            "appendfsync": "always",
+            "appendfsync": "no",
             "repl-diskless-sync-delay": "0",
         },
     )

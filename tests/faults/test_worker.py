@@ -31,7 +31,7 @@ TYPE = "email"
 #: A worker is to be back this soon after its store is; and what a busy machine adds.
 BACK_SECONDS = 2.0 + 3.0
 #: What was acknowledged survives a crash of the process.
-AOF = {"appendonly": "yes", "appendfsync": "always"}
+AOF = {"appendonly": "yes", "appendfsync": "no"}
 
 
 class Crew:

@@ -87,6 +87,12 @@ class Ledger:
         if owner == entry.id and (gone or now >= until):
             del self.keys[draft.type, draft.unique]
 
+    def forget_keys(self, now: int) -> None:
+        """Forget keys that have outlasted their jobs, though the clock may go back."""
+        for type, key in list(self.keys):
+            if self.holder(type, key, now) is None:
+                del self.keys[type, key]
+
     def ready(self, entry: Entry, at: int | None, now: int) -> None:
         """Put a job in line: now, or when its time comes."""
         later = at is not None and at > now

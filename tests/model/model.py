@@ -52,7 +52,7 @@ class Model(Operating):
         """Do a pass; the engine chose the *gone* of jobs that ended in one moment."""
         self._forgive(lease, now)
         self.end_pauses(now)
-        return Tended(
+        tended = Tended(
             promoted=self.promote_due(list(self.types), now),
             rescued=self._rescue(now),
             timed_out=self._time_out(now),
@@ -60,6 +60,8 @@ class Model(Operating):
             pruned=self._prune(keep, now, gone),
             fired=self._fire(now),
         )
+        self.forget_keys(now)
+        return tended
 
     def _forgive(self, lease: int, now: int) -> None:
         before, self.tended_at = self.tended_at, now

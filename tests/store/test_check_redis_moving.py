@@ -46,7 +46,7 @@ def meddle(monkeypatch: pytest.MonkeyPatch, store: Store, act: Meddle) -> None:
     monkeypatch.setattr(store, "_run", run_after)
 
 
-@pytest.mark.parametrize("kind", ["job", "keys"])
+@pytest.mark.parametrize("kind", ["job", "key", "unknown key"])
 async def test_a_suspicion_that_has_passed_is_no_finding(
     store: Store,
     other_store: Store,
@@ -57,23 +57,31 @@ async def test_a_suspicion_that_has_passed_is_no_finding(
     job_id = await add_one(store)
     if kind == "job":
         hands.mark_live(job_id, 0)
-    else:
+    elif kind == "key":
         hands.do("EXPIRE", hands.record(job_id), 1000)
-    subject = job_id if kind == "job" else f"job:{job_id}"
+    else:
+        hands.do("SET", hands.home("nonsense"), "x")
+    # Unknown keys are looked at once: their names tell the first time.
+    subject, last = {
+        "job": (job_id, 2),
+        "key": (f"job:{job_id}", 2),
+        "unknown key": (b"nonsense", 1),
+    }[kind]
     looks = 0
 
     async def put_right(script: str, args: tuple[Any, ...]) -> None:
         nonlocal looks
-        looks += script == "inspect" and kind in args and subject in args
-        if looks == 2:
+        looks += script == "inspect" and subject in args
+        if looks == last:
             hands.mark_live(job_id, 1)
             hands.do("PERSIST", hands.record(job_id))
+            hands.do("DEL", hands.home("nonsense"))
 
     assert len(await found(other_store)) == 1
     meddle(monkeypatch, store, put_right)
 
     assert await found(store) == []
-    assert looks >= 2
+    assert looks == last
 
 
 async def test_a_job_that_moves_under_a_repair_is_looked_at_anew(

@@ -56,6 +56,13 @@ def test_a_bitmap_is_taken_over_as_redis_has_it() -> None:
     assert list(bits) == [2 * LIVE_CHUNK, 2 * LIVE_CHUNK + 15]
 
 
+def test_an_empty_bitmap_has_no_highest_number() -> None:
+    bits = bits_of({3})
+    bits.load(1, b"\0\0")
+
+    assert bits.highest == 3
+
+
 def test_a_bitmap_that_is_too_long_is_cut_off() -> None:
     bits = Bits()
     bits.load(0, b"\0" * (LIVE_CHUNK // 8) + b"\xff")

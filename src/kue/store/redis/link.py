@@ -251,8 +251,8 @@ class Link:
             )
         if isinstance(exc, exceptions.InvalidResponse):
             return StoreRefused(
-                f"something answers at {name}, but not as Redis does; check host and "
-                "port, and write rediss:// if it wants TLS"
+                f"something answers at {name}, but not as Redis does; is the URL right "
+                "(host, port, and rediss:// where TLS is wanted)?"
             )
         if isinstance(exc, _REFUSED):
             return StoreRefused(f"{name} refused: {exc}; check user, password and ACL")

@@ -108,14 +108,17 @@ class Gate(msgspec.Struct):
 
     type: str
     now: int
-    is_paused: bool = False
-    #: When the pause ends by itself.
+    #: What pauses it, and when that ends by itself.
+    pause: Pause | None = None
     paused_until: int | None = None
-    pause_reason: str = ""
     #: Runs that may begin before one must end; None for any number.
     slots: int | None = None
     bucket: Bucket | None = None
     per_key: int | None = None
+
+    @property
+    def is_paused(self) -> bool:
+        return self.pause is not None
 
     def allowance(self, limit: int) -> int:
         """Return how many of *limit* jobs may start."""
@@ -177,8 +180,7 @@ def _limit(
 def _pause(gate: Gate, found: Sequence[Pause]) -> None:
     if not found:
         return
-    gate.is_paused = True
-    gate.pause_reason = found[0].reason
+    gate.pause = found[0]
     # Both must end: the pause of every type and that of this one.
     ends = [pause.until for pause in found if pause.until is not None]
     gate.paused_until = max(ends) if len(ends) == len(found) else None
@@ -240,11 +242,6 @@ def set_limits(turn: Turn, type: str, rule: Limits | None) -> None:
     if rule is None:
         turn.run("DELETE FROM limits WHERE type = ?", type)
         return
-    if (rule.rate is not None and rule.rate < 1) or rule.per < 1:
-        raise ValueError(
-            f"a rate is at least 1 start in at least 1 ms, not {rule.rate} in "
-            f"{rule.per}; to hand out nothing, pause the type"
-        )
     level, filled_at = (rule.rate or 0) * rule.per, turn.now
     row = turn.db.execute(f"{_LIMITS} WHERE type = ?", (type,)).fetchone()
     if row is not None:

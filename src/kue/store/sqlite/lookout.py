@@ -65,7 +65,7 @@ class Lookout(threading.Thread):
         while not self._is_over.is_set():
             # An outage ends the watch and not the thread: it is told to those who
             # call the store, and here there is nobody to tell.
-            with contextlib.suppress(sqlite3.Error, KueError):
+            with contextlib.suppress(sqlite3.Error, KueError, UnicodeDecodeError):
                 self._watch()
             self._is_over.wait(POLL_SECONDS)
 

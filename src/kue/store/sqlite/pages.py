@@ -8,6 +8,7 @@ is a merge of as many of them as it needs, read only as far as the page goes.
 from __future__ import annotations
 
 import heapq
+from contextlib import ExitStack, closing
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,7 +17,7 @@ from kue.store.sqlite.rows import rows_of
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
     from kue.store.sqlite.rows import Row
 
@@ -93,9 +94,10 @@ _TYPES = "SELECT name FROM types"
 def page(db: sqlite3.Connection, request: Request) -> tuple[list[Row], Key | None]:
     """Return the rows of a page, and the key of its last when there are more."""
     walks = _walks(db, request)
-    merged = heapq.merge(*walks, reverse=request.descending)
     end = request.skip + request.limit
-    keys = list(islice(merged, request.skip, end + 1))
+    # Closed here, in the thread that opened its cursors, also when a read fails.
+    with closing(_merged(walks, request.descending)) as merged:
+        keys = list(islice(merged, request.skip, end + 1))
     shown = keys[: request.limit]
     rows = rows_of(db, [job_id for _, job_id in shown])
     has_more = len(keys) > request.limit
@@ -106,11 +108,22 @@ def first_ids(
     db: sqlite3.Connection, state: State, type: str | None, limit: int
 ) -> list[int]:
     """Return the ids of the first *limit* jobs in *state*."""
-    merged = heapq.merge(*_walks(db, Request(state, type, limit)))
-    return [job_id for _, job_id in islice(merged, limit)]
+    walks = _walks(db, Request(state, type, limit))
+    with closing(_merged(walks, False)) as merged:
+        return [job_id for _, job_id in islice(merged, limit)]
 
 
-def _walks(db: sqlite3.Connection, request: Request) -> list[Iterator[Key]]:
+def _merged(
+    walks: list[sqlite3.Cursor], descending: bool
+) -> Generator[Key, None, None]:
+    """Yield the keys of all *walks* in order; closing this closes them."""
+    with ExitStack() as stack:
+        for walk in walks:
+            stack.enter_context(closing(walk))
+        yield from heapq.merge(*walks, reverse=descending)
+
+
+def _walks(db: sqlite3.Connection, request: Request) -> list[sqlite3.Cursor]:
     if request.state is None:
         return [_walk(db, _ALL if request.type is None else _OF_TYPE, request)]
     types = [request.type]
@@ -123,7 +136,7 @@ def _walks(db: sqlite3.Connection, request: Request) -> list[Iterator[Key]]:
     ]
 
 
-def _walk(db: sqlite3.Connection, source: Source, request: Request) -> Iterator[Key]:
+def _walk(db: sqlite3.Connection, source: Source, request: Request) -> sqlite3.Cursor:
     rank, job_id = request.after or (0, 0)
     values = {"type": request.type, "rank": rank, "id": job_id}
-    return iter(db.execute(source.select(request), values))
+    return db.execute(source.select(request), values)

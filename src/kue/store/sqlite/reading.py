@@ -10,7 +10,7 @@ from kue.job import Job, State
 from kue.store.sqlite import gates
 from kue.store.sqlite.pages import Request, page
 from kue.store.sqlite.rows import Row, rows_of, shown
-from kue.store.values import LogLine, Page, Stat
+from kue.store.values import LogLine, Page, Stat, held_by
 
 if TYPE_CHECKING:
     import sqlite3
@@ -57,10 +57,10 @@ def _jobs(db: sqlite3.Connection, rows: Iterable[Row], now: int) -> list[Job]:
 
 def _held(row: Row, job: Job, gate: gates.Gate) -> Job:
     """Say of a waiting job why it is held back, if it is."""
-    if gate.is_paused:
-        reason = f"paused: {gate.pause_reason}" if gate.pause_reason else "paused"
-    elif row.held:
-        reason = "as many jobs of its group run as may run at once"
+    if row.held:
+        reason = f"group {row.group_key!r} runs as many jobs as its limit allows"
+    elif gate.pause is not None:
+        reason = held_by(gate.pause)
     else:
         return job
     return msgspec.structs.replace(job, held=reason)

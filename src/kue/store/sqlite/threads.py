@@ -15,6 +15,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from kue.errors import StoreCorrupt
 from kue.store.sqlite.connection import abandon, begin, connect, translated
 from kue.store.sqlite.following import follow
 from kue.store.sqlite.tasks import Task, resolve
@@ -112,6 +113,9 @@ class Desk(threading.Thread):
             error = translated(exc, self._place.name)
             error.__cause__ = exc
             return error
+        if isinstance(exc, UnicodeDecodeError):
+            # What sqlite3 makes of an error that quotes rotten bytes.
+            return StoreCorrupt(f"{self._place.name} is damaged: {exc.object!r:.200}")
         return exc
 
 

@@ -152,12 +152,8 @@ def _may_have_run(chart: Chart) -> bool:
         return True
     if facts.cancelling is not None or (chart.type, "active") in facts.places:
         return True
-    for attempt in reversed(chart.job.history):
-        if attempt.outcome == "restarted":
-            return False
-        if attempt.token:
-            return True
-    return False
+    history = chart.job.history
+    return bool(history) and history[-1].outcome != "restarted"
 
 
 def _failed(chart: Chart) -> _Commands:

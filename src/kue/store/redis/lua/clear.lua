@@ -29,23 +29,29 @@
 --- @include lib/erase
 
 local job_type, state, limit = ARGV[4], ARGV[5], tonumber(ARGV[6])
-local q, cleared = queue(job_type), 0
+local q = queue(job_type)
 
+-- Check.
 check_shard()
 check_type(job_type)
+local found = {}
 -- Waiting jobs that a limit has set aside are waiting too.
-local places = state == "waiting" and { "waiting", "held" } or { state }
-for _, place in ipairs(places) do
-  -- Check.
-  local ids = limit > cleared
-    and redis.call("ZRANGE", q .. place, 0, limit - cleared - 1) or {}
-  -- Move.
+for _, place in ipairs(state == "waiting" and { "waiting", "held" } or { state }) do
+  local left = limit - #found
+  local ids = left > 0 and redis.call("ZRANGE", q .. place, 0, left - 1) or {}
   for _, id in ipairs(ids) do
-    erase(id, q, place, header(id) or { type = job_type }, true)
+    local head = header(id) or { type = job_type }
+    check_ties(id, head)
+    found[#found + 1] = { id = id, place = place, head = head }
   end
-  cleared = cleared + #ids
+end
+
+-- Move.
+for _, one in ipairs(found) do
+  -- Letting one go may have let another back in line.
+  erase(one.id, q, place_of(one.id, q) or one.place, one.head, true)
 end
 
 -- Tell.
 publish()
-return cleared
+return #found

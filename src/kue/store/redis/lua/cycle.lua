@@ -60,10 +60,19 @@ check_shard()
 for _, job_type in ipairs(types) do
   check_type(job_type)
 end
-local first_group = at
+local first_group, has_parents = at, redis.call("EXISTS", root .. ":parents") == 1
 while ARGV[at] do
   check_type(ARGV[at + 1])
-  at = at + 5 + 3 * ARGV[at + 4]
+  local count = tonumber(ARGV[at + 4])
+  local is_tied = has_parents or ARGV[at + 3] ~= "" or not FINAL[ARGV[at]]
+  for i = 1, is_tied and count or 0 do
+    local id = ARGV[at + 2 + 3 * i]
+    local head = header(id)
+    if head then
+      check_ties(id, head)
+    end
+  end
+  at = at + 5 + 3 * count
 end
 at = first_group
 

@@ -20,6 +20,7 @@
 
 --- @include lib/start
 --- @include lib/sound
+--- @include lib/header
 
 local job_type, limits = ARGV[4], ARGV[5]
 local q = queue(job_type)
@@ -32,6 +33,13 @@ check_type(job_type)
 local held = redis.call("ZRANGE", q .. "held", 0, MAX_FREED - 1, "WITHSCORES")
 local is_new = (redis.call("HGET", root .. ":limits", job_type) or "") ~= limits
 
+for i = 1, #held, 2 do
+  local head = header(held[i])
+  if head and head.group then
+    redis.call("ZCARD", q .. "held:" .. head.group)
+  end
+end
+
 -- Move.
 if limits == "" then
   redis.call("HDEL", root .. ":limits", job_type)
@@ -43,9 +51,10 @@ if is_new then
 end
 for i = 1, #held, 2 do
   redis.call("ZREM", q .. "held", held[i])
-  local group = string.match(redis.call("GETRANGE", job .. held[i], 0, 2047),
-    "\tgroup=([^\t\n]*)")
-  redis.call("ZREM", q .. "held:" .. group, held[i])
+  local head = header(held[i])
+  if head and head.group then
+    redis.call("ZREM", q .. "held:" .. head.group, held[i])
+  end
   redis.call("ZADD", q .. "waiting", held[i + 1], held[i])
 end
 if redis.call("ZCARD", q .. "waiting") > 0 then

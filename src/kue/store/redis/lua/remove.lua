@@ -34,7 +34,7 @@ check_shard()
 for i = 5, #ARGV do
   local head = header(ARGV[i])
   if head then
-    check_type(head.type)
+    check_job(ARGV[i], head)
   end
 end
 for i = 5, #ARGV do

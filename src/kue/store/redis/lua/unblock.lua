@@ -35,7 +35,7 @@ local id, parent, outcome, any = ARGV[4], ARGV[5], ARGV[6], ARGV[7] == "1"
 check_shard()
 local own = header(id)
 if own then
-  check_type(own.type)
+  check_job(id, own)
 end
 if redis.call("SISMEMBER", job .. id .. ":after", parent) == 0 then
   return 0

@@ -38,7 +38,7 @@ elseif string.sub(record, 1, #old) ~= old then
 end
 local head = read_header(record)
 local q = queue(head.type)
-check_type(head.type)
+check_job(id, head)
 local place = place_of(id, q)
 
 -- Move.

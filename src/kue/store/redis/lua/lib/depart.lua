@@ -52,7 +52,7 @@ local function depart(id, q, place, head)
   if place == "waiting" and head.group then
     -- It may have been let back for a slot that it now does not take.
     let_back(q, head.group)
-  elseif place == "held" then
+  elseif place == "held" and head.group then
     redis.call("ZREM", q .. "held:" .. head.group, id)
   elseif place == "blocked" then
     for _, parent in ipairs(redis.call("SMEMBERS", job .. id .. ":after")) do

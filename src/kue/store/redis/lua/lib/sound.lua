@@ -14,6 +14,30 @@ local function check_type(job_type)
   end
 end
 
+-- The structures of one job, and those of the jobs it is tied to.
+local function check_ties(id, head)
+  if head.group then
+    redis.call("ZCARD", queue(head.type) .. "held:" .. head.group)
+  end
+  redis.call("LLEN", job .. id .. ":log")
+  redis.call("ZCARD", job .. id .. ":then")
+  redis.call("ZCARD", job .. id .. ":finally")
+  for _, parent in ipairs(redis.call("SMEMBERS", job .. id .. ":after")) do
+    redis.call("ZCARD", job .. parent .. ":then")
+    redis.call("ZCARD", job .. parent .. ":finally")
+  end
+  for _, list in ipairs({ ":then", ":finally" }) do
+    for _, child in ipairs(redis.call("ZRANGE", job .. id .. list, 0, 199)) do
+      redis.call("SCARD", job .. child .. ":after")
+    end
+  end
+end
+
+local function check_job(id, head)
+  check_type(head.type)
+  check_ties(id, head)
+end
+
 local function check_shard()
   for _, name in ipairs({ "workers", "listeners", "watched", "due" }) do
     redis.call("ZCARD", root .. ":" .. name)
