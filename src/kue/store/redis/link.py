@@ -225,6 +225,7 @@ class Link:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._budget
         pause = 0.02
+        reason: Exception | None = None
         while True:
             try:
                 once = min(deadline, loop.time() + COMMAND_TIMEOUT_SECONDS)
@@ -232,7 +233,10 @@ class Link:
                     return await call()
             except _ERRORS as exc:
                 # A TimeoutError is an OSError: both the socket's and our deadline's.
-                error = self.translate(exc)
+                # The last try is often cut short; what went before tells more.
+                if reason is None or not isinstance(exc, TimeoutError):
+                    reason = exc
+                error = self.translate(reason)
                 wait = random.uniform(0.5, 1) * pause
                 hopeless = not isinstance(error, StoreUnavailable)
                 if hopeless or loop.time() + wait >= deadline:
@@ -253,6 +257,11 @@ class Link:
             return StoreRefused(
                 f"something answers at {name}, but not as Redis does; is the URL right "
                 "(host, port, and rediss:// where TLS is wanted)?"
+            )
+        if "certificate verify failed" in str(exc):
+            return StoreRefused(
+                f"{name} shows a certificate that is not trusted ({exc}); add "
+                "?ssl_ca_certs=/path/ca.pem to the URL if it is your own"
             )
         if isinstance(exc, _REFUSED):
             return StoreRefused(f"{name} refused: {exc}; check user, password and ACL")

@@ -60,8 +60,8 @@ def durability(info: dict[str, Any]) -> str:
     if "valkey_version" in info:
         server = f"Valkey {info['valkey_version']}"
     if str(info.get("aof_enabled", "0")) == "1":
-        text = f"{server} with AOF: a crash of Redis loses nothing, one of the machine "
-        text += "about a second"
+        text = f"{server} with AOF: a crash of Redis or of its machine loses at most "
+        text += "the last second or two"
     elif info.get("save"):
         text = (
             f"{server} with snapshots only: a crash loses what came after the last one"
