@@ -73,7 +73,8 @@ async def test_a_chain_of_thousands_is_cancelled_to_its_end(store: SqliteStore) 
         chain = [
             draft("link", after=[last + n]) for n in range(min(100, length - start))
         ]
-        last = [added.id for added in await add(store, chain[:1])][0]
+        [begun] = await add(store, chain[:1])
+        last = begun.id
         for link in chain[1:]:
             [added] = await add(store, [link])
             last = added.id
