@@ -55,7 +55,8 @@ def draft(
         ValueError, TypeError: An option makes no sense; the message names it.
     """
     moment, wait = _when(delay, at)
-    if unique is None and unique_for != 0:
+    window = milliseconds(unique_for, field="unique_for")
+    if window and unique is None:
         raise ValueError("unique_for says how long a unique key is held; give unique=")
     if delivery not in ("at-least-once", "at-most-once"):
         raise ValueError(
@@ -83,7 +84,7 @@ def draft(
         priority=priority_of(priority),
         at=moment,
         unique=None if unique is None else check_name(unique, what="unique key"),
-        unique_for=milliseconds(unique_for, field="unique_for"),
+        unique_for=window,
         group=None if group is None else check_name(group, what="group"),
         ttl=_optional(ttl, "ttl"),
         expires=_optional(expires, "expires"),

@@ -138,9 +138,12 @@ class DurabilityUnknown(StoreError):
     """The jobs are stored, but no replica confirmed them in time."""
 
     def __init__(self, job_ids: list[int]) -> None:
+        is_one = len(job_ids) == 1
+        what = "1 job is" if is_one else f"{len(job_ids)} jobs are"
+        them = "it" if is_one else "them"
         super().__init__(
-            f"jobs are stored ({len(job_ids)} of them) but no replica confirmed that "
-            "in time; a fail-over now could lose them"
+            f"{what} stored but no replica confirmed {them} in time; "
+            f"a fail-over now could lose {them}"
         )
         self.job_ids = job_ids
 

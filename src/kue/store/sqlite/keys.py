@@ -71,6 +71,6 @@ def free(turn: Turn, slips: Sequence[Slip]) -> None:
         turn.run(_FREE, as_json(rows))
 
 
-def forget(turn: Turn, before: int) -> None:
-    """Delete keys that have held nobody back since *before*."""
-    turn.run(_FORGET, before)
+def forget(turn: Turn) -> None:
+    """Delete keys that hold nobody back any more."""
+    turn.run(_FORGET, turn.now)

@@ -92,8 +92,7 @@ class Desk(threading.Thread):
         """Return the connection; a new one if the file was replaced behind our back."""
         if self._db is not None and self._file != self._place.identity():
             logger.warning("%s was replaced while it was in use", self._place.name)
-            abandon(self._db)
-            self._db = None
+            self._disconnect()
         if self._db is None:
             self._db = self._connect()
             self._file = self._place.identity()
@@ -103,10 +102,14 @@ class Desk(threading.Thread):
         return connect(self._place, budget=self._budget)
 
     def _disconnect(self) -> None:
-        if self._db is not None:
-            with contextlib.suppress(sqlite3.Error):
-                self._db.close()
-            self._db = None
+        db, self._db = self._db, None
+        if db is None:
+            return
+        if self._file != self._place.identity():
+            abandon(db)
+            return
+        with contextlib.suppress(sqlite3.Error):
+            db.close()
 
     def _in_words(self, exc: Exception) -> Exception:
         if isinstance(exc, sqlite3.Error):

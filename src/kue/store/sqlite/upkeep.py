@@ -188,6 +188,5 @@ def _forget(turn: Turn) -> None:
     turn.run("DELETE FROM events WHERE told_at <= ?", turn.wall - EVENTS_MS)
     turn.run("DELETE FROM listeners WHERE deadline <= ?", turn.wall)
     turn.run("DELETE FROM watched WHERE deadline <= ?", turn.wall)
-    # Not at once: a clock that is set back by a little must find them again.
-    keys.forget(turn, old)
+    keys.forget(turn)
     workers.forget(turn)

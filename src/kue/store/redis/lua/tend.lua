@@ -139,10 +139,11 @@ local function prune(job_type, q, state, ids)
 end
 
 -- Prune the oldest `most` of a state, but none that said itself how long it is kept.
-local function prune_oldest(job_type, q, state, most)
+local function prune_oldest(job_type, q, state, most, ended_by)
   local offset = 0
   while most > 0 and pruned < limit and offset < MAX_PASSED_OVER do
-    local ids = redis.call("ZRANGE", q .. state, offset, offset + most - 1)
+    local ids = redis.call("ZRANGEBYSCORE", q .. state, "-inf", ended_by,
+      "LIMIT", offset, math.min(most, limit))
     if #ids == 0 then
       return
     end
@@ -155,16 +156,19 @@ local function prune_oldest(job_type, q, state, most)
       end
     end
     prune(job_type, q, state, ruled)
-    most = most - #ids
+    most = most - #ruled
   end
 end
 
 local function prune_rule(job_type, q, state, count, age)
-  if count then
-    prune_oldest(job_type, q, state, redis.call("ZCARD", q .. state) - count)
+  local excess = count and redis.call("ZCARD", q .. state) - count or 0
+  if excess > 0 then
+    -- Those that said themselves how long they are kept do not count.
+    local own = redis.call("ZINTERCARD", 2, q .. state, q .. "retain")
+    prune_oldest(job_type, q, state, excess - own, "+inf")
   end
   if age then
-    prune_oldest(job_type, q, state, redis.call("ZCOUNT", q .. state, "-inf", now - age))
+    prune_oldest(job_type, q, state, limit, now - age)
   end
 end
 
