@@ -93,11 +93,11 @@ class JobBuilder:
         """Give the job tags to be found by."""
         return self._set(tags=tags)
 
-    def parent(self, job: JobHandle | int) -> JobBuilder:
+    def parent(self, job: JobHandle[Any] | int) -> JobBuilder:
         """Say which job this one belongs to."""
         return self._set(parent=_id(job))
 
-    def after(self, *jobs: JobHandle | int, any_end: bool = False) -> JobBuilder:
+    def after(self, *jobs: JobHandle[Any] | int, any_end: bool = False) -> JobBuilder:
         """Wait until *jobs* ended well, or with *any_end* in any way."""
         return self._set(after=[_id(job) for job in jobs], after_any=any_end)
 
@@ -113,7 +113,7 @@ class JobBuilder:
         """Attach texts that travel with the job, such as a trace context."""
         return self._set(meta=meta)
 
-    async def save(self, *, durable: bool = False) -> JobHandle:
+    async def save(self, *, durable: bool = False) -> JobHandle[Any]:
         """
         Store the job and return the handle of it.
 
@@ -145,5 +145,5 @@ class JobBuilder:
             )
 
 
-def _id(job: JobHandle | int) -> int:
+def _id(job: JobHandle[Any] | int) -> int:
     return job.id if isinstance(job, JobHandle) else job

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 import msgspec
 
@@ -19,7 +19,7 @@ from kue.store.values import Change, LogLine, Word
 from kue.verdict import final_event, result_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterable
 
     from kue.job import Job
     from kue.payload import JSON
@@ -27,17 +27,22 @@ if TYPE_CHECKING:
 
 _WAITS = frozenset({State.DELAYED, State.BLOCKED})
 
+T_co = TypeVar("T_co", covariant=True)
 
-class JobHandle:
+
+class JobHandle(Generic[T_co]):
     """
-    A job in the store.
+    A job in the store, whose result is a ``T_co``.
 
     Making one costs nothing: it knows an id and asks the store when it is asked.  Once
     it has read the job it remembers which one it was.  Ids can be handed out anew after
     a fail-over that lost writes; a handle never mistakes the other job for its own.
+
+    Args:
+        reader: Makes the result of the JSON that the store keeps; None: the JSON is it.
     """
 
-    __slots__ = ("_job", "_listener", "_session", "id", "is_new", "type")
+    __slots__ = ("_job", "_listener", "_reader", "_session", "id", "is_new", "type")
 
     def __init__(
         self,
@@ -47,9 +52,11 @@ class JobHandle:
         *,
         job: Job | None = None,
         is_new: bool = True,
+        reader: Callable[[JSON], T_co] | None = None,
     ) -> None:
         self._session = session
         self._job = job
+        self._reader = reader
         self._listener: Callbacks | None = None
         self.id = job_id
         self.type = type
@@ -89,7 +96,7 @@ class JobHandle:
         """Return lines *start* to *stop* of its log, both included."""
         return await self._session.store.logs(self.id, start, stop)
 
-    async def result(self, timeout: Duration | None = None) -> JSON:
+    async def result(self, timeout: Duration | None = None) -> T_co:
         """
         Wait until the job has ended and return its result.
 
@@ -100,6 +107,7 @@ class JobHandle:
             JobFailed, JobCancelled: It ended that way.
             JobNotFound: It was removed.
             TimeoutError: It did not end within *timeout*; it goes on.
+            Whatever the reader raises of a result that is not what it expects.
         """
         if timeout is None:
             return await self._result()
@@ -113,7 +121,7 @@ class JobHandle:
                 f"job {self.id} is {state} and did not end within {seconds:g} s"
             ) from None
 
-    async def _result(self) -> JSON:
+    async def _result(self) -> T_co:
         while True:
             async for event in self.events():
                 last = event
@@ -122,11 +130,17 @@ class JobHandle:
             except JobNotFound:
                 # Its end was told: remove_on_complete left nothing to read.
                 if last.kind is Kind.COMPLETE:
-                    return None
+                    return cast("T_co", None)
                 raise
             # Someone may have put it back in line before we came to read it.
             if job.state.is_final:
-                return result_of(job)
+                return self._read(result_of(job))
+
+    def _read(self, stored: JSON) -> T_co:
+        if self._reader is None:
+            # Whoever made the handle said that JSON is what it results in.
+            return cast("T_co", stored)
+        return self._reader(stored)
 
     # -- listening -------------------------------------------------------------
 
@@ -156,7 +170,7 @@ class JobHandle:
                     return
         raise StoreUnavailable(f"the queue was closed while job {self.id} was awaited")
 
-    def on(self, event: str, callback: Callback) -> JobHandle:
+    def on(self, event: str, callback: Callback) -> Self:
         """
         Call *callback* (a function or coroutine function) with each such event.
 
@@ -174,7 +188,7 @@ class JobHandle:
         self._listener.add(kind, callback)
         return self
 
-    def off(self, event: str, callback: Callback | None = None) -> JobHandle:
+    def off(self, event: str, callback: Callback | None = None) -> Self:
         """Call *callback* no more, or none of those registered for *event*."""
         kind = kind_of(event)
         if self._listener is not None:

@@ -115,7 +115,7 @@ class Kue(Reading, Operating):
 
     async def enqueue(
         self, type: str, data: JSON = None, *, durable: bool = False, **options: Any
-    ) -> JobHandle:
+    ) -> JobHandle[Any]:
         """
         Store a job.
 
@@ -138,7 +138,7 @@ class Kue(Reading, Operating):
         durable: bool = False,
         on_progress: OnAdded | None = None,
         **options: Any,
-    ) -> list[JobHandle]:
+    ) -> list[JobHandle[Any]]:
         """
         Store many jobs: one of type *what* for each of *data*, or drafts of any type.
 

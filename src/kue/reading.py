@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from kue.errors import JobNotFound
 from kue.handle import JobHandle
@@ -44,7 +44,7 @@ class Reading:
 
     _session: Session
 
-    async def get(self, job_id: int) -> JobHandle:
+    async def get(self, job_id: int) -> JobHandle[Any]:
         """
         Return job *job_id*, read just now.
 
@@ -61,7 +61,7 @@ class Reading:
         [job] = await self._session.store.get([job_id])
         return job is not None
 
-    def handle(self, job: Job) -> JobHandle:
+    def handle(self, job: Job) -> JobHandle[Any]:
         """Return the handle of a job that `page`, `range` or `find` gave."""
         return JobHandle(self._session, job.id, job.type, job=job, is_new=False)
 

@@ -14,6 +14,7 @@ from kue import (
     InvalidTransition,
     JobCancelled,
     JobFailed,
+    JobHandle,
     JobNotFound,
     Kue,
     UniqueHeld,
@@ -23,19 +24,18 @@ from kue.store.values import MAX_LOG_TEXT, Outcome
 from tests.support.jobs import OOPS, claim, claim_one, end
 
 if TYPE_CHECKING:
-    from kue import JobHandle
     from kue.store.base import Store
     from tests.unit.flaky import Wire
 
 
-async def start(q: Kue, store: Store, **options: Any) -> JobHandle:
+async def start(q: Kue, store: Store, **options: Any) -> JobHandle[Any]:
     """Enqueue a job and start it, by the store's own clock."""
     handle = await q.enqueue("email", {"to": "a@b.c"}, **options)
     await claim_one(store, now=await store.now())
     return handle
 
 
-async def finish(q: Kue, store: Store, handle: JobHandle, ending: Any) -> None:
+async def finish(q: Kue, store: Store, handle: JobHandle[Any], ending: Any) -> None:
     """End the run of *handle*'s job as a worker would."""
     job = await handle.refresh()
     await end(store, job, ending, now=await store.now())
@@ -51,6 +51,37 @@ async def test_the_result_of_a_job_that_has_ended_is_there_at_once(
     await finish(q, kue_store, handle, Completed({"sent": True}))
 
     assert await handle.result(timeout=5) == {"sent": True}
+
+
+async def test_a_reader_makes_the_result_of_what_is_stored(
+    q: Kue, kue_store: Store
+) -> None:
+    started = await start(q, kue_store)
+    await finish(q, kue_store, started, Completed("2026-11-15T00:00:00Z"))
+    handle = JobHandle(
+        q._session,
+        started.id,
+        "email",
+        reader=lambda stored: msgspec.convert(stored, datetime),
+    )
+
+    assert await handle.result(timeout=5) == datetime(2026, 11, 15, tzinfo=UTC)
+
+
+async def test_a_result_that_its_reader_does_not_know_says_so(
+    q: Kue, kue_store: Store
+) -> None:
+    started = await start(q, kue_store)
+    await finish(q, kue_store, started, Completed("seven"))
+    handle = JobHandle(
+        q._session,
+        started.id,
+        "email",
+        reader=lambda stored: msgspec.convert(stored, int),
+    )
+
+    with pytest.raises(msgspec.ValidationError, match="Expected `int`, got `str`"):
+        await handle.result(timeout=5)
 
 
 async def test_a_result_is_waited_for_without_polling(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -446,11 +446,11 @@ async def test_closing_the_queue_ends_all_listening(q: Kue) -> None:
     assert all(task.done() for task in tasks)
 
 
-async def story_of(handle: JobHandle) -> list[Event]:
+async def story_of(handle: JobHandle[Any]) -> list[Event]:
     return [event async for event in handle.events()]
 
 
-def listener_of(handle: JobHandle) -> asyncio.Task[object]:
+def listener_of(handle: JobHandle[Any]) -> asyncio.Task[object]:
     name = f"kue listeners of job {handle.id}"
     [task] = [task for task in asyncio.all_tasks() if task.get_name() == name]
     return task

@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -38,7 +38,7 @@ def gate(q: Kue) -> Gate:
     return gate
 
 
-async def assert_handed_back(handle: JobHandle) -> None:
+async def assert_handed_back(handle: JobHandle[Any]) -> None:
     job = await handle.refresh()
     assert (job.state, job.attempts) == (State.WAITING, 0)
     assert [entry.outcome for entry in job.history] == ["released"]
