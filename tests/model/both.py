@@ -270,8 +270,10 @@ class Both:
         nap = asyncio.wait_for(
             self.store.wait(types, 2 * PATIENCE_SECONDS), PATIENCE_SECONDS
         )
-        self.ask(nap)
-        self.model.owed.difference_update(types)
+        woken = self.ask(nap)
+        assert woken, "it slept although there is work"
+        assert woken <= set(types), woken
+        self.model.owed.difference_update(woken)
 
 
 async def _all_of(tend: Callable[[], Awaitable[Tended]]) -> Tended:

@@ -20,6 +20,8 @@ from kue.store.values import Claim, Limits, Outcome
 from tests.support.jobs import state_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kue.store.base import Store
 
 SLEEP_SECONDS = 30.0
@@ -60,6 +62,25 @@ async def add_now(store: Store, type: str = "email", **options: Any) -> int:
     return added.id
 
 
+async def due_at(store: Store, job_id: int) -> int:
+    [job] = await store.get([job_id])
+    assert job is not None
+    assert job.promote_at is not None
+    return job.promote_at
+
+
+async def asleep(store: Store, types: Sequence[str]) -> asyncio.Task[frozenset[str]]:
+    """Let someone go to sleep; whether it sleeps yet makes no difference to it."""
+
+    async def nap() -> frozenset[str]:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            return await store.wait(types, SLEEP_SECONDS)
+
+    sleeper = asyncio.create_task(nap())
+    await store.now()
+    return sleeper
+
+
 async def finish(store: Store, job: Job) -> None:
     await store.settle([Outcome(job, Completed())])
 
@@ -77,7 +98,20 @@ async def test_with_nothing_to_do_the_wait_ends_in_time(store: Store) -> None:
     await store.claim(["email"], 1, worker="w1", claim=Claim("lane", 1))
 
     async with asyncio.timeout(PATIENCE_SECONDS):
-        await store.wait(["email"], 0.05)
+        woken = await store.wait(["email"], 0.05)
+
+    assert woken == frozenset()
+
+
+async def test_a_wait_for_nothing_names_nothing(store: Store) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        assert await store.wait([], 0.01) == frozenset()
+
+
+async def test_a_wait_without_time_still_looks(store: Store) -> None:
+    await add_now(store)
+
+    assert await store.wait(["email"], 0) == {"email"}
 
 
 async def test_an_added_job_wakes_a_waiter(store: Store) -> None:
@@ -102,15 +136,89 @@ async def test_a_job_added_elsewhere_wakes_a_waiter(
     assert taken.result().id == job_id
 
 
-@pytest.mark.parametrize("type", ["email", "sms", "video", "report"])
+TYPES = ("email", "sms", "video", "report")
+
+
+@pytest.mark.parametrize("type", TYPES)
 async def test_a_waiter_for_many_types_wakes_for_each(store: Store, type: str) -> None:
-    waiter = Waiter(store, "email", "sms", "video", "report")
+    waiter = Waiter(store, *TYPES)
     async with asyncio.TaskGroup() as tasks:
         taken = tasks.create_task(waiter.take())
         await waiter.idle.wait()
         job_id = await add_now(store, type)
 
     assert taken.result().id == job_id
+
+
+@pytest.mark.parametrize("type", TYPES)
+async def test_a_waiter_for_many_types_is_told_which_has_work(
+    store: Store, type: str
+) -> None:
+    """Of work that is there already; nothing is said of types that have none."""
+    await add_now(store, type)
+
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        woken = await store.wait(TYPES, SLEEP_SECONDS)
+
+    assert woken == {type}
+
+
+async def test_every_type_with_work_is_named_in_the_end(store: Store) -> None:
+    """Of several shards the first that answers is heard; the next call hears more."""
+    for type in ("email", "sms"):
+        await add_now(store, type)
+    found: set[str] = set()
+
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while found < {"email", "sms"}:
+            rest = [type for type in TYPES if type not in found]
+            found |= await store.wait(rest, SLEEP_SECONDS)
+
+    assert found == {"email", "sms"}
+
+
+@pytest.mark.parametrize("type", TYPES)
+async def test_a_sleeper_is_told_which_type_woke_it(store: Store, type: str) -> None:
+    sleeper = await asleep(store, TYPES)
+
+    await add_now(store, type)
+
+    assert await sleeper == {type}
+
+
+async def test_a_sleeper_is_told_which_type_was_added_elsewhere(
+    store: Store, other_store: Store
+) -> None:
+    sleeper = await asleep(store, TYPES)
+
+    await add_now(other_store, "sms")
+
+    assert await sleeper == {"sms"}
+
+
+async def test_a_sleeper_is_told_which_type_is_due(store: Store) -> None:
+    """What a new delayed job leaves to wake someone with may name its type early."""
+    await add_now(store, "sms", delay=3600)
+    job_id = await add_now(store, "video", delay=0.5)
+    woken: frozenset[str] = frozenset()
+
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while await store.now() < await due_at(store, job_id):
+            woken = await store.wait(TYPES, SLEEP_SECONDS)
+
+    assert woken == {"video"}
+
+
+async def test_a_pause_of_everything_that_is_lifted_names_what_has_work(
+    store: Store,
+) -> None:
+    await store.pause()
+    await add_now(store, "sms")
+    sleeper = await asleep(store, ["sms"])
+
+    await store.resume()
+
+    assert await sleeper == {"sms"}
 
 
 async def test_a_delayed_job_wakes_a_waiter_when_it_is_due(store: Store) -> None:

@@ -225,13 +225,15 @@ class Store(ABC):
         """
 
     @abstractmethod
-    async def wait(self, types: Sequence[str], timeout: float) -> None:
+    async def wait(self, types: Sequence[str], timeout: float) -> frozenset[str]:
         """
         Sleep until there may be work of *types*, at most *timeout* seconds.
 
-        May return early for no reason; never sleeps through a job that was added, a
-        delayed job that became due, a pause that was lifted or a limit that freed,
-        unless another waiter was woken for it.
+        Returns the types that may have some: none when nothing but time passed.  It may
+        return early and name types for no reason; it never sleeps through a job that
+        was added, a delayed job that became due, a pause that was lifted or a limit
+        that freed, unless another waiter was woken for it.  What became ready beside
+        the types it names is found by the next call, which looks before it sleeps.
         """
 
     # -- signs of life ---------------------------------------------------------

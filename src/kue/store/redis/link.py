@@ -178,13 +178,14 @@ class Link:
 
         return await self._persist(once)
 
-    async def block(self, root: str, keys: list[str], seconds: float) -> bool:
-        """Sleep until one of *keys* has a marker; take it and tell if there was one."""
+    async def block(self, root: str, keys: list[str], seconds: float) -> str | None:
+        """Sleep until one of *keys* has a marker; take it and say whose it was."""
         try:
             async with asyncio.timeout(seconds + COMMAND_TIMEOUT_SECONDS):
                 send: Send = (await self._client("block", root)).execute_command
                 # 0 would mean for ever, a rounded-down millisecond a busy loop.
-                return bool(await send("BZPOPMIN", *keys, max(seconds, 0.001)))
+                popped = await send("BZPOPMIN", *keys, max(seconds, 0.001))
+                return popped[0].decode() if popped else None
         except _ERRORS as exc:
             await self._look_again(exc)
             raise self.translate(exc) from exc

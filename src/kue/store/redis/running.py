@@ -210,40 +210,42 @@ class Running(Shards):
             lambda shard: self._run(shard, "leave", quote(worker), now=now, beat=True)
         )
 
-    async def wait(self, types: Sequence[str], timeout: float) -> None:
+    async def wait(self, types: Sequence[str], timeout: float) -> frozenset[str]:
         homes = self._homes(types)
         if not homes:
             await asyncio.sleep(timeout)
-            return
+            return frozenset()
         sleepers = [
             asyncio.create_task(self._sleep(shard, names, timeout), name="kue-wait")
             for shard, names in homes.items()
         ]
         try:
             done, _ = await asyncio.wait(sleepers, return_when=asyncio.FIRST_COMPLETED)
-            for sleeper in done:
-                sleeper.result()
+            return frozenset().union(*(sleeper.result() for sleeper in done))
         finally:
             for sleeper in sleepers:
                 sleeper.cancel()
             await asyncio.gather(*sleepers, return_exceptions=True)
 
-    async def _sleep(self, shard: int, types: list[str], timeout: float) -> None:
+    async def _sleep(self, shard: int, types: list[str], timeout: float) -> set[str]:
+        """Sleep on one shard; return the types of it that there may be work of."""
+        keys = self._keys[shard]
         names = [quote(job_type) for job_type in types]
+        markers = {keys.of_type(job_type, "wake"): job_type for job_type in types}
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
-        keys = [self._keys[shard].of_type(job_type, "wake") for job_type in types]
         while True:
-            now, due = await self._run(shard, "due", *names)
+            now, due, ready = await self._run(shard, "due", *names)
             left = deadline - loop.time()
+            if ready or left <= 0:
+                return {types[place] for place in ready}
             if due:
                 left = min(left, (due - now) / 1000)
-            if left <= 0:
-                return
-            if await self._link.block(
-                self._keys[shard].root, keys, min(left, MAX_BLOCK_SECONDS)
-            ):
-                return
+            woken = await self._link.block(
+                keys.root, list(markers), min(left, MAX_BLOCK_SECONDS)
+            )
+            if woken is not None:
+                return {markers[woken]}
 
     async def progress(
         self, updates: Sequence[Progress], *, now: int | None = None

@@ -186,11 +186,13 @@ def _pause(gate: Gate, found: Sequence[Pause]) -> None:
     gate.paused_until = max(ends) if len(ends) == len(found) else None
 
 
-def outlook(db: sqlite3.Connection, types: Iterable[str], now: int) -> int | None:
-    """Return when there may be work of *types*: now, later, or not by time alone."""
-    found = gates_of(db, types, now)
-    moments = [next_chance(db, gate, is_hungry=True) for gate in found]
-    return min((moment for moment in moments if moment is not None), default=None)
+def outlook(db: sqlite3.Connection, types: Iterable[str], now: int) -> dict[str, int]:
+    """Return when there may be work of *types*, without those that time won't help."""
+    moments = {
+        gate.type: next_chance(db, gate, is_hungry=True)
+        for gate in gates_of(db, types, now)
+    }
+    return {type: at for type, at in moments.items() if at is not None}
 
 
 def next_chance(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sqlite3
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
@@ -66,20 +67,20 @@ class SqliteReads(Store):
     async def now(self) -> int:
         return self._clock.now_ms()
 
-    async def wait(self, types: Sequence[str], timeout: float) -> None:
+    async def wait(self, types: Sequence[str], timeout: float) -> frozenset[str]:
         loop = asyncio.get_running_loop()
         ends = loop.time() + timeout
         with self._engine.looking_out(), self._engine.waiters.enter(types) as waiter:
             # In this order, or a job added between looking and sleeping is missed.
-            while not waiter.is_ready and loop.time() < ends:
+            while True:
                 now = self._clock.now_ms()
                 due = await self._read(gates.outlook, types, now)
-                if due is not None and due <= now:
-                    return
-                pause = ends - loop.time()
-                if due is not None:
-                    pause = min(pause, (due - now) / 1000)
-                await waiter.sleep(pause)
+                waiter.ready.update(type for type, at in due.items() if at <= now)
+                left = ends - loop.time()
+                if waiter.ready or left <= 0:
+                    return frozenset(waiter.ready)
+                soonest = min(due.values(), default=math.inf)
+                await waiter.sleep(min(left, (soonest - now) / 1000))
 
     async def paused(self) -> list[Pause]:
         return await self._read(gates.pauses, self._clock.now_ms())

@@ -20,18 +20,22 @@ class Waiter:
 
     def __init__(self, types: Iterable[str]) -> None:
         self.types = frozenset(types)
-        #: Set when there is work for sure; otherwise it is worth another look.
-        self.is_ready = False
+        #: Types of which there is work for sure; the rest is worth another look.
+        self.ready: set[str] = set()
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
 
-    def wake(self, *, is_ready: bool) -> None:
+    def concerns(self, types: set[str]) -> frozenset[str]:
+        """Return those of its types that are among *types*."""
+        return self.types if EVERY in types else self.types & types
+
+    def wake(self, ready: Iterable[str] = ()) -> None:
         """Wake the sleeper, from any thread."""
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._wake, is_ready)
+            self._loop.call_soon_threadsafe(self._wake, ready)
 
-    def _wake(self, is_ready: bool) -> None:
-        self.is_ready = self.is_ready or is_ready
+    def _wake(self, ready: Iterable[str]) -> None:
+        self.ready.update(ready)
         self._woken.set()
 
     async def sleep(self, seconds: float) -> None:
@@ -63,20 +67,15 @@ class Waiters:
     def notify(self, notice: Notice) -> None:
         """Wake those whom a transaction of this process concerns."""
         for waiter in self._all():
-            if _concerns(waiter, notice.ready):
-                waiter.wake(is_ready=True)
-            elif _concerns(waiter, notice.later):
-                waiter.wake(is_ready=False)
+            ready = waiter.concerns(notice.ready)
+            if ready or waiter.concerns(notice.later):
+                waiter.wake(ready)
 
     def look(self) -> None:
         """Have everyone look again: another process wrote something."""
         for waiter in self._all():
-            waiter.wake(is_ready=False)
+            waiter.wake()
 
     def _all(self) -> list[Waiter]:
         with self._lock:
             return list(self._waiters)
-
-
-def _concerns(waiter: Waiter, types: set[str]) -> bool:
-    return EVERY in types or not waiter.types.isdisjoint(types)

@@ -13,17 +13,21 @@
     3  shard   which one this is
     then types
 
-  Returns  {now, at}: at is 0 when time alone changes nothing, now when there is work
+  Returns  {now, at, ready}: at is 0 when time alone changes nothing; ready has the
+           places (from 0) of the types that there is work of
   Events   none
 ]]
 
 --- @include lib/start
 --- @include lib/limits
 
-local soonest = 0
-local function sooner(time)
+local soonest, ready = 0, {}
+local function sooner(time, place)
   if time and (soonest == 0 or time < soonest) then
     soonest = time
+  end
+  if time and time <= now and ready[#ready] ~= place then
+    ready[#ready + 1] = place
   end
 end
 
@@ -33,11 +37,11 @@ for at = 4, #ARGV do
   local due = tonumber(redis.call("ZRANGE", q .. "delayed", 0, 0, "WITHSCORES")[2])
   local all_paused, all_till = is_paused(everything)
   local paused, till = is_paused(redis.call("HGET", root .. ":paused", ARGV[at]))
-  sooner(due)
+  sooner(due, at - 4)
   local is_waiting = redis.call("ZCARD", q .. "waiting") > 0
   if is_waiting and (all_paused or paused) then
     if (not all_paused or all_till) and (not paused or till) then
-      sooner(math.max(all_till or 0, till or 0))
+      sooner(math.max(all_till or 0, till or 0), at - 4)
     end
   elseif is_waiting then
     local limits = read_limits(redis.call("HGET", root .. ":limits", ARGV[at]))
@@ -48,8 +52,8 @@ for at = 4, #ARGV do
       if limits and limits.rate then
         left, free_at = rate_left(q, limits)
       end
-      sooner(left < 1 and free_at or now)
+      sooner(left < 1 and free_at or now, at - 4)
     end
   end
 end
-return { now, soonest }
+return { now, soonest, ready }
