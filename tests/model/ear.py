@@ -23,6 +23,8 @@ class Ear:
     def __init__(self, stack: AsyncExitStack, events: Events) -> None:
         self._stack = stack
         self._events = events
+        #: What may still come although nobody is to miss it.
+        self._perhaps: Counter[tuple[str, int]] = Counter()
 
     @classmethod
     async def open(cls, store: Store, job_ids: Sequence[int] | None = None) -> Ear:
@@ -38,12 +40,15 @@ class Ear:
         """Return as many events as are *wanted*, without those that *perhaps* come."""
         heard: list[Event] = []
         missing = Counter(map(_short, wanted))
-        passed_over = set(map(_short, perhaps))
+        # One that comes after the last of the wanted is heard in the next call.
+        self._perhaps.update(map(_short, perhaps))
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 while len(heard) < len(wanted):
                     event = await anext(self._events)
-                    if missing[_short(event)] or _short(event) not in passed_over:
+                    if not missing[_short(event)] and self._perhaps[_short(event)]:
+                        self._perhaps[_short(event)] -= 1
+                    else:
                         missing[_short(event)] -= 1
                         heard.append(event)
         except TimeoutError:
