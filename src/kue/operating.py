@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from kue.job import State
     from kue.session import Session
+    from kue.sweeping import OnSwept
 
 
 class Operating:
@@ -75,12 +76,17 @@ class Operating:
         await self._session.store.limit(type, limits if held else None)
 
     async def clear(
-        self, type: str | None = None, states: Iterable[State | str] = FINAL
+        self,
+        type: str | None = None,
+        states: Iterable[State | str] = FINAL,
+        *,
+        on_progress: OnSwept | None = None,
     ) -> int:
         """
         Remove all jobs of *type* (None: of any) in *states*; return how many.
 
-        By default those that have ended.
+        By default those that have ended.  *on_progress* is called with how many were
+        removed so far.
 
         Raises:
             ValueError: A state is unknown, or is ``active``: cancel those first.
@@ -89,6 +95,8 @@ class Operating:
         total = 0
         while removed := await self._session.store.clear(type, wanted):
             total += removed
+            if on_progress is not None:
+                on_progress(total)
         return total
 
     async def _moment(self, until: Duration | datetime) -> int:

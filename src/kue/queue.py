@@ -20,6 +20,7 @@ from kue.operating import Operating
 from kue.reading import Reading
 from kue.session import Session
 from kue.store import store_for
+from kue.sweeping import Sweeping
 from kue.worker import Handler, Processor, Worker
 from kue.worker.signals import stopped_by_signals
 from kue.worker.worker import GRACE_SECONDS
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 H = TypeVar("H", bound=Handler)
 
 
-class Kue(Reading, Operating):
+class Kue(Reading, Operating, Sweeping):
     """
     A queue of jobs.
 

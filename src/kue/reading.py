@@ -44,6 +44,10 @@ class Reading:
 
     _session: Session
 
+    async def now(self) -> int:
+        """Return the store's clock, Unix ms: the one all times of jobs are told by."""
+        return await self._session.store.now()
+
     async def get(self, job_id: int) -> JobHandle[Any]:
         """
         Return job *job_id*, read just now.
