@@ -23,6 +23,7 @@ FIRST_STALL_DELAY_MS = 1000
 #: When the process that ends a run cannot make use of the job's named backoff.
 UNKNOWN_BACKOFF_MS = 10_000
 
+CANCELLED = "cancelled while it ran"
 TTL_EXCEEDED = Error("TTLExceeded", "TTL exceeded")
 EXPIRED = Error("Expired", "the job was not started before it expired")
 
@@ -34,17 +35,22 @@ def after_error(job: Job, error: Error) -> Ending:
     return Retried(error, retry_delay_ms(job))
 
 
+def after_cancel(reason: str = "") -> Cancelled:
+    """Return how a run ends that was asked to, with the *reason* that was given."""
+    return Cancelled(f"{CANCELLED}: {reason}" if reason else CANCELLED)
+
+
 def after_ttl(job: Job) -> Ending:
     """Return how a run without a sign of life for its ttl ends."""
     if job.cancelling:
-        return Cancelled("cancelled while it ran")
+        return after_cancel()
     return after_error(job, TTL_EXCEEDED)
 
 
 def after_lost_worker(job: Job) -> Ending:
     """Return how a run whose worker's lease ran out ends."""
     if job.cancelling:
-        return Cancelled("cancelled while it ran; its worker was lost")
+        return Cancelled(f"{CANCELLED}; its worker was lost")
     worker = job.run.worker if job.run else "?"
     error = Error("WorkerLost", f"worker {worker} was lost while it ran this job")
     if job.once or job.stalls >= MAX_STALLS:

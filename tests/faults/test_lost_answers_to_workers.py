@@ -194,7 +194,7 @@ async def test_beats_and_signs_of_life_survive_lost_answers(
         beat = await store.renew("w1", runs=jobs, info={"n": percent})
         update = Progress(jobs[1].id, percent, token=jobs[1].token)
         assert await store.progress([update]) == [Word.DONE]
-        assert (beat.lost, beat.cancel) == ([], [jobs[0].id])
+        assert (beat.lost, beat.cancel) == ([], {jobs[0].id: ""})
 
     assert proxy.struck[Fate.CUT_AFTER] > 5
     assert (await get_one(direct, jobs[1].id)).progress == 20

@@ -33,6 +33,8 @@ class Entry:
     progress: int = 0
     progress_data: JSON = None
     cancelling: bool = False
+    #: Why, while it is.
+    reason: str = ""
     #: A limit of its group may hold it back, or surely does.
     may_be_held: bool = False
     is_held: bool = False

@@ -96,8 +96,10 @@ class Operating(Running):
             case State.COMPLETE | State.FAILED:
                 return Reply(Word.REFUSED, state=entry.state)
             case State.ACTIVE:
-                asked_before, entry.cancelling = entry.cancelling, True
-                return Reply(Word.ALREADY if asked_before else Word.ASKED)
+                if entry.cancelling:
+                    return Reply(Word.ALREADY)
+                entry.cancelling, entry.reason = True, reason
+                return Reply(Word.ASKED)
         self.cancel_now(entry, reason, now)
         return Reply(Word.DONE)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kue import policy
 from kue.events import Kind
 from kue.job import (
     Attempt,
@@ -231,7 +232,7 @@ class Running(Holding):
         run = Run.read(token)
         if entry.cancelling and isinstance(ending, Retried | Released | Stalled):
             # Whoever asked for its end does not want to see it again.
-            ending = Cancelled(SOME_REASON)
+            ending = policy.after_cancel(entry.reason)
         entry.ended[token] = Word.LOST if taken else Word.ALREADY
         line = line_of(token, now, ending, taken)
         self.free_slot(entry)
@@ -299,7 +300,7 @@ class Running(Holding):
         tokens = {entry.token for entry in mine}
         return Beat(
             lost=[run.id for run in runs if run.token not in tokens],
-            cancel=[entry.id for entry in mine if entry.cancelling],
+            cancel={entry.id: entry.reason for entry in mine if entry.cancelling},
         )
 
     def leave(self, worker: str, now: int) -> None:

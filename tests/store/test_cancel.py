@@ -73,7 +73,7 @@ async def test_a_cancelled_job_never_starts(store: Store, state: State) -> None:
 async def test_a_running_job_is_asked_to_end(store: Store) -> None:
     job = await start_one(store)
 
-    assert await cancel(store, job.id) == Reply(Word.ASKED)
+    assert await cancel(store, job.id, reason="enough") == Reply(Word.ASKED)
 
     asked = await get_one(store, job.id)
     assert (asked.state, asked.cancelling, asked.token) == (
@@ -81,7 +81,7 @@ async def test_a_running_job_is_asked_to_end(store: Store) -> None:
         True,
         job.token,
     )
-    assert (await store.renew("w1", now=T0)).cancel == [job.id]
+    assert (await store.renew("w1", now=T0)).cancel == {job.id: "enough"}
 
 
 async def test_a_run_that_was_asked_ends_as_cancelled(store: Store) -> None:
@@ -120,8 +120,23 @@ async def test_a_run_that_was_asked_to_end_is_not_put_back_in_line(
 
     assert await end(store, job, ending) is Word.DONE
 
-    assert await state_of(store, job.id) is State.CANCELLED
+    ended = await get_one(store, job.id)
+    assert ended.state is State.CANCELLED
+    assert ended.history[-1].reason == "cancelled while it ran: not wanted"
     assert await claim_ids(store, now=T0 + 2 * HOUR) == []
+
+
+async def test_a_run_that_was_asked_without_a_reason_ends_for_none(
+    store: Store,
+) -> None:
+    job = await start_one(store, attempts=5)
+    await cancel(store, job.id)
+
+    await end(store, job, Retried(OOPS))
+
+    ended = await get_one(store, job.id)
+    assert (ended.state, ended.error) == (State.CANCELLED, None)
+    assert ended.history[-1].reason == "cancelled while it ran"
 
 
 async def test_cancelling_twice_is_cancelling_once(store: Store) -> None:
@@ -173,7 +188,7 @@ async def test_being_asked_does_not_outlive_the_run(store: Store) -> None:
     again = await claim_one(store)
 
     assert not again.cancelling
-    assert (await store.renew("w1", now=T0)).cancel == []
+    assert (await store.renew("w1", now=T0)).cancel == {}
 
 
 async def test_a_worker_that_never_hears_of_it_cannot_stop_it(store: Store) -> None:

@@ -33,7 +33,7 @@ async def test_one_beat_keeps_everything_a_worker_runs(store: Store) -> None:
     jobs = await claim(store, *TYPES, limit=12)
 
     for now in range(T0, T0 + MINUTE, 3 * SECOND):
-        assert await store.renew("w1", runs=jobs, now=now) == Beat([], [])
+        assert await store.renew("w1", runs=jobs, now=now) == Beat([], {})
         assert (await store.tend(now=now)).rescued == 0
 
     assert [job.state for job in await store.get([j.id for j in jobs]) if job] == [
@@ -58,7 +58,7 @@ async def test_a_late_beat_is_fine_until_someone_took_the_run_back(
     await tend(store, T0)
 
     late = T0 + 30 * SECOND
-    assert await store.renew("w1", runs=[job], now=late) == Beat([], [])
+    assert await store.renew("w1", runs=[job], now=late) == Beat([], {})
     await tend(store, late)
 
     assert (await get_one(store, job.id)).token == job.token
@@ -119,26 +119,29 @@ async def test_a_beat_tells_which_runs_are_to_be_cancelled(store: Store) -> None
     asked_too = await start_one(store, "sms")
     other = await start_one(store, "video")
     theirs = await start_one(store, "report", worker="w2")
-    await store.cancel([asked.id, asked_too.id, theirs.id], now=T0)
+    await store.cancel([asked.id, theirs.id], now=T0)
+    await store.cancel([asked_too.id], reason='a "second"\tthought\n', now=T0)
 
     beat = await store.renew("w1", runs=[asked, other], now=T0)
 
     assert beat.lost == []
-    assert sorted(beat.cancel) == sorted([asked.id, asked_too.id])
-    assert (await store.renew("w2", now=T0)).cancel == [theirs.id]
+    assert beat.cancel == {asked.id: "", asked_too.id: 'a "second"\tthought\n'}
+    assert (await store.renew("w2", now=T0)).cancel == {theirs.id: ""}
 
 
 async def test_a_beat_tells_of_a_cancel_until_the_run_has_ended(store: Store) -> None:
     """A reply may be lost: the worker hears it again at the next beat."""
     job = await start_one(store)
-    await store.cancel([job.id], now=T0)
+    await store.cancel([job.id], reason="enough", now=T0)
+    await store.cancel([job.id], reason="the first reason stands", now=T0)
 
     first = await store.renew("w1", now=T0)
     second = await store.renew("w1", now=T0 + SECOND)
     await end(store, job, Completed())
     third = await store.renew("w1", now=T0 + 2 * SECOND)
 
-    assert (first.cancel, second.cancel, third.cancel) == ([job.id], [job.id], [])
+    assert first.cancel == second.cancel == {job.id: "enough"}
+    assert third.cancel == {}
 
 
 async def test_a_worker_is_known_by_its_beat_alone(store: Store) -> None:

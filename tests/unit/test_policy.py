@@ -13,6 +13,7 @@ from kue.policy import (
     MAX_STALLS,
     TTL_EXCEEDED,
     UNKNOWN_BACKOFF_MS,
+    after_cancel,
     after_error,
     after_lost_worker,
     after_ttl,
@@ -82,6 +83,11 @@ def test_a_passed_ttl_is_an_error_like_any_other() -> None:
     assert after_ttl(running()) == Failed(TTL_EXCEEDED)
     assert after_ttl(running(spec=Spec(max_attempts=2))) == Retried(TTL_EXCEEDED, 0)
     assert (TTL_EXCEEDED.kind, TTL_EXCEEDED.message) == ("TTLExceeded", "TTL exceeded")
+
+
+def test_a_cancelled_run_says_why_it_was_if_anyone_did() -> None:
+    assert after_cancel() == Cancelled("cancelled while it ran")
+    assert after_cancel("enough") == Cancelled("cancelled while it ran: enough")
 
 
 def test_a_run_that_was_to_be_cancelled_is_cancelled_when_its_ttl_passes() -> None:

@@ -390,7 +390,9 @@ async def test_a_running_job_can_be_cancelled(q: Kue) -> None:
             await handle.result(timeout=10)
 
     assert cancelled.is_set()
-    assert (await handle.refresh()).state is State.CANCELLED
+    job = await handle.refresh()
+    assert job.state is State.CANCELLED
+    assert job.history[-1].reason == "cancelled while it ran: not needed"
 
 
 async def test_a_run_whose_job_was_taken_away_is_cancelled_and_says_nothing(

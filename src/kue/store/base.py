@@ -155,10 +155,12 @@ class Store(ABC):
 
         ``Completed`` → complete, or removed with ``remove_on_complete``; ``Failed`` →
         failed; ``Cancelled`` → cancelled; ``Retried``, ``Released`` and ``Stalled`` →
-        waiting, or delayed when their delay is positive.  Adds one line to the story,
-        counts attempts and stalls, forgets progress (a complete job shows 100),
-        releases the unique key (final endings, unless ``unique_for`` lasts), the
-        group's slot and the type's, releases dependants, starts retention.
+        waiting, or delayed when their delay is positive; but a run that was asked to
+        cancel and ends as one of these three becomes cancelled (`policy.after_cancel`).
+        Adds one line to the story, counts attempts and stalls, forgets progress (a
+        complete job shows 100), releases the unique key (final endings, unless
+        ``unique_for`` lasts), the group's slot and the type's, releases dependants,
+        starts retention.
 
         DONE; ALREADY when this very run ended before (whatever it is told now: the
         first ending stands); LOST when the run was taken back; GONE when the job was
@@ -288,9 +290,9 @@ class Store(ABC):
         """
         Cancel jobs: at once (DONE) unless active; an active one is ASKED.
 
-        The worker of an active job hears of it at its next `renew` and ends it; if it
-        ends well first, that stands.  ALREADY when cancelled or asked before, REFUSED
-        when complete or failed.
+        The worker of an active job hears of it at its next `renew`, with the *reason*,
+        and ends it; if it ends well first, that stands.  ALREADY when cancelled or
+        asked before, REFUSED when complete or failed.
         """
 
     @abstractmethod

@@ -103,8 +103,9 @@ class Beat(msgspec.Struct, frozen=True):
 
     #: Ids of the given runs that are no longer the worker's.
     lost: list[int]
-    #: Ids of the worker's runs that someone asked to cancel.
-    cancel: list[int]
+    #: The worker's runs that someone asked to cancel, with the reason given ("" if
+    #: none).
+    cancel: dict[int, str]
 
 
 class Limits(msgspec.Struct, frozen=True, omit_defaults=True):

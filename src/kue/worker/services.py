@@ -7,13 +7,14 @@ import logging
 import random
 from typing import TYPE_CHECKING
 
-from kue.job import Cancelled, Job
+from kue.policy import after_cancel
 from kue.store.values import MAX_BATCH, Beat, Tended
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
+    from kue.job import Job
     from kue.outage import Outage
     from kue.settings import Keep
     from kue.store.base import Store
@@ -26,8 +27,6 @@ BEATS_PER_LEASE = 3
 UPKEEP_SECONDS = 1.0
 #: So that many workers do not tend in step.
 UPKEEP_JITTER = 0.2
-
-CANCELLED = Cancelled("cancelled while it ran")
 
 
 class Heart:
@@ -75,8 +74,8 @@ class Heart:
     def _heed(self, asked: list[Job], beat: Beat) -> None:
         lost = set(beat.lost)
         for loop in self._loops:
-            for job_id in beat.cancel:
-                loop.cancel(job_id, CANCELLED)
+            for job_id, reason in beat.cancel.items():
+                loop.cancel(job_id, after_cancel(reason))
             for job in asked:
                 if job.id in lost:
                     loop.lose(job)

@@ -41,7 +41,7 @@ key, after the tag             type    holds
                                hash
 ``:claims``                    hash    worker:lane → number of its last claim
 ``:cancelling``                hash    running job asked to end → type, tab, what its
-                                       story will say
+                                       story will say, tab, the reason, JSON
 ``:paused`` ``:limits``        hash    type → until, tab, JSON; type → limits
 ``:parents``                   set     jobs that others wait for
 ``:outbox``                    hash    what upkeep must still tell dependants

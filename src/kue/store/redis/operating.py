@@ -9,6 +9,7 @@ import msgspec
 from kue.errors import KueError, StoreCorrupt
 from kue.job import Cancelled, State
 from kue.names import quote, unquote
+from kue.policy import after_cancel
 from kue.store.codec import body_of, tail_of
 from kue.store.redis.link import pairs
 from kue.store.redis.record import read_claimed, read_pause, with_changes
@@ -81,8 +82,9 @@ class Operating(Shards):
         self, job_ids: Sequence[int], *, reason: str = "", now: int | None = None
     ) -> list[Reply]:
         check_batch(job_ids, "jobs")
-        tail = tail_of(Cancelled(reason))
-        answers = await self._ask("cancel", job_ids, tail, size=2, now=now)
+        said = tail_of(Cancelled(reason)), tail_of(after_cancel(reason))
+        told = _encode(reason)
+        answers = await self._ask("cancel", job_ids, *said, told, size=2, now=now)
         return [_reply(answer) for answer in answers]
 
     async def remove(

@@ -42,7 +42,7 @@ from kue.store.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 EXPIRED_TAIL = tail_of(Failed(EXPIRED))
 
@@ -59,6 +59,7 @@ _NO_RESULT = Completed()
 _NOTHING = tail_of(_NO_RESULT)
 _OVERDUE = {"": "", "lease": "L", "ttl": "T"}
 _encode = msgspec.json.Encoder().encode
+_decode_text = msgspec.json.Decoder(str).decode
 
 
 class Running(Shards):
@@ -202,7 +203,9 @@ class Running(Shards):
         replies = await self._on_all(beat)
         return Beat(
             lost=sorted(int(job_id) for lost, _ in replies for job_id in lost),
-            cancel=sorted(int(job_id) for _, cancel in replies for job_id in cancel),
+            cancel=dict(
+                sorted(asked for _, cancel in replies for asked in told(cancel))
+            ),
         )
 
     async def leave(self, worker: str, *, now: int | None = None) -> None:
@@ -313,6 +316,16 @@ def arguments(
         args += (ending_name, quote(job_type), delay, flags, len(group) // 3)
         args += group
     return order, args
+
+
+def told(cancel: list[bytes]) -> Iterator[tuple[int, str]]:
+    """Read which runs are to be cancelled, and why."""
+    for job_id, reason in zip(cancel[::2], cancel[1::2], strict=True):
+        try:
+            yield int(job_id), _decode_text(reason)
+        except msgspec.DecodeError:
+            # The request counts, whatever became of its reason.
+            yield int(job_id), ""
 
 
 def names_a_run_twice(outcomes: Sequence[Outcome]) -> bool:

@@ -25,6 +25,7 @@ from kue.job import (
     Stalled,
     State,
 )
+from kue.policy import after_cancel
 from kue.store.codec import tail_of
 from kue.store.sqlite import keys, removal
 from kue.store.sqlite.turn import Turn, as_json, entered
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from kue.store.sqlite.rows import Slip
 
 #: For a run that was asked to end and was put back instead.
-_ASKED = "cancelled while it ran"
 _RESTARTED = '"outcome":"restarted"}'
 
 #: Adds the line that `kue.store.codec.line_of` would: token, time, and the tail given.
@@ -87,7 +87,7 @@ def end(turn: Turn, endings: Iterable[tuple[Slip, Ending]], *, taken: str = "") 
         if slip.cancelling is not None and isinstance(
             ending, Retried | Released | Stalled
         ):
-            ending = Cancelled(slip.cancelling or _ASKED)
+            ending = after_cancel(slip.cancelling)
         began = slip.began
         way = _way(turn.now, ending, began is not None)
         ways.setdefault(way, []).append((slip, ending, began))

@@ -25,7 +25,7 @@ UPDATE workers SET deadline = min(deadline, ?), has_left = 1 WHERE name = ?
 _INFO = "UPDATE workers SET info = ? WHERE name = ?"
 _TOKENS = "SELECT id, token FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
 _ASKED = """
-SELECT id FROM jobs INDEXED BY jobs_active
+SELECT id, cancelling FROM jobs INDEXED BY jobs_active
 WHERE state = 'active' AND worker = ? AND cancelling IS NOT NULL ORDER BY id
 """
 _WORKERS = """
@@ -81,8 +81,7 @@ def renew(
         ids = as_json([job.id for job in runs])
         tokens = dict(turn.db.execute(_TOKENS, (ids,)).fetchall())
         lost = [job.id for job in runs if tokens.get(job.id, "") != job.token]
-    asked = turn.db.execute(_ASKED, (worker,)).fetchall()
-    return Beat(lost, [row[0] for row in asked])
+    return Beat(lost, dict(turn.db.execute(_ASKED, (worker,)).fetchall()))
 
 
 def leave(turn: Turn, worker: str) -> None:

@@ -9,6 +9,8 @@
     2  shards  how many there are
     3  shard   which one this is
     4  tail    what the story says, closing brace included
+    5  asked   the same for a run that is asked to end, and may not end well first
+    6  reason  what its worker is told, JSON
     then ids
 
   Returns  for each: word, "" or the state it is in; words: done | asked | already | refused | gone
@@ -26,7 +28,7 @@
 --- @include lib/arrive
 --- @include lib/dependants
 
-local tail = ARGV[4]
+local tail, request = ARGV[4], ARGV[5] .. "\t" .. ARGV[6]
 local answers = {}
 
 local function check(id)
@@ -46,13 +48,13 @@ local function check(id)
 end
 
 check_shard()
-for i = 5, #ARGV do
+for i = 7, #ARGV do
   local head = header(ARGV[i])
   if head then
     check_job(ARGV[i], head)
   end
 end
-for i = 5, #ARGV do
+for i = 7, #ARGV do
   local id = ARGV[i]
   -- Check.
   local word, detail, head, place = check(id)
@@ -60,7 +62,7 @@ for i = 5, #ARGV do
   answers[#answers + 1] = detail
   -- Move.
   if word == "asked" then
-    redis.call("HSET", root .. ":cancelling", id, head.type .. "\t" .. tail)
+    redis.call("HSET", root .. ":cancelling", id, head.type .. "\t" .. request)
   elseif word == "done" then
     local q = queue(head.type)
     depart(id, q, place, head)

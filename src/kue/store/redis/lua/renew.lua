@@ -17,8 +17,8 @@
     6  info    JSON it says of itself, or empty
     then for each run to check: type, id, token
 
-  Returns  {lost, cancel}: ids of given runs that are no longer the worker's, and of its runs
-           that someone asked to cancel
+  Returns  {lost, cancel}: ids of given runs that are no longer the worker's; of its runs
+           that someone asked to cancel: id, reason as JSON
   Events   none
 ]]
 
@@ -41,6 +41,7 @@ for i = 1, #asked, 2 do
   local run = redis.call("HGET", queue(job_type) .. "active", asked[i])
   if run and string.match(run, "^%d+:%d+:%d+:([^:]*):") == worker then
     cancel[#cancel + 1] = asked[i]
+    cancel[#cancel + 1] = string.match(asked[i + 1], "\t[^\t]*\t(.*)$") or ""
   end
 end
 

@@ -79,7 +79,7 @@ end
 
 -- End a run that was to go on later but that someone asked to cancel.
 local function stop(id, q, head, token, asked)
-  local tail = string.match(asked, "\t(.*)$")
+  local tail = string.match(asked, "\t([^\t]*)") or '"outcome":"cancelled"}'
   depart(id, q, "active", head)
   redis.call("APPEND", job .. id,
     '\n{"run":"' .. token .. '","at":' .. now .. "," .. tail)
