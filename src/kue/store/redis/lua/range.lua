@@ -38,7 +38,7 @@ end
 local function collect(key, job_type)
   local low = after_score == "" and (descending and "+inf" or "-inf") or after_score
   local want, offset, last = skip + limit + 1, 0, nil
-  while want > 0 do
+  while true do
     local reply
     if descending then
       reply = redis.call("ZREVRANGEBYSCORE", key, low, "-inf", "WITHSCORES",
