@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from kue.errors import JobError
 from kue.handle import JobHandle
@@ -18,13 +18,18 @@ if TYPE_CHECKING:
     from kue.session import Session
 
 
-class JobBuilder:
+class Identified(Protocol):
+    """Whatever has the id of a job: the handles of both kinds, and jobs."""
+
+    @property
+    def id(self) -> int: ...
+
+
+class Drafting:
     """
     A job that is not saved yet.
 
-    Every verb checks what it is given at once and returns the builder::
-
-        job = await q.create_job("email", {"to": "a@b.c"}).priority("high").save()
+    Every verb checks what it is given at once and returns the builder.
     """
 
     def __init__(self, session: Session, type: str, data: JSON) -> None:
@@ -38,46 +43,46 @@ class JobBuilder:
         """The job as it would be saved now."""
         return self._draft
 
-    def priority(self, level: int | str) -> JobBuilder:
+    def priority(self, level: int | str) -> Self:
         """Run before jobs of a higher number; "high" is -10, "normal" 0, "low" 10."""
         return self._set(priority=level)
 
-    def delay(self, delay: Duration | datetime) -> JobBuilder:
+    def delay(self, delay: Duration | datetime) -> Self:
         """Run no sooner than after *delay*, or at an aware datetime."""
         return self._set(delay=delay)
 
-    def at(self, moment: datetime) -> JobBuilder:
+    def at(self, moment: datetime) -> Self:
         """Run no sooner than at *moment*, an aware datetime."""
         return self._set(at=moment)
 
-    def attempts(self, number: int) -> JobBuilder:
+    def attempts(self, number: int) -> Self:
         """Run at most *number* times until it ends well."""
         return self._set(attempts=number)
 
-    def backoff(self, backoff: Any) -> JobBuilder:
+    def backoff(self, backoff: Any) -> Self:
         """
         Wait between attempts: True (the delay), seconds, a list, ``kue.exponential(…)``
         or Kue's ``{"type": "exponential", "delay": ms}``.
         """
         return self._set(backoff=backoff)
 
-    def ttl(self, ttl: Duration) -> JobBuilder:
+    def ttl(self, ttl: Duration) -> Self:
         """Fail a run that gives no sign of life (progress) for *ttl*."""
         return self._set(ttl=ttl)
 
-    def timeout(self, timeout: Duration) -> JobBuilder:
+    def timeout(self, timeout: Duration) -> Self:
         """Cancel a run that takes longer."""
         return self._set(timeout=timeout)
 
-    def expires(self, expires: Duration) -> JobBuilder:
+    def expires(self, expires: Duration) -> Self:
         """Fail the job if it was not started *expires* after it was saved."""
         return self._set(expires=expires)
 
-    def remove_on_complete(self, remove: bool = True) -> JobBuilder:
+    def remove_on_complete(self, remove: bool = True) -> Self:
         """Remove the job as soon as it ended well; its result is not kept."""
         return self._set(remove_on_complete=remove)
 
-    def unique(self, key: str, *, for_: Duration = 0) -> JobBuilder:
+    def unique(self, key: str, *, for_: Duration = 0) -> Self:
         """
         Save nothing while an unfinished job of the type has this key.
 
@@ -85,50 +90,41 @@ class JobBuilder:
         """
         return self._set(unique=key, unique_for=for_)
 
-    def group(self, key: str) -> JobBuilder:
+    def group(self, key: str) -> Self:
         """Share the type's per-key limit with the other jobs of the group."""
         return self._set(group=key)
 
-    def tags(self, *tags: str) -> JobBuilder:
+    def tags(self, *tags: str) -> Self:
         """Give the job tags to be found by."""
         return self._set(tags=tags)
 
-    def parent(self, job: JobHandle[Any] | int) -> JobBuilder:
+    def parent(self, job: Identified | int) -> Self:
         """Say which job this one belongs to."""
         return self._set(parent=_id(job))
 
-    def after(self, *jobs: JobHandle[Any] | int, any_end: bool = False) -> JobBuilder:
+    def after(self, *jobs: Identified | int, any_end: bool = False) -> Self:
         """Wait until *jobs* ended well, or with *any_end* in any way."""
         return self._set(after=[_id(job) for job in jobs], after_any=any_end)
 
-    def retention(self, retention: Duration) -> JobBuilder:
+    def retention(self, retention: Duration) -> Self:
         """Keep the job for this long once it ended, whatever the queue's own rule."""
         return self._set(retention=retention)
 
-    def delivery(self, delivery: Delivery) -> JobBuilder:
+    def delivery(self, delivery: Delivery) -> Self:
         """Choose "at-least-once" or "at-most-once": what a lost worker means."""
         return self._set(delivery=delivery)
 
-    def meta(self, meta: Mapping[str, str]) -> JobBuilder:
+    def meta(self, meta: Mapping[str, str]) -> Self:
         """Attach texts that travel with the job, such as a trace context."""
         return self._set(meta=meta)
 
-    async def save(self, *, durable: bool = False) -> JobHandle[Any]:
-        """
-        Store the job and return the handle of it.
-
-        With *durable* it returns only when the store's replicas have it too.
-
-        Raises:
-            JobError: It was saved before.
-            StoreFull, StoreUnavailable, DurabilityUnknown: see there.
-        """
+    async def _save(self, session: Session, *, durable: bool) -> JobHandle[Any]:
         self._refuse_if_saved()
-        added = await self._session.add(self._draft, durable=durable)
+        added = await session.add(self._draft, durable=durable)
         self._saved = added.id
-        return JobHandle(self._session, added.id, self._draft.type, is_new=added.new)
+        return JobHandle(session, added.id, self._draft.type, is_new=added.new)
 
-    def _set(self, **options: Any) -> JobBuilder:
+    def _set(self, **options: Any) -> Self:
         self._refuse_if_saved()
         merged = self._options | options
         draft, data = self._draft, self._draft.spec.data
@@ -145,5 +141,27 @@ class JobBuilder:
             )
 
 
-def _id(job: JobHandle[Any] | int) -> int:
-    return job.id if isinstance(job, JobHandle) else job
+class JobBuilder(Drafting):
+    """
+    A job that is not saved yet.
+
+    Every verb checks what it is given at once and returns the builder::
+
+        job = await q.create_job("email", {"to": "a@b.c"}).priority("high").save()
+    """
+
+    async def save(self, *, durable: bool = False) -> JobHandle[Any]:
+        """
+        Store the job and return the handle of it.
+
+        With *durable* it returns only when the store's replicas have it too.
+
+        Raises:
+            JobError: It was saved before.
+            StoreFull, StoreUnavailable, DurabilityUnknown: see there.
+        """
+        return await self._save(self._session, durable=durable)
+
+
+def _id(job: Identified | int) -> int:
+    return job if isinstance(job, int) else job.id

@@ -4,20 +4,36 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from kue.store.values import MAX_BATCH, Added
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
+    from typing import Any
 
     from kue.job import Draft
+    from kue.payload import JSON
     from kue.producer import Producer
+    from kue.session import Session
 
 #: Called with how many jobs were added, after each chunk.
 OnAdded = Callable[[int], None]
 Answers = list[tuple["Draft", Added]]
+
+
+def drafts(
+    session: Session,
+    what: str | Iterable[Draft],
+    data: Iterable[JSON],
+    options: dict[str, Any],
+) -> Iterator[Draft]:
+    """Return *what* if it is drafts, else one of type *what* for each of *data*."""
+    if not isinstance(what, str):
+        return iter(what)
+    return (session.draft(what, item, options) for item in data)
 
 
 class Bulk:
@@ -45,14 +61,20 @@ class Bulk:
 
     async def deliver(self) -> Answers:
         """Add everything; return each draft with its answer."""
-        try:
+        with self._counting():
             chunk = self._load()
             while chunk:
                 chunk = await self._add_and_load(chunk)
+        return self._answers
+
+    @contextmanager
+    def _counting(self) -> Iterator[None]:
+        """Note on an error how far we got."""
+        try:
+            yield
         except Exception as exc:
             exc.add_note(f"{len(self._answers)} of the jobs had been added")
             raise
-        return self._answers
 
     async def _add_and_load(self, chunk: list[Draft]) -> list[Draft]:
         adding = asyncio.create_task(self._add(chunk), name="kue bulk")
@@ -68,7 +90,11 @@ class Bulk:
         return list(islice(self._drafts, MAX_BATCH))
 
     async def _add(self, chunk: list[Draft]) -> None:
-        added = await self._producer.add_batch(chunk, durable=self._durable)
+        self._record(
+            chunk, await self._producer.add_batch(chunk, durable=self._durable)
+        )
+
+    def _record(self, chunk: list[Draft], added: list[Added]) -> None:
         self._answers.extend(zip(chunk, added, strict=True))
         if self._on_progress is not None:
             self._on_progress(len(self._answers))

@@ -364,3 +364,17 @@ class JobHandle(Generic[T_co]):
             known.type,
             known.spec.address_id,
         )
+
+
+def moved(handle: JobHandle[T_co], session: Session) -> JobHandle[T_co]:
+    """Return a handle of the same job for *session*, which lives on another loop."""
+    if handle._session is session:
+        return handle
+    return JobHandle(
+        session,
+        handle.id,
+        handle.type,
+        job=handle._job,
+        is_new=handle.is_new,
+        reader=handle._reader,
+    )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 from contextlib import asynccontextmanager
+from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from kue import settings as settings_
 from kue.builder import JobBuilder
-from kue.bulk import Bulk
+from kue.bulk import Bulk, drafts
 from kue.duration import Duration, milliseconds
 from kue.events import Event, Kind
 from kue.handle import JobHandle
@@ -21,6 +22,7 @@ from kue.reading import Reading
 from kue.session import Session
 from kue.store import store_for
 from kue.sweeping import Sweeping
+from kue.sync import SyncKue
 from kue.worker import Handler, Processor, Worker
 from kue.worker.signals import stopped_by_signals
 from kue.worker.worker import GRACE_SECONDS
@@ -62,6 +64,7 @@ class Kue(Reading, Operating, Sweeping):
         self._session = Session(store or store_for(known), known)
         self._processors: dict[str, Processor] = {}
         self._workers: set[Worker] = set()
+        self._sync = SyncKue(self, self._twin)
 
     def __repr__(self) -> str:
         return f"<Kue on {self._session.store.name}>"
@@ -69,6 +72,19 @@ class Kue(Reading, Operating, Sweeping):
     @property
     def settings(self) -> Settings:
         return self._session.settings
+
+    @property
+    def sync(self) -> SyncKue:
+        """The same queue for code that does not await: threads, views, scripts."""
+        return self._sync
+
+    def _twin(self) -> Kue:
+        """Return the same queue for another event loop: handlers are shared."""
+        twin = copy(self)
+        twin._session = Session(self._session.store.twin(), self.settings)
+        twin._workers = set()
+        twin._sync = SyncKue(twin, twin._twin)
+        return twin
 
     async def open(self) -> str:
         """
@@ -81,6 +97,8 @@ class Kue(Reading, Operating, Sweeping):
 
     async def close(self) -> None:
         """Stop working and listening, let adds on their way arrive, close the store."""
+        if self._sync.is_open:
+            await asyncio.to_thread(self._sync.close)
         self.stop()
         await asyncio.gather(*(worker.ended() for worker in self._workers))
         await self._session.close()
@@ -153,7 +171,7 @@ class Kue(Reading, Operating, Sweeping):
         await self._session.hub.ready()
         bulk = Bulk(
             self._session.producer,
-            self._drafts(what, data, options),
+            drafts(self._session, what, data, options),
             durable=durable,
             on_progress=on_progress,
         )
@@ -161,13 +179,6 @@ class Kue(Reading, Operating, Sweeping):
             JobHandle(self._session, added.id, draft.type, is_new=added.new)
             for draft, added in await bulk.deliver()
         ]
-
-    def _drafts(
-        self, what: str | Iterable[Draft], data: Iterable[JSON], options: dict[str, Any]
-    ) -> Iterable[Draft]:
-        if not isinstance(what, str):
-            return what
-        return (self._session.draft(what, item, options) for item in data)
 
     # -- processing ------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kue.errors import ConfigError
 from kue.events import Event
 from kue.settings import LEASE_MS, Keep
 from kue.store.values import (
@@ -80,6 +81,18 @@ class Store(ABC):
     @abstractmethod
     async def close(self) -> None:
         """Let go of connections, threads and files.  Closing twice is fine."""
+
+    def twin(self) -> Store:
+        """
+        Return a store on the same jobs for another event loop, to be closed by itself.
+
+        Raises:
+            ConfigError: This one cannot be doubled.
+        """
+        raise ConfigError(
+            f"{self.name} serves one event loop, so its queue has no sync side; await "
+            "the verbs, or make the queue from a URL"
+        )
 
     @abstractmethod
     async def now(self) -> int:

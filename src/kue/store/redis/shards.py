@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kue.errors import StoreUnavailable
 from kue.store.base import Store
@@ -71,6 +71,9 @@ class Shards(Store):
         if self._opening is not None:
             self._opening.cancel()
         await self._link.close()
+
+    def twin(self) -> Self:
+        return type(self)(self._settings)
 
     async def now(self) -> int:
         seconds, micros = await self._link.read(self._keys[0].root, "TIME")

@@ -6,7 +6,7 @@ import asyncio
 import math
 import sqlite3
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
 from kue.errors import StoreError, StoreFull, StoreUnavailable
 from kue.store.base import Events, OnProgress, Store
@@ -49,6 +49,8 @@ class SqliteReads(Store):
         self.name = place.name
         self._place = place
         self._clock = clock
+        self._budget = budget
+        self._is_guest = False
         self._engine = Engine(place, clock, budget)
 
     async def open(self) -> str:
@@ -62,7 +64,21 @@ class SqliteReads(Store):
         )
 
     async def close(self) -> None:
-        await asyncio.to_thread(self._engine.stop)
+        if self._is_guest:
+            return
+        try:
+            await asyncio.to_thread(self._engine.stop)
+        except RuntimeError:
+            # An exiting interpreter gives no more threads; nobody is kept waiting then.
+            self._engine.stop()
+
+    def twin(self) -> Self:
+        twin = type(self)(self._place, self._clock, self._budget)
+        if self._place.path is None:
+            # The one connection is the store, for as long as its owner keeps it open.
+            twin._engine = self._engine
+            twin._is_guest = True
+        return twin
 
     async def now(self) -> int:
         return self._clock.now_ms()

@@ -1,0 +1,100 @@
+"""How a blocking queue reaches the one on its portal; opened by the first call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+
+from kue.sync.portal import Portal, opening, refuse_on_a_loop, runs_a_loop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from kue.queue import Kue
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+#: What a coroutine's class is called in examples; anything else is a queue.
+_SUBJECTS = {"JobHandle": "job", "Drafting": "builder"}
+
+
+class Line(NamedTuple):
+    """A portal, and the queue that lives on it."""
+
+    portal: Portal
+    queue: Kue
+
+
+class Calling:
+    """
+    Makes calls to a queue that lives on a portal of its own.
+
+    Args:
+        queue: The queue whose blocking side this is.
+        twin: Makes another queue on the same jobs, for another event loop.
+    """
+
+    def __init__(self, queue: Kue, twin: Callable[[], Kue]) -> None:
+        self._queue = queue
+        self._twin = twin
+        self._line: Line | None = None
+
+    def call(
+        self,
+        verb: Callable[Concatenate[Kue, P], Coroutine[Any, Any, T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """
+        Run a coroutine function with the queue, and return or raise what it does.
+
+        It may be one of your own, which should use the queue that it is given::
+
+            async def fill(q: Kue, n: int) -> None: ...
+
+            q.sync.call(fill, 5)
+
+        Raises:
+            RuntimeError: This thread runs an event loop: await the verb instead.
+        """
+        if runs_a_loop():
+            # Asked for its name only.
+            refuse_on_a_loop(_awaited(verb(self._queue, *args, **kwargs)))
+        line = self._connected()
+        return line.portal.call(verb(line.queue, *args, **kwargs))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a thread to be closed."""
+        return self._line is not None and self._line.portal.is_ours
+
+    def close(self) -> None:
+        """
+        Let adds on their way arrive, stop working and listening, end the thread.
+
+        The next call opens it anew.  Closing the queue closes this side of it, too.
+        """
+        refuse_on_a_loop("await q.close()")
+        with opening:
+            line, self._line = self._line, None
+        if line is not None and line.portal.is_ours:
+            line.portal.close()
+
+    def _connected(self) -> Line:
+        line = self._line
+        if line is not None and line.portal.is_ours:
+            return line
+        with opening:
+            # Another thread may have been quicker.
+            if self._line is None or not self._line.portal.is_ours:
+                queue = self._twin()
+                self._line = Line(Portal(queue.close), queue)
+            return self._line
+
+
+def _awaited(work: Coroutine[Any, Any, object]) -> str:
+    """Return how one writes what *work* would have done; it is not going to."""
+    name: str = getattr(work, "__qualname__", type(work).__name__)
+    owner, _, verb = name.rpartition(".")
+    work.close()
+    return f"await {_SUBJECTS.get(owner, 'q')}.{verb.lstrip('_')}(…)"

@@ -1,0 +1,62 @@
+"""The verbs of a queue that an operator uses, for ordinary code."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kue.job import FINAL
+from kue.sync.calling import Calling
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from kue.duration import Duration
+    from kue.job import State
+    from kue.sweeping import OnSwept
+
+
+class SyncOperating(Calling):
+    """What can be asked of a queue as a whole; `kue.operating.Operating`, blocking."""
+
+    def pause(
+        self,
+        type: str | None = None,
+        *,
+        reason: str = "",
+        by: str = "",
+        until: Duration | datetime | None = None,
+    ) -> None:
+        """Hand out no more jobs of *type* (None: of any type), whoever asks."""
+        self.call(lambda q: q.pause(type, reason=reason, by=by, until=until))
+
+    def resume(self, type: str | None = None) -> bool:
+        """End a pause; tell whether there was one."""
+        return self.call(lambda q: q.resume(type))
+
+    def limit(
+        self,
+        type: str,
+        *,
+        concurrency: int | None = None,
+        rate: int | None = None,
+        per: Duration = 1,
+        per_key: int | None = None,
+    ) -> None:
+        """Hold jobs of *type* back, in all workers together."""
+        self.call(
+            lambda q: q.limit(
+                type, concurrency=concurrency, rate=rate, per=per, per_key=per_key
+            )
+        )
+
+    def clear(
+        self,
+        type: str | None = None,
+        states: Iterable[State | str] = FINAL,
+        *,
+        on_progress: OnSwept | None = None,
+    ) -> int:
+        """Remove all jobs of *type* (None: of any) in *states*; return how many."""
+        wanted = tuple(states)
+        return self.call(lambda q: q.clear(type, wanted, on_progress=on_progress))

@@ -1,0 +1,94 @@
+"""The verbs of a queue that act on many jobs, for ordinary code."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kue.job import FINAL, State
+from kue.sync.calling import Calling
+from kue.sync.iterating import iterate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from kue.duration import Duration
+    from kue.failures import ErrorGroup
+    from kue.job import Job
+    from kue.selection import Selection
+    from kue.sweeping import Answer, OnSwept, Swept
+
+
+class SyncSweeping(Calling):
+    """What can be asked about many jobs; `kue.sweeping.Sweeping`, blocking."""
+
+    # What is given as an iterable is read here: it may belong to this thread, as the
+    # cursor of a database does.
+
+    def retry_many(
+        self,
+        job_ids: Iterable[int],
+        *,
+        delay: Duration = 0,
+        states: Iterable[State] = FINAL,
+    ) -> list[Answer]:
+        """Put ended jobs back in line; each may be retried from *states*."""
+        ids, allowed = tuple(job_ids), tuple(states)
+        return self.call(lambda q: q.retry_many(ids, delay=delay, states=allowed))
+
+    def cancel_many(self, job_ids: Iterable[int], *, reason: str = "") -> list[Answer]:
+        """Cancel jobs; for one that runs the word is ASKED: its worker will end it."""
+        ids = tuple(job_ids)
+        return self.call(lambda q: q.cancel_many(ids, reason=reason))
+
+    def remove_many(
+        self,
+        job_ids: Iterable[int],
+        *,
+        force: bool = False,
+        states: Iterable[State] | None = None,
+    ) -> list[Answer]:
+        """Delete jobs with their logs; running ones only by *force*."""
+        ids = tuple(job_ids)
+        allowed = None if states is None else tuple(states)
+        return self.call(lambda q: q.remove_many(ids, force=force, states=allowed))
+
+    def move_many(
+        self, job_ids: Iterable[int], to: State, *, at: int | None = None
+    ) -> list[Answer]:
+        """Move jobs to ``waiting``, or to ``delayed`` until *at* (Unix ms)."""
+        ids = tuple(job_ids)
+        return self.call(lambda q: q.move_many(ids, to, at=at))
+
+    def ended(
+        self, wanted: Selection, *, descending: bool = False
+    ) -> Iterator[list[Job]]:
+        """Yield the jobs that match, up to 500 at a time, by the time they ended."""
+        return iterate(
+            self,
+            lambda q: q.ended(wanted, descending=descending),
+            instead="async for jobs in q.ended(…): …",
+        )
+
+    def retry_all(
+        self,
+        wanted: Selection,
+        *,
+        delay: Duration = 0,
+        on_progress: OnSwept | None = None,
+    ) -> Swept:
+        """Put all jobs back in line that match and have ended by now."""
+        return self.call(
+            lambda q: q.retry_all(wanted, delay=delay, on_progress=on_progress)
+        )
+
+    def remove_all(
+        self, wanted: Selection, *, on_progress: OnSwept | None = None
+    ) -> Swept:
+        """Delete all jobs that match and have ended by now."""
+        return self.call(lambda q: q.remove_all(wanted, on_progress=on_progress))
+
+    def group_errors(
+        self, wanted: Selection, *, on_progress: OnSwept | None = None
+    ) -> list[ErrorGroup]:
+        """Return what the jobs that match failed of, the most frequent first."""
+        return self.call(lambda q: q.group_errors(wanted, on_progress=on_progress))
