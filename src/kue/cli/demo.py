@@ -13,7 +13,7 @@ import click
 
 from kue.cli.demo_jobs import Shop
 from kue.cli.demo_view import RUNNING, Counts, View, counts_table, view_for
-from kue.cli.terminal import EXIT_CODES, output, run, say
+from kue.cli.terminal import EXIT_CODES, output, program, run, say
 from kue.errors import KueError
 from kue.job import UNFINISHED, State
 from kue.queue import Kue
@@ -154,15 +154,15 @@ def _summarise(console: Console, counts: Counts) -> None:
 
 
 def _what_next(url: str | None) -> str:
-    kept = url or "sqlite:///kue.db"
+    kept, kue = url or "sqlite:///kue.db", program()
     again = (
         ""
         if url
-        else f"\n  kue demo --url {kept}\n      the same, and the jobs are kept"
+        else f"\n  {kue} demo --url {kept}\n      the same, and the jobs are kept"
     )
     return f"""
 What to try next:{again}
-  kue doctor {kept}
+  {kue} doctor {kept}
       prove that no job was lost
 
 or in Python:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import click
 import msgspec
@@ -12,10 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from kue import settings
+from kue.cli.reach import refuse_missing_file, settings_here, url_option
 from kue.cli.terminal import DONE, EXIT_CODES, REFUSED, notices, output, run, say
-from kue.errors import ConfigError
 from kue.store import store_for
-from kue.store.sqlite.place import Place
 from kue.store.values import Finding, Report
 
 if TYPE_CHECKING:
@@ -33,6 +31,7 @@ class Examination(msgspec.Struct):
 
 @click.command(epilog=EXIT_CODES)
 @click.argument("url", required=False)
+@url_option
 @click.option("--repair", is_flag=True, help="Mend what needs no guessing.")
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object.")
 @click.pass_context
@@ -45,22 +44,18 @@ def doctor(
     Looks at every job of the queue at URL, while others go on working with it.  Each
     finding is a line: code, job, what is wrong, what was or would be done about it.
     Exits with 1 while findings are left that were not mended.
+
+    \b
+      kue doctor
+      kue doctor redis://localhost:6379/0 --repair
     """
-    known = settings.load(url=url)
-    _refuse_missing_file(known.url)
+    known = settings_here() if url is None else settings.load(url=url)
+    refuse_missing_file(known.url)
     found = run(_examine(store_for(known), repair=repair))
     _show(found, as_json=as_json)
     say(_summary(found))
     is_sound = all(finding.repaired for finding in found.findings)
     context.exit(DONE if is_sound else REFUSED)
-
-
-def _refuse_missing_file(url: str) -> None:
-    """A mistyped name must not become an empty store that is perfectly sound."""
-    if urlsplit(url).scheme == "sqlite":
-        path = Place.of(url).path
-        if path is not None and not path.exists():
-            raise ConfigError(f"there is no store {path}; is the URL right?")
 
 
 async def _examine(store: Store, *, repair: bool) -> Examination:

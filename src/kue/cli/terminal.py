@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import os
+import shutil
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -16,6 +20,8 @@ T = TypeVar("T")
 
 #: What commands exit with; see EXIT_CODES.
 DONE, REFUSED, MISUSED, UNAVAILABLE, INTERRUPTED = 0, 1, 2, 3, 130
+#: Whoever reads our output went away: what a shell says of SIGPIPE.
+UNHEARD = 141
 
 #: The end of every command's help.  \b keeps click from joining the lines.
 EXIT_CODES = """\b
@@ -27,9 +33,46 @@ Exit codes:
 """
 
 
+class Command(click.Command):
+    """A command whose help ends with the exit codes."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("epilog", EXIT_CODES)
+        super().__init__(*args, **kwargs)
+
+
+class Group(click.Group):
+    """A noun with verbs."""
+
+    command_class = Command
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("epilog", EXIT_CODES)
+        kwargs.setdefault("invoke_without_command", True)
+        super().__init__(*args, **kwargs)
+
+
+def help_if_alone(context: click.Context) -> None:
+    """Show how a noun is used when it was given no verb."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
 def say(message: str) -> None:
     """Tell the person at the terminal something that is not output."""
     click.echo(f"kue: {message}", err=True)
+
+
+def program() -> str:
+    """Return how this program was started, for advice that can be typed as it is."""
+    started = Path(sys.argv[0])
+    if started.stem != "kue" or shutil.which("kue") == str(started.absolute()):
+        return "kue"
+    try:
+        return os.path.relpath(started)
+    except ValueError:
+        # Another drive.
+        return str(started)
 
 
 def output() -> Console:

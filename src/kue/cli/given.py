@@ -1,0 +1,294 @@
+"""What is given on the command line: kinds of values, read and checked."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+from click.shell_completion import CompletionItem
+
+from kue.cli.reach import refuse_missing_file, settings_here
+from kue.cli.terminal import run
+from kue.duration import epoch_ms, milliseconds
+from kue.job import State, priority_of
+from kue.names import check_name
+from kue.reading import state_of
+from kue.store import store_for
+from kue.store.values import MAX_BATCH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from kue.payload import JSON
+    from kue.queue import Kue
+
+if TYPE_CHECKING:
+    Kind = click.ParamType[Any]
+else:
+    # Older versions of click have no type parameter here.
+    Kind = click.ParamType
+
+#: Instead of ids, or of data: read them from standard input.
+STDIN = "-"
+#: A shell that completes a word should not be kept waiting.
+COMPLETION_SECONDS = 0.5
+
+_NUMBER = re.compile(r"\d+(\.\d+)?", re.ASCII)
+
+
+class DurationType(Kind):
+    """A length of time: seconds, or text such as 1h30m."""
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> timedelta:
+        if isinstance(value, timedelta):
+            return value
+        seconds = float(value) if _NUMBER.fullmatch(value) else value
+        field = param.name if param and param.name else "duration"
+        try:
+            return timedelta(milliseconds=milliseconds(seconds, field=field))
+        except (ValueError, OverflowError) as exc:
+            self.fail(str(exc), param, ctx)
+
+
+class TimeType(Kind):
+    """A moment with its zone, or a length of time, told from now."""
+
+    name = "time"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime | timedelta:
+        if not isinstance(value, str):
+            return value  # type: ignore[no-any-return]
+        text = value.strip().removeprefix("in ").removesuffix(" ago").strip()
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            return self._length(text, param, ctx)
+        if moment.tzinfo is None:
+            self.fail(
+                f"{value!r} has no time zone, so nobody knows which moment it means; "
+                f"write {moment.isoformat()}Z or {moment.isoformat()}+02:00",
+                param,
+                ctx,
+            )
+        return moment
+
+    def _length(
+        self, text: str, param: click.Parameter | None, ctx: click.Context | None
+    ) -> timedelta:
+        try:
+            return timedelta(milliseconds=milliseconds(text, field="time"))
+        except (ValueError, OverflowError):
+            self.fail(
+                f"{text!r} is no time; write 2026-11-15T09:30:00Z, or how far away "
+                "it is, such as 10m or 2d",
+                param,
+                ctx,
+            )
+
+
+class PriorityType(Kind):
+    """A priority by number or by name."""
+
+    name = "priority"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        try:
+            return priority_of(int(value))
+        except ValueError as number:
+            if str(value).lstrip("+-").isdigit():
+                self.fail(str(number), param, ctx)
+        try:
+            return priority_of(value)
+        except ValueError as exc:
+            self.fail(str(exc), param, ctx)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        names = ("critical", "high", "medium", "normal", "low")
+        return _beginning_with(incomplete, names)
+
+
+class StateType(Kind):
+    """A state by name."""
+
+    name = "state"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> State:
+        try:
+            return state_of(value)
+        except ValueError as exc:
+            self.fail(str(exc), param, ctx)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        return _beginning_with(incomplete, State)
+
+
+class JobIdType(Kind):
+    """A job's id, or ``-`` for ids from standard input."""
+
+    name = "id"
+
+    def __init__(self, *, or_stdin: bool = False) -> None:
+        self._or_stdin = or_stdin
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | str:
+        if value == STDIN and self._or_stdin:
+            return STDIN
+        try:
+            return _job_id(str(value))
+        except ValueError as exc:
+            self.fail(str(exc), param, ctx)
+
+
+class TypeNameType(Kind):
+    """The name of a type; completed from the store if that answers at once."""
+
+    name = "type"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
+        try:
+            return check_name(value, what="type")
+        except ValueError as exc:
+            self.fail(str(exc), param, ctx)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        try:
+            with ctx:
+                known = settings_here(budget=COMPLETION_SECONDS)
+            refuse_missing_file(known.url)
+            return _beginning_with(incomplete, run(_types(store_for(known))))
+        except Exception:
+            # Whatever it is, the next line of the shell is no place to tell it.
+            return []
+
+
+DURATION = DurationType()
+TIME = TimeType()
+PRIORITY = PriorityType()
+STATE = StateType()
+TYPE = TypeNameType()
+JOB_ID = JobIdType()
+JOB_IDS = JobIdType(or_stdin=True)
+
+
+def read_json(text: str | bytes, *, what: str) -> JSON:
+    """
+    Return the value that JSON *text* means.
+
+    Raises:
+        click.UsageError: It is no JSON; the message says where that ends.
+    """
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError) as exc:
+        context = click.get_current_context(silent=True)
+        raise click.UsageError(_what_is_wrong(text, what, exc), context) from None
+
+
+def batches(ids: Iterable[int | str]) -> Iterator[list[int]]:
+    """
+    Yield the ids given, up to 500 at a time; ``-`` stands for those on standard input.
+
+    Of a line there, what stands before the first tab counts: what `kue job list` writes
+    will do.
+    """
+    every = _ids(ids)
+    while batch := list(islice(every, MAX_BATCH)):
+        yield batch
+
+
+async def moment_of(
+    q: Kue, when: datetime | timedelta | None, *, ahead: bool = False
+) -> int | None:
+    """Return a time that was given as Unix ms: before now, or *ahead* of it."""
+    if when is None:
+        return None
+    if isinstance(when, datetime):
+        return epoch_ms(when)
+    length = when // timedelta(milliseconds=1)
+    return await q.now() + (length if ahead else -length)
+
+
+def _ids(given: Iterable[int | str]) -> Iterator[int]:
+    for value in given:
+        if isinstance(value, int):
+            yield value
+        else:
+            yield from _ids_of_lines(sys.stdin)
+
+
+def _ids_of_lines(lines: Iterable[str]) -> Iterator[int]:
+    for number, line in enumerate(lines, start=1):
+        text = line.partition("\t")[0].strip()
+        if not text:
+            continue
+        try:
+            yield _job_id(text)
+        except ValueError as exc:
+            message = f"line {number} of standard input: {exc}"
+            raise click.UsageError(message, click.get_current_context()) from None
+
+
+def _job_id(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if not 1 <= number < 2**63:
+        raise ValueError(f"{text!r} is no job id; ids are whole numbers such as 7")
+    return number
+
+
+def _what_is_wrong(text: str | bytes, what: str, exc: Exception) -> str:
+    whole = text if isinstance(text, str) else text.decode(errors="replace")
+    place = re.search(r"\(byte (\d+)\)", str(exc))
+    reason = str(exc).removeprefix("JSON is malformed: ")
+    shown = whole.strip()
+    if place is not None:
+        at = len(
+            whole.encode(errors="replace")[: int(place[1])].decode(errors="ignore")
+        )
+        reason = reason.replace(place[0], "").strip() + f" at character {at + 1}"
+        shown = whole[max(0, at - 20) : at + 20].strip()
+    return (
+        f"{what} is not JSON: {reason}, near {shown[:60]!r}; "
+        'write it like \'{"to": "ann"}\', text in double quotes'
+    )
+
+
+def _beginning_with(incomplete: str, words: Iterable[str]) -> list[CompletionItem]:
+    return [CompletionItem(word) for word in words if word.startswith(incomplete)]
+
+
+async def _types(store: Any) -> list[str]:
+    try:
+        async with asyncio.timeout(COMPLETION_SECONDS):
+            types: list[str] = await store.types()
+            return types
+    finally:
+        await store.close()

@@ -1,0 +1,140 @@
+"""``kue job list``: find jobs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kue.cli.given import STATE, TIME, TYPE, moment_of
+from kue.cli.known import check_type
+from kue.cli.listing import Column, Listing, Row
+from kue.cli.reach import asks, json_option, told_as_misuse
+from kue.cli.terminal import Command, say
+from kue.cli.text import iso, json_text, since
+from kue.document import document
+from kue.store.values import MAX_BATCH, Page
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from datetime import datetime, timedelta
+
+    from kue.job import Job, State
+    from kue.queue import Kue
+
+COLUMNS = (
+    Column("id", is_number=True),
+    Column("type"),
+    Column("state"),
+    Column("priority", is_number=True),
+    Column("attempts"),
+    Column("added"),
+    Column("data", is_long=True),
+    Column("error", is_long=True),
+)
+
+
+@click.command("list", cls=Command)
+@click.option("--type", type=TYPE, help="Only jobs of this type.")
+@click.option("--state", type=STATE, help="waiting, active, delayed, failed …")
+@click.option("--tag", help="Only jobs with this tag.")
+@click.option("--text", help="What appears in the data, whatever the case.")
+@click.option("--error", help="What appears in the last error, whatever the case.")
+@click.option("--since", type=TIME, help="Added at or after: 10m, 2026-11-15T09:30Z.")
+@click.option("--until", type=TIME, help="Added before: 10m, 2026-11-15T09:30Z.")
+@click.option("--newest", is_flag=True, help="The other way round.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    default=50,
+    show_default=True,
+    help="How many at most.",
+)
+@click.option("--all", "every", is_flag=True, help="All there are, however many.")
+@click.option("--cursor", help="Where to go on, as told at the end of a list.")
+@json_option(help="Write one JSON object a line: the whole job.")
+@asks
+async def list_(
+    q: Kue,
+    /,
+    type: str | None,
+    state: State | None,
+    since: datetime | timedelta | None,
+    until: datetime | timedelta | None,
+    newest: bool,
+    limit: int,
+    every: bool,
+    cursor: str | None,
+    as_json: bool,
+    **looked_for: str | None,
+) -> None:
+    """
+    List jobs that match everything given.
+
+    With a --state in the order of that state (waiting: the next to run first; ended:
+    the first to end first), else by id.  Columns in a pipe: id, type, state, priority,
+    attempts, when added, data, error.
+
+    \b
+      kue job list --state waiting --type email
+      kue job list --error timeout --since 2h
+      kue job list --all --json | jq .data
+    """
+    await check_type(q, type)
+    wanted: dict[str, Any] = {
+        **looked_for,
+        "since": await moment_of(q, since),
+        "until": await moment_of(q, until),
+    }
+    listing, now = Listing(*COLUMNS, as_json=as_json), await q.now()
+    rest: str | None = cursor
+    pages = _pages(q, type, state, wanted, cursor, None if every else limit, newest)
+    async for page in pages:
+        listing.show(row(job, now) for job in page.jobs)
+        rest = page.cursor
+    if rest is not None:
+        say(f"there may be more: --cursor={rest} goes on, --all shows all")
+
+
+async def _pages(
+    q: Kue,
+    type: str | None,
+    state: State | None,
+    wanted: dict[str, Any],
+    cursor: str | None,
+    limit: int | None,
+    newest: bool,
+) -> AsyncIterator[Page]:
+    """Yield what is found, until it is enough; the last page knows what follows."""
+    left = limit
+    look = q.find if any(value is not None for value in wanted.values()) else q.page
+    given = {name: value for name, value in wanted.items() if value is not None}
+    while True:
+        size = MAX_BATCH if left is None else min(left, MAX_BATCH)
+        with told_as_misuse():
+            page = await look(
+                type=type,
+                state=state,
+                limit=size,
+                cursor=cursor,
+                descending=newest,
+                **given,
+            )
+        yield page
+        cursor = page.cursor
+        left = None if left is None else left - len(page.jobs)
+        if cursor is None or left == 0:
+            return
+
+
+def row(job: Job, now: int) -> Row:
+    """Return *job* as a line of a list."""
+    attempts = f"{job.attempts} of {job.max_attempts}"
+    error = f"{job.error.kind}: {job.error.message}" if job.error else ""
+    head = [str(job.id), job.type, job.state.value, str(job.priority), attempts]
+    tail = [json_text(job.data), error]
+    return Row(
+        shown=[*head, since(job.created_at, now), *tail],
+        plain=[*head, iso(job.created_at), *tail],
+        item=document(job),
+    )

@@ -1,0 +1,44 @@
+"""``kue job wait``: until it has ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from kue.cli.given import DURATION, JOB_ID
+from kue.cli.listing import progress_bar, show_json
+from kue.cli.reach import asks
+from kue.cli.terminal import DONE, REFUSED, Command, say
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from kue.queue import Kue
+
+
+@click.command(cls=Command)
+@click.argument("job_id", metavar="ID", type=JOB_ID)
+@click.option("--timeout", type=DURATION, help="Give up after this; the job goes on.")
+@click.option("--json", is_flag=True, expose_value=False, help="The result is JSON.")
+@asks
+async def wait(q: Kue, job_id: int, timeout: timedelta | None) -> int:
+    """
+    Wait until a job has ended, and print its result as one JSON document.
+
+    Exits with 1 when it failed, was cancelled, or did not end within --timeout.
+
+    \b
+      kue job wait 7 --timeout 30s
+      kue job wait $(kue job add report '{"month": "2026-10"}')
+    """
+    handle = await q.get(job_id)
+    with progress_bar(f"Job {job_id}", 100) as tell:
+        handle.on("progress", lambda event: tell(event.detail.get("progress", 0)))
+        try:
+            result = await handle.result(timeout)
+        except TimeoutError as exc:
+            say(str(exc))
+            return REFUSED
+    show_json(result)
+    return DONE

@@ -1,0 +1,34 @@
+"""``kue queue``: types of jobs as a whole."""
+
+from __future__ import annotations
+
+import click
+
+from kue.cli.queue.clear import clear
+from kue.cli.queue.limit import limit
+from kue.cli.queue.list import list_
+from kue.cli.queue.pause import pause, resume
+from kue.cli.queue.stats import stats
+from kue.cli.reach import url_option
+from kue.cli.terminal import Group, help_if_alone
+
+__all__ = ["queue"]
+
+
+@click.group(cls=Group)
+@url_option
+@click.pass_context
+def queue(context: click.Context) -> None:
+    """
+    Look at types of jobs as a whole, pause them, limit them, empty them.
+
+    \b
+      kue queue list
+      kue queue pause email --reason "mail server moves" --until 2h
+      kue queue stats email --minutes 30
+    """
+    help_if_alone(context)
+
+
+for command in (list_, pause, resume, limit, clear, stats):
+    queue.add_command(command)

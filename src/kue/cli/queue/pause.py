@@ -1,0 +1,114 @@
+"""``kue queue pause`` and ``resume``."""
+
+from __future__ import annotations
+
+import getpass
+from typing import TYPE_CHECKING
+
+import click
+
+from kue.cli.given import TIME, TYPE
+from kue.cli.known import warn_of_new_type
+from kue.cli.listing import show_json, show_line
+from kue.cli.reach import asks, json_option
+from kue.cli.terminal import DONE, REFUSED, Command, say
+from kue.cli.text import iso
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+    from kue.queue import Kue
+
+all_option = click.option("--all", "every", is_flag=True, help="Every type there is.")
+
+
+@click.command(cls=Command)
+@click.argument("type", type=TYPE, required=False)
+@all_option
+@click.option("--reason", default="", help="Why; shown to whoever wonders.")
+@click.option("--until", type=TIME, help="When it ends by itself: 2h, or a time.")
+@click.option("--by", help="Who; your login name if left out.")
+@json_option(help="Write one JSON object: type (null for all), paused, until.")
+@asks
+async def pause(
+    q: Kue,
+    type: str | None,
+    every: bool,
+    reason: str,
+    until: datetime | timedelta | None,
+    by: str | None,
+    as_json: bool,
+) -> None:
+    """
+    Hand out no more jobs of TYPE, or of any with --all.
+
+    What runs goes on; jobs can still be added.  It holds for all workers and stays in
+    force when they restart, until it is resumed or --until has come.
+
+    \b
+      kue queue pause email --reason "mail server moves" --until 2h
+      kue queue pause --all
+    """
+    _check(type, every)
+    if type is not None:
+        await warn_of_new_type(q, type)
+    who = _login() if by is None else by
+    await q.pause(type, reason=reason, by=who, until=until)
+    [made] = [pause for pause in await q.paused() if pause.type == type]
+    if as_json:
+        show_json({"type": type, "paused": True, "until": made.until})
+    else:
+        ends = f"until {iso(made.until)}" if made.until else "until resumed"
+        show_line(_name(type), "paused", ends)
+
+
+@click.command(cls=Command)
+@click.argument("type", type=TYPE, required=False)
+@all_option
+@json_option(help="Write one JSON object: type (null for all), paused.")
+@asks
+async def resume(q: Kue, type: str | None, every: bool, as_json: bool) -> int:
+    """
+    End the pause of TYPE, or with --all the one of every type.
+
+    A type that was paused by its name stays paused when --all is resumed, and the other
+    way round.  Exits with 1 when there was no such pause.
+
+    \b
+      kue queue resume email
+      kue queue resume --all
+    """
+    _check(type, every)
+    was_paused = await q.resume(type)
+    left = [pause.type for pause in await q.paused()]
+    if as_json:
+        show_json({"type": type, "paused": bool(left) and None in left})
+    elif was_paused:
+        show_line(_name(type), "resumed")
+    if not was_paused:
+        say(f"{_name(type)} was not paused")
+    for other in left:
+        if other is None or type is None:
+            say(f"still paused: {_name(other)}; {_how_to_resume(other)}")
+    return DONE if was_paused else REFUSED
+
+
+def _check(type: str | None, every: bool) -> None:
+    if (type is None) is not every:
+        raise click.UsageError("name a type, or say --all")
+
+
+def _name(type: str | None) -> str:
+    return "every type" if type is None else type
+
+
+def _how_to_resume(type: str | None) -> str:
+    return "kue queue resume --all" if type is None else f"kue queue resume {type!r}"
+
+
+def _login() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        # A user id without a name, as in some containers.
+        return ""

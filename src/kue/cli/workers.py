@@ -1,0 +1,146 @@
+"""``kue workers``: who runs jobs, and how they are."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+from rich.live import Live
+
+from kue.cli.listing import Column, Listing, Row
+from kue.cli.reach import asks, json_option, url_option
+from kue.cli.terminal import Group, output, say
+from kue.cli.text import iso, since, words
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kue.queue import Kue
+    from kue.store.values import WorkerStatus
+
+LOOK_SECONDS = 1.0
+MEGABYTE = 1 << 20
+COLUMNS = (
+    Column("name"),
+    Column("host"),
+    Column("pid", is_number=True),
+    Column("alive"),
+    Column("since"),
+    Column("running"),
+    Column("done", is_number=True),
+    Column("types", is_long=True),
+    Column("memory", is_number=True),
+    Column("lag", is_number=True),
+    Column("blocked", is_long=True),
+)
+
+
+@click.group(cls=Group)
+@click.option("--watch", is_flag=True, help="Look again every second, until Ctrl-C.")
+@json_option(help="Write one JSON object a line, one for each worker.")
+@url_option
+@click.pass_context
+def workers(context: click.Context, watch: bool, as_json: bool) -> None:
+    """
+    List the workers that the queue knows.
+
+    One that is not alive has missed its lease: its jobs are taken back, and after a
+    while it is forgotten.  "lag" is how late its event loop is, "blocked" how often a
+    handler held the loop, and where it did last.  Columns in a pipe: name, host, pid,
+    alive, since, running, done, types, memory, lag, blocked.
+
+    \b
+      kue workers
+      kue workers --watch
+    """
+    if context.invoked_subcommand is None:
+        context.invoke(show, watch=watch, as_json=as_json)
+
+
+@asks
+async def show(q: Kue, watch: bool, as_json: bool) -> None:
+    """Show the workers once, or again and again."""
+    listing = Listing(*COLUMNS, as_json=as_json)
+    if not watch:
+        found = await q.workers()
+        listing.show(await _rows(q, found))
+        if not found:
+            say("no worker runs jobs of this queue")
+    elif output().is_terminal and not as_json:
+        await _watch(q, listing)
+    else:
+        while True:
+            listing.show(await _rows(q, await q.workers()))
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _watch(q: Kue, listing: Listing) -> None:
+    with Live(console=output(), auto_refresh=False, screen=True) as live:
+        while True:
+            table = listing.table(await _rows(q, await q.workers()))
+            live.update(table, refresh=True)
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _rows(q: Kue, found: Sequence[WorkerStatus]) -> list[Row]:
+    now = await q.now()
+    return [_row(worker, now) for worker in found]
+
+
+def _row(worker: WorkerStatus, now: int) -> Row:
+    info = worker.info
+    slots = info.get("slots")
+    started = info.get("started_at")
+    ends = [
+        _running(worker, slots),
+        _text(info, "done"),
+        _types(slots),
+        _memory(info.get("memory")),
+        _lag(info.get("lag_ms")),
+        _blocked(info),
+    ]
+    head = [worker.name, _text(info, "host"), _text(info, "pid"), _alive(worker, now)]
+    return Row(
+        shown=[*head, since(started, now) if isinstance(started, int) else "", *ends],
+        plain=[*head, iso(started) if isinstance(started, int) else "", *ends],
+        item=msgspec.structs.asdict(worker),
+    )
+
+
+def _text(info: dict[str, Any], key: str) -> str:
+    value = info.get(key)
+    return "" if value is None else str(value)
+
+
+def _alive(worker: WorkerStatus, now: int) -> str:
+    if worker.alive:
+        return "yes"
+    return f"no, lost {since(worker.deadline, now)}"
+
+
+def _running(worker: WorkerStatus, slots: object) -> str:
+    if not isinstance(slots, dict):
+        return str(worker.active)
+    return f"{worker.active} of {sum(slots.values())}"
+
+
+def _types(slots: object) -> str:
+    if not isinstance(slots, dict):
+        return ""
+    return ", ".join(f"{type} {number}" for type, number in sorted(slots.items()))
+
+
+def _memory(size: object) -> str:
+    return f"{size / MEGABYTE:,.0f} MB" if isinstance(size, int | float) else ""
+
+
+def _lag(lag: object) -> str:
+    return words(round(lag)) if isinstance(lag, int | float) else ""
+
+
+def _blocked(info: dict[str, Any]) -> str:
+    times = info.get("blocked")
+    where = info.get("blocked_at")
+    return f"{times}: {where}" if times and where else str(times or "")
