@@ -28,6 +28,7 @@ class Operating:
         self,
         type: str | None = None,
         *,
+        worker: str | None = None,
         reason: str = "",
         by: str = "",
         until: Duration | datetime | None = None,
@@ -35,15 +36,32 @@ class Operating:
         """
         Hand out no more jobs of *type* (None: of any type), whoever asks.
 
+        With *worker*, that worker alone takes no more; it hears of it with its next
+        beat, and one that has a name of its own is still paused when it comes back.
+
         What runs goes on.  Ends with `resume`, or by itself after *until* (a duration)
         or at that moment (an aware datetime).
+
+        Raises:
+            ValueError: Both a type and a worker are given.
         """
         moment = None if until is None else await self._moment(until)
-        await self._session.store.pause(type, reason=reason, by=by, until=moment)
+        await self._session.store.pause(
+            type, worker=worker, reason=reason, by=by, until=moment
+        )
 
-    async def resume(self, type: str | None = None) -> bool:
-        """End a pause; tell whether there was one."""
-        return await self._session.store.resume(type)
+    async def resume(
+        self, type: str | None = None, *, worker: str | None = None
+    ) -> bool:
+        """
+        End the pause of a type, of a worker or (neither given) of everything.
+
+        Tells whether there was one.
+
+        Raises:
+            ValueError: Both a type and a worker are given.
+        """
+        return await self._session.store.resume(type, worker=worker)
 
     async def limit(
         self,

@@ -10,7 +10,7 @@ import pytest
 from kue.draft import draft
 from kue.job import Completed, Retried
 from kue.schedule import every
-from kue.store.redis.keys import Keys, root_of
+from kue.store.redis.keys import Keys, root_of, worker_field
 from kue.store.values import Limits, Outcome, Progress, Word
 from tests.support.jobs import OOPS, SECOND, T0, add, add_many, claim, claim_ids
 
@@ -124,6 +124,33 @@ async def test_a_schedule_that_is_garbage_stops_neither_upkeep_nor_other_schedul
     await store.tend(now=LATER)
 
     assert {"of a", "of c"} <= set(await store.types())
+    await assert_neighbours_run(store, running)
+
+
+@pytest.mark.parametrize("garbage", GARBAGE, ids=IDS)
+async def test_a_pause_that_is_garbage_stops_at_most_its_own_worker(
+    store: Store, client: redis.Redis, keys: Keys, running: list[Job], garbage: bytes
+) -> None:
+    client.hset(keys.of_shard("paused"), worker_field("w2"), garbage)
+
+    beat = await store.renew("w2", now=T0)
+
+    assert beat.paused is None or beat.paused.worker == "w2"
+    assert (await store.renew("w1", now=T0)).paused is None
+    assert await store.workers(now=T0)
+    await assert_neighbours_run(store, running)
+
+
+@pytest.mark.parametrize("garbage", GARBAGE, ids=IDS)
+async def test_a_request_to_cancel_that_is_garbage_still_reaches_its_worker(
+    store: Store, client: redis.Redis, keys: Keys, running: list[Job], garbage: bytes
+) -> None:
+    value = TYPE.encode() + b"\t" + garbage
+    client.hset(keys.of_shard("cancelling"), str(running[0].id), value)
+
+    beat = await store.renew("w1", runs=running[:3], now=T0)
+
+    assert (beat.lost, list(beat.cancel)) == ([], [running[0].id])
     await assert_neighbours_run(store, running)
 
 

@@ -129,6 +129,7 @@ def _compare_workers(both: Both, said: list[WorkerStatus]) -> None:
 def _compare_settings(model: Model, seen: Seen) -> None:
     # What ends by itself has ended by the engine's own clock, which `paused` reads.
     pauses = sorted(model.pauses.values(), key=lambda pause: pause.type or "")
+    pauses += [pause for _, pause in sorted(model.worker_pauses.items())]
     said = [pause for pause in seen.pauses if pause.until is None]
     same(said, [pause for pause in pauses if pause.until is None])
     same(seen.limits, model.limits)

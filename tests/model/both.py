@@ -166,7 +166,8 @@ class Both:
         )
         wanted = self.model.renew(worker, lease, runs, info, self.now)
         same(sorted(said.lost), sorted(wanted.lost))
-        same(sorted(said.cancel), sorted(wanted.cancel))
+        same(said.cancel, wanted.cancel)
+        same(said.paused, wanted.paused)
         return said
 
     def leave(self, worker: str) -> None:
@@ -229,18 +230,25 @@ class Both:
         same(said, self.model.remove(job_ids, force, self.now))
         return said
 
-    def pause(self, type: str | None, until: int | None) -> None:
-        pause = Pause(type, self.now, "because", "me", until)
+    def pause(
+        self, type: str | None, until: int | None, *, worker: str | None = None
+    ) -> None:
+        pause = Pause(type, self.now, "because", "me", until, worker)
         self.ask(
             self.store.pause(
-                type, reason=pause.reason, by=pause.by, until=until, now=self.now
+                type,
+                worker=worker,
+                reason=pause.reason,
+                by=pause.by,
+                until=until,
+                now=self.now,
             )
         )
         self.model.pause(pause)
 
-    def resume(self, type: str | None) -> None:
-        said = self.ask(self.store.resume(type, now=self.now))
-        same(said, self.model.resume(type, self.now))
+    def resume(self, type: str | None, *, worker: str | None = None) -> None:
+        said = self.ask(self.store.resume(type, worker=worker, now=self.now))
+        same(said, self.model.resume(type, self.now, worker=worker))
 
     def limit(self, type: str, limits: Limits | None) -> None:
         self.ask(self.store.limit(type, limits, now=self.now))

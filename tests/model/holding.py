@@ -38,12 +38,13 @@ class Holding(Ledger):
     def __init__(self) -> None:
         super().__init__()
         self.pauses: dict[str | None, Pause] = {}
+        self.worker_pauses: dict[str, Pause] = {}
         self.limits: dict[str, Limits] = {}
         self.buckets: dict[str, Bucket] = {}
 
     def is_paused(self, type: str, now: int) -> bool:
         pauses = (self.pauses.get(None), self.pauses.get(type))
-        return any(p and (p.until is None or now < p.until) for p in pauses)
+        return any(_is_in_force(pause, now) for pause in pauses)
 
     def is_stopped(self, type: str) -> bool:
         """Tell whether *type* is paused until someone resumes it."""
@@ -126,19 +127,26 @@ class Holding(Ledger):
     # -- verbs -----------------------------------------------------------------
 
     def pause(self, pause: Pause) -> None:
-        self.pauses[pause.type] = pause
+        if pause.worker is not None:
+            self.worker_pauses[pause.worker] = pause
+        else:
+            self.pauses[pause.type] = pause
 
-    def resume(self, type: str | None, now: int) -> bool:
-        pause = self.pauses.pop(type, None)
+    def resume(self, type: str | None, now: int, *, worker: str | None = None) -> bool:
+        if worker is not None:
+            return _is_in_force(self.worker_pauses.pop(worker, None), now)
         self.owed |= {e.type for e in self.of(State.WAITING) if type in (None, e.type)}
-        return pause is not None and (pause.until is None or now < pause.until)
+        return _is_in_force(self.pauses.pop(type, None), now)
+
+    def pause_of(self, worker: str, now: int) -> Pause | None:
+        pause = self.worker_pauses.get(worker)
+        return pause if _is_in_force(pause, now) else None
 
     def end_pauses(self, now: int) -> None:
-        over = [
-            p for p in self.pauses.values() if p.until is not None and p.until <= now
-        ]
-        for pause in over:
-            self.resume(pause.type, now)
+        pauses = [*self.pauses.values(), *self.worker_pauses.values()]
+        for pause in pauses:
+            if not _is_in_force(pause, now):
+                self.resume(pause.type, now, worker=pause.worker)
 
     def limit(self, type: str, limits: Limits | None, now: int) -> None:
         before = self.limits.pop(type, Limits())
@@ -154,3 +162,7 @@ class Holding(Ledger):
             entry.is_held = False
             entry.may_be_held = entry.may_be_held and after.per_key is not None
         self.owed.add(type)
+
+
+def _is_in_force(pause: Pause | None, now: int) -> bool:
+    return pause is not None and (pause.until is None or now < pause.until)

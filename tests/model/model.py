@@ -209,6 +209,7 @@ class Model(Operating):
                 alive=now < worker.deadline,
                 active=active.count(name),
                 info=worker.info or {},
+                paused=self.pause_of(name, now) is not None,
             )
             for name, worker in sorted(self.workers.items())
         ]

@@ -85,6 +85,14 @@ class OperatedMachine(Machine):
         else:
             self.both.pause(type, None if step is None else self.both.now + step)
 
+    @rule(worker=draws.workers, step=draws.rarely(1000), ends=st.booleans())
+    def pause_worker(self, worker: str, step: int | None, ends: bool) -> None:
+        if ends:
+            self.both.resume(None, worker=worker)
+        else:
+            until = None if step is None else self.both.now + step
+            self.both.pause(None, until, worker=worker)
+
     @rule(type=draws.types, limits=st.one_of(st.none(), draws.limits, draws.limits))
     def limit(self, type: str, limits: Limits | None) -> None:
         self.both.limit(type, limits)

@@ -301,6 +301,7 @@ class Running(Holding):
         return Beat(
             lost=[run.id for run in runs if run.token not in tokens],
             cancel={entry.id: entry.reason for entry in mine if entry.cancelling},
+            paused=self.pause_of(worker, now),
         )
 
     def leave(self, worker: str, now: int) -> None:

@@ -41,6 +41,29 @@ async def test_a_pause_can_end_by_itself(q: Kue, kue_store: Store) -> None:
     assert report.until == int(moment.timestamp() * 1000)
 
 
+async def test_a_worker_can_be_paused_alone(q: Kue, kue_store: Store) -> None:
+    await q.pause(worker="mail-1", reason="new disk", by="ann", until="1h")
+
+    [pause] = await q.paused()
+    assert (pause.type, pause.worker) == (None, "mail-1")
+    assert (pause.reason, pause.by) == ("new disk", "ann")
+    assert (await kue_store.renew("mail-1")).paused == pause
+    assert (await kue_store.renew("mail-2")).paused is None
+
+    assert await q.resume(worker="mail-1") is True
+    assert await q.resume(worker="mail-1") is False
+    assert (await kue_store.renew("mail-1")).paused is None
+
+
+async def test_a_pause_is_that_of_a_type_or_of_a_worker(q: Kue) -> None:
+    with pytest.raises(ValueError, match="'email' and 'mail-1'"):
+        await q.pause("email", worker="mail-1")
+    with pytest.raises(ValueError, match="call once for each"):
+        await q.resume("email", worker="mail-1")
+
+    assert await q.paused() == []
+
+
 async def test_limits_are_set_and_lifted(q: Kue) -> None:
     await q.limit("email", concurrency=2, rate=10, per="1m", per_key=1)
     assert await q.limits() == {

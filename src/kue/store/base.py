@@ -208,7 +208,8 @@ class Store(ABC):
         Prolong the lease on everything *worker* runs to now + *lease*.
 
         Late is fine: until someone took a run back it is still the worker's.  *runs*
-        are checked one by one; *info* replaces what `workers` shows.
+        are checked one by one; *info* replaces what `workers` shows.  Also tells what
+        the worker must hear: runs to cancel, and whether it is paused.
         """
 
     @abstractmethod
@@ -323,20 +324,43 @@ class Store(ABC):
         self,
         type: str | None = None,
         *,
+        worker: str | None = None,
         reason: str = "",
         by: str = "",
         until: int | None = None,
         now: int | None = None,
     ) -> None:
-        """Hand out no more jobs of *type* (None: of any) until resumed or *until*."""
+        """
+        Hand out no more jobs of *type* (None: of any) until resumed or *until*.
+
+        With *worker*, that worker alone is told by `renew` to claim no more; claims do
+        not look at it.  It goes by name and need not be known: a worker that comes back
+        under its name is still paused, however long it was away.
+
+        Raises:
+            ValueError: Both a type and a worker are given.
+        """
 
     @abstractmethod
-    async def resume(self, type: str | None = None, *, now: int | None = None) -> bool:
-        """End a pause and wake workers; tell whether there was one."""
+    async def resume(
+        self,
+        type: str | None = None,
+        *,
+        worker: str | None = None,
+        now: int | None = None,
+    ) -> bool:
+        """
+        End a pause and wake workers; tell whether there was one.
+
+        A worker hears at its next `renew` that its own pause is over.
+
+        Raises:
+            ValueError: Both a type and a worker are given.
+        """
 
     @abstractmethod
     async def paused(self) -> list[Pause]:
-        """Return the pauses in force, that of every type first, then by type."""
+        """Return the pauses in force: of every type, of types, of workers; by name."""
 
     @abstractmethod
     async def limit(

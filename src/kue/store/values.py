@@ -98,16 +98,6 @@ class Outcome(msgspec.Struct, frozen=True):
     overdue: str = ""
 
 
-class Beat(msgspec.Struct, frozen=True):
-    """What a worker hears when it renews its lease."""
-
-    #: Ids of the given runs that are no longer the worker's.
-    lost: list[int]
-    #: The worker's runs that someone asked to cancel, with the reason given ("" if
-    #: none).
-    cancel: dict[int, str]
-
-
 class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
     """
     What holds jobs of a type back.
@@ -123,7 +113,11 @@ class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Pause(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A type (or, with None, every type) that hands out no jobs, and why."""
+    """
+    What starts no more jobs, and why: a type, a worker or (with neither) everything.
+
+    Types hand out none; a worker takes none.
+    """
 
     type: str | None
     at: int
@@ -131,6 +125,19 @@ class Pause(msgspec.Struct, frozen=True, omit_defaults=True):
     by: str = ""
     #: When it ends by itself, Unix ms.
     until: int | None = None
+    worker: str | None = None
+
+
+class Beat(msgspec.Struct, frozen=True):
+    """What a worker hears when it renews its lease."""
+
+    #: Ids of the given runs that are no longer the worker's.
+    lost: list[int]
+    #: The worker's runs that someone asked to cancel, with the reason given ("" if
+    #: none).
+    cancel: dict[int, str]
+    #: Set while the worker is to start nothing new; claims do not look at it.
+    paused: Pause | None = None
 
 
 class Tended(msgspec.Struct, frozen=True):
@@ -251,6 +258,8 @@ class WorkerStatus(msgspec.Struct, frozen=True):
     active: int
     #: What it said of itself when it last renewed.
     info: dict[str, Any] = {}
+    #: Whether it is told to start nothing new.
+    paused: bool = False
 
 
 class Stat(msgspec.Struct, frozen=True):
@@ -323,6 +332,15 @@ def check_move(to: State, at: int | None) -> None:
         )
     if to is State.DELAYED and at is None:
         raise ValueError("a job that is moved to delayed needs at=, when it is due")
+
+
+def check_pause(type: str | None, worker: str | None) -> None:
+    """Raise `ValueError` when a pause is to be that of a type and of a worker."""
+    if type is not None and worker is not None:
+        raise ValueError(
+            f"a pause is that of a type or of a worker, not of both ({type!r} and "
+            f"{worker!r}); call once for each"
+        )
 
 
 def check_limits(limits: Limits | None) -> None:

@@ -42,7 +42,8 @@ key, after the tag             type    holds
 ``:claims``                    hash    worker:lane → number of its last claim
 ``:cancelling``                hash    running job asked to end → type, tab, what its
                                        story will say, tab, the reason, JSON
-``:paused`` ``:limits``        hash    type → until, tab, JSON; type → limits
+``:paused``                    hash    type, or :worker → until, tab, JSON
+``:limits``                    hash    type → limits
 ``:parents``                   set     jobs that others wait for
 ``:outbox``                    hash    what upkeep must still tell dependants
 ``:producers:<n>``             hash    producer → seq:answer of its last add, by hour
@@ -116,6 +117,11 @@ def root_of(prefix: str, shard: int, shards: int) -> str:
     """Return the tag of a shard."""
     name = quote(prefix)
     return f"{{{name}}}" if shards == 1 else f"{{{name}:{shard}}}"
+
+
+def worker_field(worker: str) -> str:
+    """Return a worker's field in ``:paused``, which cannot be that of a type."""
+    return f":{quote(worker)}"
 
 
 def shard_of_type(job_type: str, shards: int) -> int:

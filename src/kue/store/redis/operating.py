@@ -1,4 +1,4 @@
-"""What operators do: update, move, cancel, remove, clear, pause, limit."""
+"""What operators do to jobs: update, move, cancel, remove, clear."""
 
 from __future__ import annotations
 
@@ -8,22 +8,18 @@ import msgspec
 
 from kue.errors import KueError, StoreCorrupt
 from kue.job import Cancelled, State
-from kue.names import quote, unquote
+from kue.names import quote
 from kue.policy import after_cancel
 from kue.store.codec import body_of, tail_of
-from kue.store.redis.link import pairs
-from kue.store.redis.record import read_claimed, read_pause, with_changes
+from kue.store.redis.record import read_claimed, with_changes
 from kue.store.redis.shards import Shards
 from kue.store.values import (
     MAX_BATCH,
     Change,
-    Limits,
-    Pause,
     Reply,
     Word,
     check_batch,
     check_limit,
-    check_limits,
     check_move,
 )
 
@@ -121,66 +117,6 @@ class Operating(Shards):
                     )
         return cleared
 
-    async def pause(
-        self,
-        type: str | None = None,
-        *,
-        reason: str = "",
-        by: str = "",
-        until: int | None = None,
-        now: int | None = None,
-    ) -> None:
-        # The script writes the time first: what follows has no opening brace.
-        said = _encode({"reason": reason, "by": by})[1:]
-        for shard in self._shards_of(type):
-            await self._run(
-                shard,
-                "pause",
-                "" if type is None else quote(type),
-                "" if until is None else until,
-                said,
-                now=now,
-            )
-
-    async def resume(self, type: str | None = None, *, now: int | None = None) -> bool:
-        name = "" if type is None else quote(type)
-        replies = [
-            await self._run(shard, "resume", name, now=now)
-            for shard in self._shards_of(type)
-        ]
-        return any(replies)
-
-    async def paused(self) -> list[Pause]:
-        found: dict[str | None, Pause] = {}
-        moment = await self.now()
-        for shard in range(self._shards):
-            key = self._keys[shard].of_shard("paused")
-            [fields] = await self._read_many(shard, [("HGETALL", key)])
-            for name, text in pairs(fields):
-                pause = read_pause(unquote(name.decode()) if name else None, text)
-                if pause.until is None or pause.until > moment:
-                    found[pause.type] = pause
-        return sorted(found.values(), key=lambda pause: pause.type or "")
-
-    async def limit(
-        self, type: str, limits: Limits | None, *, now: int | None = None
-    ) -> None:
-        check_limits(limits)
-        text = "" if limits is None else _write_limits(limits)
-        await self._run(self._home_of(type), "limit", quote(type), text, now=now)
-
-    async def limits(self) -> dict[str, Limits]:
-        found: dict[str, Limits] = {}
-        for shard in range(self._shards):
-            key = self._keys[shard].of_shard("limits")
-            [fields] = await self._read_many(shard, [("HGETALL", key)])
-            for name, text in pairs(fields):
-                found[unquote(name.decode())] = _read_limits(text)
-        return dict(sorted(found.items()))
-
-    def _shards_of(self, job_type: str | None) -> Iterable[int]:
-        return range(self._shards) if job_type is None else [self._home_of(job_type)]
-
 
 def _edited(change: Change, record: bytes) -> tuple[bytes, bytes, int]:
     try:
@@ -212,14 +148,3 @@ def _reply(answer: list[bytes]) -> Reply:
     if word is Word.REFUSED and detail in _STATES:
         return Reply(word, State(detail))
     return Reply(word)
-
-
-def _write_limits(limits: Limits) -> str:
-    values = (limits.concurrency, limits.rate, limits.per, limits.per_key)
-    return " ".join("-" if value is None else str(value) for value in values)
-
-
-def _read_limits(text: bytes) -> Limits:
-    values = [None if part == b"-" else int(part) for part in text.split(b" ")]
-    concurrency, rate, per, per_key = values
-    return Limits(concurrency, rate, per or 1000, per_key)

@@ -171,16 +171,31 @@ def unreadable(job_id: int, token: str, record: bytes, exc: Exception) -> Job:
     )
 
 
-def read_pause(job_type: str | None, text: bytes) -> Pause:
+def read_paused(whose: bytes, text: bytes) -> Pause:
+    """Read a pause with whose it is: a type, ``:worker``, or (empty) everything."""
+    name = whose.decode()
+    if name.startswith(":"):
+        return read_pause(None, text, worker=unquote(name[1:]))
+    return read_pause(unquote(name) if name else None, text)
+
+
+def read_pause(
+    job_type: str | None, text: bytes, *, worker: str | None = None
+) -> Pause:
     """Read a pause: when it ends or nothing, a tab, and what is said of it."""
     until, _, said = text.partition(b"\t")
-    told = _decode_said(said)
+    try:
+        told = _decode_said(said)
+    except ValueError:
+        # It is in force, whatever became of the reason.
+        told = _Said()
     return Pause(
         type=job_type,
         at=told.at,
         reason=told.reason,
         by=told.by,
-        until=int(until) if until else None,
+        until=int(until) if until.isdigit() else None,
+        worker=worker,
     )
 
 

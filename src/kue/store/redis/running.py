@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -25,7 +26,7 @@ from kue.policy import EXPIRED
 from kue.settings import LEASE_MS
 from kue.store.codec import tail_of
 from kue.store.redis.link import MAX_BLOCK_SECONDS
-from kue.store.redis.record import read_claimed, unreadable
+from kue.store.redis.record import read_claimed, read_pause, unreadable
 from kue.store.redis.shards import Shards
 from kue.store.values import (
     MAX_LOG_LINES,
@@ -201,11 +202,12 @@ class Running(Shards):
             )
 
         replies = await self._on_all(beat)
+        lost, cancel, pauses = zip(*replies, strict=True)
+        pause = pauses[self._home_of(worker)]
         return Beat(
-            lost=sorted(int(job_id) for lost, _ in replies for job_id in lost),
-            cancel=dict(
-                sorted(asked for _, cancel in replies for asked in told(cancel))
-            ),
+            lost=sorted(map(int, chain(*lost))),
+            cancel=dict(sorted(told(list(chain(*cancel))))),
+            paused=read_pause(None, pause, worker=worker) if pause else None,
         )
 
     async def leave(self, worker: str, *, now: int | None = None) -> None:

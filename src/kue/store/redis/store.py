@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 from kue.store.redis.checking import Checking
 from kue.store.redis.listening import Listening
 from kue.store.redis.upkeep import Upkeep
+from kue.store.redis.workers import Workers
 
 if TYPE_CHECKING:
     from kue.settings import Settings
 
 
-class RedisStore(Upkeep, Listening, Checking):
+class RedisStore(Upkeep, Workers, Listening, Checking):
     """Jobs in Redis, Valkey, or a Redis Cluster."""
 
     @classmethod

@@ -99,7 +99,10 @@ class SqliteReads(Store):
                 await waiter.sleep(min(left, (soonest - now) / 1000))
 
     async def paused(self) -> list[Pause]:
-        return await self._read(gates.pauses, self._clock.now_ms())
+        now = self._clock.now_ms()
+        return await self._read(
+            lambda db: gates.pauses(db, now) + workers.pauses(db, now)
+        )
 
     async def limits(self) -> dict[str, Limits]:
         return await self._read(gates.limits)

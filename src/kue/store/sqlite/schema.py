@@ -223,8 +223,18 @@ CREATE TABLE events (
 CREATE INDEX events_told ON events (told_at);
 """
 
+_SECOND = """
+CREATE TABLE worker_pauses (
+    worker TEXT PRIMARY KEY,
+    at INTEGER NOT NULL,
+    reason TEXT NOT NULL,
+    who TEXT NOT NULL,
+    until INTEGER
+) STRICT, WITHOUT ROWID;
+"""
+
 #: What makes version n + 1 of a file out of version n; version 0 is an empty file.
-MIGRATIONS: tuple[str, ...] = (_FIRST,)
+MIGRATIONS: tuple[str, ...] = (_FIRST, _SECOND)
 
 
 def check_engine(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> None:

@@ -39,6 +39,7 @@ from kue.store.values import (
     check_limit,
     check_limits,
     check_move,
+    check_pause,
 )
 
 if TYPE_CHECKING:
@@ -198,15 +199,29 @@ class SqliteStore(SqliteReads):
         self,
         type: str | None = None,
         *,
+        worker: str | None = None,
         reason: str = "",
         by: str = "",
         until: int | None = None,
         now: int | None = None,
     ) -> None:
-        name = gates.EVERY if type is None else type
-        await self._write(now, operating.pause, name, reason, by, until)
+        check_pause(type, worker)
+        if worker is not None:
+            await self._write(now, workers.pause, worker, reason, by, until)
+        else:
+            name = gates.EVERY if type is None else type
+            await self._write(now, operating.pause, name, reason, by, until)
 
-    async def resume(self, type: str | None = None, *, now: int | None = None) -> bool:
+    async def resume(
+        self,
+        type: str | None = None,
+        *,
+        worker: str | None = None,
+        now: int | None = None,
+    ) -> bool:
+        check_pause(type, worker)
+        if worker is not None:
+            return await self._write(now, workers.resume, worker)
         name = gates.EVERY if type is None else type
         return await self._write(now, operating.resume, name)
 

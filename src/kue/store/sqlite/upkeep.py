@@ -112,6 +112,7 @@ def tend(turn: Turn, limit: int, keep: Keep | None, lease: int) -> Tended:
 def end_pauses(turn: Turn) -> None:
     """Delete pauses that are over, and wake whoever waits for that."""
     turn.ready |= {row[0] for row in turn.db.execute(_PAUSES, (turn.now,)).fetchall()}
+    workers.end_pauses(turn)
 
 
 def _take_back(turn: Turn, overdue: str, limit: int) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kue.store.sqlite.turn import Turn, as_json
-from kue.store.values import GRACE_GAP_MS, Beat, WorkerStatus
+from kue.store.values import GRACE_GAP_MS, Beat, Pause, WorkerStatus
 
 if TYPE_CHECKING:
     import sqlite3
@@ -29,12 +29,25 @@ SELECT id, cancelling FROM jobs INDEXED BY jobs_active
 WHERE state = 'active' AND worker = ? AND cancelling IS NOT NULL ORDER BY id
 """
 _WORKERS = """
-SELECT name, deadline, deadline > ?,
+SELECT name, deadline, deadline > ?1,
     (SELECT count(*) FROM jobs INDEXED BY jobs_active
      WHERE state = 'active' AND worker = name),
-    info
+    info,
+    EXISTS (SELECT 1 FROM worker_pauses
+            WHERE worker = name AND (until IS NULL OR until > ?1))
 FROM workers ORDER BY name
 """
+_PAUSE = """
+INSERT INTO worker_pauses (worker, at, reason, who, until) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET at = excluded.at, reason = excluded.reason,
+    who = excluded.who, until = excluded.until
+"""
+_PAUSES = """
+SELECT at, reason, who, until, worker FROM worker_pauses
+WHERE (until IS NULL OR until > ?1) AND (?2 IS NULL OR worker = ?2) ORDER BY worker
+"""
+_RESUME = "DELETE FROM worker_pauses WHERE worker = ?"
+_END_PAUSES = "DELETE FROM worker_pauses WHERE until <= ?"
 _IS_OVER = """
 SELECT NOT EXISTS (SELECT 1 FROM workers
     WHERE name = (SELECT worker FROM jobs WHERE id = ?) AND deadline > ?)
@@ -81,7 +94,8 @@ def renew(
         ids = as_json([job.id for job in runs])
         tokens = dict(turn.db.execute(_TOKENS, (ids,)).fetchall())
         lost = [job.id for job in runs if tokens.get(job.id, "") != job.token]
-    return Beat(lost, dict(turn.db.execute(_ASKED, (worker,)).fetchall()))
+    asked = turn.db.execute(_ASKED, (worker,)).fetchall()
+    return Beat(lost, dict(asked), next(iter(pauses(turn.db, turn.now, worker)), None))
 
 
 def leave(turn: Turn, worker: str) -> None:
@@ -97,9 +111,40 @@ def is_over(turn: Turn, job_id: int) -> bool:
 def show(db: sqlite3.Connection, now: int) -> list[WorkerStatus]:
     """Return the workers the store knows, by name."""
     return [
-        WorkerStatus(name, deadline, bool(alive), active, msgspec.json.decode(info))
-        for name, deadline, alive, active, info in db.execute(_WORKERS, (now,))
+        WorkerStatus(
+            name,
+            deadline,
+            bool(alive),
+            active,
+            msgspec.json.decode(info),
+            bool(is_paused),
+        )
+        for name, deadline, alive, active, info, is_paused in db.execute(
+            _WORKERS, (now,)
+        )
     ]
+
+
+def pause(turn: Turn, worker: str, reason: str, by: str, until: int | None) -> None:
+    """Have a worker told to start nothing new, whether it is known or not."""
+    turn.run(_PAUSE, worker, turn.now, reason, by, until)
+
+
+def resume(turn: Turn, worker: str) -> bool:
+    """End the pause of a worker; tell whether it was in force."""
+    was_paused = bool(pauses(turn.db, turn.now, worker))
+    turn.run(_RESUME, worker)
+    return was_paused
+
+
+def pauses(db: sqlite3.Connection, now: int, worker: str | None = None) -> list[Pause]:
+    """Return the pauses in force of one worker or (None) of all, by name."""
+    return [Pause(None, *row) for row in db.execute(_PAUSES, (now, worker)).fetchall()]
+
+
+def end_pauses(turn: Turn) -> None:
+    """Delete pauses that are over."""
+    turn.run(_END_PAUSES, turn.now)
 
 
 def mind_the_clock(turn: Turn, duration: int) -> None:

@@ -17,13 +17,14 @@
     6  info    JSON it says of itself, or empty
     then for each run to check: type, id, token
 
-  Returns  {lost, cancel}: ids of given runs that are no longer the worker's; of its runs
-           that someone asked to cancel: id, reason as JSON
+  Returns  {lost, cancel, pause}: ids of given runs that are no longer the worker's; of its
+           runs that someone asked to cancel: id, reason as JSON; its pause, if in force
   Events   none
 ]]
 
 --- @include lib/start
 --- @include lib/sound
+--- @include lib/limits
 
 local worker, lease, info = ARGV[4], tonumber(ARGV[5]), ARGV[6]
 
@@ -44,10 +45,11 @@ for i = 1, #asked, 2 do
     cancel[#cancel + 1] = string.match(asked[i + 1], "\t[^\t]*\t(.*)$") or ""
   end
 end
+local pause = redis.call("HGET", root .. ":paused", ":" .. worker)
 
 -- Move.
 redis.call("ZADD", root .. ":workers", now + lease, worker)
 if info ~= "" then
   redis.call("HSET", root .. ":info", worker, info)
 end
-return { lost, cancel }
+return { lost, cancel, is_paused(pause) and pause or "" }

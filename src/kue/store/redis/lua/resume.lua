@@ -1,6 +1,8 @@
 #!lua flags=allow-oom
 --[[
-  resume: hand out jobs of a type again.
+  resume: hand out jobs of a type again, or let a worker take some.
+
+  A worker that was paused is told at its next beat; there is nobody to wake.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -8,7 +10,7 @@
     1  now     Unix ms, or empty for the server's clock
     2  shards  how many there are
     3  shard   which one this is
-    4  type   whose; empty for all
+    4  whose  a type; empty for all; a worker after a colon, which no type begins with
 
   Returns  1 if there was a pause in force, else 0
   Events   none
@@ -18,15 +20,20 @@
 --- @include lib/sound
 --- @include lib/limits
 
-local job_type = ARGV[4]
+local whose = ARGV[4]
 
 -- Check.
 check_shard()
-local pause = redis.call("HGET", root .. ":paused", job_type)
+local pause = redis.call("HGET", root .. ":paused", whose)
+local types = { whose }
+if whose == "" then
+  types = redis.call("SMEMBERS", root .. ":types")
+elseif string.sub(whose, 1, 1) == ":" then
+  types = {}
+end
 
 -- Move.
-redis.call("HDEL", root .. ":paused", job_type)
-local types = job_type ~= "" and { job_type } or redis.call("SMEMBERS", root .. ":types")
+redis.call("HDEL", root .. ":paused", whose)
 for _, name in ipairs(types) do
   if redis.call("ZCARD", queue(name) .. "waiting") > 0 then
     wake(queue(name))

@@ -1,0 +1,81 @@
+"""Who works: the verb `workers`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import msgspec
+
+from kue.names import unquote
+from kue.store.redis.holding import Holding
+from kue.store.redis.link import pairs
+from kue.store.values import WorkerStatus
+
+
+class Workers(Holding):
+    """The verb `workers`."""
+
+    async def workers(self, *, now: int | None = None) -> list[WorkerStatus]:
+        moment = await self.now() if now is None else now
+        deadlines: dict[str, int] = {}
+        info: dict[str, dict[str, Any]] = {}
+        active: Counter[str] = Counter()
+        paused = {pause.worker for pause in await self._pauses(moment)}
+        for shard in range(self._shards):
+            known, said, runs = await self._workers_of(shard)
+            for name, deadline in known.items():
+                deadlines[name] = max(deadline, deadlines.get(name, 0))
+            info.update(said)
+            active.update(runs)
+        # A worker that left has the time it did, below 0.
+        return [
+            WorkerStatus(
+                name,
+                abs(deadline),
+                deadline > moment,
+                active[name],
+                info.get(name, {}),
+                name in paused,
+            )
+            for name, deadline in sorted(deadlines.items())
+        ]
+
+    async def _workers_of(
+        self, shard: int
+    ) -> tuple[dict[str, int], dict[str, dict[str, Any]], Counter[str]]:
+        keys = self._keys[shard]
+        reply = await self._read_many(
+            shard,
+            [
+                ("ZRANGE", keys.of_shard("workers"), 0, -1, "WITHSCORES"),
+                ("HGETALL", keys.of_shard("info")),
+                ("SMEMBERS", keys.of_shard("types")),
+            ],
+        )
+        known = {unquote(k.decode()): int(v) for k, v in pairs(reply[0])}
+        said = {unquote(k.decode()): _info(v) for k, v in pairs(reply[1])}
+        runs = await self._read_many(
+            shard,
+            [
+                ("HVALS", keys.of_type(unquote(name.decode()), "active"))
+                for name in reply[2]
+            ],
+        )
+        owners = Counter(_owner(token) for tokens in runs for token in tokens)
+        return known, said, owners
+
+
+def _info(text: bytes) -> dict[str, Any]:
+    """Read what a worker said of itself; nothing, if that is damaged."""
+    try:
+        said = msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _owner(token: bytes) -> str:
+    """Return whose run it is; nobody's, if the token is damaged."""
+    parts = token.split(b":")
+    return unquote(parts[3].decode("utf-8", "replace")) if len(parts) == 5 else ""
