@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +12,7 @@ from tests.support.engines import Engine, engine_at
 from tests.unit.flaky import Wire
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
     from kue.store.base import Store
@@ -56,6 +57,20 @@ async def q(wire: Wire, place: Engine) -> AsyncIterator[Kue]:
     """A queue of its own for each test; short leases, so that beats come quickly."""
     async with new_queue(wire, place) as q:
         yield q
+
+
+@pytest.fixture
+def plain_q(place: Engine) -> Iterator[Kue]:
+    """A queue for tests that do not await; its store must be sound in the end."""
+    q = Kue(place.settings.url, prefix=place.settings.prefix, lease="1s")
+    yield q
+    asyncio.run(_close(q))
+
+
+async def _close(q: Kue) -> None:
+    async with q:
+        report = await q._session.store.check()
+        assert report.findings == ()
 
 
 def new_queue(wire: Wire, place: Engine) -> Kue:

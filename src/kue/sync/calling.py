@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: What a coroutine's class is called in examples; anything else is a queue.
-_SUBJECTS = {"JobHandle": "job", "Drafting": "builder"}
+#: How one writes what these coroutines do; anything else is a verb of the queue.
+_AWAITED = {
+    "Calls._add": "await task.enqueue(…)",
+    "Drafting._save": "await builder.save(…)",
+}
 
 
 class Line(NamedTuple):
@@ -95,6 +98,7 @@ class Calling:
 def _awaited(work: Coroutine[Any, Any, object]) -> str:
     """Return how one writes what *work* would have done; it is not going to."""
     name: str = getattr(work, "__qualname__", type(work).__name__)
-    owner, _, verb = name.rpartition(".")
     work.close()
-    return f"await {_SUBJECTS.get(owner, 'q')}.{verb.lstrip('_')}(…)"
+    owner, _, verb = name.rpartition(".")
+    subject = "job" if owner == "JobHandle" else "q"
+    return _AWAITED.get(name) or f"await {subject}.{verb}(…)"

@@ -23,16 +23,19 @@ class SyncOperating(Calling):
         self,
         type: str | None = None,
         *,
+        worker: str | None = None,
         reason: str = "",
         by: str = "",
         until: Duration | datetime | None = None,
     ) -> None:
-        """Hand out no more jobs of *type* (None: of any type), whoever asks."""
-        self.call(lambda q: q.pause(type, reason=reason, by=by, until=until))
+        """Hand out no more jobs of *type* (None: of any), or none to *worker*."""
+        self.call(
+            lambda q: q.pause(type, worker=worker, reason=reason, by=by, until=until)
+        )
 
-    def resume(self, type: str | None = None) -> bool:
-        """End a pause; tell whether there was one."""
-        return self.call(lambda q: q.resume(type))
+    def resume(self, type: str | None = None, *, worker: str | None = None) -> bool:
+        """End the pause of a type, of a worker or of everything, if there was one."""
+        return self.call(lambda q: q.resume(type, worker=worker))
 
     def limit(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kue import bulk
@@ -14,28 +13,25 @@ from kue.sync.iterating import iterate
 from kue.sync.operating import SyncOperating
 from kue.sync.portal import refuse_on_a_loop
 from kue.sync.reading import SyncReading
-from kue.sync.signals import stopped_by_signals
 from kue.sync.sweeping import SyncSweeping
-from kue.worker.worker import GRACE_SECONDS
+from kue.sync.working import SyncWorking
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import TracebackType
 
     from kue.bulk import OnAdded
-    from kue.duration import Duration
     from kue.events import Event
     from kue.job import Draft
     from kue.listeners import Callback
     from kue.payload import JSON
     from kue.queue import Kue
     from kue.settings import Settings
-    from kue.worker import Worker
 
 T = TypeVar("T")
 
 
-class SyncKue(SyncReading, SyncOperating, SyncSweeping):
+class SyncKue(SyncReading, SyncOperating, SyncSweeping, SyncWorking):
     """
     A queue of jobs for code that does not await: threads, Django views, scripts.
 
@@ -124,47 +120,6 @@ class SyncKue(SyncReading, SyncOperating, SyncSweeping):
     def held(self, handle: JobHandle[T]) -> SyncJobHandle[T]:
         """Return the same job for ordinary code."""
         return SyncJobHandle(self, handle)
-
-    # -- processing ------------------------------------------------------------
-
-    def run(self, *, grace: Duration = GRACE_SECONDS, signals: bool = True) -> None:
-        """
-        Run jobs until stopped: by `stop`, or by SIGINT or SIGTERM with *signals*.
-
-        Signals are heard in the main thread only.  Handlers are those of the queue;
-        coroutines among them run on the thread of `q.sync`.
-        """
-        refuse_on_a_loop("await q.run()")
-        self._connected()
-        with stopped_by_signals(self.stop) if signals else nullcontext():
-            self.call(lambda q: q.run(grace=grace, signals=False))
-
-    @contextmanager
-    def work(self, *, grace: Duration = GRACE_SECONDS) -> Iterator[Worker]:
-        """Run jobs beside the body of ``with q.sync.work():``, and stop after it."""
-        refuse_on_a_loop("async with q.work(): …")
-        line = self._connected()
-        working = line.queue.work(grace=grace)
-        worker = line.portal.call(working.__aenter__())
-        try:
-            yield worker
-        finally:
-            line.portal.call(working.__aexit__(None, None, None))
-
-    @property
-    def working(self) -> frozenset[Worker]:
-        """The workers that run jobs for this side of the queue in this process."""
-        return self._connected().queue.working if self.is_open else frozenset()
-
-    def stop(self) -> None:
-        """
-        Let every `run` and `work` of this side take no more jobs and return.
-
-        Does not wait, and may be called anywhere: in handlers, in signal handlers.
-        """
-        if self.is_open:
-            line = self._connected()
-            line.portal.tell(line.queue.stop)
 
     # -- listening -------------------------------------------------------------
 
