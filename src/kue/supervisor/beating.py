@@ -1,0 +1,119 @@
+"""Beating for children, also for those whose interpreter is held by a handler."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from kue.errors import StoreError
+from kue.outage import Outage
+from kue.store import store_for
+from kue.supervisor.messages import Hello
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kue.settings import Settings
+    from kue.store.base import Store
+    from kue.supervisor.process import Child
+
+logger = logging.getLogger(__name__)
+
+#: Beats in the time of a lease: two may be lost before it is over.
+BEATS_PER_LEASE = 3
+
+
+class Pulse:
+    """Renews the lease of one worker, every third of it, until it has *ended*."""
+
+    def __init__(
+        self,
+        store: Store,
+        worker: str,
+        lease: int,
+        *,
+        outage: Outage,
+        ended: asyncio.Event,
+        is_alive: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._store = store
+        self._worker = worker
+        self._lease = lease
+        self._outage = outage
+        self._ended = ended
+        self._is_alive = is_alive
+        self._answered = time.monotonic()
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether the store answered within the time of a lease."""
+        return time.monotonic() - self._answered <= self._lease / 1000
+
+    async def run(self) -> None:
+        while not self._ended.is_set():
+            await self._outage.persist(f"beat of {self._worker}", self._beat)
+            with contextlib.suppress(TimeoutError):
+                pause = self._lease / 1000 / BEATS_PER_LEASE
+                await asyncio.wait_for(self._ended.wait(), pause)
+
+    async def _beat(self) -> None:
+        # Looked at before each try: a worker may end, or freeze, while its store is
+        # away.
+        if not self._ended.is_set() and self._is_alive():
+            await self._store.renew(self._worker, lease=self._lease)
+            self._answered = time.monotonic()
+
+
+class Pacemaker:
+    """Beats for every child, on stores of its own."""
+
+    def __init__(self) -> None:
+        self._pulses: dict[Child, Pulse] = {}
+        self._stores: dict[Settings, Store] = {}
+        self._outages: dict[Settings, Outage] = {}
+
+    def has_answer(self, child: Child) -> bool:
+        """Whether the store of *child* answered within the time of its lease."""
+        pulse = self._pulses.get(child)
+        return pulse is None or pulse.has_answer
+
+    async def attend(self, child: Child) -> None:
+        """Beat for *child* while it lives; then say that it is gone."""
+        hello = await child.up
+        if not isinstance(hello, Hello) or hello.beats_itself:
+            return
+        self._pulses[child] = pulse = self._pulse(child, hello)
+        try:
+            await pulse.run()
+        finally:
+            del self._pulses[child]
+        await self._leave(hello)
+
+    async def close(self) -> None:
+        for store in self._stores.values():
+            await store.close()
+
+    def _pulse(self, child: Child, hello: Hello) -> Pulse:
+        settings = hello.settings
+        if settings not in self._stores:
+            store = self._stores[settings] = store_for(settings)
+            self._outages[settings] = Outage(store.name)
+        return Pulse(
+            self._stores[settings],
+            hello.worker,
+            settings.lease,
+            outage=self._outages[settings],
+            ended=child.gone,
+            is_alive=lambda: not child.is_frozen,
+        )
+
+    async def _leave(self, hello: Hello) -> None:
+        # The process is gone for certain: nobody need wait for its lease to end.  And
+        # one that took its own leave may have been beaten for since.
+        try:
+            await self._stores[hello.settings].leave(hello.worker)
+        except StoreError as exc:
+            logger.debug("no leave was taken for worker %s: %s", hello.worker, exc)

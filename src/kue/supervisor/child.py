@@ -1,0 +1,156 @@
+"""
+A child of the supervisor: ``python -m kue.supervisor.child TARGET FD``.
+
+It imports the queue, runs its jobs, and talks with the supervisor over the socket that
+it was given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import faulthandler
+import importlib.util
+import os
+import signal
+import socket
+import sys
+import threading
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from setproctitle import setproctitle
+
+from kue.errors import KueError
+from kue.supervisor import logs
+from kue.supervisor.duty import Duty
+from kue.supervisor.messages import MAX_LINE, Failure, Orders, heard_by_child, line
+from kue.supervisor.target import BadTarget, load
+
+if TYPE_CHECKING:
+    import logging
+    from collections.abc import Coroutine
+    from types import ModuleType
+
+    from kue.queue import Kue
+    from kue.worker import Worker
+
+#: How long threads that nobody waits for any more may keep the process.
+EXIT_SECONDS = 3.0
+
+
+def main(target: str, fd: int) -> int:
+    _prepare()
+    with _socket(fd) as link:
+        orders = _orders(link)
+        if orders is None:
+            return 1
+        setproctitle(f"kue worker {target} #{orders.number}")
+        return _serve(orders, link)
+
+
+def _prepare() -> None:
+    """Have signals do what the supervisor means by them."""
+    # The stack of every thread, even while one of them holds the interpreter.
+    faulthandler.register(signal.SIGUSR2, all_threads=True)
+    # Stopping and reloading is up to the supervisor.  Handlers, because what is ignored
+    # would be ignored by every program that a job starts, too.
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, _nothing)
+
+
+def _nothing(number: int, frame: object) -> None:
+    """Be told by the supervisor."""
+
+
+def _socket(fd: int) -> socket.socket:
+    # Programs that jobs start must not hold the line.
+    os.set_inheritable(fd, False)
+    return socket.socket(fileno=fd)
+
+
+def _orders(link: socket.socket) -> Orders | None:
+    data = b""
+    while not data.endswith(b"\n"):
+        # No more than the line: what follows is for the event loop.
+        more = link.recv(1)
+        if not more:
+            return None
+        data += more
+    orders = heard_by_child(data)
+    assert isinstance(orders, Orders)
+    return orders
+
+
+def _serve(orders: Orders, link: socket.socket) -> int:
+    options = orders.options
+    handler = logs.configure(
+        f"#{orders.number}", format=options.log_format, level=options.log_level
+    )
+    try:
+        # Outside of any event loop: modules may want to run one while they are loaded.
+        queue, module = load(options.target)
+        _run(_work(orders, queue, module, link, handler))
+    except KueError as exc:
+        detail = exc.detail if isinstance(exc, BadTarget) else ""
+        _fail(link, Failure(str(exc), detail))
+        return 1
+    except Exception as exc:
+        _fail(link, Failure(f"{type(exc).__name__}: {exc}", traceback.format_exc()))
+        return 1
+    _exit_soon()
+    return 0
+
+
+def _run(work: Coroutine[Any, Any, None]) -> None:
+    """Run *work* on the fastest event loop there is."""
+    if importlib.util.find_spec("uvloop") is None:
+        asyncio.run(work)
+        return
+    import uvloop
+
+    uvloop.run(work)
+
+
+async def _work(
+    orders: Orders,
+    queue: Kue,
+    module: ModuleType,
+    link: socket.socket,
+    handler: logging.Handler,
+) -> None:
+    def named(worker: Worker) -> None:
+        logs.name_worker(handler, worker.name)
+
+    duty = Duty(
+        queue,
+        orders.options,
+        await asyncio.open_connection(sock=link.dup(), limit=MAX_LINE),
+        folder=_folder(module),
+        on_start=named,
+    )
+    await duty.perform()
+
+
+def _folder(module: ModuleType) -> str | None:
+    """Return where to watch for changes: the whole package that the module is in."""
+    package = module.__name__.partition(".")[0]
+    file = getattr(sys.modules.get(package, module), "__file__", None)
+    return str(Path(file).resolve().parent) if file else None
+
+
+def _fail(link: socket.socket, failure: Failure) -> None:
+    with contextlib.suppress(OSError):
+        link.sendall(line(failure))
+
+
+def _exit_soon() -> None:
+    """Do not wait long for threads: what they did was handed back."""
+    timer = threading.Timer(EXIT_SECONDS, os._exit, [0])
+    timer.daemon = True
+    timer.start()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], int(sys.argv[2])))

@@ -1,0 +1,65 @@
+"""What signals mean to a supervisor."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+@contextmanager
+def received(
+    *,
+    stop: Callable[[], None],
+    restart: Callable[[], None],
+    suspend: Callable[[], None],
+) -> Iterator[None]:
+    """
+    Call these for signals, for as long as the context lasts.
+
+    SIGINT and SIGTERM stop, SIGHUP restarts, SIGTSTP (Ctrl-Z) suspends.  A SIGHUP that
+    comes because the terminal was closed stops, too.
+    """
+    loop = asyncio.get_running_loop()
+    terminal = _terminal()
+
+    def hang_up() -> None:
+        if terminal is not None and not _is_open(terminal):
+            stop()
+        else:
+            restart()
+
+    actions = {
+        signal.SIGINT: stop,
+        signal.SIGTERM: stop,
+        signal.SIGHUP: hang_up,
+        signal.SIGTSTP: suspend,
+    }
+    for number, action in actions.items():
+        loop.add_signal_handler(number, action)
+    try:
+        yield
+    finally:
+        for number in actions:
+            loop.remove_signal_handler(number)
+
+
+def _terminal() -> int | None:
+    for stream in (sys.__stdin__, sys.__stderr__):
+        if stream is not None and stream.isatty():
+            return stream.fileno()
+    return None
+
+
+def _is_open(terminal: int) -> bool:
+    try:
+        os.tcgetpgrp(terminal)
+    except OSError:
+        return False
+    return True
