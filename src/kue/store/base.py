@@ -84,7 +84,10 @@ class Store(ABC):
 
     def twin(self) -> Store:
         """
-        Return a store on the same jobs for another event loop, to be closed by itself.
+        Return a store on the same jobs for another event loop, such as a thread's.
+
+        It is not open yet, and closed by itself; only that of a store in memory ends
+        with the first.
 
         Raises:
             ConfigError: This one cannot be doubled.
