@@ -5,6 +5,7 @@ from importlib.metadata import version
 from kue.backoff import exponential, fixed, listed, named
 from kue.builder import JobBuilder
 from kue.errors import (
+    BadArguments,
     BadPayload,
     Cancel,
     ConfigError,
@@ -19,6 +20,7 @@ from kue.errors import (
     LeaseLost,
     Release,
     Retry,
+    Skip,
     StoreCorrupt,
     StoreError,
     StoreFull,
@@ -30,12 +32,15 @@ from kue.events import Event, Kind
 from kue.handle import JobHandle
 from kue.job import Draft, Job, Priority, State
 from kue.queue import Kue
-from kue.worker import ActiveJob
+from kue.resource import Resource
+from kue.task import Task
+from kue.worker import ActiveJob, current_job
 
 __version__ = version("kue")
 
 __all__ = [
     "ActiveJob",
+    "BadArguments",
     "BadPayload",
     "Cancel",
     "ConfigError",
@@ -57,15 +62,19 @@ __all__ = [
     "LeaseLost",
     "Priority",
     "Release",
+    "Resource",
     "Retry",
+    "Skip",
     "State",
     "StoreCorrupt",
     "StoreError",
     "StoreFull",
     "StoreRefused",
     "StoreUnavailable",
+    "Task",
     "UniqueHeld",
     "__version__",
+    "current_job",
     "exponential",
     "fixed",
     "listed",

@@ -19,7 +19,8 @@ Everything Kue raises on purpose.
     - DurabilityUnknown   stored, but no replica confirmed it in time
 
 Handlers steer their own run by raising one of these, which are no KueError:
-Retry, Release, Fail, Cancel.
+Retry, Release, Fail, Cancel, Skip.  Data that does not fit a task is BadArguments, a
+Fail.
 """
 
 from __future__ import annotations
@@ -177,3 +178,11 @@ class Fail(Exception):
 
 class Cancel(Exception):
     """Raised by a handler: end this job as cancelled."""
+
+
+class Skip(Exception):
+    """Raised by a handler: there is nothing to do; end this job as complete."""
+
+
+class BadArguments(Fail):
+    """The job's data does not fit the parameters of its task; no retry mends that."""

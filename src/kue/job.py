@@ -206,11 +206,19 @@ class Error(msgspec.Struct, frozen=True, omit_defaults=True):
     stack: str = ""
 
 
-class Completed(msgspec.Struct, frozen=True, tag="complete", tag_field="outcome"):
+class Completed(
+    msgspec.Struct,
+    frozen=True,
+    omit_defaults=True,
+    tag="complete",
+    tag_field="outcome",
+):
     """It ended well."""
 
     #: Encoded (`msgspec.Raw`) or plain JSON.
     result: Any = None
+    #: Why there was nothing to do, if there was not.
+    reason: str = ""
 
 
 class Retried(msgspec.Struct, frozen=True, tag="retry", tag_field="outcome"):

@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-from contextlib import asynccontextmanager
 from copy import copy
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any
 
 from kue import settings as settings_
 from kue.builder import JobBuilder
 from kue.bulk import Bulk, drafts
-from kue.duration import Duration, milliseconds
 from kue.events import Event, Kind
 from kue.handle import JobHandle
+from kue.handling import Handlers
+from kue.hooks import Hooks
 from kue.listeners import QUEUE_PREFIX, Callback, kind_of
-from kue.names import check_name
 from kue.operating import Operating
 from kue.reading import Reading
+from kue.registering import Registering
 from kue.session import Session
 from kue.store import store_for
 from kue.sweeping import Sweeping
 from kue.sync import SyncKue
-from kue.worker import Handler, Processor, Worker
-from kue.worker.signals import stopped_by_signals
-from kue.worker.worker import GRACE_SECONDS
+from kue.working import Working
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
+    from collections.abc import AsyncIterator, Iterable
     from types import TracebackType
 
     from kue.bulk import OnAdded
@@ -36,11 +32,10 @@ if TYPE_CHECKING:
     from kue.payload import JSON
     from kue.settings import Settings
     from kue.store.base import Store
+    from kue.worker import Worker
 
-H = TypeVar("H", bound=Handler)
 
-
-class Kue(Reading, Operating, Sweeping):
+class Kue(Reading, Operating, Sweeping, Registering, Working):
     """
     A queue of jobs.
 
@@ -62,7 +57,9 @@ class Kue(Reading, Operating, Sweeping):
     ) -> None:
         known = settings_.load(url=url, **settings)
         self._session = Session(store or store_for(known), known)
-        self._processors: dict[str, Processor] = {}
+        self._is_given = store is not None
+        self._handlers = Handlers()
+        self._hooks = Hooks()
         self._workers: set[Worker] = set()
         self._sync = SyncKue(self, self._twin)
 
@@ -72,6 +69,16 @@ class Kue(Reading, Operating, Sweeping):
     @property
     def settings(self) -> Settings:
         return self._session.settings
+
+    @property
+    def store(self) -> Store:
+        """Where its jobs are kept."""
+        return self._session.store
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether another process that has its settings sees the same jobs."""
+        return not self._is_given and not self.settings.url.startswith("memory:")
 
     @property
     def sync(self) -> SyncKue:
@@ -180,108 +187,6 @@ class Kue(Reading, Operating, Sweeping):
             for draft, added in await bulk.deliver()
         ]
 
-    # -- processing ------------------------------------------------------------
-
-    @overload
-    def process(self, type: str, n: H, /) -> H: ...
-    @overload
-    def process(self, type: str, n: int, handler: H, /) -> H: ...
-    @overload
-    def process(self, type: str, n: int = 1, /) -> Callable[[H], H]: ...
-    def process(
-        self, type: str, n: int | Handler = 1, handler: Handler | None = None, /
-    ) -> Handler | Callable[[H], H]:
-        """
-        Handle jobs of *type* with ``async def handler(job)``, up to *n* at once.
-
-        Says who handles them; `run` and `work` do it.  Also a decorator::
-
-            @q.process("email", 20)
-            async def send(job): ...
-
-        Raises:
-            ValueError: *n* is not positive, or the type has a handler.
-            TypeError: The handler is not a coroutine function.
-        """
-        if not isinstance(n, int):
-            return self._process(type, 1, n)
-        if handler is None:
-            return partial(self._process, type, n)
-        return self._process(type, n, handler)
-
-    def _process(self, type: str, slots: int, handler: H) -> H:
-        check_name(type, what="type")
-        if slots < 1:
-            raise ValueError(
-                f"n must be 1 or more, not {slots}: it is how many at once"
-            )
-        if type in self._processors:
-            raise ValueError(f"type {type!r} has a handler in this queue already")
-        if not _is_async(handler):
-            raise TypeError(
-                f"the handler of {type!r} must be an async function that takes the "
-                f"job, but {handler!r} is not; write: async def handler(job): …"
-            )
-        self._processors[type] = Processor(type, slots, handler)
-        return handler
-
-    async def run(
-        self, *, grace: Duration = GRACE_SECONDS, signals: bool = True
-    ) -> None:
-        """
-        Run jobs until stopped: by `stop`, or by SIGINT or SIGTERM with *signals*.
-
-        Stopping waits up to *grace* for what runs, then hands it back; a second signal
-        hands it back at once.
-
-        Raises:
-            ConfigError: No handler was registered.
-            StoreRefused, StoreCorrupt: The store is not fit to keep jobs.
-        """
-        worker = self._worker(grace)
-        if not signals:
-            await self._run(worker)
-            return
-        with stopped_by_signals(worker):
-            await self._run(worker)
-
-    @asynccontextmanager
-    async def work(self, *, grace: Duration = GRACE_SECONDS) -> AsyncIterator[Worker]:
-        """Run jobs beside the body of ``async with q.work():``, and stop after it."""
-        worker = self._worker(grace)
-        running = asyncio.create_task(self._run(worker), name="kue work")
-        try:
-            yield worker
-        finally:
-            worker.stop()
-            await running
-
-    @property
-    def working(self) -> frozenset[Worker]:
-        """The workers that run jobs for this queue in this process."""
-        return frozenset(self._workers)
-
-    def stop(self) -> None:
-        """Let every `run` and `work` of this queue take no more jobs and return."""
-        for worker in self._workers:
-            worker.stop()
-
-    async def _run(self, worker: Worker) -> None:
-        self._workers.add(worker)
-        try:
-            await self._session.hub.ready()
-            await worker.run()
-        finally:
-            self._workers.discard(worker)
-
-    def _worker(self, grace: Duration) -> Worker:
-        return Worker(
-            self._session.store,
-            tuple(self._processors.values()),
-            self.settings,
-            grace=milliseconds(grace, field="grace") / 1000,
-        )
-
     # -- listening -------------------------------------------------------------
 
     def on(self, event: str, callback: Callback) -> Kue:
@@ -319,10 +224,3 @@ class Kue(Reading, Operating, Sweeping):
             async for event in events:
                 if event.kind in kinds:
                     yield event
-
-
-def _is_async(handler: object) -> bool:
-    while isinstance(handler, partial):
-        handler = handler.func
-    call = getattr(handler, "__call__", None)  # noqa: B004 - not a test for callable
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call)

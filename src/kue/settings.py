@@ -57,6 +57,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     keep_complete: int = 10_000
     #: How long failed and cancelled jobs are kept, ms.
     keep_failed: int = 7 * DAY_MS
+    #: A handler that holds the event loop for longer is told of, ms; 0 for never.
+    blocked: int = 1_000
+    #: Keep what jobs log and print with the job.
+    capture: bool = True
+    #: Cancel runs when the store was out of reach for the time of a lease: another
+    #: worker may have them by then.
+    strict_lease: bool = False
 
     @property
     def keep(self) -> Keep:
@@ -69,8 +76,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-_DURATIONS = frozenset({"lease", "budget", "keep_failed"})
+_DURATIONS = frozenset({"lease", "budget", "keep_failed", "blocked"})
 _NUMBERS = frozenset({"max_data", "keep_complete"})
+_FLAGS = frozenset({"allow_eviction", "capture", "strict_lease"})
 _MINIMUM = {"lease": 500, "budget": 1, "max_data": 1, "keep_complete": 0}
 
 
@@ -116,7 +124,7 @@ def _parse(field: str, value: Any) -> Any:
         parsed = milliseconds(value, field=field)
     elif field in _NUMBERS:
         parsed = _whole(field, value)
-    elif field == "allow_eviction":
+    elif field in _FLAGS:
         return _flag(value)
     elif field == "prefix":
         return check_name(value, what="prefix")

@@ -33,6 +33,11 @@ EXAMPLES = int(os.environ.get("KUE_MODEL_EXAMPLES", "80"))
 #: Nightly runs and the search for a small example take far longer than a test may.
 PATIENCE_SECONDS = 3600
 
+#: Whether a failure is kept, made small and tried again, or shown as it was found.
+IS_SHRUNK = os.environ.get("KUE_MODEL_SHRINK") != "no"
+FOUND = (Phase.explicit, Phase.generate)
+KEPT = (*FOUND, Phase.reuse, Phase.shrink)
+
 SETTINGS = settings(
     max_examples=EXAMPLES,
     stateful_step_count=40,
@@ -41,12 +46,7 @@ SETTINGS = settings(
     report_multiple_bugs=False,
     # Each step is a dozen calls to a real store.
     suppress_health_check=[HealthCheck.too_slow],
-    phases=[
-        phase
-        for phase in Phase
-        if phase not in (Phase.explain, Phase.shrink)
-        or (phase is Phase.shrink and os.environ.get("KUE_MODEL_SHRINK") != "no")
-    ],
+    phases=KEPT if IS_SHRUNK else FOUND,
 )
 
 

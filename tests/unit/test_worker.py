@@ -18,6 +18,7 @@ from kue import (
     Release,
     State,
 )
+from kue.worker.telling import Telling
 from tests.support.jobs import claim_one
 from tests.unit.conftest import new_queue
 
@@ -74,15 +75,13 @@ def test_a_type_has_one_handler() -> None:
         q.process("email", 3, echo)
 
 
-def test_an_ordinary_function_is_refused_with_advice() -> None:
-    def handler(job: ActiveJob) -> None: ...
-
-    with pytest.raises(TypeError, match="write: async def handler"):
-        Kue("memory://").process("email", handler)  # type: ignore[type-var]
+def test_a_handler_must_be_something_to_call() -> None:
+    with pytest.raises(TypeError, match="must be a function that takes the job"):
+        Kue("memory://").process("email", 3, "send")  # type: ignore[type-var]
 
 
 async def test_there_must_be_something_to_work_on(q: Kue) -> None:
-    with pytest.raises(ConfigError, match=r"register a handler with q\.process"):
+    with pytest.raises(ConfigError, match=r"register a handler with @q\.task"):
         await q.run()
 
 
@@ -478,8 +477,11 @@ async def test_progress_of_a_run_that_was_taken_away_tells_the_handler(
     async with q.work():
         await handle.result(timeout=10)
 
+    heard: list[ActiveJob] = []
     with pytest.raises(LeaseLost):
-        await ActiveJob(kue_store, lost).progress(1, 2)
+        await ActiveJob(lost, Telling(kue_store, heard.append)).progress(1, 2)
+
+    assert [active.id for active in heard] == [lost.id]
 
 
 async def test_a_worker_is_known_while_it_works(q: Kue, wire: Wire) -> None:

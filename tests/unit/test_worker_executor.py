@@ -20,20 +20,24 @@ from kue.job import (
     Spec,
     State,
 )
-from kue.worker.active import ActiveJob
 from kue.worker.executor import execute
+from kue.worker.run import Run
 
 if TYPE_CHECKING:
     from kue.job import Ending
-    from kue.store.base import Store
-    from kue.worker import Handler
+    from kue.worker import ActiveJob, Handler
+    from kue.worker.crew import Crew
 
-#: `execute` writes nothing down: it needs no store.
-NO_STORE = cast("Store", None)
 STARTED = 1_800_000_000_000
 
 
-def run_of(attempt: int = 1, timeout: int = 0) -> ActiveJob:
+class Silent:
+    """`execute` writes nothing down: its runs need nobody who does."""
+
+    telling = None
+
+
+def run_of(attempt: int = 1, timeout: int = 0) -> Run:
     job = Job(
         id=7,
         type="email",
@@ -43,10 +47,10 @@ def run_of(attempt: int = 1, timeout: int = 0) -> ActiveJob:
         spec=Spec(max_attempts=3, backoff=Fixed(500), timeout=timeout),
         token=f"{STARTED}000:{STARTED}:{attempt}:w1:lane.1",
     )
-    return ActiveJob(NO_STORE, job)
+    return Run(job, cast("Crew", Silent()), lambda run: None)
 
 
-async def ending_of(exc: BaseException, run: ActiveJob | None = None) -> Any:
+async def ending_of(exc: BaseException, run: Run | None = None) -> Any:
     async def handler(job: ActiveJob) -> Never:
         raise exc
 

@@ -50,10 +50,3 @@ def test_an_answer_from_before_the_wake_up_does_not_send_us_to_sleep() -> None:
     supply.answer(question, was_full=False)
 
     assert supply.is_worth_asking
-
-
-async def test_emptiness_can_be_waited_for() -> None:
-    supply = Supply()
-    supply.answer(supply.ask(), was_full=False)
-
-    await supply.until_empty()

@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kue import policy
 from kue.duration import Duration, epoch_ms, milliseconds
-from kue.errors import Cancel, Fail, Release, Retry
+from kue.errors import Cancel, Fail, Release, Retry, Skip
 from kue.job import Cancelled, Completed, Ending, Error, Failed, Released, Retried
 from kue.payload import JSON
 from kue.store.codec import error_of, result_of
 from kue.worker.active import ActiveJob
+from kue.worker.run import RunTimeout
 
 if TYPE_CHECKING:
     from kue.job import Job
+    from kue.worker.run import Run
 
 Handler: TypeAlias = Callable[[ActiveJob], Awaitable[JSON]]
 
@@ -30,66 +32,73 @@ SELF_CANCELLED = Error("CancelledError", "the handler was cancelled from within"
 _NOTHING = Completed()
 
 
-async def execute(run: ActiveJob, handler: Handler) -> Ending | None:
+class RunEnded(Exception):
+    """The handler ran elsewhere and did not return; how it ends was decided there."""
+
+    def __init__(self, ending: Ending) -> None:
+        super().__init__(_said(ending))
+        self.ending = ending
+
+
+async def execute(run: Run, handler: Callable[[Run], Awaitable[JSON]]) -> Ending | None:
     """
     Run *handler* and return how it ended; None when that is no longer ours to say.
 
     An interrupted run ends as it was told to, unless the handler returned first.
     """
     if not run.enter():
-        return run.instead
+        return ending_instead(run)
     ending: Ending | None
     try:
-        ending = await _complete(run, handler)
+        ending = ending_of_result(await handler(run))
     # Every exception, SystemExit included: a handler ends its run, never the worker.
     except BaseException as exc:
-        ending = run.instead if run.is_interrupted else _ending_of(run, exc)
+        is_told = run.is_interrupted
+        ending = ending_instead(run, exc) if is_told else ending_of(run, exc)
+    finally:
+        run.leave()
     return None if run.is_lost else ending
 
 
-async def _complete(run: ActiveJob, handler: Handler) -> Ending:
-    timeout = run.job.spec.timeout
-    result = await (_in_time(run, handler, timeout) if timeout else handler(run))
+def ending_of_result(result: JSON) -> Ending:
     return _NOTHING if result is None else Completed(result_of(result))
 
 
-async def _in_time(run: ActiveJob, handler: Handler, timeout: int) -> JSON:
+def ending_instead(run: Run, exc: BaseException | None = None) -> Ending | None:
+    """Return how a run ends that was told to; *exc* tells where it was."""
+    if not isinstance(run.instead, RunTimeout):
+        return run.instead
+    trace = None if exc is None else exc.__traceback__
+    return policy.after_error(run.job, _error(run.instead.with_traceback(trace)))
+
+
+def ending_of(active: ActiveJob, exc: BaseException) -> Ending:
+    """Return how a run ends whose handler raised *exc*."""
     try:
-        async with asyncio.timeout(timeout / 1000) as limit:
-            return await handler(run)
-    except TimeoutError:
-        # A TimeoutError of the handler's own making is an error like any other.
-        if not limit.expired():
-            raise
-    raise RunTimeout(f"the run took longer than its timeout of {timeout / 1000:g} s")
-
-
-class RunTimeout(Exception):
-    """A run took longer than its job's timeout; the name is what the error shows."""
-
-
-def _ending_of(run: ActiveJob, exc: BaseException) -> Ending:
-    try:
-        return _steered(run, exc)
+        return _steered(active, exc)
     except Exception as broken:
         # What it steers by makes no sense, such as Retry(after=-1).
-        return policy.after_error(run.job, _error(broken))
+        return policy.after_error(active.job, _error(broken))
 
 
-def _steered(run: ActiveJob, exc: BaseException) -> Ending:
+def _steered(active: ActiveJob, exc: BaseException) -> Ending:
     match exc:
+        case RunEnded():
+            return exc.ending
         case Retry():
-            return _retried(run.job, _error(exc), exc.after)
+            return _retried(active.job, _error(exc), exc.after)
         case Release():
-            return _released(run, exc)
+            return _released(active, exc)
         case Fail():
             return Failed(_error(exc))
         case Cancel():
             return Cancelled(error_of(exc).message)
+        case Skip():
+            return Completed(reason=error_of(exc).message)
         case asyncio.CancelledError():
-            return policy.after_error(run.job, SELF_CANCELLED)
+            return policy.after_error(active.job, SELF_CANCELLED)
         case _:
-            return policy.after_error(run.job, _error(exc))
+            return policy.after_error(active.job, _error(exc))
 
 
 def _retried(job: Job, error: Error, after: Duration) -> Ending:
@@ -98,15 +107,24 @@ def _retried(job: Job, error: Error, after: Duration) -> Ending:
     return Failed(error) if spent else Retried(error, delay)
 
 
-def _released(run: ActiveJob, exc: Release) -> Ending:
+def _released(active: ActiveJob, exc: Release) -> Ending:
     if isinstance(exc.delay, datetime):
-        delay = max(0, epoch_ms(exc.delay, field="delay") - run.now_ms)
+        delay = max(0, epoch_ms(exc.delay, field="delay") - active.now_ms)
     else:
         delay = milliseconds(exc.delay, field="delay")
     # A release that counts is an attempt, and there are only so many.
-    if exc.counts and run.job.attempts >= run.job.max_attempts:
+    if exc.counts and active.job.attempts >= active.job.max_attempts:
         return Failed(_error(exc))
     return Released(delay, exc.counts, error_of(exc).message)
+
+
+def _said(ending: Ending) -> str:
+    match ending:
+        case Failed(error=error) | Retried(error=error):
+            return f"{error.kind}: {error.message}"
+        case Released(reason=reason) | Cancelled(reason=reason):
+            return reason
+    return ""
 
 
 def _error(exc: BaseException) -> Error:
@@ -114,9 +132,9 @@ def _error(exc: BaseException) -> Error:
 
 
 def _stack(exc: BaseException) -> str:
-    # The first frames are this module's; whoever reads the stack looks for their own.
+    # The first frames are ours; whoever reads the stack looks for their own.
     trace = exc.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+    while trace is not None and _is_ours(trace.tb_frame.f_globals):
         trace = trace.tb_next
     try:
         lines = traceback.format_exception(type(exc), exc, trace)
@@ -124,3 +142,7 @@ def _stack(exc: BaseException) -> str:
         # An exception that cannot even be shown must still end its run.
         return ""
     return "".join(lines)
+
+
+def _is_ours(names: dict[str, object]) -> bool:
+    return str(names.get("__name__", "")).startswith("kue.worker.")

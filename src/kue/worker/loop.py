@@ -16,22 +16,26 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kue.job import Error, Failed, Released
 from kue.store.values import MAX_BATCH, Claim, Claimed, Outcome, Word
-from kue.worker.active import ActiveJob
-from kue.worker.executor import Handler, execute
+from kue.worker import capture
+from kue.worker.budget import Claimant
+from kue.worker.current import CURRENT
+from kue.worker.executor import ending_instead, execute
+from kue.worker.run import Run
 from kue.worker.supply import Supply
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from kue.job import Ending, Job
     from kue.outage import Outage
+    from kue.payload import JSON
     from kue.store.base import Store
+    from kue.worker.budget import Budget
+    from kue.worker.crew import Crew
 
 logger = logging.getLogger(__name__)
 
 LANES = 2
-#: The store wakes us for any work there is; this is only how long one call may last.
-WAIT_SECONDS = 5.0
 
 STOPPED = Released(reason="the worker stopped")
 #: A job that is to be delivered at most once cannot be begun a second time.
@@ -48,7 +52,11 @@ class Processor(NamedTuple):
 
     type: str
     slots: int
-    handler: Handler
+    handler: Callable[[Run], Awaitable[JSON]]
+    #: Where the handler runs: "loop", "thread" or "process".
+    execution: str = "loop"
+    #: Its share when types compete for slots.
+    weight: int = 1
 
 
 class Loop:
@@ -64,25 +72,50 @@ class Loop:
         outage: Outage,
     ) -> None:
         self.processor = processor
+        self.type = processor.type
+        self.claimant = Claimant(processor.slots, processor.weight)
         self._store = store
         self._worker = worker
         self._lease = lease
         self._outage = outage
         self._types = (processor.type,)
-        self._free = processor.slots
         #: The most one cycle takes: half, so that the other lane has something to do.
         self._share = min(-(-processor.slots // LANES), MAX_BATCH)
         self._supply = Supply()
-        self._runs: dict[int, ActiveJob] = {}
+        self._runs: dict[int, Run] = {}
         #: Runs of jobs that were handed on and came back to us, while they still end.
-        self._displaced: set[ActiveJob] = set()
+        self._displaced: set[Run] = set()
         self._ended: list[Outcome] = []
         self._settling = 0
-        #: When time alone may bring work, by the event loop's clock.
-        self._due: float | None = None
         self._is_stopping = False
+        self._is_paused = False
         #: A run ended, the supply changed or we are to stop: lanes look again.
         self._changed = asyncio.Event()
+        #: When time alone may bring work, by the event loop's clock.
+        self.due: float | None = None
+        #: Runs that have ended.
+        self.done = 0
+
+    def join(
+        self,
+        crew: Crew,
+        budget: Budget,
+        *,
+        on_rest: Callable[[], None],
+        on_freed: Callable[[], None],
+        on_failed: Callable[[Outcome], None] | None = None,
+    ) -> None:
+        """
+        Take part in the life of a worker.
+
+        *on_rest* hears that the store had nothing more, *on_freed* that slots which
+        others may want are free, *on_failed* of jobs that failed for good.
+        """
+        self._crew = crew
+        self._budget = budget
+        self._on_rest = on_rest
+        self._on_freed = on_freed
+        self._on_failed = on_failed
 
     @property
     def runs(self) -> list[Job]:
@@ -91,13 +124,28 @@ class Loop:
 
     @property
     def is_busy(self) -> bool:
-        """Whether handlers run."""
+        """Whether handlers run whose ending is not known."""
         return bool(self._runs or self._displaced)
 
     @property
     def unsettled(self) -> int:
         """How many outcomes the store has not confirmed."""
         return len(self._ended) + self._settling
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do but to wait for the store."""
+        return self._supply.is_empty and not self._is_paused and not self._is_stopping
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether the store has nothing for us and we have nothing in hand."""
+        return self.is_empty and not self.is_busy and not self.unsettled
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the time has come that may bring work."""
+        return self.due is not None and self.due <= asyncio.get_running_loop().time()
 
     async def lane(self) -> None:
         """Cycle until the loop was stopped and everything in hand is settled."""
@@ -113,13 +161,27 @@ class Loop:
             # by the very next cycle.
             await asyncio.sleep(0)
 
-    async def watch(self) -> None:
-        """Sleep with the store whenever it has nothing for us."""
-        while True:
-            await self._supply.until_empty()
-            await self._outage.persist(f"wait {self.processor.type}", self._wait)
-            self._supply.wake()
-            self._changed.set()
+    def wake(self) -> None:
+        """Ask again: there may be work, or slots for it."""
+        # A time that passed without a job (its type is paused, say) is no reason to
+        # ask again and again.
+        self.due = None
+        self._supply.wake()
+        self.claimant.is_hungry = True
+        self._changed.set()
+
+    def look_again(self) -> None:
+        """Slots that all types share are free."""
+        self._changed.set()
+
+    def pause(self) -> None:
+        """Claim no more until `resume`; what runs goes on."""
+        self._is_paused = True
+
+    def resume(self) -> None:
+        if self._is_paused:
+            self._is_paused = False
+            self.wake()
 
     def stop(self) -> None:
         """Claim no more; the lanes end once everything in hand is settled."""
@@ -143,6 +205,11 @@ class Loop:
                 extra={"job_id": job.id},
             )
             run.interrupt(None)
+
+    def lose_all(self) -> None:
+        """Cancel every run: we cannot know whether they are ours."""
+        for job in self.runs:
+            self.lose(job)
 
     def cancel(self, job_id: int, ending: Ending) -> None:
         """Cancel a run because someone asked for it."""
@@ -171,11 +238,11 @@ class Loop:
 
     def _reserve(self, *, has_outcomes: bool) -> int:
         """Take slots for a claim, if one is worth a call or a call is made anyway."""
-        if self._is_stopping or not (has_outcomes or self._supply.is_worth_asking):
+        if self._is_stopping or self._is_paused:
             return 0
-        room = min(self._free, self._share)
-        self._free -= room
-        return room
+        if not has_outcomes and not self._supply.is_worth_asking:
+            return 0
+        return self._budget.take(self.claimant, self._share)
 
     # -- with the store --------------------------------------------------------
 
@@ -195,41 +262,42 @@ class Loop:
             ),
         )
         self._confirm(outcomes, words)
-        self._free += room - len(claimed.jobs)
-        self._note_due(claimed)
-        self._supply.answer(question, was_full=len(claimed.jobs) == room)
+        unused = room - len(claimed.jobs)
         for job in claimed.jobs:
             self._start(job)
-        self._changed.set()
+        self._note_due(claimed)
+        self._supply.answer(question, was_full=not unused)
+        self.claimant.is_hungry = not self._supply.is_empty
+        if unused:
+            self._budget.give_back(self.claimant, unused)
+            self._on_freed()
+        self._look()
 
     async def _settle(self, outcomes: list[Outcome]) -> None:
         words = await self._outage.persist(
-            f"settle {self.processor.type}", lambda: self._store.settle(outcomes)
+            f"settle {self.type}", lambda: self._store.settle(outcomes)
         )
         self._confirm(outcomes, words)
-        self._changed.set()
+        self._look()
 
-    async def _wait(self) -> None:
-        await self._store.wait(self._types, self._rest_seconds())
+    def _look(self) -> None:
+        self._changed.set()
+        if self._supply.is_empty:
+            self._on_rest()
 
     def _note_due(self, claimed: Claimed) -> None:
-        self._due = None
+        self.due = None
         if claimed.next_at is not None:
             ahead = (claimed.next_at - claimed.now) / 1000
-            self._due = asyncio.get_running_loop().time() + ahead
-
-    def _rest_seconds(self) -> float:
-        if self._due is None:
-            return WAIT_SECONDS
-        ahead = self._due - asyncio.get_running_loop().time()
-        # A time that passed without a job (its type is paused, say) is no reason to
-        # ask again and again.
-        return min(ahead, WAIT_SECONDS) if ahead > 0 else WAIT_SECONDS
+            self.due = asyncio.get_running_loop().time() + ahead
 
     def _confirm(self, outcomes: Sequence[Outcome], words: Sequence[Word]) -> None:
         self._settling -= len(outcomes)
         for outcome, word in zip(outcomes, words, strict=True):
-            if word not in (Word.DONE, Word.ALREADY):
+            if word is Word.DONE:
+                if self._on_failed is not None and type(outcome.ending) is Failed:
+                    self._on_failed(outcome)
+            elif word is not Word.ALREADY:
                 logger.warning(
                     "outcome of job %d dropped: %s",
                     outcome.job.id,
@@ -240,7 +308,7 @@ class Loop:
     # -- runs ------------------------------------------------------------------
 
     def _start(self, job: Job) -> None:
-        run = ActiveJob(self._store, job)
+        run = Run(job, self._crew, self._abandon)
         earlier = self._runs.get(job.id)
         if earlier is not None:
             # Taken back from us and claimed by us again: the earlier run is void.
@@ -252,13 +320,29 @@ class Loop:
         task = asyncio.create_task(self._run(run), name=f"kue job {job.id}")
         run.begin(task)
 
-    async def _run(self, run: ActiveJob) -> None:
+    async def _run(self, run: Run) -> None:
+        CURRENT.set(run)
         ending = await execute(run, self.processor.handler)
+        if run.partial:
+            capture.finish(run)
+        # What the run said comes before its end.
+        if self._crew.telling.owes(run):
+            await self._crew.telling.flush(run)
+        if not run.is_abandoned:
+            self._end(run, ending)
+        self.claimant.held -= 1
+        self._on_freed()
+        self._changed.set()
+
+    def _abandon(self, run: Run) -> None:
+        self._end(run, ending_instead(run))
+        self._changed.set()
+
+    def _end(self, run: Run, ending: Ending | None) -> None:
+        self.done += 1
         if ending is not None:
             self._ended.append(Outcome(run.job, ending))
         if run in self._displaced:
             self._displaced.discard(run)
         else:
             del self._runs[run.id]
-        self._free += 1
-        self._changed.set()

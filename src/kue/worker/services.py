@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
 
 from kue.policy import after_cancel
 from kue.store.values import MAX_BATCH, Beat, Tended
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
+    from collections.abc import Sequence
 
     from kue.job import Job
     from kue.outage import Outage
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from kue.worker.loop import Loop
 
 logger = logging.getLogger(__name__)
+
+#: How a service rests; tests that own the clock bring their own.
+Sleep = Callable[[float], Awaitable[None]]
 
 #: Beats in the time of a lease: two may be lost before it is over.
 BEATS_PER_LEASE = 3
@@ -41,6 +44,8 @@ class Heart:
         lease: int,
         outage: Outage,
         info: Callable[[], dict[str, Any]],
+        sleep: Sleep,
+        strict: bool = False,
     ) -> None:
         self._store = store
         self._loops = loops
@@ -48,12 +53,16 @@ class Heart:
         self._lease = lease
         self._outage = outage
         self._info = info
+        self._sleep = sleep
+        self._strict = strict
+        #: When the last beat that was answered was sent, by our own clock.
+        self._beaten = time.monotonic()
 
     async def run(self) -> None:
         """Beat until cancelled."""
         while True:
-            await self._outage.persist("beat", self.beat)
-            await asyncio.sleep(self._lease / 1000 / BEATS_PER_LEASE)
+            await self._outage.persist("beat", self._try)
+            await self._sleep(self._lease / 1000 / BEATS_PER_LEASE)
 
     async def beat(self) -> None:
         """Renew the lease once; the first call carries what `workers` shows."""
@@ -66,6 +75,21 @@ class Heart:
             self._heed(asked, await self._renew(asked, info))
             info = None
 
+    async def _try(self) -> None:
+        sent = time.monotonic()
+        try:
+            await self.beat()
+        except Exception:
+            self._doubt()
+            raise
+        self._beaten = sent
+
+    def _doubt(self) -> None:
+        """Give up what runs when nobody can tell any more that it is ours."""
+        if self._strict and time.monotonic() - self._beaten > self._lease / 1000:
+            for loop in self._loops:
+                loop.lose_all()
+
     async def _renew(self, jobs: list[Job], info: dict[str, Any] | None) -> Beat:
         return await self._store.renew(
             self._worker, lease=self._lease, runs=jobs, info=info
@@ -74,6 +98,10 @@ class Heart:
     def _heed(self, asked: list[Job], beat: Beat) -> None:
         lost = set(beat.lost)
         for loop in self._loops:
+            if beat.paused:
+                loop.pause()
+            else:
+                loop.resume()
             for job_id, reason in beat.cancel.items():
                 loop.cancel(job_id, after_cancel(reason))
             for job in asked:
@@ -84,18 +112,21 @@ class Heart:
 class Upkeep:
     """Tends the store: promotes, rescues, expires, prunes, fires schedules."""
 
-    def __init__(self, store: Store, *, keep: Keep, lease: int, outage: Outage) -> None:
+    def __init__(
+        self, store: Store, *, keep: Keep, lease: int, outage: Outage, sleep: Sleep
+    ) -> None:
         self._store = store
         self._keep = keep
         self._lease = lease
         self._outage = outage
+        self._sleep = sleep
 
     async def run(self) -> None:
         """Tend until cancelled, each second or at once while there is more to do."""
         while True:
             tended = await self._outage.persist("upkeep", self._tend)
             if not tended.more:
-                await asyncio.sleep(_scattered(UPKEEP_SECONDS))
+                await self._sleep(_scattered(UPKEEP_SECONDS))
 
     async def _tend(self) -> Tended:
         tended = await self._store.tend(keep=self._keep, lease=self._lease)

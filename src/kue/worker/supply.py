@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from enum import Enum, auto
 
 
@@ -27,21 +26,21 @@ class Supply:
     """
 
     def __init__(self) -> None:
-        self._stock = Stock.UNSURE
+        self.stock = Stock.UNSURE
         self._is_asking = False
         self._wakes = 0
-        self._empty = asyncio.Event()
-
-    @property
-    def stock(self) -> Stock:
-        return self._stock
 
     @property
     def is_worth_asking(self) -> bool:
         """While we are unsure one question is enough; the answer decides on more."""
-        return self._stock is Stock.PLENTY or (
-            self._stock is Stock.UNSURE and not self._is_asking
+        return self.stock is Stock.PLENTY or (
+            self.stock is Stock.UNSURE and not self._is_asking
         )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do but to wait for the store."""
+        return self.stock is Stock.EMPTY
 
     def ask(self) -> int:
         """Take note of a question and return what `answer` needs to know of it."""
@@ -52,23 +51,12 @@ class Supply:
         """Learn from the answer to *question*: did it give all that was asked for?"""
         self._is_asking = False
         if was_full:
-            self._set(Stock.PLENTY)
+            self.stock = Stock.PLENTY
         elif question == self._wakes:
-            self._set(Stock.EMPTY)
+            self.stock = Stock.EMPTY
 
     def wake(self) -> None:
         """Learn that there may be work."""
         self._wakes += 1
         self._is_asking = False
-        self._set(Stock.UNSURE)
-
-    async def until_empty(self) -> None:
-        """Return once there is nothing to do but to wait for the store."""
-        await self._empty.wait()
-
-    def _set(self, stock: Stock) -> None:
-        self._stock = stock
-        if stock is Stock.EMPTY:
-            self._empty.set()
-        else:
-            self._empty.clear()
+        self.stock = Stock.UNSURE

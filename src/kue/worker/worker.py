@@ -8,23 +8,56 @@ import logging
 import os
 import secrets
 import socket
-from typing import TYPE_CHECKING, Any
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from kue.errors import ConfigError, StoreError, StoreUnavailable
+from kue.job import State
 from kue.outage import Outage
+from kue.worker.budget import Budget
+from kue.worker.capture import captured
+from kue.worker.crew import Crew
+from kue.worker.lookout import Lookout
 from kue.worker.loop import LANES, Loop, Processor
-from kue.worker.services import Heart, Upkeep
+from kue.worker.pulse import pulse
+from kue.worker.services import Heart, Sleep, Upkeep
+from kue.worker.status import Status
+from kue.worker.watch import Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from kue.settings import Settings
     from kue.store.base import Store
+    from kue.store.values import Outcome
 
 logger = logging.getLogger(__name__)
 
 GRACE_SECONDS = 30.0
 IDLE_GRACE_SECONDS = 1.0
+#: How often a worker that is to end by itself looks whether it is time.
+BURST_SECONDS = 0.05
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """How a worker is to work."""
+
+    #: How the store knows it; None for a name of its own.
+    name: str | None = None
+    #: How long runs may go on after `Worker.stop`, in seconds.
+    grace: float = GRACE_SECONDS
+    #: Slots that all types share; None when each has its own.
+    concurrency: int | None = None
+    #: Types that share slots get them in the order given, not each its share.
+    strict: bool = False
+    #: Stop when there is nothing left to do.
+    burst: bool = False
+    #: Stop after this many runs.
+    max_jobs: int | None = None
+    #: Another process beats for this one.
+    supervised: bool = False
 
 
 class Worker:
@@ -35,21 +68,25 @@ class Worker:
         store: Store,
         processors: Sequence[Processor],
         settings: Settings,
+        plan: Plan = Plan(),  # noqa: B008 - frozen
         *,
-        name: str | None = None,
-        grace: float = GRACE_SECONDS,
+        on_failed: Callable[[Outcome], None] | None = None,
+        sleep: Sleep = asyncio.sleep,
     ) -> None:
         if not processors:
             raise ConfigError(
-                "there is nothing to work on: register a handler with "
+                "there is nothing to work on: register a handler with @q.task or "
                 "q.process(type, n, handler) first"
             )
-        self.name = (
-            name or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
+        self.name = plan.name or (
+            f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
         )
+        self.processors = tuple(processors)
         self._store = store
         self._settings = settings
-        self._grace = grace
+        self._plan = plan
+        self._on_failed = on_failed
+        self._sleep = sleep
         self._outage = Outage(store.name)
         self._loops = [
             Loop(
@@ -61,8 +98,11 @@ class Worker:
             )
             for processor in processors
         ]
+        self.status = Status(self._loops)
         self._stopping = asyncio.Event()
         self._ended = asyncio.Event()
+        #: A loop has nothing more to do for the moment.
+        self._rested = asyncio.Event()
 
     @property
     def is_stopping(self) -> bool:
@@ -110,28 +150,43 @@ class Worker:
         finally:
             self._ended.set()
 
-    async def _work(self) -> None:
-        logger.info("worker %s started on %s", self.name, self._store.name)
-        try:
-            async with asyncio.TaskGroup() as group:
-                await self._live(group)
-        finally:
-            await self._leave()
-        logger.info("worker %s stopped", self.name)
-
     async def ended(self) -> None:
         """Return once `run` is over."""
         await self._ended.wait()
 
-    async def _live(self, group: asyncio.TaskGroup) -> None:
+    async def _work(self) -> None:
+        logger.info("worker %s started on %s", self.name, self._store.name)
+        async with AsyncExitStack() as stack:
+            crew = Crew(self._store)
+            stack.push_async_callback(crew.close)
+            stack.push_async_callback(self._leave)
+            if not self._plan.supervised:
+                lease = self._settings.lease
+                await stack.enter_async_context(pulse(self._store, self.name, lease))
+            stack.enter_context(captured())
+            self._look_out(stack)
+            group = await stack.enter_async_context(asyncio.TaskGroup())
+            await self._live(group, crew)
+        logger.info("worker %s stopped", self.name)
+
+    def _look_out(self, stack: AsyncExitStack) -> None:
+        limit = self._settings.blocked
+        if limit:
+            lookout = self.status.lookout = Lookout(limit / 1000)
+            lookout.start()
+            stack.callback(lookout.stop)
+
+    async def _live(self, group: asyncio.TaskGroup, crew: Crew) -> None:
+        budget = self._join(crew)
         lanes = [
-            group.create_task(loop.lane(), name=f"kue {loop.processor.type} {number}")
+            group.create_task(loop.lane(), name=f"kue {loop.type} {number}")
             for loop in self._loops
             for number in range(LANES)
         ]
-        watches = [
-            group.create_task(loop.watch(), name=f"kue {loop.processor.type} watch")
-            for loop in self._loops
+        watch = Watch(self._store, self._loops, self._outage, self._rested)
+        scouts = [
+            group.create_task(watch.run(), name="kue watch"),
+            group.create_task(self._retire(budget), name="kue retirement"),
         ]
         services = [
             group.create_task(self._heart().run(), name="kue beat"),
@@ -140,15 +195,55 @@ class Worker:
         grace = 0.0
         try:
             await self._stopping.wait()
-            grace = self._grace
+            grace = self._plan.grace
         finally:
             # Also when we are cancelled: leaving jobs to their lease would be slower.
             for loop in self._loops:
                 loop.stop()
-            _cancel(watches)
+            _cancel(scouts)
             await self._wind_down(lanes, grace)
             # The last to go: until here our jobs must not be taken from us.
             _cancel(services)
+
+    def _join(self, crew: Crew) -> Budget:
+        budget = Budget(
+            [loop.claimant for loop in self._loops],
+            total=self._plan.concurrency,
+            runs=self._plan.max_jobs,
+            strict=self._plan.strict,
+        )
+        for loop in self._loops:
+            loop.join(
+                crew,
+                budget,
+                on_rest=self._rested.set,
+                on_freed=self._look_again if budget.is_tight else _nothing,
+                on_failed=self._on_failed,
+            )
+        return budget
+
+    def _look_again(self) -> None:
+        for loop in self._loops:
+            loop.look_again()
+
+    async def _retire(self, budget: Budget) -> None:
+        """Stop when there is nothing left to do, if that is the plan."""
+        if not self._plan.burst and self._plan.max_jobs is None:
+            return
+        while not budget.is_spent and not await self._is_drained():
+            await self._sleep(BURST_SECONDS)
+        self.stop()
+
+    async def _is_drained(self) -> bool:
+        if not self._plan.burst or not all(loop.is_at_rest for loop in self._loops):
+            return False
+        counts = await self._outage.persist("burst", self._store.count)
+        # A limit may hold back what waits; it is work all the same.
+        waiting = {name for name, count in counts.items() if count[State.WAITING]}
+        paused = {pause.type for pause in await self._store.paused()}
+        if None in paused:
+            return True
+        return not waiting & {loop.type for loop in self._loops} - paused
 
     async def _wind_down(self, lanes: list[asyncio.Task[None]], grace: float) -> None:
         """Let runs end, hand back the others, write down how all of them ended."""
@@ -193,7 +288,9 @@ class Worker:
             worker=self.name,
             lease=self._settings.lease,
             outage=self._outage,
-            info=self._info,
+            info=self.status,
+            sleep=self._sleep,
+            strict=self._settings.strict_lease,
         )
 
     def _upkeep(self) -> Upkeep:
@@ -202,18 +299,12 @@ class Worker:
             keep=self._settings.keep,
             lease=self._settings.lease,
             outage=self._outage,
+            sleep=self._sleep,
         )
 
-    def _info(self) -> dict[str, Any]:
-        """What `workers` shows of us."""
-        return {
-            "host": socket.gethostname(),
-            "pid": os.getpid(),
-            "slots": {
-                loop.processor.type: loop.processor.slots for loop in self._loops
-            },
-            "running": self.running,
-        }
+
+def _nothing() -> None:
+    """Nobody waits for slots of others."""
 
 
 def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:

@@ -1,0 +1,37 @@
+"""What can be said of a job besides its data, as type checkers see it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
+
+    from kue.draft import Delivery
+    from kue.duration import Duration
+
+
+class JobOptions(TypedDict, total=False):
+    """Options of one job: see `kue.draft.draft` for what they mean."""
+
+    priority: int | str
+    delay: Duration | datetime
+    at: datetime
+    attempts: int
+    backoff: Any
+    timeout: Duration
+    ttl: Duration
+    expires: Duration
+    #: A key; True: the arguments are the key.
+    unique: str | bool
+    unique_for: Duration
+    group: str
+    tags: Iterable[str]
+    parent: int
+    after: Iterable[int]
+    after_any: bool
+    remove_on_complete: bool
+    retention: Duration
+    delivery: Delivery
+    meta: Mapping[str, str]

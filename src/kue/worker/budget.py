@@ -1,0 +1,105 @@
+"""
+Who may take the next free slot, when types share the slots of a worker.
+
+Without a common limit every type has slots of its own and nobody competes.  With one,
+types that want more than there is get their share by weight, and what some leave is
+for the others; in strict order a type gets what those before it leave.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Claimant:
+    """One type that takes slots."""
+
+    __slots__ = ("held", "is_hungry", "slots", "weight")
+
+    def __init__(self, slots: int, weight: int = 1) -> None:
+        #: The most it may hold.
+        self.slots = slots
+        self.weight = weight
+        #: Slots it holds: runs, and claims on their way.
+        self.held = 0
+        #: Whether the store may have work for it.
+        self.is_hungry = True
+
+    @property
+    def free(self) -> int:
+        return self.slots - self.held
+
+
+class Budget:
+    """
+    Slots that several types share, and how many runs there may be in all.
+
+    *total* and *runs* are None for no limit.
+    """
+
+    def __init__(
+        self,
+        claimants: Sequence[Claimant],
+        *,
+        total: int | None = None,
+        runs: int | None = None,
+        strict: bool = False,
+    ) -> None:
+        self._claimants = claimants
+        self._total = total or 0
+        self._runs = runs
+        self._strict = strict
+        wanted = sum(claimant.slots for claimant in claimants)
+        #: Whether types can be in each other's way.
+        self.is_tight = total is not None and wanted > total
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether all runs that there may be have begun."""
+        return self._runs is not None and self._runs <= 0
+
+    def take(self, claimant: Claimant, most: int) -> int:
+        """Take up to *most* slots for a claim; return how many."""
+        room = min(most, self._room(claimant) if self.is_tight else claimant.free)
+        if self._runs is not None:
+            room = min(room, self._runs)
+            self._runs -= room
+        claimant.held += room
+        return room
+
+    def give_back(self, claimant: Claimant, slots: int) -> None:
+        """Return slots that were taken for a claim which got less."""
+        claimant.held -= slots
+        if self._runs is not None:
+            self._runs += slots
+
+    def _room(self, claimant: Claimant) -> int:
+        left = self._total - sum(other.held for other in self._claimants)
+        if left <= 0:
+            return 0
+        rivals = [
+            other
+            for other in self._claimants
+            if other.is_hungry and other.free and other is not claimant
+        ]
+        kept = sum(self._kept(other, claimant, rivals) for other in rivals)
+        share = 0 if self._strict else self._share(claimant, rivals) - claimant.held
+        return max(0, min(claimant.free, left, max(left - kept, share)))
+
+    def _kept(
+        self, other: Claimant, claimant: Claimant, rivals: Sequence[Claimant]
+    ) -> int:
+        """Return how many of the free slots are kept for *other*."""
+        if self._strict:
+            order = self._claimants
+            return other.free if order.index(other) < order.index(claimant) else 0
+        rest = [*(rival for rival in rivals if rival is not other), claimant]
+        return max(0, min(other.slots, self._share(other, rest)) - other.held)
+
+    def _share(self, claimant: Claimant, rivals: Sequence[Claimant]) -> int:
+        weights = claimant.weight + sum(rival.weight for rival in rivals)
+        # At least one: a type of little weight is slow, never starved.
+        return max(1, self._total * claimant.weight // weights)

@@ -1,0 +1,164 @@
+"""
+The program of a child process: runs one function, job after job.
+
+``python -m kue.worker.child DESCRIPTOR MODULE NAME [FILE]``: started by a worker, which
+speaks to it over the descriptor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import importlib
+import inspect
+import operator
+import os
+import runpy
+import signal
+import socket
+import sys
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import msgspec
+
+from kue.job import Job
+from kue.worker import capture, wire
+from kue.worker.active import ActiveJob
+from kue.worker.current import CURRENT
+from kue.worker.executor import ending_of, ending_of_result
+from kue.worker.told import Told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kue.job import Ending
+    from kue.store.values import LogLine, Progress
+
+#: prctl: a signal for us when the process that started us ends.
+PR_SET_PDEATHSIG = 1
+
+_decode_job = msgspec.json.Decoder(Job).decode
+
+
+class Voice:
+    """Tells the worker what the job says; a `Teller`."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self._link = link
+        self._lock = threading.Lock()
+
+    def progress(self, active: ActiveJob, update: Progress) -> Told:
+        return self._tell(active, wire.Update(update))
+
+    def line(self, active: ActiveJob, line: LogLine) -> Told:
+        return self._tell(active, wire.Line(line))
+
+    def _tell(self, active: ActiveJob, message: wire.Message) -> Told:
+        with self._lock:
+            self._link.sendall(wire.pack(message))
+        return Told(active.id, "", None)
+
+
+class ChildJob(ActiveJob):
+    """The job, as the child knows it."""
+
+    __slots__ = ("lines", "partial")
+
+    def __init__(self, job: Job, voice: Voice) -> None:
+        super().__init__(job, voice)
+        self.lines = 0
+        self.partial = ""
+
+
+def main(arguments: list[str]) -> None:
+    """Serve until the worker is gone."""
+    descriptor, module, name, *file = arguments
+    _die_with_parent()
+    link = socket.socket(fileno=int(descriptor))
+    # What the handler starts must not hold the line.
+    os.set_inheritable(link.fileno(), False)
+    handler = _found(module, name, *file)
+    voice = Voice(link)
+    with capture.captured():
+        while (payload := _receive(link)) is not None:
+            ending = run(ChildJob(_decode_job(payload), voice), handler)
+            link.sendall(wire.pack(wire.End(ending)))
+
+
+def run(active: ChildJob, handler: Callable[[ActiveJob], Any]) -> Ending:
+    """Run *handler* and return how it ended, whatever it raised."""
+    token = CURRENT.set(active)
+    try:
+        result = handler(active)
+        if inspect.isawaitable(result):
+            result = asyncio.run(_awaited(result))
+        ending = ending_of_result(result)
+    except BaseException as exc:
+        ending = ending_of(active, exc)
+    finally:
+        CURRENT.reset(token)
+    capture.finish(active)
+    return ending
+
+
+def find(module: str, name: str, file: str | None = None) -> Callable[..., Any]:
+    """Return the function a task or a plain name stands for, taking the job."""
+    if file is None:
+        space: Any = importlib.import_module(module)
+        found = operator.attrgetter(name)(space)
+    else:
+        # Not as __main__: what the script does when it is run is not for us.
+        names = runpy.run_path(file, run_name="__kue_child__")
+        first, _, rest = name.partition(".")
+        found = names[first]
+        found = operator.attrgetter(rest)(found) if rest else found
+    handler: Callable[..., Any] = getattr(found, "in_child", found)
+    return handler
+
+
+def _found(module: str, name: str, *file: str) -> Callable[..., Any]:
+    try:
+        return find(module, name, *file)
+    except BaseException as exc:
+        # Better told with every job than lost with a process.
+        return partial(_refuse, exc)
+
+
+def _refuse(exc: BaseException, active: ActiveJob) -> NoReturn:
+    raise exc
+
+
+async def _awaited(result: Any) -> Any:
+    return await result
+
+
+def _receive(link: socket.socket) -> bytes | None:
+    """Return the next message; None when the worker is gone."""
+    head = _exactly(link, wire.LENGTH.size)
+    if head is None:
+        return None
+    (length,) = wire.LENGTH.unpack(head)
+    return _exactly(link, length)
+
+
+def _exactly(link: socket.socket, size: int) -> bytes | None:
+    data = bytearray()
+    while len(data) < size:
+        piece = link.recv(size - len(data))
+        if not piece:
+            return None
+        data += piece
+    return bytes(data)
+
+
+def _die_with_parent() -> None:
+    # A terminal's Ctrl-C is the worker's to answer.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,204 @@
+"""
+Child processes for handlers that must be killable.
+
+A child runs one function, job after job.  It is told of no store and inherits no
+variable that could name one; it can only speak of the job it was given, and the worker
+holds the token.  When its run is cancelled, timed out or lost, it is killed with
+everything it started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from kue.job import Completed
+from kue.payload import decode
+from kue.worker import wire
+from kue.worker.executor import RunEnded
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kue.job import Ending
+    from kue.payload import JSON
+    from kue.worker.run import Run
+
+#: What a child does not inherit.
+SECRETS = ("KUE_", "REDIS_URL")
+#: How long a child may take to leave when its worker does.
+LEAVE_SECONDS = 2.0
+
+
+class ProcessLost(Exception):
+    """The process that ran the job ended before the job did."""
+
+
+class Target(NamedTuple):
+    """Where a child finds the function it runs."""
+
+    module: str
+    #: A dotted path within the module.
+    name: str
+    #: The file to run when the module is ``__main__``, which cannot be imported.
+    file: str | None = None
+
+
+class Children:
+    """The child processes of a worker; idle ones are used again."""
+
+    def __init__(self) -> None:
+        self._idle: dict[Target, list[Child]] = {}
+        self._all: set[Child] = set()
+
+    async def call(self, target: Target, run: Run) -> JSON:
+        """
+        Run the function in a child of its own and return what it returned.
+
+        Raises:
+            RunEnded: It did not return; the ending says why.
+            ProcessLost: The child died; the message says how.
+        """
+        child = await self._child(target)
+        try:
+            ending = await child.call(run)
+        except BaseException:
+            await self._drop(child)
+            raise
+        self._idle.setdefault(target, []).append(child)
+        if isinstance(ending, Completed):
+            return _result(ending)
+        raise RunEnded(ending)
+
+    async def close(self) -> None:
+        """Let every child go."""
+        for child in [*self._all]:
+            await self._drop(child)
+
+    async def _child(self, target: Target) -> Child:
+        idle = self._idle.get(target)
+        while idle:
+            child = idle.pop()
+            if child.is_alive:
+                return child
+            await self._drop(child)
+        child = Child(target)
+        self._all.add(child)
+        await child.start()
+        return child
+
+    async def _drop(self, child: Child) -> None:
+        self._all.discard(child)
+        await child.kill()
+
+
+class Child:
+    """One child process."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._process: asyncio.subprocess.Process | None = None
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    async def start(self) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = await asyncio.create_subprocess_exec(
+                *_command(self._target, theirs.fileno()),
+                stdin=asyncio.subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                env=environment(os.environ),
+                # A group of its own, so that what it starts can be killed with it.
+                start_new_session=True,
+            )
+        self._reader, self._writer = await asyncio.open_connection(sock=ours)
+
+    async def call(self, run: Run) -> Ending:
+        """Have the child run a job, and pass on what it says meanwhile."""
+        assert self._reader is not None
+        assert self._writer is not None
+        try:
+            self._writer.write(wire.packed(msgspec.json.encode(run.job)))
+            await self._writer.drain()
+            while True:
+                message = await self._hear(self._reader)
+                if isinstance(message, wire.End):
+                    return message.ending
+                self._pass_on(run, message)
+        except (OSError, EOFError) as exc:
+            raise ProcessLost(await self._obituary()) from exc
+
+    async def kill(self) -> None:
+        """End the child and everything it started, now."""
+        if self._writer is not None:
+            self._writer.close()
+        if self._process is None:
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        await self._process.wait()
+
+    async def _hear(self, reader: asyncio.StreamReader) -> wire.Message:
+        (length,) = wire.LENGTH.unpack(await reader.readexactly(wire.LENGTH.size))
+        if length > wire.MAX_MESSAGE:
+            raise ProcessLost(f"the process sent a message of {length:,} bytes")
+        return wire.unpack(await reader.readexactly(length))
+
+    def _pass_on(self, run: Run, message: wire.Line | wire.Update) -> None:
+        # The job and its token are ours to say: a child speaks of its own job alone.
+        if isinstance(message, wire.Line):
+            run.crew.telling.line(run, message.line)
+        else:
+            update = msgspec.structs.replace(
+                message.update, job_id=run.id, token=run.job.token
+            )
+            run.crew.telling.progress(run, update)
+
+    async def _obituary(self) -> str:
+        assert self._process is not None
+        try:
+            async with asyncio.timeout(LEAVE_SECONDS):
+                code = await self._process.wait()
+        except TimeoutError:
+            return "the process that ran the job closed its connection"
+        return f"the process that ran the job {_cause(code)}"
+
+
+def environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return what a child may know of *variables*."""
+    kept = {
+        name: value for name, value in variables.items() if not name.startswith(SECRETS)
+    }
+    # What is importable here is importable there.
+    kept["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    return kept
+
+
+def _command(target: Target, descriptor: int) -> list[str]:
+    command = [sys.executable, "-m", "kue.worker.child", str(descriptor)]
+    return [*command, target.module, target.name, *filter(None, [target.file])]
+
+
+def _cause(code: int) -> str:
+    if code >= 0:
+        return f"exited with code {code} before the job ended"
+    name = signal.Signals(-code).name
+    hint = ", perhaps for want of memory" if -code == signal.SIGKILL else ""
+    return f"was killed by {name}{hint}"
+
+
+def _result(ending: Completed) -> JSON:
+    result = ending.result
+    return decode(result) if isinstance(result, msgspec.Raw) else result

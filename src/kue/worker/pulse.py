@@ -1,0 +1,95 @@
+"""
+A beat from a thread, for workers without a supervisor.
+
+A handler that blocks the event loop keeps the worker's own beat from being sent.  The
+pulse goes on: it has a thread, an event loop and a connection of its own.  Only code
+that holds the interpreter stops it too; against that there is ``kue worker``, where
+another process beats.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from kue.errors import ConfigError, StoreError
+from kue.worker.services import BEATS_PER_LEASE
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from kue.store.base import Store
+
+logger = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def pulse(store: Store, worker: str, lease: int) -> AsyncIterator[None]:
+    """Renew *worker*'s lease from a thread for as long as the context lasts."""
+    try:
+        twin = store.twin()
+    except ConfigError:
+        # A store that serves one event loop alone.  The worker's own beat must do.
+        yield
+        return
+    beating = _Pulse(twin, worker, lease)
+    beating.start()
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(beating.stop)
+
+
+class _Pulse(threading.Thread):
+    def __init__(self, store: Store, worker: str, lease: int) -> None:
+        super().__init__(name="kue pulse", daemon=True)
+        self._store = store
+        self._worker = worker
+        self._lease = lease
+        self._pause = lease / 1000 / BEATS_PER_LEASE
+        self._ready = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._over: asyncio.Event | None = None
+
+    def run(self) -> None:
+        try:
+            asyncio.run(self._beat())
+        except Exception:
+            logger.exception("the beating thread of worker %s ended", self._worker)
+        finally:
+            self._ready.set()
+
+    def stop(self) -> None:
+        """Beat no more; the next to speak of the worker's lease must be the worker."""
+        self._ready.wait()
+        if self._loop is not None and self._over is not None and self.is_alive():
+            self._loop.call_soon_threadsafe(self._over.set)
+        self.join(timeout=self._pause)
+
+    async def _beat(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._over = asyncio.Event()
+        self._ready.set()
+        try:
+            # The worker registers itself; the first beat of ours comes after its own.
+            while not await self._rested(self._over):
+                await self._try()
+        finally:
+            await self._store.close()
+
+    async def _rested(self, over: asyncio.Event) -> bool:
+        try:
+            async with asyncio.timeout(self._pause):
+                return await over.wait()
+        except TimeoutError:
+            return False
+
+    async def _try(self) -> None:
+        try:
+            await self._store.renew(self._worker, lease=self._lease)
+        except StoreError as exc:
+            # The worker's own beat tells of the outage.
+            logger.debug("no beat: %s", exc)
