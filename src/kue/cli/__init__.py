@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
 import kue
+from kue.cli.completion import completion
 from kue.cli.demo import demo
 from kue.cli.doctor import doctor
+from kue.cli.failed import failed
+from kue.cli.job import job
+from kue.cli.queue import queue
 from kue.cli.terminal import (
     DONE,
     EXIT_CODES,
@@ -17,8 +22,12 @@ from kue.cli.terminal import (
     MISUSED,
     REFUSED,
     UNAVAILABLE,
+    UNHEARD,
     say,
 )
+from kue.cli.text import visible
+from kue.cli.worker import worker
+from kue.cli.workers import workers
 from kue.errors import ConfigError, KueError, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -43,8 +52,15 @@ def group(context: click.Context) -> None:
     \b
       kue demo
 
-    Commands find the queue by its URL: an argument, else $KUE_URL, else $REDIS_URL,
-    else the file kue.db in this folder.
+    Add a job and see what becomes of it:
+
+    \b
+      kue job add email '{"to": "ann"}'
+      kue job show 1
+      kue queue list
+
+    Commands find the queue by its URL: --url, else $KUE_URL, else $REDIS_URL, else the
+    file kue.db in this folder.
 
     \b
       sqlite:///kue.db             a file beside you
@@ -54,8 +70,8 @@ def group(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-group.add_command(demo)
-group.add_command(doctor)
+for command in (demo, doctor, worker, job, queue, workers, failed, completion):
+    group.add_command(command)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -67,14 +83,28 @@ def _run(arguments: Sequence[str] | None) -> int:
     try:
         code = group.main(arguments, prog_name="kue", standalone_mode=False)
     except click.ClickException as exc:
-        say(f"{exc.format_message()} (kue --help shows how)")
+        say(f"{exc.format_message()} ({_command_of(exc)} --help shows how)")
         return MISUSED
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except KueError as exc:
-        say(str(exc))
+        say(visible(str(exc)))
         return _code_of(exc)
+    except BrokenPipeError:
+        return _unheard()
     return code if isinstance(code, int) else DONE
+
+
+def _command_of(exc: click.ClickException) -> str:
+    context = exc.ctx if isinstance(exc, click.UsageError) else None
+    return context.command_path if context is not None else "kue"
+
+
+def _unheard() -> int:
+    """Leave quietly when nobody reads on, as in ``kue job list --all | head``."""
+    # Python writes out what is left at its end, and would complain then.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return UNHEARD
 
 
 def _code_of(exc: KueError) -> int:

@@ -23,10 +23,11 @@ from kue.store import store_for
 from kue.store.values import MAX_BATCH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
 
     from kue.payload import JSON
     from kue.queue import Kue
+    from kue.store.base import Store
 
 if TYPE_CHECKING:
     Kind = click.ParamType[Any]
@@ -177,14 +178,7 @@ class TypeNameType(Kind):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        try:
-            with ctx:
-                known = settings_here(budget=COMPLETION_SECONDS)
-            refuse_missing_file(known.url)
-            return _beginning_with(incomplete, run(_types(store_for(known))))
-        except Exception:
-            # Whatever it is, the next line of the shell is no place to tell it.
-            return []
+        return _beginning_with(incomplete, answer_quickly(ctx, _types))
 
 
 DURATION = DurationType()
@@ -194,6 +188,20 @@ STATE = StateType()
 TYPE = TypeNameType()
 JOB_ID = JobIdType()
 JOB_IDS = JobIdType(or_stdin=True)
+
+
+def answer_quickly(
+    context: click.Context, ask: Callable[[Store], Awaitable[list[str]]]
+) -> list[str]:
+    """Return names for a shell to complete; none if the store is not there at once."""
+    try:
+        with context:
+            known = settings_here(budget=COMPLETION_SECONDS)
+        refuse_missing_file(known.url)
+        return run(_within_time(store_for(known), ask))
+    except Exception:
+        # Whatever it is, the next line of the shell is no place to tell it.
+        return []
 
 
 def read_json(text: str | bytes, *, what: str) -> JSON:
@@ -285,10 +293,15 @@ def _beginning_with(incomplete: str, words: Iterable[str]) -> list[CompletionIte
     return [CompletionItem(word) for word in words if word.startswith(incomplete)]
 
 
-async def _types(store: Any) -> list[str]:
+async def _types(store: Store) -> list[str]:
+    return await store.types()
+
+
+async def _within_time(
+    store: Store, ask: Callable[[Store], Awaitable[list[str]]]
+) -> list[str]:
     try:
         async with asyncio.timeout(COMPLETION_SECONDS):
-            types: list[str] = await store.types()
-            return types
+            return await ask(store)
     finally:
         await store.close()

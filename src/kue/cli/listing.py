@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 from rich import box
+from rich.cells import cell_len
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -24,7 +26,10 @@ if TYPE_CHECKING:
 
     from kue.payload import JSON
 
-from contextlib import contextmanager
+#: What a column takes besides its text.
+GAP = 3
+#: A long column is not made narrower than this.
+MIN_LONG = 10
 
 
 class Column(NamedTuple):
@@ -62,25 +67,56 @@ class Listing:
             for row in rows:
                 show_line(*row.plain)
 
-    def table(self, rows: Iterable[Row]) -> Table:
-        """Return *rows* as a terminal shows them."""
+    def table(self, rows: Iterable[Row], *, width: int) -> Table:
+        """Return *rows* as a terminal of that width shows them; no column is empty."""
+        cells = [[visible(cell) for cell in row.shown] for row in rows]
+        used = [
+            index
+            for index in range(len(self._columns))
+            if any(line[index] for line in cells) or not cells
+        ]
+        columns = [self._columns[index] for index in used]
+        lines = [[line[index] for index in used] for line in cells]
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        for column in self._columns:
+        for column, most in zip(columns, _widths(columns, lines, width), strict=True):
             table.add_column(
                 column.title,
                 justify="right" if column.is_number else "left",
                 no_wrap=True,
-                overflow="ellipsis" if column.is_long else "fold",
-                ratio=1 if column.is_long else None,
+                overflow="ellipsis",
+                max_width=most,
             )
-        for row in rows:
+        for line in lines:
             # As Text: a job's data may look like markup.
-            table.add_row(*(Text(visible(cell)) for cell in row.shown))
+            table.add_row(*map(Text, line))
         return table
 
     def _show_table(self, rows: list[Row]) -> None:
         if rows:
-            output().print(self.table(rows))
+            console = output()
+            console.print(self.table(rows, width=console.width))
+
+
+def _widths(
+    columns: Sequence[Column], lines: Sequence[Sequence[str]], width: int
+) -> list[int]:
+    """Return how wide each column may be: the long ones share what others leave."""
+    natural = [
+        max(cell_len(text) for text in (column.title, *(line[i] for line in lines)))
+        for i, column in enumerate(columns)
+    ]
+    fixed = sum(
+        size
+        for size, column in zip(natural, columns, strict=True)
+        if not column.is_long
+    )
+    left = width - fixed - GAP * len(columns)
+    longs = sorted(i for i, column in enumerate(columns) if column.is_long)
+    # The shortest first: what it does not need is left to the others.
+    for count, i in enumerate(sorted(longs, key=lambda i: natural[i])):
+        natural[i] = max(MIN_LONG, min(natural[i], left // (len(longs) - count)))
+        left -= natural[i]
+    return natural
 
 
 def show_line(*cells: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import os
 import shutil
 import sys
 from pathlib import Path
@@ -65,14 +64,11 @@ def say(message: str) -> None:
 
 def program() -> str:
     """Return how this program was started, for advice that can be typed as it is."""
-    started = Path(sys.argv[0])
-    if started.stem != "kue" or shutil.which("kue") == str(started.absolute()):
+    started = Path(sys.argv[0]).absolute()
+    if started.stem != "kue" or shutil.which("kue") == str(started):
         return "kue"
-    try:
-        return os.path.relpath(started)
-    except ValueError:
-        # Another drive.
-        return str(started)
+    near = Path.cwd()
+    return str(started.relative_to(near) if started.is_relative_to(near) else started)
 
 
 def output() -> Console:

@@ -26,8 +26,8 @@ COLUMNS = (
     Column("id", is_number=True),
     Column("type"),
     Column("state"),
-    Column("priority", is_number=True),
-    Column("attempts"),
+    Column("prio", is_number=True),
+    Column("tries"),
     Column("added"),
     Column("data", is_long=True),
     Column("error", is_long=True),
@@ -129,12 +129,12 @@ async def _pages(
 
 def row(job: Job, now: int) -> Row:
     """Return *job* as a line of a list."""
-    attempts = f"{job.attempts} of {job.max_attempts}"
+    attempts = f"{job.attempts}/{job.max_attempts}"
     error = f"{job.error.kind}: {job.error.message}" if job.error else ""
-    head = [str(job.id), job.type, job.state.value, str(job.priority), attempts]
+    head = [str(job.id), job.type, job.state.value, str(job.priority)]
     tail = [json_text(job.data), error]
     return Row(
-        shown=[*head, since(job.created_at, now), *tail],
-        plain=[*head, iso(job.created_at), *tail],
+        shown=[*head, attempts, since(job.created_at, now), *tail],
+        plain=[*head, attempts, iso(job.created_at), *tail],
         item=document(job),
     )

@@ -83,7 +83,7 @@ def _show_on_terminal(console: Console, job: Job, known: dict[str, str]) -> None
     console.print(grid)
     if job.history:
         rows = [_row(attempt) for attempt in job.history]
-        console.print(Listing(*HISTORY).table(rows))
+        console.print(Listing(*HISTORY).table(rows, width=console.width))
     if job.error and job.error.stack:
         lines = "\n".join(visible_lines(job.error.stack))
         console.print(Padding(Text(lines, style="red"), (0, 0, 1, 2)))
@@ -101,15 +101,14 @@ def _show_in_pipe(job: Job, known: dict[str, str]) -> None:
 
 def _row(attempt: Attempt) -> Row:
     run = attempt.run
-    cells = [
-        str(run.attempt) if run else "",
-        attempt.outcome,
-        iso(run.started_at if run else attempt.at),
+    head = [str(run.attempt) if run else "", attempt.outcome]
+    began = iso(run.started_at if run else attempt.at)
+    tail = [
         words(attempt.duration) if run else "",
         run.worker if run else "",
         _said(attempt),
     ]
-    return Row(cells, cells, None)
+    return Row([*head, began[:19], *tail], [*head, began, *tail], None)
 
 
 def _said(attempt: Attempt) -> str:

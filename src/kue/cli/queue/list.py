@@ -76,7 +76,9 @@ async def list_(q: Kue, as_json: bool) -> None:
 
 async def _standings(q: Kue) -> list[_Standing]:
     counts = await q.counts_by_type()
-    pauses = {pause.type or "": pause for pause in await q.paused()}
+    pauses = {
+        pause.type or "": pause for pause in await q.paused() if pause.worker is None
+    }
     limits = await q.limits()
     names = sorted(counts.keys() | limits.keys() | (pauses.keys() - {""}))
     nexts = await _nexts(q, [name for name in names if _waits(counts.get(name, {}))])

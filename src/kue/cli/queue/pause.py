@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from kue.queue import Kue
+    from kue.store.values import Pause
 
 all_option = click.option("--all", "every", is_flag=True, help="Every type there is.")
 
@@ -52,14 +53,17 @@ async def pause(
     _check(type, every)
     if type is not None:
         await warn_of_new_type(q, type)
-    who = _login() if by is None else by
+    who = login() if by is None else by
     await q.pause(type, reason=reason, by=who, until=until)
-    [made] = [pause for pause in await q.paused() if pause.type == type]
+    [made] = [
+        pause
+        for pause in await q.paused()
+        if pause.type == type and pause.worker is None
+    ]
     if as_json:
         show_json({"type": type, "paused": True, "until": made.until})
     else:
-        ends = f"until {iso(made.until)}" if made.until else "until resumed"
-        show_line(_name(type), "paused", ends)
+        show_line(_name(type), "paused", pause_end(made))
 
 
 @click.command(cls=Command)
@@ -80,13 +84,13 @@ async def resume(q: Kue, type: str | None, every: bool, as_json: bool) -> int:
     """
     _check(type, every)
     was_paused = await q.resume(type)
-    left = [pause.type for pause in await q.paused()]
+    left = [pause.type for pause in await q.paused() if pause.worker is None]
     if as_json:
         show_json({"type": type, "paused": bool(left) and None in left})
     elif was_paused:
         show_line(_name(type), "resumed")
     if not was_paused:
-        say(f"{_name(type)} was not paused")
+        say("there is no pause of every type" if every else f"{type} was not paused")
     for other in left:
         if other is None or type is None:
             say(f"still paused: {_name(other)}; {_how_to_resume(other)}")
@@ -106,7 +110,13 @@ def _how_to_resume(type: str | None) -> str:
     return "kue queue resume --all" if type is None else f"kue queue resume {type!r}"
 
 
-def _login() -> str:
+def pause_end(pause: Pause) -> str:
+    """Return when *pause* ends, in words."""
+    return f"until {iso(pause.until)}" if pause.until else "until resumed"
+
+
+def login() -> str:
+    """Return who gives the command, as far as the system knows."""
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):

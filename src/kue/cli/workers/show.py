@@ -1,17 +1,16 @@
-"""``kue workers``: who runs jobs, and how they are."""
+"""What `kue workers` shows: who runs jobs, and how they are."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-import click
 import msgspec
 from rich.live import Live
 
 from kue.cli.listing import Column, Listing, Row
-from kue.cli.reach import asks, json_option, url_option
-from kue.cli.terminal import Group, output, say
+from kue.cli.reach import asks
+from kue.cli.terminal import output, say
 from kue.cli.text import iso, since, words
 
 if TYPE_CHECKING:
@@ -37,28 +36,6 @@ COLUMNS = (
 )
 
 
-@click.group(cls=Group)
-@click.option("--watch", is_flag=True, help="Look again every second, until Ctrl-C.")
-@json_option(help="Write one JSON object a line, one for each worker.")
-@url_option
-@click.pass_context
-def workers(context: click.Context, watch: bool, as_json: bool) -> None:
-    """
-    List the workers that the queue knows.
-
-    One that is not alive has missed its lease: its jobs are taken back, and after a
-    while it is forgotten.  "lag" is how late its event loop is, "blocked" how often a
-    handler held the loop, and where it did last.  Columns in a pipe: name, host, pid,
-    alive, since, running, done, types, memory, lag, blocked.
-
-    \b
-      kue workers
-      kue workers --watch
-    """
-    if context.invoked_subcommand is None:
-        context.invoke(show, watch=watch, as_json=as_json)
-
-
 @asks
 async def show(q: Kue, watch: bool, as_json: bool) -> None:
     """Show the workers once, or again and again."""
@@ -77,10 +54,11 @@ async def show(q: Kue, watch: bool, as_json: bool) -> None:
 
 
 async def _watch(q: Kue, listing: Listing) -> None:
-    with Live(console=output(), auto_refresh=False, screen=True) as live:
+    console = output()
+    with Live(console=console, auto_refresh=False, screen=True) as live:
         while True:
-            table = listing.table(await _rows(q, await q.workers()))
-            live.update(table, refresh=True)
+            rows = await _rows(q, await q.workers())
+            live.update(listing.table(rows, width=console.width), refresh=True)
             await asyncio.sleep(LOOK_SECONDS)
 
 
@@ -115,9 +93,9 @@ def _text(info: dict[str, Any], key: str) -> str:
 
 
 def _alive(worker: WorkerStatus, now: int) -> str:
-    if worker.alive:
-        return "yes"
-    return f"no, lost {since(worker.deadline, now)}"
+    if not worker.alive:
+        return f"no, lost {since(worker.deadline, now)}"
+    return "paused" if worker.paused else "yes"
 
 
 def _running(worker: WorkerStatus, slots: object) -> str:
