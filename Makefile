@@ -8,6 +8,11 @@ BIN := .venv/bin
 ARGS ?=
 # Test processes at once.
 WORKERS ?= 2
+# What `make chaos` does.
+ENGINE ?= redis
+SECONDS ?= 60
+SEED ?= 1
+SEEDS ?= $(SEED)
 # Where `make redis` listens.
 PORT ?= 6379
 
@@ -42,8 +47,8 @@ docs: .venv/dev.stamp ## build the documentation into site/
 bench: setup ## measure speed, memory and latency
 	$(BIN)/python -m benchmarks $(ARGS)
 
-chaos: setup ## the fault tests; the full harness comes with the worker
-	$(BIN)/python -m pytest -q tests/faults $(ARGS)
+chaos: setup ## faults of all kinds, then an account (ENGINE=redis|sqlite SECONDS=60 SEED=1 or SEEDS=1..5)
+	@$(BIN)/python -m chaos --engine $(ENGINE) --seconds $(SECONDS) --seeds $(SEEDS) $(ARGS)
 
 mutants: setup ## break the source on purpose and see that tests notice
 	$(BIN)/python tools/mutants.py $(ARGS)
@@ -54,7 +59,7 @@ redis: have-redis ## a Redis to play with, in the foreground (PORT=6379)
 clean: ## remove what was built; .venv stays
 	rm -rf build dist htmlcov site .coverage .coverage.* .hypothesis .import_linter_cache \
 		.mypy_cache .pytest_cache .ruff_cache
-	find src tests tools -name __pycache__ -prune -exec rm -rf {} +
+	find src tests tools benchmarks chaos -name __pycache__ -prune -exec rm -rf {} +
 
 .PHONY: have-redis
 have-redis:

@@ -1,0 +1,19 @@
+"""
+Chaos: Kue under every fault that one machine can produce, and an account of it.
+
+``python -m chaos --engine redis --seconds 60 --seeds 1..5``.  What is done and what is
+checked stands in docs/explanation/chaos.md.
+
+=============  ===================================================================
+`plan`         what will be done, as values drawn from a seed
+`app`          the queue and its handlers; runs in the worker processes
+`worker`       a worker process; `producer`, `operator` and `lock` are the others
+`fleet`        starts worker processes, hurts them, replaces the dead
+`stage`        the store, and what can be done to it: `redis_stage`, `sqlite_stage`
+`run`          one seed from start to figures
+`history`      what happened, as values; read from `journal` and `sink`
+`checker`      what must be true of a history: `delivery`, `stories`, `orders`, `news`
+`recovery`     how soon the jobs of dead workers ran again
+`figures`      the line of JSON
+=============  ===================================================================
+"""

@@ -1,0 +1,161 @@
+"""
+The queue that is put to the test, and its handlers.
+
+A job does what its `Chore` says: first it misbehaves as often as it is to, then it has
+its effect, once a run, and returns its fence.
+
+==========  ========================================================================
+return      sleeps
+tell        writes to its log and says how far it is, then sleeps
+ignore      sleeps, and takes no notice of being cancelled
+block       holds the event loop without using the processor
+spin        uses the processor, and holds the interpreter for most of the time
+raise       raises an exception
+escape      raises SystemExit
+release     asks to be run later
+exit        ends its process at once, with all that runs there
+==========  ========================================================================
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+import kue
+from chaos.facts import Died, Started
+from chaos.journal import Journal, now_ms
+from chaos.plan import Chore
+from chaos.sink import Effect, Sink
+
+if TYPE_CHECKING:
+    from kue import ActiveJob
+
+FOLDER = Path(os.environ["CHAOS_FOLDER"])
+#: Additions in one go while spinning; some 20 ms in which no other thread runs.
+SPIN = 1_000_000
+
+q = kue.Kue()
+
+
+class Planned(Exception):
+    """What a job raises because it was told to."""
+
+
+@q.process("quick", 8)
+async def quick(job: ActiveJob) -> int:
+    return await perform(job)
+
+
+@q.process("slow", 6)
+async def slow(job: ActiveJob) -> int:
+    return await perform(job)
+
+
+@q.process("rough", 3)
+async def rough(job: ActiveJob) -> int:
+    return await perform(job)
+
+
+@q.process("threaded", 3)
+async def threaded(job: ActiveJob) -> int:
+    return await perform(job)
+
+
+@q.process("apart", 2)
+async def apart(job: ActiveJob) -> int:
+    return await perform(job)
+
+
+@q.process("probe", 1)
+async def probe(job: ActiveJob) -> int:
+    return await perform(job)
+
+
+async def perform(job: ActiveJob) -> int:
+    """Do what the job's chore says, on the event loop."""
+    chore = msgspec.convert(job.data, Chore)
+    note(job, chore)
+    if chore.does in ("block", "spin"):
+        hold(chore)
+    elif chore.does == "tell":
+        await tell(job, chore)
+    elif chore.does == "ignore":
+        await ignore(chore)
+    elif chore.does != "release":
+        await asyncio.sleep(chore.seconds)
+    misbehave(job, chore)
+    return have_effect(job)
+
+
+async def tell(job: ActiveJob, chore: Chore) -> None:
+    for percent in (10, 90):
+        await job.log(f"{percent} % of {chore.key}")
+        await job.progress(percent)
+        await asyncio.sleep(chore.seconds)
+
+
+async def ignore(chore: Chore) -> None:
+    end = time.monotonic() + chore.seconds
+    while (left := end - time.monotonic()) > 0:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(left)
+
+
+def hold(chore: Chore) -> None:
+    if chore.does == "block":
+        time.sleep(chore.seconds)
+        return
+    end = time.monotonic() + chore.seconds
+    while time.monotonic() < end:
+        sum(range(SPIN))
+
+
+def misbehave(job: ActiveJob, chore: Chore) -> None:
+    """End the run badly, if it is one of those that are to end so."""
+    if chore.does in ("raise", "escape") and job.attempt <= chore.times:
+        raise Planned(chore.key) if chore.does == "raise" else SystemExit(chore.key)
+    releases = [past for past in job.job.history if past.outcome == "released"]
+    if chore.does == "release" and len(releases) < chore.times:
+        raise kue.Release(chore.seconds)
+    if chore.does == "exit" and job.job.stalls + job.attempt <= chore.times:
+        journal(os.getpid(), "died").write(Died(os.getpid(), now_ms()))
+        os._exit(1)
+
+
+def note(job: ActiveJob, chore: Chore) -> None:
+    """Write down that the handler was called."""
+    pid = os.getpid()
+    journal(pid, "started").write(
+        Started(
+            id=job.id,
+            key=chore.key,
+            type=job.type,
+            fence=job.fence,
+            attempt=job.attempt,
+            started_at=job.job.started_at or 0,
+            pid=pid,
+            parent=os.getppid(),
+            once=job.job.once,
+        )
+    )
+
+
+def have_effect(job: ActiveJob) -> int:
+    """Do what cannot be undone; return the fence that it was done with."""
+    effect = Effect(job.id, job.fence, job.attempt, os.getpid(), now_ms())
+    Sink(FOLDER).take(effect)
+    return job.fence
+
+
+@cache
+def journal(pid: int, name: str) -> Journal:
+    """Return this process's journal; a child that was forked has one of its own."""
+    return Journal(FOLDER / f"{name}-{pid}.jsonl")

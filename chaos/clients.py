@@ -1,0 +1,51 @@
+"""The processes that add jobs and give orders, and what they end with."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+from chaos.plan import PRODUCERS
+from chaos.processes import start
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Mapping
+    from pathlib import Path
+
+#: A client is done this long after its plan: calls give up long before.
+PATIENCE_SECONDS = 30.0
+
+
+class Clients:
+    """Producers and an operator, from construction to `kill_all`."""
+
+    def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
+        producers = [("producer", str(number)) for number in range(PRODUCERS)]
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        for program, *arguments in [*producers, ("operator",)]:
+            name = " ".join((program, *arguments))
+            command = (sys.executable, "-m", f"chaos.{program}", str(folder))
+            self._processes[name] = start(
+                (*command, *arguments), environ, folder / f"{program}.log"
+            )
+
+    async def ended(self, seconds: float) -> list[str]:
+        """Wait for all; return what went wrong with which."""
+        limit = seconds + PATIENCE_SECONDS
+        waits = [
+            asyncio.to_thread(process.wait, limit)
+            for process in self._processes.values()
+        ]
+        ends = await asyncio.gather(*waits, return_exceptions=True)
+        return [
+            f"{name} ended with {end!r}; see its log"
+            for name, end in zip(self._processes, ends, strict=True)
+            if end != 0
+        ]
+
+    def kill_all(self) -> None:
+        for process in self._processes.values():
+            process.kill()
+            process.wait()

@@ -1,0 +1,71 @@
+"""
+What was added, and what became of it: Jepsen's total-queue, for a queue of ours.
+
+Ids are unique, so sets tell everything.  An add that was not answered is indeterminate:
+the job may be there or not, but not twice.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from chaos.breach import Breach
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from chaos.history import History
+    from kue import Job
+
+LOST, STUCK = "lost", "stuck"
+
+
+def key_of(job: Job) -> str:
+    """Return what its producer called *job*."""
+    return str(job.data["key"]) if isinstance(job.data, dict) else ""
+
+
+def lost(history: History) -> Iterator[Breach]:
+    """Jobs that were acknowledged, are gone, and were removed by nobody."""
+    for attempt in history.acknowledged:
+        if attempt.id not in history.job and not history.may_be_removed(attempt.id):
+            yield Breach(LOST, f"job {attempt.id} ({attempt.key}) was acknowledged")
+
+
+def stuck(history: History) -> Iterator[Breach]:
+    """Jobs that have not ended although everything had healed."""
+    for job in history.jobs:
+        if not job.state.is_final:
+            yield Breach(STUCK, f"job {job.id} ({key_of(job)}) is still {job.state}")
+
+
+def unexpected(history: History) -> Iterator[Breach]:
+    """Jobs that no producer ever tried to add."""
+    tried = {attempt.key for attempt in history.attempted}
+    for job in history.jobs:
+        if key_of(job) not in tried:
+            yield Breach("unexpected", f"job {job.id} was added by nobody")
+
+
+def duplicated(history: History) -> Iterator[Breach]:
+    """Jobs that were added once and are there twice."""
+    ids: dict[str, set[int]] = defaultdict(set)
+    for job in history.jobs:
+        ids[key_of(job)].add(job.id)
+    for run in history.started:
+        ids[run.key].add(run.id)
+    for key, all_ids in ids.items():
+        if len(all_ids) > 1:
+            yield Breach("duplicated", f"{key} was added as jobs {sorted(all_ids)}")
+
+
+def misread(history: History) -> Iterator[Breach]:
+    """Acknowledged ids that belong to another job."""
+    for attempt in history.acknowledged:
+        job = history.job.get(attempt.id)
+        if job is not None and attempt.is_new and key_of(job) != attempt.key:
+            yield Breach("misread", f"{attempt.key} is job {job.id}, {key_of(job)}")
+
+
+CHECKS = (lost, stuck, unexpected, duplicated, misread)

@@ -1,0 +1,111 @@
+"""What comes out of a run: a line of figures, and what is wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from chaos import delivery, news, orders, recovery, stories
+from chaos.breach import Breach
+from kue import State
+
+if TYPE_CHECKING:
+    from chaos.history import History
+    from chaos.plan import Plan
+
+CHECKS = (*delivery.CHECKS, *stories.CHECKS, *orders.CHECKS, *news.CHECKS)
+#: Fewer acknowledged jobs a second than this say nothing.
+LEAST_RATE = 10.0
+#: Breaches that have a figure of their own.
+_COUNTED = frozenset({delivery.LOST, delivery.STUCK, stories.COMPLETED_TWICE})
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """The figures of one run, in the order they are shown."""
+
+    engine: str
+    seed: int
+    seconds: float
+    ok: bool
+    acknowledged: int
+    lost: int
+    completed_twice: int
+    stuck: int
+    violations: int
+    effects_repeated: int
+    recovery_p50_s: float
+    recovery_max_s: float
+    faults: dict[str, int]
+    #: Runs that the two figures of recovery are from.
+    recoveries: int = 0
+    #: Adds that were not answered, and those of them that are there nevertheless.
+    indeterminate: int = 0
+    recovered: int = 0
+    states: dict[str, int] = {}
+    runs: int = 0
+    #: Jobs given up because they lost too many workers.
+    given_up: int = 0
+    orders: dict[str, int] = {}
+    events: int = 0
+    drain_s: float = 0.0
+
+
+def breaches(history: History) -> list[Breach]:
+    """Return everything that is wrong with *history*."""
+    found = list(chain.from_iterable(check(history) for check in CHECKS))
+    found += [Breach("store", finding) for finding in history.findings]
+    return found + [Breach("process", mishap) for mishap in history.mishaps]
+
+
+def effects_repeated(history: History) -> int:
+    """Count the effects that came again though nobody asked for it."""
+    return sum(
+        max(0, len(effects) - 1 - len(history.ordered(job_id, "retry")))
+        for job_id, effects in history.effects_of.items()
+    )
+
+
+def figures(
+    plan: Plan, history: History, faults: Counter[str], *, drain: float
+) -> Figures:
+    """Return the figures of a run; *faults* are those that struck."""
+    rules = Counter(breach.rule for breach in breaches(history))
+    times = recovery.times(history)
+    acknowledged = len(history.acknowledged)
+    return Figures(
+        engine=plan.engine,
+        seed=plan.seed,
+        seconds=plan.seconds,
+        ok=not rules and acknowledged >= LEAST_RATE * plan.seconds,
+        acknowledged=acknowledged,
+        lost=rules[delivery.LOST],
+        completed_twice=rules[stories.COMPLETED_TWICE],
+        stuck=rules[delivery.STUCK],
+        violations=sum(rules.values()) - sum(rules[rule] for rule in _COUNTED),
+        effects_repeated=effects_repeated(history),
+        recovery_p50_s=recovery.middle(times),
+        recovery_max_s=max(times, default=0.0),
+        faults=dict(sorted(faults.items())),
+        recoveries=len(times),
+        states=dict(Counter(job.state.value for job in history.jobs)),
+        runs=len(history.started),
+        given_up=_given_up(history),
+        orders=dict(Counter(order.verb for order in history.given)),
+        events=len(history.events),
+        drain_s=round(drain, 3),
+        **_unanswered(history),
+    )
+
+
+def _unanswered(history: History) -> dict[str, int]:
+    keys = {one.key for one in history.attempted if not one.id}
+    there = {delivery.key_of(job) for job in history.jobs}
+    return {"indeterminate": len(keys), "recovered": len(keys & there)}
+
+
+def _given_up(history: History) -> int:
+    errors = [job.error for job in history.jobs if job.state is State.FAILED]
+    return sum(error is not None and error.kind == "WorkerLost" for error in errors)

@@ -1,0 +1,101 @@
+"""What happened in a run, as values: all that the checker looks at."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from chaos.facts import Attempted, Away, Died, Given, Started
+from chaos.journal import Reader
+from chaos.sink import Effect, Sink
+from kue import Event, Job
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+T = TypeVar("T")
+
+#: What orders take a job out of the store.
+REMOVALS = frozenset({"remove", "force_remove"})
+
+
+class History(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """What everybody saw, and what the store had in the end."""
+
+    attempted: tuple[Attempted, ...] = ()
+    started: tuple[Started, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    given: tuple[Given, ...] = ()
+    died: tuple[Died, ...] = ()
+    away: tuple[Away, ...] = ()
+    #: What a listener heard, in its order.
+    events: tuple[Event, ...] = ()
+    #: All jobs that were there after everything had healed and drained.
+    jobs: tuple[Job, ...] = ()
+    #: What `Store.check` found wrong.
+    findings: tuple[str, ...] = ()
+    #: What went wrong with the processes themselves.
+    mishaps: tuple[str, ...] = ()
+
+    @cached_property
+    def job(self) -> dict[int, Job]:
+        return {job.id: job for job in self.jobs}
+
+    @cached_property
+    def acknowledged(self) -> list[Attempted]:
+        """Adds that were answered with an id."""
+        return [one for one in self.attempted if one.id]
+
+    @cached_property
+    def runs(self) -> dict[int, list[Started]]:
+        """Handlers called, by job, in the order of their fences."""
+        ordered = sorted(self.started, key=lambda one: one.fence)
+        return _grouped(ordered, lambda one: one.id)
+
+    @cached_property
+    def effects_of(self) -> dict[int, list[Effect]]:
+        return _grouped(self.effects, lambda one: one.job)
+
+    @cached_property
+    def orders(self) -> dict[int, list[Given]]:
+        """
+        Orders by job, whatever the answer.
+
+        Even one that was refused may have been obeyed: a call whose answer is lost is
+        said again, and the second time there is nothing left to obey.
+        """
+        return _grouped((one for one in self.given if one.id), lambda one: one.id)
+
+    def ordered(self, job_id: int, *verbs: str) -> list[Given]:
+        """Return the orders of these kinds that the job got."""
+        return [one for one in self.orders.get(job_id, ()) if one.verb in verbs]
+
+    def may_be_removed(self, job_id: int) -> bool:
+        return bool(self.ordered(job_id, *REMOVALS))
+
+
+def _grouped(things: Iterable[T], key: Callable[[T], int]) -> dict[int, list[T]]:
+    groups: dict[int, list[T]] = defaultdict(list)
+    for thing in things:
+        groups[key(thing)].append(thing)
+    return groups
+
+
+def read(folder: Path) -> History:
+    """Return what the processes wrote down; what they cannot know is left out."""
+    return History(
+        attempted=_latest(Reader(Attempted).read(folder, "attempted-*.jsonl")),
+        started=Reader(Started).read(folder, "started-*.jsonl"),
+        given=Reader(Given).read(folder, "given.jsonl"),
+        died=Reader(Died).read(folder, "died-*.jsonl"),
+        effects=Sink(folder).effects(),
+    )
+
+
+def _latest(attempted: Iterable[Attempted]) -> tuple[Attempted, ...]:
+    """Return the last word on each key: it is written before and after the call."""
+    return tuple({one.key: one for one in attempted}.values())

@@ -1,0 +1,274 @@
+"""
+What will be done, drawn from a seed before anything starts.
+
+The same engine, seed and length give the same plan.  Jobs, faults and orders are drawn
+by generators of their own, so that a new fault does not change the jobs.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PRODUCERS = 2
+#: Jobs a second of all producers together.
+RATE = 80.0
+#: The most jobs one call of a producer adds.
+MAX_CALL = 12
+#: Seconds between two faults, and between two orders, on average.
+FAULT_SECONDS = 0.8
+ORDER_SECONDS = 0.35
+
+#: Storm and calm: in each of these periods the store is left alone after a while, so
+#: that one can tell how long workers alone take to recover.
+PERIOD_SECONDS = 10.0
+STORM_SECONDS = 5.5
+
+TYPES = ("quick", "slow", "rough", "threaded", "apart")
+#: More than any job has attempts or can lose workers: always.
+ALWAYS = 99
+
+
+class Chore(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A job to be: what it does, and how it is added."""
+
+    #: Names it before it has an id.
+    key: str
+    type: str
+    #: See `chaos.app`.
+    does: str
+    seconds: float = 0.0
+    #: How often it misbehaves before it does well.
+    times: int = 0
+    attempts: int = 1
+    priority: int = 0
+    delay: float = 0.0
+    timeout: float = 0.0
+    unique: str | None = None
+    #: Delivered at most once.
+    once: bool = False
+
+
+class Call(msgspec.Struct, frozen=True):
+    """What a producer does at a moment: one call, or several at once."""
+
+    at: float
+    #: "together" is one call a job, all at once; "bulk" is one call for all.
+    how: str
+    chores: tuple[Chore, ...]
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """Something that goes wrong at a moment, for a while."""
+
+    at: float
+    kind: str
+    seconds: float
+    #: From 0 to 1: which of the workers there are then.
+    pick: float
+
+
+class Order(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What an operator does at a moment."""
+
+    at: float
+    verb: str
+    #: The job is picked among those in this state, from 0 to 1.
+    state: str = ""
+    pick: float = 0.0
+    #: The type that is paused or resumed.
+    type: str = ""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """Everything that will be done in one run."""
+
+    engine: str
+    seed: int
+    seconds: float
+    #: What each producer does.
+    calls: tuple[tuple[Call, ...], ...]
+    faults: tuple[Fault, ...]
+    orders: tuple[Order, ...]
+
+    def write(self, path: Path) -> None:
+        path.write_bytes(msgspec.json.encode(self))
+
+    @classmethod
+    def read(cls, path: Path) -> Plan:
+        return msgspec.json.decode(path.read_bytes(), type=cls)
+
+
+class _Kind(NamedTuple):
+    """A kind of job: how common it is, and the ranges its numbers are drawn from."""
+
+    weight: float
+    type: str
+    does: str
+    seconds: tuple[float, float] = (0.0, 0.0)
+    times: tuple[int, int] = (0, 0)
+    attempts: int = 2
+    timeout: float = 0.0
+
+
+_KINDS = (
+    _Kind(50, "quick", "return", (0.0, 0.05)),
+    _Kind(8, "quick", "raise", (0.0, 0.02), times=(1, 2), attempts=4),
+    _Kind(3, "quick", "raise", times=(ALWAYS, ALWAYS), attempts=3),
+    _Kind(2, "quick", "escape", times=(1, 1), attempts=2),
+    _Kind(3, "quick", "release", (0.05, 0.6), times=(1, 2)),
+    _Kind(3, "quick", "tell", (0.05, 0.2)),
+    _Kind(8, "slow", "return", (0.1, 1.0)),
+    # Longer than a lease: only the beat keeps them.
+    _Kind(1, "slow", "return", (2.0, 3.5)),
+    _Kind(1, "slow", "return", (20.0, 20.0), timeout=0.5),
+    _Kind(1, "slow", "ignore", (0.5, 2.0)),
+    _Kind(6, "rough", "return", (0.0, 0.2)),
+    _Kind(0.5, "rough", "block", (0.3, 2.2)),
+    _Kind(0.3, "rough", "spin", (0.1, 0.8)),
+    _Kind(0.25, "rough", "exit", (0.0, 0.3), times=(1, 1)),
+    _Kind(0.04, "rough", "exit", times=(ALWAYS, ALWAYS)),
+    _Kind(4, "threaded", "return", (0.0, 0.3)),
+    _Kind(1, "threaded", "raise", times=(1, 1), attempts=3),
+    _Kind(0.2, "threaded", "spin", (0.1, 0.8)),
+    _Kind(4, "apart", "return", (0.0, 0.3)),
+    _Kind(0.2, "apart", "spin", (0.1, 0.8)),
+    _Kind(0.7, "apart", "exit", times=(1, 1), attempts=3),
+    _Kind(0.3, "apart", "return", (20.0, 20.0), timeout=0.5),
+)
+
+#: Kind of fault → how common it is, and the range of how long it lasts.
+_WORKER_FAULTS = {
+    "kill": (30.0, (0.0, 0.0)),
+    "stop": (16.0, (0.3, 4.0)),
+    "terminate": (4.0, (0.0, 0.0)),
+    "orphan": (3.0, (0.0, 0.0)),
+}
+_STORE_FAULTS = {
+    "redis": {
+        "cut": (12.0, (0.0, 0.0)),
+        "drop": (30.0, (0.2, 1.2)),
+        "swallow": (6.0, (0.3, 1.5)),
+        "flush": (10.0, (0.0, 0.0)),
+        "client_kill": (10.0, (0.0, 0.0)),
+        "client_pause": (8.0, (0.2, 1.5)),
+        "redis_kill": (12.0, (0.05, 1.0)),
+        "redis_stop": (12.0, (0.3, 2.5)),
+    },
+    "sqlite": {
+        "lock": (30.0, (0.2, 4.0)),
+        "checkpoint": (25.0, (0.0, 0.0)),
+    },
+}
+ENGINES = tuple(_STORE_FAULTS)
+
+#: Verb and state of the jobs it is for → how common it is.
+_ORDERS = {
+    ("cancel", "waiting"): 6.0,
+    ("cancel", "delayed"): 10.0,
+    ("cancel", "active"): 8.0,
+    ("retry", "failed"): 6.0,
+    ("retry", "cancelled"): 6.0,
+    ("retry", "complete"): 3.0,
+    ("remove", "waiting"): 2.0,
+    ("remove", "delayed"): 3.0,
+    ("remove", "complete"): 5.0,
+    ("force_remove", "active"): 3.0,
+    ("pause", ""): 6.0,
+}
+_PAUSE_SECONDS = (0.3, 2.0)
+
+
+def draw(engine: str, seed: int, seconds: float) -> Plan:
+    """Return what will be done to *engine* for so many *seconds*."""
+    return Plan(
+        engine=engine,
+        seed=seed,
+        seconds=seconds,
+        calls=tuple(
+            tuple(_calls(Random(f"jobs {engine} {seed} {number}"), number, seconds))
+            for number in range(PRODUCERS)
+        ),
+        faults=tuple(_faults(Random(f"faults {engine} {seed}"), engine, seconds)),
+        orders=tuple(_orders(Random(f"orders {engine} {seed}"), seconds)),
+    )
+
+
+def _moments(random: Random, every: float, seconds: float) -> list[float]:
+    """Return moments up to *seconds*, *every* so often on average."""
+    moments: list[float] = []
+    at = random.uniform(0, every)
+    while at < seconds:
+        moments.append(round(at, 3))
+        at += random.uniform(0.2, 1.8) * every
+    return moments
+
+
+def _calls(random: Random, producer: int, seconds: float) -> list[Call]:
+    calls: list[Call] = []
+    number = 0
+    every = PRODUCERS * (1 + MAX_CALL) / 2 / RATE
+    for at in _moments(random, every, seconds):
+        keys = [f"p{producer}-{number + more}" for more in range(_size(random))]
+        number += len(keys)
+        chores = tuple(_chore(random, key) for key in keys)
+        calls.append(Call(at, random.choice(("together", "bulk")), chores))
+    return calls
+
+
+def _size(random: Random) -> int:
+    return random.randint(1, MAX_CALL)
+
+
+def _chore(random: Random, key: str) -> Chore:
+    [kind] = random.choices(_KINDS, [kind.weight for kind in _KINDS])
+    is_plain = kind.does == "return" and not kind.timeout
+    is_unique = is_plain and random.random() < 0.03
+    is_once = is_plain and random.random() < 0.03
+    return Chore(
+        key=key,
+        type=kind.type,
+        does=kind.does,
+        seconds=round(random.uniform(*kind.seconds), 3),
+        times=random.randint(*kind.times),
+        attempts=1 if is_once else kind.attempts,
+        timeout=kind.timeout,
+        priority=random.choice((0, 0, 0, -10, 10)),
+        delay=round(random.uniform(0.1, 3.0), 3) if random.random() < 0.15 else 0.0,
+        unique=f"key {random.randint(1, 5)}" if is_unique else None,
+        once=is_once,
+    )
+
+
+def _faults(random: Random, engine: str, seconds: float) -> list[Fault]:
+    storm = {**_WORKER_FAULTS, **_STORE_FAULTS[engine]}
+    faults: list[Fault] = []
+    for at in _moments(random, FAULT_SECONDS, seconds):
+        is_calm = at % PERIOD_SECONDS > STORM_SECONDS
+        kinds = _WORKER_FAULTS if is_calm else storm
+        [kind] = random.choices(list(kinds), [weight for weight, _ in kinds.values()])
+        length = round(random.uniform(*kinds[kind][1]), 3)
+        faults.append(Fault(at, kind, length, random.random()))
+    return faults
+
+
+def _orders(random: Random, seconds: float) -> list[Order]:
+    orders: list[Order] = []
+    for at in _moments(random, ORDER_SECONDS, seconds):
+        [(verb, state)] = random.choices(list(_ORDERS), list(_ORDERS.values()))
+        if verb == "pause":
+            orders += _pause(random, at)
+        else:
+            orders.append(Order(at, verb, state, random.random()))
+    return sorted(orders, key=lambda order: order.at)
+
+
+def _pause(random: Random, at: float) -> list[Order]:
+    type = random.choice(TYPES)
+    until = round(at + random.uniform(*_PAUSE_SECONDS), 3)
+    return [Order(at, "pause", type=type), Order(until, "resume", type=type)]

@@ -1,0 +1,100 @@
+"""``python -m chaos.producer FOLDER NUMBER``: adds jobs as the plan says."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+import kue
+from chaos.facts import Attempted
+from chaos.journal import Journal, now_ms
+from chaos.plan import Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from chaos.plan import Call, Chore
+
+BACKOFF_SECONDS = 0.2
+
+
+class Producer:
+    """Adds jobs through the queue, and writes down what it was told."""
+
+    def __init__(self, queue: kue.Kue, journal: Journal) -> None:
+        self._queue = queue
+        self._journal = journal
+
+    async def follow(self, calls: Sequence[Call]) -> None:
+        """Make each call at its moment, however long the ones before it take."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        async with asyncio.TaskGroup() as group:
+            for call in calls:
+                # The plan says when.
+                await asyncio.sleep(began + call.at - loop.time())
+                for chores in split(call):
+                    group.create_task(self._add(chores))
+
+    async def _add(self, chores: Sequence[Chore]) -> None:
+        at = now_ms()
+        for chore in chores:
+            self._journal.write(Attempted(chore.key, at))
+        try:
+            handles = await self._send(chores)
+        except kue.StoreError as exc:
+            self._fail(chores, at, exc)
+            return
+        for chore, handle in zip(chores, handles, strict=True):
+            self._journal.write(
+                Attempted(chore.key, at, now_ms(), handle.id, handle.is_new)
+            )
+
+    async def _send(self, chores: Sequence[Chore]) -> Sequence[kue.JobHandle[Any]]:
+        if len(chores) > 1:
+            return await self._queue.enqueue_many(map(self._draft, chores))
+        [chore] = chores
+        data = msgspec.to_builtins(chore)
+        return [await self._queue.enqueue(chore.type, data, **options(chore))]
+
+    def _fail(self, chores: Sequence[Chore], at: int, exc: Exception) -> None:
+        for chore in chores:
+            self._journal.write(Attempted(chore.key, at, now_ms(), error=str(exc)))
+
+    def _draft(self, chore: Chore) -> kue.Draft:
+        data = msgspec.to_builtins(chore)
+        return self._queue.draft(chore.type, data, **options(chore))
+
+
+def split(call: Call) -> list[Sequence[Chore]]:
+    """Return the jobs of *call*, as they are added with one another."""
+    if call.how == "bulk":
+        return [call.chores]
+    return [[chore] for chore in call.chores]
+
+
+def options(chore: Chore) -> dict[str, Any]:
+    return {
+        "priority": chore.priority,
+        "delay": chore.delay,
+        "attempts": chore.attempts,
+        "backoff": kue.fixed(BACKOFF_SECONDS),
+        "timeout": chore.timeout or None,
+        "unique": chore.unique,
+        "delivery": "at-most-once" if chore.once else "at-least-once",
+    }
+
+
+async def main(folder: Path, number: int) -> None:
+    plan = Plan.read(folder / "plan.json")
+    journal = Journal(folder / f"attempted-{number}.jsonl")
+    async with kue.Kue() as queue:
+        await Producer(queue, journal).follow(plan.calls[number])
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2])))

@@ -1,0 +1,58 @@
+"""How soon the jobs of dead workers began again, while the store was there."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from chaos.history import History
+    from kue.job import Attempt
+
+#: Clients come back this long after the store, and a run may wait for them.
+EASE_MS = 2_000
+
+
+def times(history: History) -> list[float]:
+    """
+    Return the seconds from the death of each run's process to the next run's start.
+
+    The pause that a job which lost several workers is given on purpose is not counted;
+    nor are runs whose store was away, or whose type was paused, in the meantime.
+    """
+    deaths = {one.pid: one.at for one in history.died}
+    pids = {(run.id, run.fence): (run.pid, run.parent) for run in history.started}
+    found: list[float] = []
+    for job in history.jobs:
+        for line, following in _lost_runs(job.history):
+            owners = pids.get((job.id, line.run.fence if line.run else 0), ())
+            for at in (deaths[pid] for pid in owners if pid in deaths):
+                began = following.run.started_at if following.run else 0
+                if at <= line.at and _is_fair(history, job.type, at, began):
+                    found.append((began - at - line.delay) / 1000)
+    return sorted(found)
+
+
+def _lost_runs(lines: tuple[Attempt, ...]) -> Iterator[tuple[Attempt, Attempt]]:
+    """Yield the runs that were taken back from a lost worker, and the next ones."""
+    for line, following in pairwise(lines):
+        if line.outcome == "stalled" and following.run is not None:
+            yield line, following
+
+
+def _is_fair(history: History, type: str, since: int, until: int) -> bool:
+    was_away = any(
+        away.since <= until and away.until + EASE_MS >= since for away in history.away
+    )
+    was_paused = any(
+        order.type == type and since <= order.ended and order.at <= until
+        for order in history.given
+    )
+    return not (was_away or was_paused)
+
+
+def middle(values: list[float]) -> float:
+    """Return the median of sorted *values*; 0 for none."""
+    return values[len(values) // 2] if values else 0.0

@@ -1,0 +1,79 @@
+"""
+Where jobs have their effects: a database outside of Kue, which is fenced.
+
+It takes an effect once a fence, and refuses one that comes from an older run than the
+newest that had its effect.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAME = "effects.db"
+#: A process that was stopped in the middle of a write makes others wait.
+PATIENCE_SECONDS = 30.0
+
+_SCHEMA = """
+CREATE TABLE effect (
+    job INTEGER, fence INTEGER, attempt INTEGER, pid INTEGER, at INTEGER
+);
+CREATE INDEX effect_by_job ON effect (job, fence);
+CREATE TABLE refused (job INTEGER, fence INTEGER);
+"""
+_TAKE = """
+INSERT INTO effect
+SELECT :job, :fence, :attempt, :pid, :at
+WHERE NOT EXISTS (SELECT 1 FROM effect WHERE job = :job AND fence > :fence)
+"""
+
+
+class Effect(NamedTuple):
+    """What a run did to the world, as far as the world took it."""
+
+    job: int
+    fence: int
+    attempt: int
+    pid: int
+    at: int
+
+
+class Sink:
+    """The database, as one process holds it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / NAME
+
+    def create(self) -> None:
+        with closing(self._connect()) as database:
+            database.execute("PRAGMA journal_mode = WAL")
+            database.executescript(_SCHEMA)
+
+    def take(self, effect: Effect) -> None:
+        """Write *effect* down, unless a newer run was here before."""
+        with closing(self._connect()) as database, database:
+            taken = database.execute(_TAKE, effect._asdict()).rowcount
+            if not taken:
+                database.execute(
+                    "INSERT INTO refused VALUES (?, ?)", (effect.job, effect.fence)
+                )
+
+    def effects(self) -> tuple[Effect, ...]:
+        with closing(self._connect()) as database:
+            rows = database.execute("SELECT * FROM effect ORDER BY rowid").fetchall()
+        return tuple(Effect(*row) for row in rows)
+
+    def refusals(self) -> int:
+        with closing(self._connect()) as database:
+            [[count]] = database.execute("SELECT count(*) FROM refused").fetchall()
+        return int(count)
+
+    def _connect(self) -> sqlite3.Connection:
+        database = sqlite3.connect(self._path, timeout=PATIENCE_SECONDS)
+        # It outlives every process of a run, and is not to outlive the machine.
+        database.execute("PRAGMA synchronous = OFF")
+        return database

@@ -1,0 +1,61 @@
+"""A SQLite file that others lock and check-point."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sqlite3
+import sys
+from typing import TYPE_CHECKING
+
+from chaos.processes import start
+from chaos.stage import Stage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from chaos.plan import Fault
+
+PATIENCE_SECONDS = 2.0
+
+
+class SqliteStage(Stage):
+    """The file, and what is done to it."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+        self._path = folder / "kue.db"
+        self.url = self.direct = f"sqlite:///{self._path}"
+
+    async def __aenter__(self) -> SqliteStage:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        pass
+
+    async def heal(self) -> None:
+        pass
+
+    async def strike(self, fault: Fault) -> None:
+        if fault.kind == "lock":
+            with self.absence():
+                await self._hold_lock(fault.seconds)
+        else:
+            await asyncio.to_thread(self._check_point)
+
+    async def _hold_lock(self, seconds: float) -> None:
+        command = (sys.executable, "-m", "chaos.lock", str(self._path), str(seconds))
+        holder = start(command, os.environ, self._folder / "lock.log")
+        try:
+            await asyncio.to_thread(holder.wait)
+        finally:
+            holder.kill()
+
+    def _check_point(self) -> None:
+        database = sqlite3.connect(self._path, timeout=PATIENCE_SECONDS)
+        # Busy is an answer: readers keep it from truncating.
+        busy = contextlib.suppress(sqlite3.OperationalError)
+        with contextlib.closing(database), busy:
+            database.execute("PRAGMA wal_checkpoint(TRUNCATE)")

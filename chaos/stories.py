@@ -1,0 +1,175 @@
+"""
+What the store says of each job: its story, line by line, against what handlers did.
+
+A story has one line for each run that ended and one for each time that someone put the
+finished job back in line.  What lies between two of the latter is a life.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from chaos.breach import Breach
+from kue import State
+from kue.policy import MAX_STALLS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from chaos.history import History
+    from kue import Job
+    from kue.job import Attempt
+
+COMPLETED_TWICE = "completed-twice"
+#: Lines that a story keeps; one that has so many may have lost its beginning.
+FULL_STORY = 20
+FINAL = frozenset({"complete", "failed", "cancelled"})
+#: What a job may fail of in a run: what it was told to do, or what was done to it.
+EXPECTED_ERRORS = frozenset(
+    {"Planned", "SystemExit", "RunTimeout", "WorkerLost", "WorkerStopped", "ChildLost"}
+)
+
+
+def lives(job: Job) -> list[list[Attempt]]:
+    """Return the lines of *job*'s story, divided where it was put back in line."""
+    parts: list[list[Attempt]] = [[]]
+    for line in job.history:
+        if line.outcome == "restarted":
+            parts.append([])
+        else:
+            parts[-1].append(line)
+    return parts
+
+
+def completed_twice(history: History) -> Iterator[Breach]:
+    """Completions that were accepted although the job was complete."""
+    for job in history.jobs:
+        for life in lives(job):
+            done = [line for line in life if line.outcome == "complete"]
+            for line in done[1:]:
+                yield Breach(COMPLETED_TWICE, f"job {job.id} by run {line.token}")
+
+
+def ended_and_went_on(history: History) -> Iterator[Breach]:
+    """Jobs that ended and had another ending, though nobody put them back."""
+    for job in history.jobs:
+        for life in lives(job):
+            for line, following in pairwise(life):
+                is_told = line.outcome == following.outcome == "complete"
+                if line.outcome in FINAL and not is_told:
+                    yield Breach(
+                        "went-on",
+                        f"job {job.id} was {line.outcome} and then {following.outcome}",
+                    )
+
+
+def state_differs(history: History) -> Iterator[Breach]:
+    """Jobs whose state is not how their story ends."""
+    for job in history.jobs:
+        last = job.history[-1].outcome if job.history else ""
+        if job.state.is_final and last != job.state:
+            yield Breach(
+                "state-differs", f"job {job.id} is {job.state}, its story ends {last!r}"
+            )
+
+
+def fences_repeat(history: History) -> Iterator[Breach]:
+    """Runs of a job whose fences do not grow."""
+    for job in history.jobs:
+        fences = [line.run.fence for line in job.history if line.run]
+        for fence, following in pairwise(fences):
+            if following <= fence:
+                yield Breach("fence", f"job {job.id}: {following} came after {fence}")
+
+
+def too_many_attempts(history: History) -> Iterator[Breach]:
+    """Jobs that ran more often than they may, by failing or by losing workers."""
+    for job in history.jobs:
+        for line in job.history:
+            if line.run and line.run.attempt > job.max_attempts:
+                yield Breach(
+                    "attempts",
+                    f"job {job.id}: attempt {line.run.attempt} of {job.max_attempts}",
+                )
+        for life in lives(job):
+            stalls = sum(line.outcome == "stalled" for line in life)
+            if stalls > MAX_STALLS:
+                yield Breach("attempts", f"job {job.id} lost {stalls} workers")
+
+
+def started_early(history: History) -> Iterator[Breach]:
+    """Runs that began before their job was due, both by the store's clock."""
+    for job in history.jobs:
+        due = job.created_at + job.spec.delay if len(job.history) < FULL_STORY else 0
+        for line in job.history:
+            if line.run and line.run.started_at < due:
+                early = due - line.run.started_at
+                yield Breach("started-early", f"job {job.id} began {early} ms too soon")
+            # Put back by hand, it is due at once.
+            due = 0 if line.outcome == "restarted" else line.at + line.delay
+
+
+def run_twice(history: History) -> Iterator[Breach]:
+    """Runs whose handler was called more than once: one token is one call."""
+    calls = Counter((run.id, run.fence) for run in history.started)
+    for (job_id, fence), count in calls.items():
+        if count > 1:
+            yield Breach("run-twice", f"job {job_id} with fence {fence}, {count} times")
+
+
+def run_untold(history: History) -> Iterator[Breach]:
+    """Runs that began and of which the story of their ended job says nothing."""
+    for job in history.jobs:
+        if not job.state.is_final or len(job.history) >= FULL_STORY:
+            continue
+        told = {line.run.fence for line in job.history if line.run}
+        for run in history.runs.get(job.id, ()):
+            if run.fence not in told:
+                yield Breach("untold", f"job {job.id}: the run with fence {run.fence}")
+
+
+def without_effect(history: History) -> Iterator[Breach]:
+    """Completions of runs that never had their effect, or that others spoke for."""
+    had = {(effect.job, effect.fence) for effect in history.effects}
+    for job in history.jobs:
+        for line in job.history:
+            if line.outcome != "complete" or line.run is None:
+                continue
+            fence = line.run.fence
+            if (job.id, fence) not in had:
+                yield Breach("without-effect", f"job {job.id} with fence {fence}")
+            if line.result != fence:
+                yield Breach("other-result", f"job {job.id}: {line.result} by {fence}")
+
+
+def once_repeated(history: History) -> Iterator[Breach]:
+    """Jobs that are delivered at most once and were delivered again."""
+    for job_id, runs in history.runs.items():
+        again = len(history.ordered(job_id, "retry"))
+        if runs[0].once and len(runs) > 1 + again:
+            yield Breach("once", f"job {job_id} was begun {len(runs)} times")
+
+
+def failed_for_no_reason(history: History) -> Iterator[Breach]:
+    """Jobs that failed of something that nobody planned."""
+    for job in history.jobs:
+        error = job.error if job.state is State.FAILED else None
+        if error is not None and error.kind not in EXPECTED_ERRORS:
+            yield Breach("failed", f"job {job.id}: {error.kind}: {error.message}")
+
+
+CHECKS = (
+    completed_twice,
+    ended_and_went_on,
+    state_differs,
+    fences_repeat,
+    too_many_attempts,
+    started_early,
+    run_twice,
+    run_untold,
+    without_effect,
+    once_repeated,
+    failed_for_no_reason,
+)

@@ -1,0 +1,58 @@
+"""The line that shows how far a run is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+    from chaos.breach import Breach
+
+#: Breaches that are shown; the folder has all of them.
+SHOWN = 20
+
+
+class View:
+    """Shows progress and complaints on stderr, from ``with`` on."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[news]}"),
+            console=self._console,
+        )
+        self._task = self._progress.add_task("", total=None, news="")
+
+    def __enter__(self) -> View:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+    def begin(self, what: str, seconds: float | None) -> None:
+        """Say what is done next, and how long that takes if one knows."""
+        self._progress.reset(self._task, description=what, total=seconds, news="")
+
+    def show(self, done: float, news: str) -> None:
+        self._progress.update(self._task, completed=done, news=news)
+
+    def complain(self, breaches: Sequence[Breach], folder: str) -> None:
+        for breach in breaches[:SHOWN]:
+            self._console.print(str(breach), markup=False, highlight=False)
+        if len(breaches) > SHOWN:
+            self._console.print(f"… and {len(breaches) - SHOWN} more")
+        self._console.print(f"kept: {folder}", markup=False, highlight=False)
