@@ -1,0 +1,128 @@
+"""``python -m benchmarks.peers``: set peers up, measure them, write what was found."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.progress import Progress
+
+from benchmarks.peers import report
+from benchmarks.peers.catalogue import KUE, PEERS
+from benchmarks.peers.cores import here, seats
+from benchmarks.peers.environments import NotInstalled, install
+from benchmarks.peers.measure import Scale
+from benchmarks.peers.results import OURS, Results
+from benchmarks.peers.rounds import Rounds
+from benchmarks.peers.server import started
+
+if TYPE_CHECKING:
+    from benchmarks.peers.catalogue import Contender
+
+ROUNDS = 3
+QUICK = Scale(
+    rounds=1, share=0.2, one_by_one=300, naps=800, pings=100, ping_seconds=3.0
+)
+
+
+@click.group()
+def main() -> None:
+    """Measure Kue beside other job queues on Redis."""
+
+
+def _names(context: click.Context, option: click.Parameter, text: str) -> list[str]:
+    known = [OURS, *(peer.name for peer in PEERS)]
+    wanted = [name.strip() for name in text.split(",")] if text else known
+    for name in wanted:
+        if name not in known:
+            raise click.BadParameter(f"{name!r} is none of {', '.join(known)}")
+    return wanted
+
+
+ONLY = click.option(
+    "--only", default="", callback=_names, help="Who, with commas: kue,bullmq."
+)
+
+
+@main.command()
+@ONLY
+def setup(only: list[str]) -> None:
+    """Make the environments of the peers under build/peers."""
+    results = Results(only)
+    _set_up(_peers(only), results)
+    for name, reasons in results.missing.items():
+        click.echo(f"{name}: {next(iter(reasons.values()))}", err=True)
+
+
+@main.command()
+@ONLY
+@click.option("--rounds", type=click.IntRange(1), help=f"Rounds; else {ROUNDS}.")
+@click.option("--quick", is_flag=True, help="Few jobs, one round: does it work at all?")
+@click.option("--write-docs", is_flag=True, help="Put the tables into the docs.")
+@click.option(
+    "--json",
+    "path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("build/peers.json"),
+    show_default=True,
+    help="Where to write the figures.",
+)
+def run(
+    only: list[str], rounds: int | None, quick: bool, write_docs: bool, path: Path
+) -> None:
+    """
+    Measure by turns, in rounds; set up what is not there yet.
+
+    Needs redis-server in PATH; it is started on a free port, and ended.
+    """
+    scale = _scale(rounds, quick=quick)
+    peers = _peers(only)
+    results = Results([peer.name for peer in peers])
+    ready = _set_up(peers, results)
+    ours = [KUE] if OURS in only else []
+    cores = here()
+    where = seats(cores)
+    with started(where.server) as server:
+        # Whoever looks on sits with the server, not with those who are measured.
+        os.sched_setaffinity(0, where.server)
+        rounds_of = Rounds([*ours, *ready], results, server, where, scale)
+        for _ in rounds_of.each():
+            # After each: a long run that is interrupted has not been for nothing.
+            known = report.conditions(peers, scale, redis=server.version, cores=cores)
+            report.write_json(results, known, path)
+    report.print_tables(results)
+    if write_docs:
+        report.write_page(report.markdown(results, known))
+    click.echo(f"written to {path}", err=True)
+
+
+def _scale(rounds: int | None, *, quick: bool) -> Scale:
+    scale = QUICK if quick else Scale(rounds=ROUNDS)
+    return Scale(**{**vars(scale), "rounds": rounds or scale.rounds})
+
+
+def _peers(only: list[str]) -> list[Contender]:
+    return [peer for peer in PEERS if peer.name in only]
+
+
+def _set_up(peers: list[Contender], results: Results) -> list[Contender]:
+    """Install *peers*; return those that could be."""
+    ready = []
+    with Progress(console=Console(stderr=True)) as progress:
+        task = progress.add_task("", total=len(peers))
+        for peer in peers:
+            progress.update(task, description=f"setting up {peer.name}")
+            try:
+                install(peer)
+                ready.append(peer)
+            except NotInstalled as exc:
+                results.refuse(peer.name, f"it could not be installed: {exc}")
+            progress.advance(task)
+    return ready
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m benchmarks.peers")

@@ -1,0 +1,151 @@
+"""Where peers live: an environment each under ``build/peers``, made from its pins."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.peers.catalogue import Language
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from benchmarks.peers.catalogue import Contender
+
+ROOT = Path(__file__).parents[2]
+HOME = ROOT / "build" / "peers"
+#: Longer than any installation seen.
+PATIENCE_SECONDS = 600
+
+#: What a language needs that no pin can bring: command, Debian package, advice.
+NEEDS = {
+    Language.NODE: (
+        ("node", "nodejs", "Node.js 20 or newer"),
+        ("npm", "npm", "npm"),
+    ),
+    Language.RUBY: (("sidekiq", "ruby-sidekiq", "Ruby with the gem sidekiq 6.4.1"),),
+}
+
+
+class NotInstalled(Exception):
+    """A peer cannot be measured here; says what is missing and what to do."""
+
+
+def home_of(peer: Contender) -> Path:
+    return HOME / peer.environment
+
+
+def install(peer: Contender) -> None:
+    """
+    Make the environment of *peer*, unless it is there with the same pins.
+
+    Raises:
+        NotInstalled: A program is missing, or an installer gave up.
+    """
+    if peer.is_ours or _is_installed(peer):
+        return
+    for need in NEEDS.get(peer.language, ()):
+        _need(*need)
+    home = home_of(peer)
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir(parents=True)
+    _INSTALLERS[peer.language](peer, home)
+    _stamp(peer).write_text(_fingerprint(peer))
+
+
+def versions(peer: Contender) -> dict[str, str]:
+    """Return the pinned packages of *peer* by name."""
+    lines = peer.pins.read_text().split()
+    return dict(line.split("==") for line in lines)
+
+
+def _install_python(peer: Contender, home: Path) -> None:
+    _run([sys.executable, "-m", "venv", str(home)], peer)
+    python = home / "bin" / "python"
+    quiet = ["-q", "--disable-pip-version-check"]
+    pip = [str(python), "-m", "pip", "install", *quiet, "--no-deps"]
+    _run([*pip, "-r", str(peer.pins)], peer)
+
+
+def _install_node(peer: Contender, home: Path) -> None:
+    packages = [f"{name}@{version}" for name, version in versions(peer).items()]
+    quiet = ["--no-audit", "--no-fund", "--loglevel=error"]
+    _run(["npm", "install", "--prefix", str(home), *quiet, *packages], peer)
+
+
+def _install_ruby(peer: Contender, home: Path) -> None:
+    """Debian has installed it; see that it is the version that was asked for."""
+    found = _run(["ruby", "-rsidekiq", "-e", "print Sidekiq::VERSION"], peer)
+    wanted = versions(peer)["sidekiq"]
+    if found != wanted:
+        raise NotInstalled(f"sidekiq {wanted} is wanted, but {found} is installed")
+
+
+_INSTALLERS: dict[Language, Callable[[Contender, Path], None]] = {
+    Language.PYTHON: _install_python,
+    Language.NODE: _install_node,
+    Language.RUBY: _install_ruby,
+}
+
+
+def _need(command: str, package: str, what: str) -> None:
+    if shutil.which(command):
+        return
+    if os.geteuid() == 0 and shutil.which("apt-get"):
+        _apt_install(package)
+    if not shutil.which(command):
+        raise NotInstalled(
+            f"{what} is missing; on Debian and Ubuntu: sudo apt-get install {package}"
+        )
+
+
+def _apt_install(package: str) -> None:
+    environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for arguments in (
+        ["update", "-qq"],
+        ["install", "-y", "-qq", "--no-install-recommends", package],
+    ):
+        # Whether it helped is seen by the command being there.
+        subprocess.run(
+            ["apt-get", *arguments],
+            env=environ,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+
+
+def _run(command: list[str], peer: Contender) -> str:
+    """Return what *command* printed; what it complained of is kept in a file."""
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+    )
+    if done.returncode == 0:
+        return done.stdout
+    log = HOME / f"{peer.environment}.log"
+    log.write_text(f"{done.stdout}\n{done.stderr}")
+    last = (done.stderr.strip() or "it did not say why").splitlines()[-1]
+    raise NotInstalled(
+        f"{Path(command[0]).name} failed: {last} (see {log.relative_to(ROOT)})"
+    )
+
+
+def _is_installed(peer: Contender) -> bool:
+    stamp = _stamp(peer)
+    return stamp.exists() and stamp.read_text() == _fingerprint(peer)
+
+
+def _stamp(peer: Contender) -> Path:
+    return home_of(peer) / "installed"
+
+
+def _fingerprint(peer: Contender) -> str:
+    """Tell one set of pins, and one interpreter, from another."""
+    made_of = peer.pins.read_bytes() + sys.version.encode()
+    return hashlib.sha256(made_of).hexdigest()

@@ -1,0 +1,163 @@
+"""What all rounds together say: medians, spreads, and Kue beside each peer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.readings import Readings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from benchmarks.peers.measure import Outcome
+
+#: Every figure, in the order of the columns.
+NAMES = (
+    *("drain", "drain_2p", "add_bulk", "add_gather", "add_one", "io"),
+    *("p50_ms", "p99_ms", "bytes", "commands"),
+)
+#: Of these, less is better.
+COSTS = frozenset({"p50_ms", "p99_ms", "bytes", "commands"})
+OURS, BARE = "kue", "bare"
+
+#: Figures by contender.
+Round = dict[str, dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A median, and what the middle half of the values lies between."""
+
+    median: float
+    low: float
+    high: float
+
+
+@dataclass
+class Results:
+    """Figures of all rounds, and why some are missing."""
+
+    names: Sequence[str]
+    rounds: list[Round] = field(default_factory=list)
+    missing: dict[str, dict[str, str]] = field(default_factory=dict)
+    #: Jobs that ran, and runs of jobs that had run before, by contender.
+    delivered: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def begin_round(self) -> None:
+        self.rounds.append({})
+
+    def add(self, name: str, outcome: Outcome) -> None:
+        """Take in what *name* did in the round that goes on."""
+        self.rounds[-1].setdefault(name, {}).update(outcome.figures)
+        if outcome.missing:
+            self.missing.setdefault(name, {}).update(outcome.missing)
+        told = self.delivered.setdefault(name, {"jobs": 0, "repeated": 0})
+        told["jobs"] += outcome.jobs
+        told["repeated"] += outcome.repeated
+
+    def refuse(self, name: str, reason: str) -> None:
+        """Note that *name* is not measured at all."""
+        self.missing[name] = dict.fromkeys(NAMES, reason)
+
+    def why_missing(self) -> dict[str, dict[str, str]]:
+        """Return the reasons for figures that no round has."""
+        return {
+            name: lost
+            for name, reasons in self.missing.items()
+            if (
+                lost := {
+                    figure: reason
+                    for figure, reason in reasons.items()
+                    if self.spread(name, figure) is None
+                }
+            )
+        }
+
+    def spread(self, name: str, figure: str) -> Spread | None:
+        """Return what *name* reached, or None if it never did."""
+        return _spread(
+            [one[name][figure] for one in self.rounds if figure in one.get(name, {})]
+        )
+
+    def ratio(self, other: str, figure: str) -> Spread | None:
+        """Return Kue ÷ *other*, round by round: what disturbs one disturbs both."""
+        return _spread(
+            [
+                one[OURS][figure] / one[other][figure]
+                for one in self.rounds
+                if figure in one.get(OURS, {}) and one.get(other, {}).get(figure)
+            ]
+        )
+
+    def within(self, name: str, above: str, below: str) -> Spread | None:
+        """Return one figure of *name* ÷ another, round by round."""
+        return _spread(
+            [
+                figures[above] / figures[below]
+                for one in self.rounds
+                if above in (figures := one.get(name, {})) and figures.get(below)
+            ]
+        )
+
+    def figures(self, name: str) -> dict[str, float | None]:
+        """Return the medians of *name*, None where there is none."""
+        found = {figure: self.spread(name, figure) for figure in NAMES}
+        return {
+            figure: None if one is None else _round(one.median)
+            for figure, one in found.items()
+        }
+
+    def ratios(self, other: str) -> dict[str, dict[str, float] | None]:
+        found = {figure: self.ratio(other, figure) for figure in NAMES}
+        return {
+            figure: None if one is None else _shown(one)
+            for figure, one in found.items()
+        }
+
+    def best(self, figure: str, among: Sequence[str]) -> str | None:
+        """Return who of *among* has the best median, or None if nobody has any."""
+        found = {name: one for name in among if (one := self.spread(name, figure))}
+        pick = min if figure in COSTS else max
+        return pick(found, key=lambda name: found[name].median, default=None)
+
+    def document(self, conditions: Mapping[str, Any]) -> dict[str, Any]:
+        """Return all of it as the JSON file has it."""
+        bare = {figure: self.spread(BARE, figure) for figure in NAMES}
+        others = [*self.names, *([BARE] if self._has(BARE) else [])]
+        return {
+            "conditions": {
+                **conditions,
+                "bare": {k: _round(v.median) for k, v in bare.items() if v},
+                "delivered": self.delivered,
+                "missing": self.why_missing(),
+            },
+            "peers": {name: self.figures(name) for name in self.names},
+            "kue": self.figures(OURS),
+            "ratios": {name: self.ratios(name) for name in others},
+        }
+
+    def _has(self, name: str) -> bool:
+        return any(name in one for one in self.rounds)
+
+
+def _spread(values: list[float]) -> Spread | None:
+    if not values:
+        return None
+    readings = Readings()
+    for value in values:
+        readings.add("", value)
+    return Spread(readings.median(""), *readings.middle(""))
+
+
+def _shown(spread: Spread) -> dict[str, float]:
+    return {
+        "median": _round(spread.median),
+        "low": _round(spread.low),
+        "high": _round(spread.high),
+    }
+
+
+def _round(value: float) -> float:
+    """Keep four digits that may mean something."""
+    return float(f"{value:.4g}")

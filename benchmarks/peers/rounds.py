@@ -1,0 +1,81 @@
+"""Everyone by turns, part by part: what disturbs one soon disturbs the next."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import Progress
+
+from benchmarks.peers import bare
+from benchmarks.peers.catalogue import KUE
+from benchmarks.peers.measure import Measurement, Outcome, Part
+from benchmarks.peers.processes import Failed
+from benchmarks.peers.results import BARE
+from benchmarks.steps import in_turn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from benchmarks.peers.catalogue import Contender
+    from benchmarks.peers.cores import Seats
+    from benchmarks.peers.measure import Scale
+    from benchmarks.peers.results import Results
+    from benchmarks.peers.server import Server
+
+
+class Rounds:
+    """Measures contenders on one server, and puts what it finds into *results*."""
+
+    def __init__(
+        self,
+        contenders: Sequence[Contender],
+        results: Results,
+        server: Server,
+        seats: Seats,
+        scale: Scale,
+    ) -> None:
+        self._contenders = contenders
+        self._results = results
+        self._server = server
+        self._seats = seats
+        self._scale = scale
+
+    def each(self) -> Iterator[None]:
+        """Measure a round, yield, and go on with the next."""
+        steps = self._scale.rounds * len(Part) * len(self._contenders)
+        # Nothing is drawn while something is measured: it has no thread of its own.
+        with Progress(console=Console(stderr=True), auto_refresh=False) as progress:
+            task, done = progress.add_task("", total=steps), count()
+            for number in range(self._scale.rounds):
+                self._results.begin_round()
+                for what in self._round(number):
+                    progress.update(task, description=what, completed=next(done))
+                    progress.refresh()
+                yield
+            progress.update(task, completed=steps)
+
+    def _round(self, number: int) -> Iterator[str]:
+        """Measure everyone; yield what comes next before each step."""
+        for part in Part:
+            for one in in_turn(self._contenders, number):
+                yield f"round {number + 1} of {self._scale.rounds}: {one.name}, {part}"
+                self._measure(one, part)
+                if one.is_ours and part is Part.DRAIN:
+                    self._measure_bare()
+
+    def _measure(self, one: Contender, part: Part) -> None:
+        measurement = Measurement(one, self._server, self._seats, self._scale)
+        measurement.run(part)
+        self._results.add(one.name, measurement.outcome)
+
+    def _measure_bare(self) -> None:
+        self._server.empty()
+        jobs = KUE.scaled(self._scale.share).jobs
+        try:
+            figures = bare.measure(self._server.port, jobs, self._seats.worker)
+        except Failed as exc:
+            self._results.refuse(BARE, str(exc))
+        else:
+            self._results.add(BARE, Outcome(figures=figures, jobs=jobs))
