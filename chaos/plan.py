@@ -1,8 +1,9 @@
 """
 What will be done, drawn from a seed before anything starts.
 
-The same engine, seed and length give the same plan.  Jobs, faults and orders are drawn
-by generators of their own, so that a new fault does not change the jobs.
+The same engine, seed and length give the same plan, and a shorter run is the beginning
+of a longer one.  Jobs, faults and orders are drawn by generators of their own, so that
+a new fault does not change the jobs.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 PRODUCERS = 2
@@ -199,14 +201,12 @@ def draw(engine: str, seed: int, seconds: float) -> Plan:
     )
 
 
-def _moments(random: Random, every: float, seconds: float) -> list[float]:
-    """Return moments up to *seconds*, *every* so often on average."""
-    moments: list[float] = []
+def _moments(random: Random, every: float, seconds: float) -> Iterator[float]:
+    """Yield moments up to *seconds*, *every* so often on average."""
     at = random.uniform(0, every)
     while at < seconds:
-        moments.append(round(at, 3))
+        yield round(at, 3)
         at += random.uniform(0.2, 1.8) * every
-    return moments
 
 
 def _calls(random: Random, producer: int, seconds: float) -> list[Call]:

@@ -1,0 +1,353 @@
+"""The chaos harness: it finds nothing wrong with Kue, and everything that is wrong."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from chaos.facts import Attempted, Away, Died, Given, Started
+from chaos.figures import breaches, effects_repeated, figures
+from chaos.history import History
+from chaos.plan import ENGINES, TYPES, Plan, draw
+from chaos.processes import HOME, survivors
+from chaos.recovery import times
+from chaos.run import run
+from chaos.sink import Effect, Sink
+from chaos.view import View
+
+from kue import Event, Job, Kind, State
+from kue.job import Attempt, Error, Spec
+from tests.unit.patience import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECONDS = 4.0
+
+# -- plans -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_same_seed_is_the_same_plan(engine: str) -> None:
+    assert draw(engine, 7, 60) == draw(engine, 7, 60)
+    assert draw(engine, 7, 60) != draw(engine, 8, 60)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_plan_of_a_minute_has_every_kind_of_trouble(engine: str) -> None:
+    plan = draw(engine, 1, 60)
+
+    chores = [one for calls in plan.calls for call in calls for one in call.chores]
+    assert {chore.type for chore in chores} == set(TYPES)
+    assert {"return", "raise", "exit", "block", "spin"} <= {one.does for one in chores}
+    assert {"kill", "stop"} <= {fault.kind for fault in plan.faults}
+    assert {"cancel", "retry", "pause", "resume", "remove"} <= {
+        order.verb for order in plan.orders
+    }
+
+
+def test_a_shorter_run_is_the_beginning_of_a_longer_one() -> None:
+    short, long = draw("redis", 3, 10), draw("redis", 3, 20)
+
+    assert long.calls[0][: len(short.calls[0])] == short.calls[0]
+    assert long.faults[: len(short.faults)] == short.faults
+
+
+def test_a_plan_reads_as_it_was_written(tmp_path: Path) -> None:
+    plan = draw("redis", 5, 3)
+    plan.write(tmp_path / "plan.json")
+
+    assert Plan.read(tmp_path / "plan.json") == plan
+
+
+# -- what must not be, is found ----------------------------------------------------
+
+
+def line(fence: int, at: int, outcome: str, **more: Any) -> Attempt:
+    """A line of a story: a run that began at its fence, by the clock of the tests."""
+    attempt = more.pop("attempt", 1)
+    return Attempt(
+        token=f"{fence}:{fence}:{attempt}:w:a.1", at=at, outcome=outcome, **more
+    )
+
+
+def job(job_id: int, state: State, *history: Attempt, **more: Any) -> Job:
+    spec = Spec(data={"key": f"k{job_id}"}, **more)
+    return Job(
+        id=job_id,
+        type="quick",
+        state=state,
+        priority=0,
+        created_at=10,
+        spec=spec,
+        history=history,
+    )
+
+
+def started(job_id: int, fence: int, **more: Any) -> Started:
+    facts = {"key": f"k{job_id}", "type": "quick", "attempt": 1, "pid": 7, "parent": 1}
+    return Started(
+        **{"id": job_id, "fence": fence, "started_at": fence, **facts, **more}
+    )
+
+
+def event(kind: Kind, job_id: int) -> Event:
+    return Event(kind=kind, job_id=job_id, type="quick", at=0)
+
+
+LOST_WORKER = Error("WorkerLost", "worker w was lost while it ran this job")
+
+#: Job 1 ran, job 2 lost its worker and ran again, job 3 was cancelled while it waited.
+SOUND = History(
+    attempted=(
+        Attempted("k1", 1, 2, 1),
+        Attempted("k2", 1, 2, 2),
+        Attempted("k3", 1, 2, 3),
+        Attempted("k4", 1, 9, error="the store cannot be reached"),
+    ),
+    started=(started(1, 20), started(2, 30), started(2, 3000, pid=8)),
+    effects=(Effect(1, 20, 1, 7, 25), Effect(2, 3000, 1, 8, 3005)),
+    given=(Given("cancel", 40, 45, "done", id=3),),
+    died=(Died(7, 1000),),
+    events=(
+        event(Kind.ENQUEUE, 1),
+        event(Kind.START, 1),
+        event(Kind.COMPLETE, 1),
+        event(Kind.LAGGED, 0),
+        event(Kind.RELEASE, 2),
+        event(Kind.START, 2),
+        event(Kind.COMPLETE, 2),
+    ),
+    jobs=(
+        job(1, State.COMPLETE, line(20, 26, "complete", result=20)),
+        job(
+            2,
+            State.COMPLETE,
+            line(30, 2500, "stalled", error=LOST_WORKER, taken="lease"),
+            line(3000, 3006, "complete", result=3000),
+        ),
+        job(3, State.CANCELLED, Attempt(token="", at=42, outcome="cancelled")),
+    ),
+)
+
+
+def doctored(**changes: Any) -> History:
+    return msgspec.structs.replace(SOUND, **changes)
+
+
+def with_job(changed: Job) -> History:
+    jobs = {**SOUND.job, changed.id: changed}
+    return doctored(jobs=tuple(jobs.values()))
+
+
+def and_started(*more: Started) -> History:
+    return doctored(started=(*SOUND.started, *more))
+
+
+def test_a_sound_history_has_no_breach() -> None:
+    assert breaches(SOUND) == []
+
+
+DOCTORED = {
+    "lost": doctored(jobs=SOUND.jobs[1:], events=()),
+    "stuck": with_job(
+        job(2, State.WAITING, line(30, 2500, "stalled", error=LOST_WORKER))
+    ),
+    "unexpected": doctored(attempted=SOUND.attempted[1:]),
+    "duplicated": and_started(started(9, 50, key="k4"), started(10, 60, key="k4")),
+    "misread": doctored(
+        attempted=(*SOUND.attempted[:3], Attempted("k4", 1, 9, 2)),
+    ),
+    "completed-twice": with_job(
+        job(
+            1,
+            State.COMPLETE,
+            line(20, 26, "complete", result=20),
+            line(20, 27, "complete", result=20),
+        )
+    ),
+    "went-on": with_job(
+        job(
+            1,
+            State.COMPLETE,
+            line(15, 16, "failed", error=Error("Planned", "")),
+            line(20, 26, "complete", result=20),
+        )
+    ),
+    "state-differs": with_job(
+        job(1, State.FAILED, line(20, 26, "complete", result=20))
+    ),
+    "fence": with_job(
+        job(
+            1,
+            State.COMPLETE,
+            line(21, 22, "retry", error=Error("Planned", "")),
+            line(20, 26, "complete", result=20, attempt=2),
+            max_attempts=2,
+        )
+    ),
+    "attempts": with_job(
+        job(1, State.COMPLETE, line(20, 26, "complete", result=20, attempt=2))
+    ),
+    "started-early": with_job(
+        job(1, State.COMPLETE, line(20, 26, "complete", result=20), delay=15)
+    ),
+    "run-twice": and_started(started(1, 20, pid=8)),
+    "untold": and_started(started(1, 22)),
+    "without-effect": doctored(effects=SOUND.effects[1:]),
+    "other-result": with_job(
+        job(1, State.COMPLETE, line(20, 26, "complete", result=19))
+    ),
+    "once": doctored(
+        started=(
+            SOUND.started[0],
+            started(2, 30, once=True),
+            started(2, 3000, once=True),
+        )
+    ),
+    "failed": with_job(
+        job(1, State.FAILED, line(20, 26, "failed", error=Error("KeyError", "'x'")))
+    ),
+    "cancelled": doctored(given=()),
+    "removed": doctored(given=(*SOUND.given, Given("remove", 40, 45, "done", id=1))),
+    "paused": doctored(
+        given=(*SOUND.given, Given("pause", 5, 10, "done", type="quick"))
+    ),
+    "event": doctored(events=(*SOUND.events, event(Kind.COMPLETE, 2))),
+    "store": doctored(findings=("in-two-states: job 1",)),
+    "process": doctored(mishaps=("worker 7 lives and takes no job",)),
+}
+
+
+@pytest.mark.parametrize("rule", DOCTORED)
+def test_a_doctored_history_is_found_out(rule: str) -> None:
+    assert rule in {breach.rule for breach in breaches(DOCTORED[rule])}
+
+
+def test_a_run_that_begins_after_its_job_was_cancelled_is_found_out() -> None:
+    late = and_started(started(3, 50))
+
+    assert "job 3 began 5 ms after it was cancelled" in {
+        breach.message for breach in breaches(late)
+    }
+
+
+def test_a_cancelled_job_that_was_retried_may_run() -> None:
+    retried = doctored(
+        started=(*SOUND.started, started(3, 60)),
+        effects=(*SOUND.effects, Effect(3, 60, 1, 7, 61)),
+        given=(*SOUND.given, Given("retry", 50, 55, "done", id=3)),
+        jobs=(
+            *SOUND.jobs[:2],
+            job(
+                3,
+                State.COMPLETE,
+                Attempt(token="", at=42, outcome="cancelled"),
+                Attempt(token="", at=52, outcome="restarted"),
+                line(60, 62, "complete", result=60),
+            ),
+        ),
+    )
+
+    assert breaches(retried) == []
+
+
+@pytest.mark.parametrize("events", [SOUND.events[:-1], (event(Kind.REMOVE, 1),)])
+def test_a_last_event_that_is_not_so_is_found_out(events: tuple[Event, ...]) -> None:
+    assert {breach.rule for breach in breaches(doctored(events=events))} == {"event"}
+
+
+def test_an_add_that_was_not_answered_is_neither_lost_nor_unexpected() -> None:
+    there = doctored(
+        jobs=(*SOUND.jobs, job(4, State.COMPLETE, line(70, 71, "complete", result=70))),
+        effects=(*SOUND.effects, Effect(4, 70, 1, 7, 70)),
+    )
+
+    assert breaches(SOUND) == breaches(there) == []
+
+
+def test_a_removed_job_is_not_lost_even_when_nobody_was_told() -> None:
+    removed = doctored(
+        jobs=SOUND.jobs[1:],
+        events=(),
+        given=(*SOUND.given, Given("remove", 50, 5050, "error", id=1)),
+    )
+
+    assert breaches(removed) == []
+
+
+def test_recovery_is_from_the_death_of_a_process_to_the_next_run() -> None:
+    assert times(SOUND) == [2.0]
+    assert times(doctored(away=(Away(1500, 1600),))) == []
+    assert times(doctored(given=(Given("pause", 900, 950, "done", type="quick"),))) == [
+        2.0
+    ]
+    assert times(doctored(died=())) == []
+
+
+def test_effects_that_came_again_are_counted_unless_somebody_asked_for_it() -> None:
+    again = doctored(effects=(*SOUND.effects, Effect(2, 30, 1, 7, 3)))
+    asked = msgspec.structs.replace(
+        again, given=(*SOUND.given, Given("retry", 1, 2, "done", id=2))
+    )
+
+    assert [effects_repeated(one) for one in (SOUND, again, asked)] == [0, 1, 0]
+
+
+def test_figures_are_not_good_when_too_little_was_done_to_tell() -> None:
+    plan = draw("sqlite", 1, 60)
+
+    drawn = figures(plan, SOUND, Counter(), drain=0)
+
+    assert (drawn.acknowledged, drawn.lost, drawn.violations) == (3, 0, 0)
+    assert not drawn.ok
+
+
+def test_the_sink_takes_no_effect_of_an_older_run(tmp_path: Path) -> None:
+    sink = Sink(tmp_path)
+    sink.create()
+    for fence in (5, 4, 6):
+        sink.take(Effect(1, fence, 1, 7, 0))
+
+    assert [effect.fence for effect in sink.effects()] == [5, 6]
+    assert sink.refusals() == 1
+
+
+# -- the real thing ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_a_short_run_loses_nothing(engine: str, tmp_path: Path) -> None:
+    with View() as view:
+        outcome = await run(draw(engine, 1, SECONDS), tmp_path, view)
+
+    assert outcome.breaches == []
+    assert outcome.figures.ok
+    assert outcome.figures.acknowledged > 100
+    assert survivors(str(tmp_path)) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+async def test_no_process_survives_a_run_that_is_broken_off(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    environ = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-m", "chaos", "--engine", "redis", "--seconds", "50"]
+    with subprocess.Popen(  # noqa: ASYNC220 - it is waited for with a time limit
+        command, cwd=HOME, env=environ, stderr=subprocess.PIPE, text=True
+    ) as harness:
+        await until(lambda: any(tmp_path.glob("*/started-*.jsonl")), seconds=30)
+        harness.send_signal(number)
+        _, complaint = harness.communicate(timeout=30)
+
+    assert harness.returncode != 0
+    await until(lambda: not survivors(str(tmp_path)))
+    if number != signal.SIGKILL:
+        assert re.search(rf"kept: {tmp_path}/kue-chaos-redis-1-", complaint)
