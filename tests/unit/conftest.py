@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kue import Kue
+from tests.support.command_line import CommandLine
 from tests.support.engines import Engine, engine_at
 from tests.unit.flaky import Wire
 
@@ -77,3 +78,19 @@ def new_queue(wire: Wire, place: Engine) -> Kue:
     return Kue(
         place.settings.url, prefix=place.settings.prefix, store=wire.store, lease="1s"
     )
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def kue(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> CommandLine:
+    """The command line on a store of its own."""
+    if request.param == "sqlite":
+        engine = engine_at("sqlite", f"sqlite:///{tmp_path / 'kue.db'}")
+    else:
+        server: RedisServer = request.getfixturevalue("redis_server")
+        engine = engine_at("redis", server.url)
+    return CommandLine(engine, capsys, monkeypatch)
