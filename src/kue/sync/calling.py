@@ -69,7 +69,7 @@ class Calling:
     @property
     def is_open(self) -> bool:
         """Whether there is a thread to be closed."""
-        return self._line is not None and self._line.portal.is_ours
+        return self._current() is not None
 
     def close(self) -> None:
         """
@@ -79,20 +79,26 @@ class Calling:
         """
         refuse_on_a_loop("await q.close()")
         with opening:
-            line, self._line = self._line, None
-        if line is not None and line.portal.is_ours:
+            line, self._line = self._current(), None
+        if line is not None:
             line.portal.close()
 
-    def _connected(self) -> Line:
+    def _current(self) -> Line | None:
+        """Return the line of this process; a parent's is none of ours."""
         line = self._line
-        if line is not None and line.portal.is_ours:
-            return line
+        return line if line is not None and line.portal.is_ours else None
+
+    def _connected(self) -> Line:
+        return self._current() or self._connect()
+
+    def _connect(self) -> Line:
         with opening:
             # Another thread may have been quicker.
-            if self._line is None or not self._line.portal.is_ours:
+            line = self._current()
+            if line is None:
                 queue = self._twin()
-                self._line = Line(Portal(queue.close), queue)
-            return self._line
+                line = self._line = Line(Portal(queue.close), queue)
+            return line
 
 
 def _awaited(work: Coroutine[Any, Any, object]) -> str:

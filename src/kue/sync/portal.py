@@ -15,6 +15,7 @@ import logging
 import os
 import threading
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kue.errors import StoreUnavailable
@@ -29,6 +30,10 @@ T = TypeVar("T")
 
 #: How long an exiting program waits for adds on their way; twice a call's usual budget.
 EXIT_SECONDS = 10.0
+
+#: How often a main thread that waits looks for signals.  The system hands a signal to
+#: any thread, and a main thread that sleeps is not always woken for it.
+SIGNAL_SECONDS = 0.5
 
 _CLOSED = (
     "the queue was closed while it was asked for something; the next call opens it"
@@ -57,7 +62,8 @@ class Portal:
         self._loop = _new_event_loop()
         self._closing = asyncio.Event()
         self._failure: Exception | None = None
-        self._lock = threading.Lock()
+        # One that a signal handler may take while its thread holds it.
+        self._lock = threading.RLock()
         self._is_open = True
         self._pid = os.getpid()
         self._thread = threading.Thread(
@@ -141,7 +147,7 @@ class Portal:
 def wait(future: Future[T]) -> T:
     """Return or raise what *future* does; an interrupt cancels it."""
     try:
-        return future.result()
+        return _result(future)
     except CancelledError:
         raise StoreUnavailable(_CLOSED) from None
     except BaseException:
@@ -151,6 +157,16 @@ def wait(future: Future[T]) -> T:
     finally:
         # An error refers to this frame; the frame must not refer back.
         del future
+
+
+def _result(future: Future[T]) -> T:
+    """Wait for *future*, and for signals, which only the main thread handles."""
+    if threading.current_thread() is not threading.main_thread():
+        return future.result()
+    while not future.done():
+        with suppress(TimeoutError):
+            return future.result(SIGNAL_SECONDS)
+    return future.result()
 
 
 def runs_a_loop() -> bool:

@@ -84,7 +84,8 @@ class SyncWorking(Calling):
     @property
     def working(self) -> frozenset[Worker]:
         """The workers that run jobs for this side of the queue in this process."""
-        return self._connected().queue.working if self.is_open else frozenset()
+        line = self._current()
+        return frozenset() if line is None else line.queue.working
 
     def stop(self) -> None:
         """
@@ -92,6 +93,6 @@ class SyncWorking(Calling):
 
         Does not wait, and may be called anywhere: in handlers, in signal handlers.
         """
-        if self.is_open:
-            line = self._connected()
+        line = self._current()
+        if line is not None:
             line.portal.tell(line.queue.stop)
