@@ -33,6 +33,7 @@ from kue.handle import JobHandle
 from kue.job import Draft, Job, Priority, State
 from kue.queue import Kue
 from kue.resource import Resource
+from kue.sync import SyncJobBuilder, SyncJobHandle, SyncKue
 from kue.task import Task
 from kue.worker import ActiveJob, current_job
 
@@ -71,6 +72,9 @@ __all__ = [
     "StoreFull",
     "StoreRefused",
     "StoreUnavailable",
+    "SyncJobBuilder",
+    "SyncJobHandle",
+    "SyncKue",
     "Task",
     "UniqueHeld",
     "__version__",

@@ -1,0 +1,32 @@
+"""Builders return themselves, whichever side of the queue they are of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, assert_type
+
+from kue import Draft, JobBuilder, JobHandle, Kue, SyncJobBuilder, SyncJobHandle
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+
+async def awaited(q: Kue, moment: datetime) -> None:
+    builder = q.create_job("email", {"to": ["a@b.c"]})
+    assert_type(builder, JobBuilder)
+    assert_type(builder.priority("high").delay("10m").at(moment), JobBuilder)
+    assert_type(builder.attempts(3).backoff(True).ttl(5).tags("a", "b"), JobBuilder)
+    assert_type(builder.draft, Draft)
+    assert_type(await builder.save(durable=True), JobHandle[Any])
+
+
+def blocking(q: Kue) -> None:
+    builder = q.sync.create_job("email", {"to": ["a@b.c"]})
+    assert_type(builder, SyncJobBuilder)
+    assert_type(builder.priority(-10).unique("k", for_="1h"), SyncJobBuilder)
+    assert_type(builder.save(), SyncJobHandle[Any])
+
+
+def dependencies(
+    builder: JobBuilder, one: JobHandle[int], other: SyncJobHandle[str]
+) -> None:
+    builder.after(one, other, 7, any_end=True).parent(one)

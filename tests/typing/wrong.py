@@ -1,0 +1,93 @@
+"""
+Uses that must be errors.
+
+Each has a ``type: ignore`` with the code of its error, and mypy warns of one that is
+not needed: a use that is no longer an error fails the test.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kue import JobHandle, Kue
+
+if TYPE_CHECKING:
+    from kue import SyncJobHandle, SyncKue
+    from kue.payload import JSON
+    from kue.session import Session
+
+
+def to_text(stored: JSON) -> str:
+    return str(stored)
+
+
+# -- handles -----------------------------------------------------------------
+
+
+def a_reader_makes_something_else(session: Session) -> None:
+    _: JobHandle[int] = JobHandle(session, 1, "pay", reader=to_text)  # type: ignore[arg-type]
+
+
+def who_needs_more_takes_less(handle: JobHandle[object]) -> JobHandle[int]:
+    return handle  # type: ignore[return-value]
+
+
+async def a_result_is_not_what_was_hoped(handle: JobHandle[int]) -> str:
+    return await handle.result()  # type: ignore[return-value]
+
+
+async def a_coroutine_is_no_result(handle: JobHandle[int]) -> int:
+    return handle.result()  # type: ignore[return-value]
+
+
+async def a_change_has_a_name(handle: JobHandle[int]) -> None:
+    await handle.update(7)  # type: ignore[call-arg]
+
+
+# -- builders ----------------------------------------------------------------
+
+
+def a_level_is_a_number_or_a_name(q: Kue) -> None:
+    q.create_job("email").priority(1.5)  # type: ignore[arg-type]
+
+
+def a_delivery_is_one_of_two(q: Kue) -> None:
+    q.create_job("email").delivery("twice")  # type: ignore[arg-type]
+
+
+def a_job_waits_for_jobs(q: Kue) -> None:
+    q.create_job("email").after("yesterday")  # type: ignore[arg-type]
+
+
+def a_type_is_text(q: Kue) -> None:
+    q.create_job(7)  # type: ignore[arg-type]
+
+
+# -- the blocking side -------------------------------------------------------
+
+
+async def nothing_is_awaited(q: Kue) -> None:
+    await q.sync.enqueue("email")  # type: ignore[misc]
+    async with q.sync:  # type: ignore[attr-defined]
+        pass
+
+
+def handles_of_both_sides_are_not_the_same(job: SyncJobHandle[int]) -> JobHandle[int]:
+    return job  # type: ignore[return-value]
+
+
+def an_order_is_one_of_two(q: SyncKue) -> None:
+    q.range(0, 9, "down")  # type: ignore[arg-type]
+
+
+async def fill(q: Kue, number: int) -> int:
+    return number
+
+
+def ones_own_coroutine_is_called_as_it_is_written(q: SyncKue) -> None:
+    q.call(fill, "many")  # type: ignore[arg-type]
+    q.call(fill)  # type: ignore[call-arg]
+    q.call(len)  # type: ignore[arg-type]
+
+
+# -- tasks -------------------------------------------------------------------
