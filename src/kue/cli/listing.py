@@ -37,8 +37,10 @@ class Column(NamedTuple):
 
     title: str
     is_number: bool = False
-    #: Cut off on a terminal rather than wrapped.
+    #: Gets what room the others leave; what does not fit is cut off on a terminal …
     is_long: bool = False
+    #: … or goes on in the next line.
+    wraps: bool = False
 
 
 class Row(NamedTuple):
@@ -82,7 +84,7 @@ class Listing:
             table.add_column(
                 column.title,
                 justify="right" if column.is_number else "left",
-                no_wrap=True,
+                no_wrap=not column.wraps,
                 overflow="ellipsis",
                 max_width=most,
             )

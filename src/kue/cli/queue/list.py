@@ -34,8 +34,8 @@ COLUMNS = (
     Column("type"),
     *(Column(state.value, is_number=True) for state in STATES),
     Column("next waits"),
-    Column("paused"),
-    Column("limits"),
+    Column("paused", is_long=True, wraps=True),
+    Column("limits", is_long=True, wraps=True),
 )
 #: The next job is read type by type: of more types than this it is left out.
 MAX_LOOKS = 100

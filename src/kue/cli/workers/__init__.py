@@ -31,8 +31,14 @@ def workers(context: click.Context, watch: bool, as_json: bool) -> None:
       kue workers --watch
       kue workers pause web-1
     """
-    if context.invoked_subcommand is None:
-        context.exit(context.invoke(show, watch=watch, as_json=as_json) or 0)
+    if context.invoked_subcommand is not None:
+        return
+    try:
+        context.invoke(show, watch=watch, as_json=as_json)
+    except KeyboardInterrupt:
+        # That is how watching ends.
+        if not watch:
+            raise
 
 
 for command in (pause, resume):

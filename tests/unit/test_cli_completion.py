@@ -1,0 +1,91 @@
+"""``kue completion``, and the words it completes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.support.command_line import CommandLine
+
+KUE = str(Path(sys.executable).with_name("kue"))
+
+
+def completed(*words: str) -> list[str]:
+    """Return what a shell would offer for the last of *words*."""
+    asking = {
+        "_KUE_COMPLETE": "bash_complete",
+        "COMP_WORDS": " ".join(["kue", *words]),
+        "COMP_CWORD": str(len(words)),
+    }
+    done = subprocess.run(
+        [KUE], env=os.environ | asking, capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    return [line.partition(",")[2] for line in done.stdout.split()]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_of_a_shell_is_printed(kue: CommandLine, shell: str) -> None:
+    said = kue("completion", shell)
+
+    assert said.code == 0
+    assert f"{shell}_complete" in said.out
+    assert "_KUE_COMPLETE" in said.out
+
+
+def test_the_script_is_bash(kue: CommandLine, tmp_path: Path) -> None:
+    bash = shutil.which("bash")
+    assert bash is not None
+    script = tmp_path / "kue.bash"
+    script.write_text(kue("completion", "bash").out)
+
+    subprocess.run([bash, "-n", str(script)], check=True)
+
+
+def test_another_shell_is_not_known(kue: CommandLine) -> None:
+    said = kue("completion", "tcsh")
+
+    assert said.code == 2
+    assert "'tcsh' is not one of 'bash', 'zsh', 'fish'" in said.err
+
+
+def test_types_states_priorities_and_workers_are_completed(kue: CommandLine) -> None:
+    kue("job", "add", "email")
+    kue("job", "add", "export")
+    kue("job", "add", "report")
+
+    assert completed("queue", "pause", "e") == ["email", "export"]
+    assert completed("queue", "--url", kue.url, "clear", "r") == ["report"]
+    assert completed("job", "list", "--state", "comp") == ["complete"]
+    assert completed("job", "add", "email", "--priority", "h") == ["high"]
+    assert completed("workers", "pause", "") == []
+    assert "retry" in completed("job", "re")
+
+
+def test_a_store_that_is_not_there_completes_nothing_and_is_not_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUE_URL", f"sqlite:///{tmp_path / 'kue.db'}")
+
+    assert completed("queue", "pause", "e") == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_that_does_not_answer_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # An address that nobody has: what is sent there is never answered.
+    monkeypatch.setenv("KUE_URL", "redis://192.0.2.1:6379/0")
+    began = time.monotonic()
+
+    assert completed("queue", "pause", "e") == []
+    # Half a second, and the time a Python takes to start on a busy machine.
+    assert time.monotonic() - began < 10

@@ -1,0 +1,258 @@
+"""``kue queue``: list, pause, resume, limit, clear, stats."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kue.job import Completed, Failed, State
+from kue.store.values import Limits
+from tests.support.jobs import OOPS, add_many, count_of, end, job_in, start_one
+
+if TYPE_CHECKING:
+    from kue.store.base import Store
+    from tests.support.command_line import CommandLine
+
+KUE = str(Path(sys.executable).with_name("kue"))
+
+
+def test_types_are_listed_with_their_counts(kue: CommandLine) -> None:
+    kue("job", "add", "email")
+    kue("job", "add", "email", "--delay", "1h")
+    kue.arrange(lambda store: job_in(store, State.FAILED, "report"))
+
+    email, report = kue("queue", "list").rows
+
+    assert email[:8] == ["email", "1", "0", "1", "0", "0", "0", "0"]
+    assert email[8].startswith("20")
+    assert report == ["report", "0", "0", "0", "0", "0", "1", "0", "", "", ""]
+
+
+def test_a_list_tells_of_pauses_and_limits(kue: CommandLine) -> None:
+    kue("job", "add", "email")
+    kue("queue", "pause", "email", "--reason", "moving", "--by", "ann")
+    kue("queue", "limit", "email", "--rate", 100, "--per", "1m", "--concurrency", 5)
+
+    [row] = kue("queue", "list").rows
+    [item] = kue("queue", "list", "--json").items
+    kue.on_a_terminal()
+    shown = kue("queue", "list").shown
+
+    assert row[9:] == ["yes, moving, by ann", "5 at once, 100 each 1 min"]
+    assert (item["type"], item["waiting"]) == ("email", 1)
+    assert (item["paused"]["reason"], item["limits"]["rate"]) == ("moving", 100)
+    assert item["next_since"] > 1_700_000_000_000
+    assert "next waits" in shown
+    assert "moving" in shown
+
+
+def test_a_list_of_nothing_says_how_to_begin(kue: CommandLine) -> None:
+    kue.arrange(lambda store: store.open())
+
+    said = kue("queue", "list")
+
+    assert (said.code, said.out) == (0, "")
+    assert said.err == "kue: there are no jobs yet; kue job add adds one\n"
+
+
+def test_a_type_is_paused_and_resumed(kue: CommandLine) -> None:
+    kue("job", "add", "email")
+
+    paused = kue("queue", "pause", "email", "--until", "2h")
+    [pause] = kue.arrange(lambda store: store.paused())
+    resumed = kue("queue", "resume", "email")
+
+    assert paused.rows[0][:2] == ["email", "paused"]
+    assert paused.rows[0][2].startswith("until 20")
+    assert (pause.type, pause.by != "") == ("email", True)
+    assert pause.until == pytest.approx(pause.at + 7_200_000, abs=60_000)
+    assert resumed.rows == [["email", "resumed"]]
+    assert kue.arrange(lambda store: store.paused()) == []
+
+
+def test_every_type_is_paused_by_all(kue: CommandLine) -> None:
+    kue("job", "add", "email")
+
+    said = kue("queue", "pause", "--all", "--json")
+
+    assert said.items == [{"type": None, "paused": True, "until": None}]
+    assert kue("queue", "list").rows[0][9].startswith("all, by ")
+    assert kue("queue", "resume", "--all").rows == [["every type", "resumed"]]
+
+
+def test_resuming_tells_what_is_still_paused(kue: CommandLine) -> None:
+    kue("job", "add", "email")
+    kue("queue", "pause", "email")
+
+    said = kue("queue", "resume", "--all")
+
+    assert said.code == 1
+    assert said.err.splitlines() == [
+        "kue: there is no pause of every type",
+        "kue: still paused: email; kue queue resume 'email'",
+    ]
+    assert kue("queue", "resume", "report").err == "kue: report was not paused\n"
+
+
+def test_a_pause_of_a_type_that_has_no_jobs_yet_is_made_with_a_note(
+    kue: CommandLine,
+) -> None:
+    kue("job", "add", "email")
+
+    said = kue("queue", "pause", "emails")
+
+    assert said.code == 0
+    assert said.err == (
+        "kue: note: no job of type 'emails' was ever added; did you mean 'email'?\n"
+    )
+    assert [row[0] for row in kue("queue", "list").rows] == ["email", "emails"]
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume"])
+@pytest.mark.parametrize("arguments", [[], ["email", "--all"]])
+def test_what_to_pause_must_be_said_once(
+    kue: CommandLine, verb: str, arguments: list[str]
+) -> None:
+    kue("job", "add", "email")
+
+    said = kue("queue", verb, *arguments)
+
+    assert said.code == 2
+    assert "name a type, or say --all" in said.err
+
+
+def test_limits_are_changed_one_by_one_and_lifted(kue: CommandLine) -> None:
+    kue("job", "add", "email")
+
+    assert kue("queue", "limit", "email").rows == [["email", "no limits"]]
+    kue("queue", "limit", "email", "--rate", 10, "--per", "1m")
+    said = kue("queue", "limit", "email", "--concurrency", 2, "--per-key", 1, "--json")
+
+    assert said.items == [
+        {
+            "type": "email",
+            "limits": {"concurrency": 2, "rate": 10, "per": 60_000, "per_key": 1},
+        }
+    ]
+    assert kue.arrange(lambda store: store.limits()) == {
+        "email": Limits(concurrency=2, rate=10, per=60_000, per_key=1)
+    }
+    assert kue("queue", "limit", "email", "--none").rows == [["email", "no limits"]]
+    assert kue.arrange(lambda store: store.limits()) == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--rate", "0"], "rate must be 1 or more, not 0; or pause"),
+        (["--rate", "5", "--per", "0"], "per must be at least a millisecond"),
+        (["--none", "--rate", "5"], "--none lifts all limits; give no others with it"),
+    ],
+)
+def test_a_limit_that_makes_no_sense_is_refused(
+    kue: CommandLine, options: list[str], message: str
+) -> None:
+    kue("job", "add", "email")
+
+    said = kue("queue", "limit", "email", *options)
+
+    assert said.code == 2
+    assert message in said.err
+
+
+def test_all_jobs_of_a_state_are_cleared(kue: CommandLine) -> None:
+    kue.arrange(lambda store: add_many(store, 1_100))
+    kue("job", "add", "email", "--delay", "1h")
+    kue.on_a_terminal()
+
+    said = kue("queue", "clear", "email", "--state", "waiting", "--json")
+
+    assert said.items == [{"removed": 1_100}]
+    assert "Removing jobs" in said.err
+    assert said.err.endswith("kue: removed 1,100 jobs\n")
+    assert kue.arrange(count_of) == {State.DELAYED: 1}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["email"], 2, "Missing option '--state'"),
+        (["email", "--state", "active"], 2, "jobs that run are not cleared; kue job"),
+        (["emai", "--state", "failed"], 1, "did you mean 'email'?"),
+    ],
+)
+def test_what_cannot_be_cleared_is_told(
+    kue: CommandLine, arguments: list[str], code: int, message: str
+) -> None:
+    kue("job", "add", "email")
+
+    said = kue("queue", "clear", *arguments)
+
+    assert said.code == code
+    assert message in said.err
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "left"), [("n", 130, 1), ("", 130, 1), ("y", 0, 0)]
+)
+def test_a_person_is_asked_before_jobs_are_gone(
+    kue: CommandLine, answer: str, code: int, left: int
+) -> None:
+    kue("job", "add", "email")
+    ours, theirs = pty.openpty()
+    os.write(ours, f"{answer}\n".encode())
+
+    done = subprocess.run(
+        [KUE, "queue", "clear", "email", "--state", "waiting"],
+        stdin=theirs,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    os.close(ours)
+    os.close(theirs)
+
+    assert done.returncode == code
+    assert "kue: Remove 1 waiting job of type email? [y/N]:" in done.stderr
+    assert kue.arrange(count_of).get(State.WAITING, 0) == left
+
+
+async def a_busy_minute(store: Store) -> None:
+    now = await store.now()
+    good = await start_one(store, "email", now=now - 500)
+    await end(store, good, Completed(), now=now - 400)
+    bad = await start_one(store, "email", now=now - 300)
+    await end(store, bad, Failed(OOPS), now=now)
+    await job_in(store, State.WAITING, "report", now=now - 500)
+
+
+def test_stats_count_what_happened(kue: CommandLine) -> None:
+    kue.arrange(a_busy_minute)
+
+    totals = kue("queue", "stats", "--total")
+    minutes = kue("queue", "stats", "email", "--minutes", 5, "--json")
+
+    assert totals.rows == [
+        ["email", "2", "1", "1", "200"],
+        ["report", "1", "0", "0", ""],
+    ]
+    assert {item["type"] for item in minutes.items} == {"email"}
+    assert sum(item["complete"] for item in minutes.items) == 1
+    kue.on_a_terminal()
+    assert "mean run" in kue("queue", "stats").shown
+
+
+def test_stats_of_an_idle_queue_say_so(kue: CommandLine) -> None:
+    kue.arrange(lambda store: add_many(store, 1, now=1_700_000_000_000))
+
+    said = kue("queue", "stats", "email", "--minutes", 90)
+
+    assert (said.code, said.out) == (0, "")
+    assert said.err == "kue: nothing happened in the last 1 h 30 min\n"

@@ -1,0 +1,140 @@
+"""``kue workers``: who runs jobs, paused and resumed by name."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.jobs import start_one
+
+if TYPE_CHECKING:
+    from kue.store.base import Store
+    from tests.support.command_line import CommandLine
+
+KUE = str(Path(sys.executable).with_name("kue"))
+
+
+def at_work(kue: CommandLine, **info: Any) -> None:
+    """Let the worker web-1 run a job, and tell of itself."""
+
+    async def start(store: Store) -> None:
+        now = await store.now()
+        await start_one(store, "email", worker="web-1", now=now)
+        await store.renew("web-1", info=info, lease=60_000, now=now)
+
+    kue.arrange(start)
+
+
+def test_what_a_worker_says_of_itself_is_shown(kue: CommandLine) -> None:
+    at_work(
+        kue,
+        host="web",
+        pid=4711,
+        started_at=1_700_000_000_000,
+        slots={"email": 20, "report": 2},
+        done=1234,
+        memory=50 << 20,
+        lag_ms=3,
+        blocked=2,
+        blocked_at="app.py:12 in resize",
+    )
+
+    [row] = kue("workers").rows
+
+    assert row[:4] == ["web-1", "web", "4711", "yes"]
+    assert row[4].startswith("2023-11-1")
+    assert row[5:] == [
+        "1 of 22",
+        "1234",
+        "email 20, report 2",
+        "50 MB",
+        "3 ms",
+        "2: app.py:12 in resize",
+    ]
+
+
+def test_a_worker_that_says_nothing_is_shown_all_the_same(kue: CommandLine) -> None:
+    at_work(kue)
+
+    [row] = kue("workers").rows
+    [item] = kue("workers", "--json").items
+    kue.on_a_terminal()
+
+    assert row == ["web-1", "", "", "yes", "", "1", "", "", "", "", ""]
+    assert (item["name"], item["alive"], item["active"]) == ("web-1", True, 1)
+    assert "web-1" in kue("workers").shown
+
+
+def test_a_worker_past_its_lease_is_lost(kue: CommandLine) -> None:
+    async def leave(store: Store) -> None:
+        now = await store.now() - 5_000
+        await start_one(store, "email", worker="web-1", now=now)
+        await store.renew("web-1", lease=1_000, now=now)
+
+    kue.arrange(leave)
+
+    assert kue("workers").rows[0][3].startswith("no, lost 4")
+
+
+def test_nobody_at_work_is_told(kue: CommandLine) -> None:
+    kue("job", "add", "email")
+
+    said = kue("workers")
+
+    assert (said.code, said.out) == (0, "")
+    assert said.err == "kue: no worker runs jobs of this queue\n"
+
+
+def test_a_worker_is_paused_and_resumed_by_name(kue: CommandLine) -> None:
+    at_work(kue)
+
+    paused = kue("workers", "pause", "web-1", "--reason", "kernel", "--until", "30m")
+    row = kue("workers").rows[0]
+    types = kue("queue", "list").rows
+    resumed = kue("workers", "resume", "web-1", "--json")
+
+    assert paused.rows[0][:2] == ["web-1", "paused"]
+    assert paused.rows[0][2].startswith("until ")
+    assert row[3] == "paused"
+    assert types[0][9] == ""
+    assert resumed.items == [{"worker": "web-1", "paused": False}]
+    assert kue("workers").rows[0][3] == "yes"
+
+
+def test_a_worker_nobody_knows_is_not_paused(kue: CommandLine) -> None:
+    at_work(kue)
+
+    paused = kue("workers", "pause", "web1")
+    resumed = kue("workers", "resume", "web1")
+
+    assert (paused.code, resumed.code) == (1, 1)
+    assert paused.err == "kue: no worker is named 'web1'; did you mean 'web-1'?\n"
+    assert resumed.err.startswith("kue: worker 'web1' was not paused")
+
+
+@pytest.mark.parametrize("options", [["--watch"], ["--watch", "--json"]])
+def test_workers_are_watched_until_ctrl_c(
+    kue: CommandLine, options: list[str]
+) -> None:
+    at_work(kue)
+    with subprocess.Popen(
+        [KUE, "workers", *options],
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(2)]
+        process.send_signal(signal.SIGINT)
+        _, complaints = process.communicate(timeout=20)
+
+    assert all("web-1" in line for line in lines)
+    assert process.returncode == 0
+    assert complaints == ""
