@@ -272,3 +272,14 @@ async def test_order_is_kept_under_a_limit(store: Store) -> None:
         await end(store, job, Completed())
 
     assert order == urgent + ids
+
+
+async def test_writing_the_same_rate_again_lets_no_more_start(store: Store) -> None:
+    limits = Limits(rate=2, per=HOUR)
+    await store.limit("email", limits, now=T0)
+    first, second, _ = await add_many(store, 3)
+    assert await claim_ids(store) == [first, second]
+
+    await store.limit("email", limits, now=T0)
+
+    assert await claim_ids(store) == []

@@ -261,3 +261,17 @@ async def test_reading_changes_nothing(store: Store) -> None:
     await store.count()
 
     assert await store.get(ids) == before
+
+
+async def test_jobs_that_are_kept_for_a_time_of_their_own_are_in_order_too(
+    store: Store,
+) -> None:
+    """By when they ended, as all others: not by when they are to go, nor by id."""
+    first = await start_one(store, retention="1h")
+    second = await start_one(store, retention="2h")
+    third = await start_one(store)
+    await end(store, second, Completed(), now=T0 + 1)
+    await end(store, third, Completed(), now=T0 + 2)
+    await end(store, first, Completed(), now=T0 + 3)
+
+    assert await leaf(store, State.COMPLETE) == [second.id, third.id, first.id]

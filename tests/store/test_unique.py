@@ -227,3 +227,16 @@ async def test_a_job_can_restart_within_the_time_of_its_own_key(store: Store) ->
     [reply] = await store.move([job_id], State.WAITING, now=T0 + MINUTE)
 
     assert reply.word is Word.DONE
+
+
+async def test_a_window_lasts_to_its_end_for_a_job_that_ends_just_before(
+    store: Store,
+) -> None:
+    job = await start_one(store, unique="k", unique_for="1m")
+    await end(store, job, Completed(), now=T0 + MINUTE - 500)
+
+    held = await add_again(store, now=T0 + MINUTE - 400)
+    free = await add_again(store, now=T0 + MINUTE)
+
+    assert held == Added(job.id, new=False)
+    assert free.new

@@ -77,7 +77,7 @@ def test_a_type_has_one_handler() -> None:
 
 def test_a_handler_must_be_something_to_call() -> None:
     with pytest.raises(TypeError, match="must be a function that takes the job"):
-        Kue("memory://").process("email", 3, "send")  # type: ignore[type-var]
+        Kue("memory://").process("email", 3, "send")  # type: ignore[call-overload]
 
 
 async def test_there_must_be_something_to_work_on(q: Kue) -> None:
