@@ -25,7 +25,7 @@ import os
 import time
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import msgspec
 
@@ -34,9 +34,7 @@ from chaos.facts import Died, Started
 from chaos.journal import Journal, now_ms
 from chaos.plan import Chore
 from chaos.sink import Effect, Sink
-
-if TYPE_CHECKING:
-    from kue import ActiveJob
+from kue import ActiveJob
 
 FOLDER = Path(os.environ["CHAOS_FOLDER"])
 #: Additions in one go while spinning; some 20 ms in which no other thread runs.
@@ -64,14 +62,14 @@ async def rough(job: ActiveJob) -> int:
     return await perform(job)
 
 
-@q.process("threaded", 3)
-async def threaded(job: ActiveJob) -> int:
-    return await perform(job)
+@q.process_blocking("threaded", 3)
+def threaded(job: ActiveJob) -> int:
+    return perform_blocking(job)
 
 
-@q.process("apart", 2)
-async def apart(job: ActiveJob) -> int:
-    return await perform(job)
+@q.task(name="apart", execution="process", concurrency=2)
+def apart(job: ActiveJob, **chore: Any) -> int:
+    return perform_blocking(job)
 
 
 @q.process("probe", 1)
@@ -91,6 +89,18 @@ async def perform(job: ActiveJob) -> int:
         await ignore(chore)
     elif chore.does != "release":
         await asyncio.sleep(chore.seconds)
+    misbehave(job, chore)
+    return have_effect(job)
+
+
+def perform_blocking(job: ActiveJob) -> int:
+    """Do what the job's chore says, where nobody else is kept waiting."""
+    chore = msgspec.convert(job.data, Chore)
+    note(job, chore)
+    if chore.does == "spin":
+        hold(chore)
+    else:
+        time.sleep(chore.seconds)
     misbehave(job, chore)
     return have_effect(job)
 

@@ -7,12 +7,13 @@ import sys
 from typing import TYPE_CHECKING
 
 from chaos.plan import PRODUCERS
-from chaos.processes import start
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Mapping
     from pathlib import Path
+
+    from chaos.processes import Household
 
 #: A client is done this long after its plan: calls give up long before.
 PATIENCE_SECONDS = 30.0
@@ -21,13 +22,15 @@ PATIENCE_SECONDS = 30.0
 class Clients:
     """Producers and an operator, from construction to `kill_all`."""
 
-    def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, household: Household, folder: Path, environ: Mapping[str, str]
+    ) -> None:
         producers = [("producer", str(number)) for number in range(PRODUCERS)]
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         for program, *arguments in [*producers, ("operator",)]:
             name = " ".join((program, *arguments))
             command = (sys.executable, "-m", f"chaos.{program}", str(folder))
-            self._processes[name] = start(
+            self._processes[name] = household.start(
                 (*command, *arguments), environ, folder / f"{program}.log"
             )
 

@@ -5,73 +5,125 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from chaos.facts import Died
 from chaos.journal import Journal, now_ms
-from chaos.processes import send, start
+from chaos.processes import children_of, send
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Mapping
-    from pathlib import Path
+    from collections.abc import Mapping, Sequence
 
-#: A dead worker is replaced this soon, as a supervisor or a container runtime would.
+    from chaos.processes import Household
+
+T = TypeVar("T")
+
+#: A dead worker is replaced this soon, as systemd or a container runtime would.
 REPLACE_SECONDS = 0.2
 #: Looked at this often.
 WATCH_SECONDS = 0.05
-STOP_SECONDS = 10.0
+STOP_SECONDS = 15.0
+#: Runs are handed back this long after a worker was asked to end.
+GRACE = "2s"
 
-PLAIN = (sys.executable, "-m", "chaos.worker")
+
+class Kind(NamedTuple):
+    """A way to run workers."""
+
+    command: tuple[str, ...]
+    #: How many processes run jobs; 0 when it is the one that is started.
+    children: int = 0
+
+    @property
+    def workers(self) -> int:
+        return self.children or 1
+
+
+#: ``await q.run()`` in a program of one's own.
+PLAIN = Kind((sys.executable, "-m", "chaos.worker", GRACE))
+
+
+def supervised(children: int) -> Kind:
+    """Return the kind that most people use: ``kue worker``."""
+    kue = str(Path(sys.executable).with_name("kue"))
+    options = ("--processes", str(children), "--grace", GRACE)
+    return Kind((kue, "worker", "chaos.app:q", *options), children)
+
+
+KINDS = (PLAIN, supervised(1), supervised(2), PLAIN)
+#: Processes that run jobs when all are there.
+WORKERS = sum(kind.workers for kind in KINDS)
 
 
 class Member:
-    """One worker, in whatever number of processes."""
+    """What was started as one worker: a process that runs jobs, or a supervisor."""
 
-    def __init__(self, number: int, folder: Path, environ: Mapping[str, str]) -> None:
-        self._number = number
-        self._log = folder / f"worker-{number}.log"
+    def __init__(
+        self, kind: Kind, log: Path, household: Household, environ: Mapping[str, str]
+    ) -> None:
+        self._kind = kind
+        self._log = log
+        self._household = household
         self._environ = environ
-        self.process: subprocess.Popen[bytes] = self._start()
+        self.process = self._start()
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        return start(PLAIN, self._environ, self._log)
+    def replace(self) -> None:
+        self.process = self._start()
 
     @property
     def is_dead(self) -> bool:
         return self.process.poll() is not None
 
     @property
+    def is_supervisor(self) -> bool:
+        return self._kind.children > 0
+
+    @property
     def pids(self) -> list[int]:
         """The processes that run jobs, as far as they are there."""
+        if self.is_supervisor:
+            return children_of(self.process.pid)
         return [] if self.is_dead else [self.process.pid]
 
-    def replace(self) -> None:
-        self.process = self._start()
+    def _start(self) -> subprocess.Popen[bytes]:
+        return self._household.start(self._kind.command, self._environ, self._log)
 
 
 class Fleet:
     """All workers of a run, from `start` to `stop`."""
 
-    def __init__(self, size: int, folder: Path, environ: Mapping[str, str]) -> None:
-        self._size = size
+    def __init__(
+        self, household: Household, folder: Path, environ: Mapping[str, str]
+    ) -> None:
+        self._household = household
         self._folder = folder
         self._environ = environ
         self._journal = Journal(folder / "died-by-force.jsonl")
-        self._stopped: set[int] = set()
-        self.members: list[Member] = []
-        #: Exit codes of those that were asked to end.
-        self.codes: list[int] = []
+        self._frozen: set[int] = set()
+        self._members: list[Member] = []
 
     def start(self) -> None:
-        self.members = [
-            Member(number, self._folder, self._environ) for number in range(self._size)
+        self._members = [
+            Member(
+                kind,
+                self._folder / f"worker-{number}.log",
+                self._household,
+                self._environ,
+            )
+            for number, kind in enumerate(KINDS)
         ]
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes that run jobs."""
+        return [pid for member in self._members for pid in member.pids]
 
     async def watch(self) -> None:
         """Replace the dead, until cancelled."""
         while True:
-            for member in self.members:
+            for member in self._members:
                 if member.is_dead:
                     await asyncio.sleep(REPLACE_SECONDS)
                     member.replace()
@@ -82,58 +134,60 @@ class Fleet:
 
     def kill(self, pick: float) -> None:
         """End a process that runs jobs, at once."""
-        if pid := self._pick(pick):
-            self._kill(pid)
+        pids = self.pids
+        if pids:
+            self._kill(_picked(pids, pick))
 
     def orphan(self, pick: float) -> None:
-        """End what was started as a worker, which may be a supervisor."""
-        self._kill(self._member(pick).process.pid)
+        """End a supervisor at once; its children are to notice."""
+        supervisors = [member for member in self._members if member.is_supervisor]
+        send(_picked(supervisors, pick).process.pid, signal.SIGKILL)
 
     def terminate(self, pick: float) -> None:
         """Ask a worker to end, as a deployment does."""
-        send(self._member(pick).process.pid, signal.SIGTERM)
+        send(_picked(self._members, pick).process.pid, signal.SIGTERM)
 
     async def freeze(self, pick: float, seconds: float) -> None:
         """Stop a process for a while; it does not notice but by the clock."""
-        pid = self._pick(pick)
-        if pid is None or pid in self._stopped:
+        pids = {member.process.pid for member in self._members} | set(self.pids)
+        pid = _picked(sorted(pids), pick)
+        if pid in self._frozen:
             return
-        self._stopped.add(pid)
+        self._frozen.add(pid)
         send(pid, signal.SIGSTOP)
         try:
             # The wait is the fault.
             await asyncio.sleep(seconds)
         finally:
-            self._stopped.discard(pid)
+            self._frozen.discard(pid)
             send(pid, signal.SIGCONT)
 
     def _kill(self, pid: int) -> None:
         self._journal.write(Died(pid, now_ms()))
         send(pid, signal.SIGKILL)
 
-    def _member(self, pick: float) -> Member:
-        return self.members[int(pick * len(self.members))]
-
-    def _pick(self, pick: float) -> int | None:
-        pids = [pid for member in self.members for pid in member.pids]
-        return pids[int(pick * len(pids))] if pids else None
-
     # -- the end ---------------------------------------------------------------
 
-    async def stop(self) -> None:
-        """Ask all to end, and wait until they have; whoever does not is killed."""
-        for member in self.members:
+    async def stop(self) -> list[str]:
+        """Ask all to end, and wait until they have; return what went wrong."""
+        for member in self._members:
             send(member.process.pid, signal.SIGTERM)
         waits = [
             asyncio.to_thread(member.process.wait, STOP_SECONDS)
-            for member in self.members
+            for member in self._members
         ]
         ends = await asyncio.gather(*waits, return_exceptions=True)
-        self.codes = [end if isinstance(end, int) else -1 for end in ends]
-        self.kill_all()
+        return [
+            f"worker {member.process.pid} was asked to end and did with {end!r}"
+            for member, end in zip(self._members, ends, strict=True)
+            if end != 0
+        ]
 
     def kill_all(self) -> None:
-        for member in self.members:
-            if not member.is_dead:
-                member.process.kill()
-                member.process.wait()
+        for member in self._members:
+            member.process.kill()
+            member.process.wait()
+
+
+def _picked(things: Sequence[T], pick: float) -> T:
+    return things[int(pick * len(things))]

@@ -39,7 +39,7 @@ class Probe:
         for number in range(ROUNDS):
             if not deaf:
                 break
-            await self._add(number, len(self._pids()))
+            await self._add(number, len(self._fleet.pids))
             # As long as the jobs take, and a little more.
             await asyncio.sleep(SECONDS * 1.5)
             deaf = self._deaf()
@@ -57,7 +57,4 @@ class Probe:
     def _deaf(self) -> set[int]:
         runs = Reader(Started).read(self._folder, "started-*.jsonl")
         heard = {run.pid for run in runs if run.type == TYPE}
-        return self._pids() - heard
-
-    def _pids(self) -> set[int]:
-        return {pid for member in self._fleet.members for pid in member.pids}
+        return set(self._fleet.pids) - heard

@@ -1,42 +1,62 @@
-"""Processes of a run: started on a leash, and found again when something goes wrong."""
+"""Processes of a run: started on a leash, and found again wherever they hide."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import signal
     from collections.abc import Mapping, Sequence
 
 HOME = Path(__file__).parents[1]
 LEASH = Path(__file__).with_name("leash.py")
 PROC = Path("/proc")
+#: Where /proc/PID/stat has what we look for, counted after the name in parentheses.
+_STATE, _PARENT, _SESSION = 0, 1, 3
+
+
+class Household:
+    """All processes of a run, with those that they start."""
+
+    def __init__(self) -> None:
+        self._sessions: set[int] = set()
+
+    def start(
+        self, command: Sequence[str], environ: Mapping[str, str], log: Path
+    ) -> subprocess.Popen[bytes]:
+        """Start *command* on a leash; what it says goes to the end of *log*."""
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                leashed(command),
+                cwd=HOME,
+                env=dict(environ),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        self._sessions.add(process.pid)
+        return process
+
+    def survivors(self) -> list[int]:
+        """Return the processes that still run, whoever their parent is by now."""
+        return [
+            pid for pid, stat in _running().items() if stat[_SESSION] in self._sessions
+        ]
+
+    def end(self) -> None:
+        for pid in self.survivors():
+            send(pid, signal.SIGKILL)
 
 
 def leashed(command: Sequence[str]) -> list[str]:
     """Return *command* so that it dies with the process that starts it."""
     # Without site packages it is there at once.
     return [sys.executable, "-I", "-S", str(LEASH), *command]
-
-
-def start(
-    command: Sequence[str], environ: Mapping[str, str], log: Path
-) -> subprocess.Popen[bytes]:
-    """Start *command* on a leash; what it says goes to the end of *log*."""
-    with log.open("ab") as output:
-        return subprocess.Popen(
-            leashed(command),
-            cwd=HOME,
-            env=dict(environ),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
 
 
 def send(pid: int, number: signal.Signals) -> None:
@@ -47,19 +67,26 @@ def send(pid: int, number: signal.Signals) -> None:
 
 def children_of(pid: int) -> list[int]:
     """Return the processes that *pid* started and that still run."""
-    children: list[int] = []
-    for tasks in PROC.glob(f"{pid}/task/*/children"):
-        with contextlib.suppress(OSError):
-            children += map(int, tasks.read_text().split())
-    return children
+    return [child for child, stat in _running().items() if stat[_PARENT] == pid]
 
 
-def survivors(mark: str) -> list[int]:
-    """Return the processes, but ourselves, whose environment contains *mark*."""
-    found: list[int] = []
-    for path in PROC.glob("[0-9]*/environ"):
-        pid = int(path.parent.name)
+def descendants_of(pid: int) -> list[int]:
+    """Return what *pid* started, what that started, and so on."""
+    children = children_of(pid)
+    return children + [more for child in children for more in descendants_of(child)]
+
+
+def is_running(pid: int) -> bool:
+    return pid in _running()
+
+
+def _running() -> dict[int, tuple[int, ...]]:
+    """Return what /proc says of each process that is more than a name."""
+    found: dict[int, tuple[int, ...]] = {}
+    for path in PROC.glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            if pid != os.getpid() and mark.encode() in path.read_bytes():
-                found.append(pid)
+            # The name may contain anything.
+            state, *fields = path.read_text().rpartition(")")[2].split()[:4]
+            if state != "Z":
+                found[int(path.parent.name)] = (0, *map(int, fields))
     return found

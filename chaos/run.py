@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,12 +12,12 @@ import msgspec
 from chaos import history as histories
 from chaos.clients import Clients
 from chaos.figures import Figures, breaches, figures
-from chaos.fleet import Fleet
+from chaos.fleet import WORKERS, Fleet
 from chaos.injector import Injector
 from chaos.listener import Listener
 from chaos.plan import TYPES
 from chaos.probe import Probe
-from chaos.processes import send, survivors
+from chaos.processes import Household
 from chaos.redis_stage import RedisStage
 from chaos.sink import Sink
 from chaos.sqlite_stage import SqliteStage
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from kue import Job
     from kue.store.base import Store
 
-WORKERS = 5
 LEASE = "1.5s"
 #: Workers are there this soon, on a busy machine.
 START_SECONDS = 30.0
@@ -58,28 +56,35 @@ async def run(plan: Plan, folder: Path, view: View) -> Outcome:
     """Do what *plan* says; all files are kept in *folder*."""
     plan.write(folder / "plan.json")
     Sink(folder).create()
+    household = Household()
     try:
-        async with _stage(plan, folder) as stage, _opened(stage) as store:
-            return await Run(plan, folder, view, stage, store).outcome()
+        async with _stage(plan, household, folder) as stage, _opened(stage) as store:
+            return await Run(plan, household, folder, view, stage, store).outcome()
     finally:
-        for pid in survivors(str(folder)):
-            send(pid, signal.SIGKILL)
+        household.end()
 
 
 class Run:
     """A run with its store open."""
 
     def __init__(
-        self, plan: Plan, folder: Path, view: View, stage: Stage, store: Store
+        self,
+        plan: Plan,
+        household: Household,
+        folder: Path,
+        view: View,
+        stage: Stage,
+        store: Store,
     ) -> None:
         self._plan = plan
+        self._household = household
         self._folder = folder
         self._view = view
         self._stage = stage
         self._store = store
         self._environ = _environ(stage.url, folder)
         self._listener = Listener()
-        self._fleet = Fleet(WORKERS, folder, self._environ)
+        self._fleet = Fleet(household, folder, self._environ)
         self._injector = Injector(self._fleet, stage)
         self._mishaps: list[str] = []
         self._drained = 0.0
@@ -107,8 +112,7 @@ class Run:
             await self._drain()
         self._mishaps += [f"worker {pid} lives and takes no job" for pid in deaf]
         self._view.begin(f"{self._name}: stop", None)
-        await self._fleet.stop()
-        self._note_ends()
+        self._mishaps += await self._fleet.stop()
 
     async def _until_staffed(self) -> None:
         """Wait until every worker has made itself known."""
@@ -118,7 +122,7 @@ class Run:
                 await asyncio.sleep(TICK_SECONDS)
 
     async def _hurt(self) -> None:
-        clients = Clients(self._folder, self._environ)
+        clients = Clients(self._household, self._folder, self._environ)
         try:
             await self._injector.follow(self._plan.faults)
             self._mishaps += await clients.ended(self._plan.seconds)
@@ -149,19 +153,12 @@ class Run:
             if not state.is_final
         )
 
-    def _note_ends(self) -> None:
-        for member, code in zip(self._fleet.members, self._fleet.codes, strict=True):
-            if code:
-                self._mishaps.append(
-                    f"worker {member.process.pid} was asked to end and did with {code}"
-                )
-
     # -- what came of it -------------------------------------------------------
 
     async def _history(self) -> History:
         self._view.begin(f"{self._name}: check", None)
         report = await self._store.check()
-        left = survivors(str(self._folder))
+        left = self._household.survivors()
         return msgspec.structs.replace(
             histories.read(self._folder),
             away=tuple(self._stage.away),
@@ -201,10 +198,10 @@ class Run:
         )
 
 
-def _stage(plan: Plan, folder: Path) -> Stage:
+def _stage(plan: Plan, household: Household, folder: Path) -> Stage:
     if plan.engine == "redis":
         return RedisStage(folder, plan.seed)
-    return SqliteStage(folder)
+    return SqliteStage(household, folder)
 
 
 def _environ(url: str, folder: Path) -> dict[str, str]:

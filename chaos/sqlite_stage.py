@@ -9,13 +9,13 @@ import sqlite3
 import sys
 from typing import TYPE_CHECKING
 
-from chaos.processes import start
 from chaos.stage import Stage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from chaos.plan import Fault
+    from chaos.processes import Household
 
 PATIENCE_SECONDS = 2.0
 
@@ -23,8 +23,9 @@ PATIENCE_SECONDS = 2.0
 class SqliteStage(Stage):
     """The file, and what is done to it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, household: Household, folder: Path) -> None:
         super().__init__()
+        self._household = household
         self._folder = folder
         self._path = folder / "kue.db"
         self.url = self.direct = f"sqlite:///{self._path}"
@@ -47,7 +48,7 @@ class SqliteStage(Stage):
 
     async def _hold_lock(self, seconds: float) -> None:
         command = (sys.executable, "-m", "chaos.lock", str(self._path), str(seconds))
-        holder = start(command, os.environ, self._folder / "lock.log")
+        holder = self._household.start(command, os.environ, self._folder / "lock.log")
         try:
             await asyncio.to_thread(holder.wait)
         finally:

@@ -28,7 +28,14 @@ FULL_STORY = 20
 FINAL = frozenset({"complete", "failed", "cancelled"})
 #: What a job may fail of in a run: what it was told to do, or what was done to it.
 EXPECTED_ERRORS = frozenset(
-    {"Planned", "SystemExit", "RunTimeout", "WorkerLost", "WorkerStopped", "ChildLost"}
+    {
+        "Planned",
+        "SystemExit",
+        "RunTimeout",
+        "WorkerLost",
+        "WorkerStopped",
+        "ProcessLost",
+    }
 )
 
 

@@ -1,4 +1,4 @@
-"""``python -m chaos.worker``: a worker without a supervisor, which beats by itself."""
+"""``python -m chaos.worker GRACE``: a worker without a supervisor."""
 
 from __future__ import annotations
 
@@ -10,13 +10,10 @@ import uvloop
 
 from chaos.app import q
 
-#: Runs are handed back this long after a worker was asked to end.
-GRACE_SECONDS = 2
 
-
-async def main() -> None:
+async def main(grace: str) -> None:
     async with q:
-        await q.run(grace=GRACE_SECONDS)
+        await q.run(grace=grace)
 
 
 if __name__ == "__main__":
@@ -24,4 +21,4 @@ if __name__ == "__main__":
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s"
     )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(main())
+        runner.run(main(sys.argv[1]))
