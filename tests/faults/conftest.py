@@ -10,6 +10,7 @@ import pytest
 from kue import settings
 from kue.store import store_for
 from kue.store.redis import link
+from tests.faults.supervised import Shift
 from tests.support.proxy import Proxy
 from tests.support.servers import RedisServer
 
@@ -83,6 +84,27 @@ async def direct(
     yield store
     if request.node.get_closest_marker("damages") is None:
         await assert_sound(store)
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+async def shift(
+    request: pytest.FixtureRequest, tmp_path: Path, prefix: str, new_store: NewStore
+) -> AsyncIterator[Shift]:
+    """Jobs for supervised workers; whatever becomes of those, they must be sound."""
+    url = f"sqlite:///{tmp_path / 'kue.db'}"
+    if request.param == "redis":
+        server: RedisServer = request.getfixturevalue("redis_server")
+        url = server.url
+    shift = Shift(url, prefix, new_store(url), tmp_path)
+    yield shift
+    await assert_sound(shift.store)
+
+
+@pytest.fixture
+def lone(tmp_path: Path, new_store: NewStore) -> Shift:
+    """The same on one engine, for what does not depend on it."""
+    url = f"sqlite:///{tmp_path / 'kue.db'}"
+    return Shift(url, "kue", new_store(url), tmp_path)
 
 
 @pytest.fixture

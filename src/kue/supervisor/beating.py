@@ -64,7 +64,8 @@ class Pulse:
         # away.
         if not self._ended.is_set() and self._is_alive():
             await self._store.renew(self._worker, lease=self._lease)
-            self._answered = time.monotonic()
+        # What was not asked need not be answered.
+        self._answered = time.monotonic()
 
 
 class Pacemaker:

@@ -92,7 +92,7 @@ class Examiner:
     def _reasons(self, children: tuple[ChildCondition, ...]) -> list[str]:
         reasons = ["stopping"] if self.is_stopping else []
         for seat in self._staff.seats:
-            if not seat.is_filled:
+            if not seat.is_well:
                 reasons.append(f"process #{seat.number} is not up")
         for child in children:
             if child.state in ("silent", "frozen"):

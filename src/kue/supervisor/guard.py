@@ -73,7 +73,8 @@ class Guard:
 
     def _kill(self, child: Child) -> None:
         self._doomed.discard(child)
-        child.kill()
+        if child.silence > self._options.stuck_after:
+            child.kill()
 
     def _wonder(self, child: Child) -> None:
         if child not in self._slow:

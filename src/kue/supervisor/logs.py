@@ -1,7 +1,8 @@
 """
 Logging of the supervisor and its children: one handler, two formats, on stderr.
 
-A record is one line; in text a traceback follows it, in JSON it is a field.
+A record is one line.  In text, more lines of a message and tracebacks follow it; in JSON
+they are part of it.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class TextFormatter(logging.Formatter):
         job = f" job {record.job_id}:" if hasattr(record, "job_id") else ""
         line = (
             f"{_time(record)} {record.levelname:<7} [{self._who}] {record.name}:{job} "
-            f"{_flat(record.getMessage())}"
+            f"{_indented(record.getMessage())}"
         )
         trace = _trace(self, record)
         return f"{line}\n{trace}" if trace else line
@@ -137,9 +138,9 @@ def _time(record: logging.LogRecord) -> str:
     return f"{seconds}.{int(record.msecs):03d}Z"
 
 
-def _flat(message: str) -> str:
-    """Keep a message on its line: what it quotes may have line ends."""
-    return message.replace("\r", "\\r").replace("\n", "\\n")
+def _indented(message: str) -> str:
+    """Let no second line look like a record: a message may quote anything."""
+    return "\n    ".join(message.rstrip().splitlines())
 
 
 def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:

@@ -63,14 +63,17 @@ class Seat:
         self.number = number
         #: Who works here, or did last.
         self.child: Child | None = None
+        #: Nothing is left to do here.
+        self.is_over = False
         self._source = source
         self._backoff = Backoff()
         self._asked = asyncio.Event()
         self._replacement: Replacement | None = None
 
     @property
-    def is_filled(self) -> bool:
-        return self.child is not None and self.child.is_up
+    def is_well(self) -> bool:
+        """Whether someone is at work, or need not be any more."""
+        return self.is_over or (self.child is not None and self.child.is_up)
 
     async def keep(self) -> None:
         """Return when there is nothing left to do; being cancelled stops no child."""
@@ -78,6 +81,7 @@ class Seat:
             child = await self._fill()
             while not await self._is_over(child):
                 child = await self._next(child)
+            self.is_over = True
         finally:
             self._replaced()
 

@@ -42,7 +42,7 @@ class Watcher:
             now = await asyncio.to_thread(_snapshot, self._folders)
             before, self._seen = self._seen, now
             if before != now:
-                return sorted(path for path, _ in before.items() ^ now.items())
+                return sorted({path for path, _ in before.items() ^ now.items()})
 
 
 def _contains(folder: str, path: str) -> bool:

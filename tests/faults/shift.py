@@ -1,0 +1,49 @@
+"""The queue that supervised workers of the tests work on; it says what happens."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from kue import Kue
+
+if TYPE_CHECKING:
+    from kue.worker.active import ActiveJob
+
+#: Calls of this hold the interpreter, as a regular expression that runs wild does.
+held = ctypes.PyDLL(None)
+
+q = Kue()
+
+
+def say(*words: object) -> None:
+    sys.stdout.write(" ".join(map(str, words)) + "\n")
+    sys.stdout.flush()
+
+
+@q.process("nap", 20)
+async def nap(job: ActiveJob) -> int:
+    say("started", job.id, os.getpid())
+    await asyncio.sleep(job.data["seconds"])
+    say("returned", job.id, os.getpid())
+    return os.getpid()
+
+
+@q.process("spawn", 1)
+async def spawn(job: ActiveJob) -> None:
+    program = await asyncio.create_subprocess_exec("sleep", "600")
+    say("spawned", program.pid, os.getpid())
+    await program.wait()
+
+
+@q.process("hold", 1)
+async def hold(job: ActiveJob) -> None:
+    say("started", job.id, os.getpid())
+    left = job.data["seconds"]
+    while left:
+        # A signal cuts it short.
+        left = held.sleep(left)
+    say("returned", job.id, os.getpid())

@@ -1,0 +1,227 @@
+"""``kue worker`` as a process of its own, for tests that signal it and its children."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kue.draft import draft
+from kue.supervisor import procfs
+from tests.support.jobs import get_one
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import TracebackType
+
+    from kue.job import Job
+    from kue.store.base import Store
+
+SHIFT = Path(__file__).with_name("shift.py")
+#: An app that fits on a page, for tests that change it.
+SMALL = """
+import os
+import kue
+
+q = kue.Kue()
+
+@q.process("nap", 2)
+async def nap(job):
+    print({word!r}, job.id, os.getpid(), flush=True)
+"""
+LEASE_SECONDS = 1.0
+#: Starting Python takes a while on a busy machine.
+PATIENCE_SECONDS = 30.0
+
+
+class Supervised:
+    """One run of ``kue worker``, from ``async with`` on; all of it is killed after."""
+
+    def __init__(
+        self,
+        *options: str,
+        folder: Path,
+        target: str = f"{SHIFT}:q",
+        environ: dict[str, str] | None = None,
+    ) -> None:
+        self._arguments = ("worker", target, *options)
+        self._folder = folder
+        self._environ = {**_clean(), **(environ or {})}
+        self._process: asyncio.subprocess.Process | None = None
+        self._seen: set[int] = set()
+        #: What it wrote to standard error so far.
+        self.log: list[str] = []
+        self._logged = asyncio.Condition()
+        self._logging: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Supervised:
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            "from kue.cli import main; main()",
+            *self._arguments,
+            cwd=self._folder,
+            env=self._environ,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        self._logging = asyncio.create_task(self._read_log())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        children = {*self.children(), *self._seen}
+        with contextlib.suppress(ProcessLookupError):
+            self._running.kill()
+        for pid in children:
+            # Each leads a group, with whatever its handlers started.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+        await self._running.wait()
+        assert self._logging is not None
+        await self._logging
+
+    @property
+    def pid(self) -> int:
+        return self._running.pid
+
+    def children(self) -> list[int]:
+        """Return the pids of its children, oldest first."""
+        try:
+            text = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
+        except OSError:
+            return []
+        pids = sorted(map(int, text.split()))
+        self._seen.update(pids)
+        return pids
+
+    async def line(self) -> list[str]:
+        """Return the words of the next line that a handler said."""
+        stdout = self._running.stdout
+        assert stdout is not None
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            words = (await stdout.readline()).decode().split()
+        if words:
+            self._seen.add(int(words[-1]))
+        return words
+
+    async def lines(self) -> list[list[str]]:
+        """Return what handlers still say, until all processes are gone."""
+        said = []
+        while words := await self.line():
+            said.append(words)
+        return said
+
+    async def logged(self, *texts: str) -> str:
+        """Return the first line of the log with all of *texts*, once there is one."""
+        async with asyncio.timeout(PATIENCE_SECONDS), self._logged:
+            await self._logged.wait_for(lambda: self._found(texts) is not None)
+        found = self._found(texts)
+        assert found is not None
+        return found
+
+    def _found(self, texts: Iterable[str]) -> str | None:
+        for line in self.log:
+            if all(text in line for text in texts):
+                return line
+        return None
+
+    async def up(self) -> None:
+        """Return when a child works."""
+        await self.logged("works on")
+
+    def signal(self, number: signal.Signals) -> None:
+        self._running.send_signal(number)
+
+    async def ended(self) -> int:
+        """Return its exit code."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            return await self._running.wait()
+
+    async def _read_log(self) -> None:
+        stderr = self._running.stderr
+        assert stderr is not None
+        while data := await stderr.readline():
+            async with self._logged:
+                self.log.append(data.decode().rstrip("\n"))
+                self._logged.notify_all()
+
+    @property
+    def _running(self) -> asyncio.subprocess.Process:
+        assert self._process is not None, "it was not started"
+        return self._process
+
+
+class Shift:
+    """A place with jobs for supervised workers, and short ways to both."""
+
+    def __init__(self, url: str, prefix: str, store: Store, folder: Path) -> None:
+        self.url = url
+        self.store = store
+        self.folder = folder
+        self.environ = {
+            "KUE_URL": url,
+            "KUE_PREFIX": prefix,
+            "KUE_LEASE": f"{LEASE_SECONDS}s",
+        }
+
+    def start(
+        self,
+        *options: str,
+        target: str = f"{SHIFT}:q",
+        environ: dict[str, str] | None = None,
+    ) -> Supervised:
+        return Supervised(
+            *options,
+            folder=self.folder,
+            target=target,
+            environ={**self.environ, **(environ or {})},
+        )
+
+    def write(self, word: str = "old") -> str:
+        """Write a small app where workers are started, and return its name."""
+        (self.folder / "small.py").write_text(SMALL.format(word=word))
+        return "small.py"
+
+    async def add(
+        self, type: str = "nap", *, seconds: float = 0, count: int = 1
+    ) -> list[int]:
+        batch = [draft(type, {"seconds": seconds})] * count
+        added = await self.store.add(batch, producer=uuid.uuid4().hex, seq=1)
+        return [one.id for one in added]
+
+    async def job(self, job_id: int) -> Job:
+        return await get_one(self.store, job_id)
+
+    async def outcomes(self, job_id: int) -> list[str]:
+        """Return how the runs of a job ended."""
+        return [str(past.outcome) for past in (await self.job(job_id)).history]
+
+    async def ended(self, job_id: int) -> Job:
+        """Return the job once it has ended."""
+        async with self.store.watch([job_id]) as events:
+            while not (job := await self.job(job_id)).state.is_final:
+                await anext(events)
+        return job
+
+
+def is_there(pid: int) -> bool:
+    """Whether a process lives; one that nobody has buried yet does not."""
+    return procfs.state_of(pid) not in (None, "Z")
+
+
+def _clean() -> dict[str, str]:
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("KUE_", "REDIS_", "NOTIFY_", "WATCHDOG_"))
+    }

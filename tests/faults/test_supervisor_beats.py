@@ -1,0 +1,70 @@
+"""The supervisor beats for children that cannot, and for no others."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+from tests.faults.supervised import is_there
+from tests.unit.patience import until
+
+if TYPE_CHECKING:
+    from tests.faults.supervised import Shift
+
+
+async def test_a_handler_that_holds_the_interpreter_beyond_its_lease_runs_once(
+    shift: Shift,
+) -> None:
+    [job_id] = await shift.add("hold", seconds=4)
+    # The other process is idle, tends the store, and would take the job.
+    async with shift.start("--processes", "2") as workers:
+        started = await workers.line()
+        job = await shift.ended(job_id)
+        returned = await workers.line()
+
+    assert started[:2] == ["started", str(job_id)]
+    assert returned == ["returned", str(job_id), started[2]]
+    assert [past.outcome for past in job.history] == ["complete"]
+
+
+async def test_a_frozen_child_is_not_beaten_for_and_its_job_is_taken_over(
+    shift: Shift,
+) -> None:
+    [job_id] = await shift.add("nap", seconds=3)
+    async with shift.start("--processes", "2") as workers:
+        _, _, zombie = await workers.line()
+        os.kill(int(zombie), signal.SIGSTOP)
+        _, again, heir = await workers.line()
+
+        os.kill(int(zombie), signal.SIGCONT)
+        job = await shift.ended(job_id)
+
+    assert (again, heir != zombie) == (str(job_id), True)
+    assert job.result == int(heir)
+    assert [past.outcome for past in job.history] == ["stalled", "complete"]
+
+
+async def test_a_child_whose_loop_stands_still_for_too_long_is_killed_with_its_stack(
+    shift: Shift,
+) -> None:
+    [job_id] = await shift.add("hold", seconds=600)
+    async with shift.start("--stuck-after", "1s") as workers:
+        _, _, stuck = await workers.line()
+        told = await workers.logged("is stuck", f"pid {stuck}")
+        where = await workers.logged("shift.py", "in hold")
+        _, again, heir = await workers.line()
+        await until(lambda: not is_there(int(stuck)))
+
+    assert "has not gone round" in told
+    assert where.startswith("  File")
+    assert (again, heir != stuck) == (str(job_id), True)
+    assert await shift.outcomes(job_id) == ["stalled"]
+
+
+async def test_a_queue_in_memory_is_worked_on_without_beats(shift: Shift) -> None:
+    """Nobody else can reach its jobs, so nobody else could take them."""
+    memory = {"KUE_URL": "memory://"}
+    async with shift.start("--burst", environ=memory) as workers:
+        await workers.up()
+        assert await workers.ended() == 0

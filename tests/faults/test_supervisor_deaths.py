@@ -1,0 +1,84 @@
+"""Children and supervisors are killed, and no job is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import TYPE_CHECKING
+
+from kue.job import State
+from tests.faults.supervised import is_there
+from tests.support.jobs import count_of
+from tests.unit.patience import until
+
+if TYPE_CHECKING:
+    from tests.faults.supervised import Shift
+
+
+async def test_a_killed_child_is_told_of_and_replaced_and_its_job_runs_again(
+    shift: Shift,
+) -> None:
+    [job_id] = await shift.add("nap", seconds=0.5)
+    async with shift.start() as workers:
+        _, _, victim = await workers.line()
+        os.kill(int(victim), signal.SIGKILL)
+        told = await workers.logged("was killed by SIGKILL", f"pid {victim}")
+        job = await shift.ended(job_id)
+
+    assert "worker process #1" in told
+    assert "starting another in 0.1 s" in told
+    assert job.result != int(victim)
+    # It is the same attempt again: the crash was not the job's fault.
+    assert [past.outcome for past in job.history] == ["stalled", "complete"]
+    assert job.attempts == 1
+
+
+async def test_the_job_of_a_killed_child_need_not_wait_for_its_lease(
+    shift: Shift,
+) -> None:
+    """The supervisor knows that the process is gone, and says so."""
+    [job_id] = await shift.add("nap", seconds=3)
+    long = {"KUE_LEASE": "60s"}
+    async with shift.start("--processes", "2", environ=long) as workers:
+        _, _, victim = await workers.line()
+        os.kill(int(victim), signal.SIGKILL)
+        began = time.monotonic()
+        _, again, _ = await workers.line()
+        took = time.monotonic() - began
+
+    assert again == str(job_id)
+    assert took < 10
+
+
+async def test_programs_that_a_killed_child_had_started_end_with_it(
+    shift: Shift,
+) -> None:
+    await shift.add("spawn")
+    async with shift.start() as workers:
+        _, program, victim = await workers.line()
+        os.kill(int(victim), signal.SIGKILL)
+        await until(lambda: not is_there(int(program)))
+
+
+async def test_children_whose_supervisor_was_killed_finish_and_leave(
+    shift: Shift,
+) -> None:
+    ids = await shift.add("nap", seconds=2, count=2)
+    async with shift.start("--processes", "2", "--concurrency", "1") as workers:
+        started = [await workers.line() for _ in ids]
+        children = workers.children()
+        workers.signal(signal.SIGKILL)
+        more = await shift.add("nap", seconds=0)
+        said = await workers.lines()
+        await until(lambda: not any(map(is_there, children)))
+
+    pids = sorted(int(pid) for _, _, pid in started)
+    assert pids == sorted(children)
+    assert sorted(said) == sorted(["returned", job, pid] for _, job, pid in started)
+    assert await count_of(shift.store, "nap") == {
+        State.COMPLETE: len(ids),
+        State.WAITING: len(more),
+    }
+    # Longer than their lease, and still theirs: they beat for themselves now.
+    assert [await shift.outcomes(job_id) for job_id in ids] == [["complete"]] * 2

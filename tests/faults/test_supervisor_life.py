@@ -1,0 +1,142 @@
+"""The life of ``kue worker``: start, recycling, restarts, reloads, the end."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kue.job import State
+from tests.faults.supervised import is_there
+from tests.support.jobs import count_of
+from tests.unit.patience import until
+
+if TYPE_CHECKING:
+    from tests.faults.supervised import Shift
+
+
+def pid_of(words: list[str]) -> int:
+    return int(words[-1])
+
+
+async def test_a_burst_ends_when_nothing_is_left(lone: Shift) -> None:
+    ids = await lone.add("nap", seconds=0.01, count=50)
+    async with lone.start("--burst", "--processes", "2") as workers:
+        assert await workers.ended() == 0
+
+    assert await count_of(lone.store, "nap") == {State.COMPLETE: len(ids)}
+
+
+async def test_a_process_is_replaced_after_so_many_jobs(lone: Shift) -> None:
+    await lone.add("nap", count=12)
+    options = ("--max-jobs", "5", "--concurrency", "1", "--burst")
+    async with lone.start(*options) as workers:
+        said = await workers.lines()
+        assert await workers.ended() == 0
+
+    assert len({pid_of(words) for words in said}) == 3
+    assert await count_of(lone.store, "nap") == {State.COMPLETE: 12}
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--max-age", "1s"), "s old"),
+        (("--max-memory", "1MB"), "MB of memory"),
+    ],
+    ids=["age", "memory"],
+)
+async def test_a_process_that_is_too_old_or_too_large_is_replaced_when_it_is_free(
+    lone: Shift, options: tuple[str, ...], reason: str
+) -> None:
+    [job_id] = await lone.add("nap", seconds=3)
+    # Recycling is never urgent: the grace does not count.
+    async with lone.start(*options, "--grace", "0") as workers:
+        _, _, old = await workers.line()
+        told = await workers.logged("is replaced", reason)
+        job = await lone.ended(job_id)
+        await until(lambda: not is_there(int(old)))
+        [later] = await lone.add("nap")
+        fresh = (await lone.ended(later)).result
+
+    assert f"pid {old}" in told
+    assert job.result == int(old)
+    assert fresh != int(old)
+
+
+async def test_a_hang_up_replaces_all_processes_one_after_the_other(
+    lone: Shift,
+) -> None:
+    async with lone.start("--processes", "2", "--health-port", "0") as workers:
+        await until(lambda: len(workers.children()) == 2)
+        before = workers.children()
+        await workers.up()
+        [job_id] = await lone.add("nap", seconds=1)
+        await workers.line()
+        workers.signal(signal.SIGHUP)
+        await workers.logged("all worker processes are replaced")
+        after = workers.children()
+        job = await lone.job(job_id)
+
+    assert len(after) == 2
+    assert not set(before) & set(after)
+    assert job.state is State.COMPLETE
+    assert job.result in before
+
+
+async def test_a_hang_up_with_broken_code_leaves_the_old_processes_at_work(
+    lone: Shift,
+) -> None:
+    async with lone.start(target=f"{lone.write()}:q") as workers:
+        await workers.up()
+        (lone.folder / "small.py").write_text("1 / 0\n")
+        workers.signal(signal.SIGHUP)
+        await workers.logged("goes on: the one to replace it did not come up")
+        await lone.add("nap")
+        said = await workers.line()
+
+    assert said[0] == "old"
+    assert any("ZeroDivisionError" in line for line in workers.log)
+
+
+async def test_changed_code_is_loaded_and_broken_code_waited_out(
+    lone: Shift,
+) -> None:
+    async with lone.start("--reload", target=f"{lone.write()}:q") as workers:
+        await lone.add("nap")
+        first = await workers.line()
+
+        (lone.folder / "small.py").write_text("import nothing_of_this_name\n")
+        broken = await workers.logged("did not start", "waiting for a change")
+        await lone.add("nap")
+
+        lone.write("newer")
+        second = await workers.line()
+
+    assert (first[0], second[0]) == ("old", "newer")
+    assert "nothing_of_this_name" in broken
+    assert [line for line in workers.log if "small.py changed" in line]
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (None, "there is no file 'small.py'"),
+        ("1 / 0", "importing 'small' failed: ZeroDivisionError: division by zero"),
+        ("import kue\nq = 3", "small:q is an int, not a queue"),
+        ("import kue\nq = kue.Kue()", "there is nothing to work on"),
+        ("import sys; sys.exit(3)", "importing 'small' failed: SystemExit: 3"),
+        ("import os; os.abort()", "it was killed by SIGABRT before it was up"),
+    ],
+)
+async def test_a_target_that_cannot_be_worked_on_is_told_once_and_exits_with_1(
+    lone: Shift, source: str | None, message: str
+) -> None:
+    if source is not None:
+        (lone.folder / "small.py").write_text(source)
+    async with lone.start("--processes", "3", target="small.py:q") as workers:
+        assert await workers.ended() == 1
+
+    assert sum(message in line for line in workers.log) == 1
+    assert workers.log[-1].startswith("kue: small.py:q cannot be worked on: ")

@@ -1,0 +1,96 @@
+"""Stopping ``kue worker``: in order, at once, and the hard way."""
+
+from __future__ import annotations
+
+import signal
+import time
+from typing import TYPE_CHECKING
+
+from kue.job import State
+from tests.support.jobs import count_of
+
+if TYPE_CHECKING:
+    from tests.faults.supervised import Shift
+
+
+async def test_under_load_nothing_is_lost_and_nothing_counted_twice(
+    shift: Shift,
+) -> None:
+    ids = await shift.add("nap", seconds=0.1, count=500)
+    async with shift.start("--processes", "2", "--grace", "20s") as workers:
+        said = [await workers.line() for _ in range(100)]
+        workers.signal(signal.SIGTERM)
+        said += await workers.lines()
+        code = await workers.ended()
+
+    assert code == 0
+    started = [int(job) for word, job, _ in said if word == "started"]
+    returned = [int(job) for word, job, _ in said if word == "returned"]
+    # Each once, and all that was begun has ended.
+    assert sorted(started) == sorted(returned)
+    assert len(set(started)) == len(started) < len(ids)
+    assert await count_of(shift.store, "nap") == {
+        State.COMPLETE: len(started),
+        State.WAITING: len(ids) - len(started),
+    }
+    jobs = await shift.store.get(started)
+    assert [len(job.history) for job in jobs if job is not None] == [1] * len(started)
+
+
+async def test_what_does_not_end_within_the_grace_is_handed_back(
+    shift: Shift,
+) -> None:
+    [job_id] = await shift.add("nap", seconds=600)
+    async with shift.start("--grace", "300ms") as workers:
+        await workers.line()
+        workers.signal(signal.SIGTERM)
+        code = await workers.ended()
+
+    job = await shift.job(job_id)
+    assert code == 0
+    assert (job.state, job.attempts) == (State.WAITING, 0)
+
+
+async def test_a_second_signal_hands_back_at_once(shift: Shift) -> None:
+    [job_id] = await shift.add("nap", seconds=600)
+    async with shift.start("--grace", "10m") as workers:
+        await workers.line()
+        workers.signal(signal.SIGTERM)
+        await workers.logged("stopping: jobs may end within 600 s")
+        workers.signal(signal.SIGINT)
+        began = time.monotonic()
+        code = await workers.ended()
+
+    job = await shift.job(job_id)
+    assert code == 0
+    assert time.monotonic() - began < 10
+    assert (job.state, job.attempts) == (State.WAITING, 0)
+
+
+async def test_a_third_signal_kills(shift: Shift) -> None:
+    await shift.add("hold", seconds=600)
+    async with shift.start("--grace", "10m") as workers:
+        await workers.line()
+        for text in ("stopping: jobs", "stopping at once", "killing"):
+            workers.signal(signal.SIGTERM)
+            await workers.logged(text)
+        code = await workers.ended()
+        told = await workers.logged("instead of leaving in order")
+
+    assert code == 1
+    assert "was killed by SIGKILL" in told
+
+
+async def test_a_child_that_cannot_hear_is_killed_when_the_grace_is_over(
+    shift: Shift,
+) -> None:
+    [job_id] = await shift.add("hold", seconds=600)
+    async with shift.start("--grace", "3s") as workers:
+        await workers.line()
+        workers.signal(signal.SIGTERM)
+        await workers.logged("did not leave in time")
+        code = await workers.ended()
+
+    assert code == 1
+    # It will be taken back by whoever works next.
+    assert (await shift.job(job_id)).state is State.ACTIVE
