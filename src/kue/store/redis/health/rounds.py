@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kue.store.redis.health import shardwide
+from kue.store.redis.health import shardwide, timetable
 from kue.store.redis.health.bits import Bits
 from kue.store.redis.health.jobs import Sighting
 from kue.store.redis.health.keyspace import Key, is_number
@@ -17,6 +18,7 @@ from kue.store.redis.link import pairs
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
 
+    from kue.store.redis.health.case import PlainCase
     from kue.store.redis.health.shard import Command
     from kue.store.redis.health.survey import Survey
 
@@ -30,7 +32,7 @@ _FENCE = re.compile(rb"([1-8]\d{15}):")
 #: Whom a job tells of its end.
 _LISTS = ("then", "finally")
 _SCANS = {"zset": "ZSCAN", "hash": "HSCAN", "set": "SSCAN"}
-#: Structures of a type whose members are jobs, and its unique keys.
+#: Structures of a type whose members are jobs, or its unique keys.
 _WALKED = frozenset(PLACES) | {
     "parked",
     "tries",
@@ -39,7 +41,10 @@ _WALKED = frozenset(PLACES) | {
     "expires",
     "retain",
     "unique",
+    "lapse",
 }
+#: Structures of the shard that are gone through.
+_WALKED_OF_SHARD = frozenset({"cancelling", "parents", "outbox", "schedules", "due"})
 
 
 class Entry(NamedTuple):
@@ -83,9 +88,17 @@ class Rounds:
                 case "type", name if name in PLACES:
                     await self._meet(key, entries)
                 case "type", "unique":
-                    await self._sift_unique(key, entries)
+                    judged = partial(shardwide.unique_key, self._shard, key.job_type)
+                    await self._sift(judged, entries)
+                case "type", "lapse":
+                    judged = partial(shardwide.lapsing_key, self._shard, key.job_type)
+                    await self._sift(judged, entries)
                 case "shard", "outbox":
-                    await self._sift_outbox(entries)
+                    judged = partial(shardwide.outbox_entry, self._shard)
+                    await self._sift(judged, entries)
+                case "shard", "schedules" | "due":
+                    judged = partial(timetable.schedule, self._shard)
+                    await self._sift(judged, entries)
                 case _:
                     await self._sight(key, entries)
 
@@ -170,16 +183,11 @@ class Rounds:
                 places = {key.text} if key.job_type else set()
                 await self._survey.sight(job_id, Sighting(places))
 
-    async def _sift_unique(self, key: Key, entries: list[Entry]) -> None:
-        names = [entry.member for entry in entries]
-        await self._survey.sift(
-            [shardwide.unique_key(self._shard, key.job_type, name) for name in names]
-        )
-
-    async def _sift_outbox(self, entries: list[Entry]) -> None:
-        await self._survey.sift(
-            [shardwide.outbox_entry(self._shard, entry.member) for entry in entries]
-        )
+    async def _sift(
+        self, judged: Callable[[bytes], PlainCase], entries: list[Entry]
+    ) -> None:
+        """Look at members of a structure that are no jobs."""
+        await self._survey.sift([judged(entry.member) for entry in entries])
 
     async def _walk_ties(self) -> None:
         """Look at every job that others wait for, and at all on its lists."""
@@ -243,7 +251,7 @@ class Rounds:
 def _is_walked(key: Key) -> bool:
     match key.kind:
         case "shard":
-            return key.name in ("cancelling", "parents", "outbox")
+            return key.name in _WALKED_OF_SHARD
         case "type":
             return key.name in _WALKED
         case _:

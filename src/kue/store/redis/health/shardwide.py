@@ -137,6 +137,23 @@ def _unique_problem(seen: Seen) -> str:
     return f"is held by job {holder}, which {how}, and its time is over"
 
 
+def lapsing_key(shard: Shard, job_type: str, key: bytes) -> PlainCase:
+    """A unique key that upkeep is to free: is it held at all?"""
+    structure = shard.keys.of_type(unquote(job_type), "lapse")
+
+    def judge(seen: Seen) -> list[Trouble]:
+        # What is due is about to be forgotten, held or not.
+        if not seen.facts or seen.facts[1] == b"1" or float(seen.facts[0]) <= seen.at:
+            return []
+        name = unquote(_shown(key))
+        message = f"unique key {name!r} of {unquote(job_type)!r} is to be freed later, "
+        message += "but nobody holds it"
+        out: Command = ("ZREM", structure, key)
+        return [Trouble("unique-drift", message, None, "take it out", (out,))]
+
+    return PlainCase(shard, ("lapse", job_type, key), judge)
+
+
 def groups(shard: Shard, job_type: str) -> PlainCase:
     """A type's groups: does each count the jobs that it runs?"""
 

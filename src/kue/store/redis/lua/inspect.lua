@@ -13,6 +13,8 @@
        "tie", parent, id              how a job of this shard knows of one that waits
        "keys", key, Redis type, …     which of these are not as they should be
        "unique", type, key            who holds a unique key
+       "lapse", type, key             when a unique key is to be freed, and if it is held
+       "schedule", name               a schedule, and when it fires next
        "groups", type                 groups whose running jobs were counted wrongly
        "entry", key, member           what a structure says of a member
        "value", key                   a string

@@ -25,6 +25,9 @@ local function free_unique(q, head, id, even_early)
     local till = tonumber(string.match(held, ":(%d+)$")) or 0
     if even_early or till <= now then
       redis.call("HDEL", q .. "unique", head.unique)
+      if even_early then
+        redis.call("ZREM", q .. "lapse", head.unique)
+      end
     else
       redis.call("ZADD", q .. "lapse", till, head.unique)
     end

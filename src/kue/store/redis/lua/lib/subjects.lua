@@ -30,6 +30,20 @@ local function facts_of_unique(job_type, key)
     read("ZSCORE", q .. "lapse", key) and "1" or "0" }
 end
 
+-- A unique key that is to be freed: when, and whether anyone holds it.
+local function facts_of_lapse(job_type, key)
+  local q = queue(job_type)
+  local till = read("ZSCORE", q .. "lapse", key)
+  return till and { till, read("HEXISTS", q .. "unique", key) == 1 and "1" or "0" } or {}
+end
+
+-- A schedule: whether there is one, what it says, and when it is to fire.
+local function facts_of_schedule(name)
+  local text = read("HGET", root .. ":schedules", name)
+  local due = read("ZSCORE", root .. ":due", name)
+  return (text or due) and { text and "1" or "0", text or "", due or "" } or {}
+end
+
 -- Groups whose number of running jobs is not what it says: group, written, counted, and
 -- the held job that gets the next slot with its score.
 local function facts_of_groups(job_type)
@@ -92,6 +106,10 @@ local function look_at(from, to)
     facts = facts_of_keys(from + 1, to)
   elseif kind == "unique" then
     facts = facts_of_unique(name, rest)
+  elseif kind == "lapse" then
+    facts = facts_of_lapse(name, rest)
+  elseif kind == "schedule" then
+    facts = facts_of_schedule(name)
   elseif kind == "groups" then
     facts = facts_of_groups(name)
   elseif kind == "entry" then
