@@ -16,7 +16,9 @@ VARIABLE = "_KUE_COMPLETE"
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
     """
-    Print the script that completes commands, options and types in a shell.
+    Print what a shell needs to complete words.
+
+    Commands, options, states and types are completed.
 
     \b
       bash:  kue completion bash > ~/.local/share/bash-completion/completions/kue

@@ -13,6 +13,7 @@ from rich.text import Text
 from kue import settings
 from kue.cli.reach import refuse_missing_file, settings_here, url_option
 from kue.cli.terminal import DONE, EXIT_CODES, REFUSED, notices, output, run, say
+from kue.cli.text import visible
 from kue.store import store_for
 from kue.store.values import Finding, Report
 
@@ -116,7 +117,7 @@ def _repair(finding: Finding) -> str:
 
 def _flat(text: str) -> str:
     """Keep a cell on its line and in its column."""
-    return " ".join(text.split())
+    return visible(" ".join(text.split()))
 
 
 def _summary(found: Examination) -> str:

@@ -29,6 +29,8 @@ def url_option(command: F) -> F:
     """Add ``--url``, which groups and commands have alike; the innermost counts."""
     return click.option(
         "--url",
+        # doctor has an argument of the plain name.
+        "url_option",
         callback=_remember,
         expose_value=False,
         metavar="URL",

@@ -18,7 +18,9 @@ __all__ = ["failed"]
 @click.pass_context
 def failed(context: click.Context) -> None:
     """
-    Look at jobs that failed for good, retry them, or be rid of them.
+    Look at failed jobs, retry or remove them.
+
+    Failed are jobs that used up their attempts, or were refused another one.
 
     \b
       kue failed list --by-error

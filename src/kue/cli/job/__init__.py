@@ -22,7 +22,7 @@ __all__ = ["job"]
 @click.pass_context
 def job(context: click.Context) -> None:
     """
-    Add jobs, look at them, and change what becomes of them.
+    Add jobs, look at them, change them.
 
     \b
       kue job add email '{"to": "ann"}' --priority high

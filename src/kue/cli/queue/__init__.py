@@ -20,7 +20,7 @@ __all__ = ["queue"]
 @click.pass_context
 def queue(context: click.Context) -> None:
     """
-    Look at types of jobs as a whole, pause them, limit them, empty them.
+    Look at types, pause, limit or empty them.
 
     \b
       kue queue list
