@@ -32,6 +32,7 @@ import msgspec
 import kue
 from chaos.facts import Died, Started
 from chaos.journal import Journal, now_ms
+from chaos.leash import follow
 from chaos.plan import Chore
 from chaos.sink import Effect, Sink
 from kue import ActiveJob
@@ -40,6 +41,7 @@ FOLDER = Path(os.environ["CHAOS_FOLDER"])
 #: Additions in one go while spinning; some 20 ms in which no other thread runs.
 SPIN = 1_000_000
 
+follow(int(os.environ["CHAOS_HARNESS"]))
 q = kue.Kue()
 
 

@@ -1,7 +1,8 @@
 """
-``python leash.py COMMAND …``: become COMMAND, in a session of its own, on a leash.
+Processes that die with the run they are for, even if that is killed.
 
-Whoever started it may be killed at any moment; the command then dies, too.
+``python leash.py COMMAND …`` becomes COMMAND, in a session of its own, and dies with
+whoever started it.  What COMMAND starts in turn calls `follow`.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ import ctypes
 import os
 import signal
 import sys
+import threading
+import time
 
 #: prctl(2): the signal that we get when our parent ends; exec keeps it.
 PR_SET_PDEATHSIG = 1
+LOOK_SECONDS = 0.5
 
 
 def main() -> None:
@@ -21,6 +25,21 @@ def main() -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     os.execvp(sys.argv[1], sys.argv[1:])
+
+
+def follow(pid: int) -> None:
+    """End this process soon after process *pid*, which is not its parent."""
+    threading.Thread(target=_follow, args=[pid], daemon=True).start()
+
+
+def _follow(pid: int) -> None:
+    try:
+        while True:
+            os.kill(pid, 0)
+            # The end of a stranger is not announced.
+            time.sleep(LOOK_SECONDS)
+    except ProcessLookupError:
+        os._exit(1)
 
 
 if __name__ == "__main__":

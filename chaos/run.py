@@ -218,6 +218,7 @@ def _environ(url: str, folder: Path) -> dict[str, str]:
         # Nothing is pruned: the checker is to see every job.
         "KUE_KEEP_COMPLETE": "10000000",
         "CHAOS_FOLDER": str(folder),
+        "CHAOS_HARNESS": str(os.getpid()),
     }
 
 
