@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue import Kue, State
+from kue import ActiveJob, Kue, State
 from kue.store.values import Limits
 from tests.support.jobs import claim
 
@@ -62,6 +62,22 @@ async def test_a_pause_is_that_of_a_type_or_of_a_worker(q: Kue) -> None:
         await q.resume("email", worker="mail-1")
 
     assert await q.paused() == []
+
+
+async def test_others_work_on_while_a_worker_is_paused(q: Kue) -> None:
+    """Also those that stop when nothing is left: what a limit holds back is left."""
+
+    @q.process("email")
+    async def handler(job: ActiveJob) -> None:
+        pass
+
+    await q.limit("email", rate=1, per="200ms")
+    await q.enqueue_many("email", range(2))
+    await q.pause(worker="another")
+
+    await q.run(burst=True)
+
+    assert await q.count("complete") == 2
 
 
 async def test_limits_are_set_and_lifted(q: Kue) -> None:

@@ -125,6 +125,7 @@ class Pause(msgspec.Struct, frozen=True, omit_defaults=True):
     by: str = ""
     #: When it ends by itself, Unix ms.
     until: int | None = None
+    #: With a worker the type is None, and it is not a pause of every type.
     worker: str | None = None
 
 

@@ -240,7 +240,8 @@ class Worker:
         counts = await self._outage.persist("burst", self._store.count)
         # A limit may hold back what waits; it is work all the same.
         waiting = {name for name, count in counts.items() if count[State.WAITING]}
-        paused = {pause.type for pause in await self._store.paused()}
+        pauses = await self._store.paused()
+        paused = {pause.type for pause in pauses if pause.worker is None}
         if None in paused:
             return True
         return not waiting & {loop.type for loop in self._loops} - paused
