@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import sys
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kue.draft import draft
 from kue.supervisor import procfs
@@ -212,6 +213,16 @@ class Shift:
             while not (job := await self.job(job_id)).state.is_final:
                 await anext(events)
         return job
+
+
+async def get(port: int, path: str) -> tuple[int, dict[str, Any]]:
+    """Ask as a health check does."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    answer = await reader.read()
+    writer.close()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return int(head.split()[1]), json.loads(body)
 
 
 def is_there(pid: int) -> bool:

@@ -9,8 +9,9 @@ import signal
 import socket
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from tests.faults.supervised import get
 from tests.unit.patience import until
 
 if TYPE_CHECKING:
@@ -48,16 +49,6 @@ async def test_processes_have_names_in_the_process_list(lone: Shift) -> None:
 
 def title(pid: int) -> str:
     return Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").decode()
-
-
-async def get(port: int, path: str) -> tuple[int, dict[str, Any]]:
-    """Ask as a health check does."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-    answer = await reader.read()
-    writer.close()
-    head, _, body = answer.partition(b"\r\n\r\n")
-    return int(head.split()[1]), json.loads(body)
 
 
 async def test_health_is_told_by_a_port_and_a_file(

@@ -82,7 +82,11 @@ def option(*names: str, **settings: Any) -> Callable[[Any], Any]:
     help="Jobs at once in each process; else as the tasks say.",
 )
 @option("--types", type=TypesType(), default=(), help="Work on these alone: a,b,c.")
-@option("--strict", is_flag=True, help="Take types in the order given, not fairly.")
+@option(
+    "--strict",
+    is_flag=True,
+    help="Fill the concurrency in the order of types, not fairly.",
+)
 @option("--burst", is_flag=True, help="End when there is nothing left to do.")
 @option(
     "--max-jobs",
@@ -172,8 +176,10 @@ def _options(
     **given: Any,
 ) -> Options:
     split(target)
-    if given["strict"] and not given["types"]:
-        raise click.UsageError("--strict needs --types: the order to take them in")
+    if given["strict"] and given["concurrency"] is None:
+        raise click.UsageError(
+            "--strict needs --concurrency: without it, types do not compete"
+        )
     return Options(
         target=target,
         max_age=max_age.total_seconds() if max_age else None,

@@ -19,6 +19,8 @@ def banner(options: Options, hello: Hello) -> str:
         ("stop", f"Ctrl-C or SIGTERM: jobs may end within {options.grace:g} s"),
         ("", "twice: they are handed back at once"),
     ]
+    if hello.beats_itself:
+        facts.append(("note", "no other process sees these jobs"))
     if options.reload:
         facts.append(("reload", "when a Python file changes"))
     lines = [f"  {name:<9}  {fact}" for name, fact in facts]

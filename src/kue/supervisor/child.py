@@ -52,6 +52,8 @@ def main(target: str, fd: int) -> int:
 
 def _prepare() -> None:
     """Have signals do what the supervisor means by them."""
+    # A crash in native code says where.
+    faulthandler.enable()
     # The stack of every thread, even while one of them holds the interpreter.
     faulthandler.register(signal.SIGUSR2, all_threads=True)
     # Stopping and reloading is up to the supervisor.  Handlers, because what is ignored

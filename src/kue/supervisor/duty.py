@@ -65,9 +65,6 @@ class Duty:
             KueError: The queue cannot be worked on.
         """
         self._durability = await self._open()
-        asyncio.get_running_loop().add_signal_handler(
-            signal.SIGTERM, self._leave, self._options.grace
-        )
         try:
             await self._work()
             self._say(Bye(self._reason))
@@ -102,6 +99,10 @@ class Duty:
     def _start(self, worker: Worker) -> None:
         self._worker = worker
         self._on_start(worker)
+        # Until here it has nothing in hand, and a SIGTERM just ends it.
+        asyncio.get_running_loop().add_signal_handler(
+            signal.SIGTERM, self._leave, self._options.grace
+        )
         self._say(self._hello(worker))
         self._services = [
             asyncio.create_task(self._tick(worker), name="kue tick"),

@@ -40,6 +40,8 @@ class Guard:
     def _round(self) -> None:
         now = time.monotonic()
         elapsed, self._looked_at = now - self._looked_at, now
+        self._slow &= self._staff.children
+        self._doomed &= self._staff.children
         for child in list(self._staff.children):
             child.look(elapsed)
             self._look(child)
@@ -52,6 +54,7 @@ class Guard:
             return
         if child.is_overdue:
             logger.error("%s did not leave in time; killing it", child)
+            self._doomed.add(child)
             child.kill()
         elif limit and child.silence > limit:
             self._end(child)

@@ -78,6 +78,8 @@ async def health_server(
             f"the health server cannot listen on {host}:{port}: {exc}; "
             "give another --health-port or --health-host"
         ) from exc
+    address = "{}:{}".format(*server.sockets[0].getsockname())
+    logger.info("health checks are answered at http://%s/readyz", address)
     async with server:
         yield
 

@@ -1,8 +1,8 @@
 """
 Logging of the supervisor and its children: one handler, two formats, on stderr.
 
-A record is one line.  In text, more lines of a message and tracebacks follow it; in JSON
-they are part of it.
+A record is one line.  In text, more lines of a message and tracebacks follow it; in
+JSON they are part of it.
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from kue.supervisor import procfs
 from kue.supervisor.messages import (
     MAX_LINE,
@@ -152,8 +154,7 @@ class Child:
     def _sweep(self) -> None:
         """End what a child that did not leave in order has left behind."""
         if self.code != 0:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.pid, signal.SIGKILL)
+            self._signal_all(signal.SIGKILL)
 
     def _end(self) -> None:
         if not self.up.done():
@@ -193,33 +194,37 @@ class Child:
 
     def dump(self) -> None:
         """Have it write the stacks of its threads to stderr, whatever holds it."""
-        self._signal(signal.SIGUSR2)
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGUSR2)
 
     def freeze(self) -> None:
-        self._signal(signal.SIGSTOP)
+        self._signal_all(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        self._signal(signal.SIGCONT)
+        self._signal_all(signal.SIGCONT)
 
     def kill(self) -> None:
         """End it and whatever it started, at once."""
         if not self.gone.is_set():
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.pid, signal.SIGKILL)
+            self._signal_all(signal.SIGKILL)
 
-    def _signal(self, number: signal.Signals) -> None:
+    def _signal_all(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(number)
+            os.killpg(self.pid, number)
 
     def _say(self, message: ToChild) -> None:
         if not self._writer.is_closing():
             self._writer.write(line(message))
 
     async def _listen(self) -> None:
-        # A socket whose other end died may be reset instead of ended.
-        with contextlib.suppress(OSError):
+        try:
             while data := await self._reader.readline():
                 self._hear(heard_from_child(data))
+        except OSError:
+            # The socket of a child that died may be reset instead of ended.
+            logger.debug("%s was cut off", self)
+        except (ValueError, msgspec.MsgspecError):
+            logger.exception("%s says what nobody understands", self)
 
     def _hear(self, message: FromChild) -> None:
         self.silence = 0.0

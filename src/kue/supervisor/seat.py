@@ -37,8 +37,8 @@ class Replacement:
 
     def __init__(self, grace: float | None) -> None:
         self.grace = grace
-        #: The fresh one is up, or will not be.
-        self.done = asyncio.Event()
+        #: Whether the fresh one came up, once that is known.
+        self.done: asyncio.Future[bool] = asyncio.Future()
 
 
 class Backoff:
@@ -83,7 +83,7 @@ class Seat:
                 child = await self._next(child)
             self.is_over = True
         finally:
-            self._replaced()
+            self._replaced(False)
 
     def replace(self, grace: float | None) -> Replacement:
         """Have a fresh child take over; asked twice, it is done once."""
@@ -96,9 +96,9 @@ class Seat:
     def is_replacing(self) -> bool:
         return self._replacement is not None
 
-    def _replaced(self) -> None:
-        if self._replacement is not None:
-            self._replacement.done.set()
+    def _replaced(self, is_done: bool) -> None:
+        if self._replacement is not None and not self._replacement.done.done():
+            self._replacement.done.set_result(is_done)
         self._replacement = None
         self._asked.clear()
 
@@ -107,7 +107,7 @@ class Seat:
             child, hello = await self._start()
             if hello is not None:
                 self.child = child
-                self._replaced()
+                self._replaced(True)
                 return child
 
     async def _start(self) -> tuple[Child, Hello | None]:
@@ -132,7 +132,7 @@ class Seat:
         if not child.leaving.is_set():
             return await self._swap(child)
         if child.gone.is_set() and child.bye is None:
-            await self._mourn(child)
+            await asyncio.sleep(self._backoff.after(child.age))
         return await self._fill()
 
     async def _swap(self, child: Child) -> Child:
@@ -145,26 +145,8 @@ class Seat:
         else:
             self.child = fresh
             child.leave(grace)
-        self._replaced()
-        return self.child or fresh
-
-    async def _mourn(self, child: Child) -> None:
-        pause = self._backoff.after(child.age)
-        logger.error(
-            "%s %s after %.0f s%s; starting another in %.1f s",
-            child,
-            child.ending,
-            child.age,
-            _in_hand(child),
-            pause,
-            extra={"worker": child.worker, "detail": child.detail},
-        )
-        await asyncio.sleep(pause)
-
-
-def _in_hand(child: Child) -> str:
-    running = child.status.get("running")
-    return f", running {running} by its last word" if running else ""
+        self._replaced(hello is not None)
+        return child if hello is None else fresh
 
 
 async def _any(*events: asyncio.Event) -> None:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: How long the store may keep us when all children are gone.
+FAREWELL_SECONDS = 2.0
+
 
 class Staff:
     """Starts children and knows them until they are gone."""
@@ -45,6 +48,7 @@ class Staff:
         self._group = group
         self._on_failed_start = on_failed_start
         self._keeping: list[asyncio.Task[None]] = []
+        self._attending: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
         self._last_failure: Failure | None = None
 
@@ -75,14 +79,19 @@ class Staff:
         for child in self.children:
             child.kill()
 
-    async def roll(self) -> None:
-        """Replace all children, one after the other, each before its old one leaves."""
+    async def roll(self) -> bool:
+        """
+        Replace all children, one after the other, each before its old one leaves.
+
+        Returns whether all were; the first that does not come up ends it.
+        """
         for seat in self.seats:
             old = seat.child
             if old is not None and old.is_up:
-                await seat.replace(self._options.grace).done.wait()
-                if old.leaving.is_set():
-                    await old.gone.wait()
+                if not await seat.replace(self._options.grace).done:
+                    return False
+                await old.gone.wait()
+        return True
 
     def reload(self) -> None:
         """The code has changed: nobody goes on with the old one."""
@@ -92,11 +101,15 @@ class Staff:
             self._let_go(child, self._options.grace)
 
     async def gone(self) -> None:
-        """Return when no child is left."""
+        """Return when no child is left, and the store was told, if it listens."""
         while self.children:
             await next(iter(self.children)).gone.wait()
             # Let whoever serves it take it off the list.
             await asyncio.sleep(0)
+        if self._attending:
+            await asyncio.wait(self._attending, timeout=FAREWELL_SECONDS)
+        for task in self._attending:
+            task.cancel()
 
     # -- for seats -------------------------------------------------------------
 
@@ -105,7 +118,9 @@ class Staff:
         child.outdated = self._changed
         self.children.add(child)
         self._group.create_task(self._serve(child), name=f"kue serve {child.pid}")
-        self._group.create_task(self._greet(child), name=f"kue greet {child.pid}")
+        attending = self._group.create_task(self._attend(child))
+        self._attending.add(attending)
+        attending.add_done_callback(self._attending.discard)
         return child
 
     async def excuse(self, child: Child, failure: Failure, pause: float) -> None:
@@ -135,7 +150,7 @@ class Staff:
             extra={"detail": failure.detail if is_news else ""},
         )
 
-    async def _greet(self, child: Child) -> None:
+    async def _attend(self, child: Child) -> None:
         hello = await child.up
         if isinstance(hello, Hello):
             self._last_failure = None
@@ -148,11 +163,18 @@ class Staff:
             await child.serve()
         finally:
             self.children.discard(child)
-        if self._is_disbanded and child.hello is not None and child.bye is None:
+        if child.hello is not None and child.bye is None:
+            self._mourn(child)
+
+    def _mourn(self, child: Child) -> None:
+        if self._is_disbanded:
             self.in_order = False
-            logger.error(
-                "%s %s instead of leaving in order; its jobs will run again",
-                child,
-                child.ending,
-                extra={"worker": child.worker},
-            )
+        running = child.status.get("running", 0)
+        logger.error(
+            "%s %s after %.0f s%s",
+            child,
+            child.ending,
+            child.age,
+            f"; {running} jobs that it ran will run again" if running else "",
+            extra={"worker": child.worker, "detail": child.detail},
+        )

@@ -149,9 +149,10 @@ class Supervisor:
     async def _roll(self) -> None:
         logger.info("replacing all worker processes, one after the other")
         self._notifier.reloading()
-        await self._staff.roll()
+        is_done = await self._staff.roll()
         self._notifier.ready()
-        logger.info("all worker processes are replaced")
+        if is_done:
+            logger.info("all worker processes are replaced")
 
     def suspend(self) -> None:
         """Do what Ctrl-Z asks for, with all children; go on with them later."""
