@@ -48,7 +48,8 @@ class Row(NamedTuple):
 
     shown: Sequence[str]
     plain: Sequence[str]
-    item: JSON
+    #: Called only where JSON is asked for: making it is most of the work.
+    item: Callable[[], JSON]
 
 
 class Listing:
@@ -61,13 +62,11 @@ class Listing:
     def show(self, rows: Iterable[Row]) -> None:
         """Write *rows*; several calls make one list, so that it may be endless."""
         if self._as_json:
-            for row in rows:
-                show_json(row.item)
+            _show_lines(json_text(row.item()) for row in rows)
         elif output().is_terminal:
             self._show_table(list(rows))
         else:
-            for row in rows:
-                show_line(*row.plain)
+            _show_lines(_line(row.plain) for row in rows)
 
     def table(self, rows: Iterable[Row], *, width: int) -> Table:
         """Return *rows* as a terminal of that width shows them; no column is empty."""
@@ -123,7 +122,17 @@ def _widths(
 
 def show_line(*cells: str) -> None:
     """Write one line of a pipe: cells with tabs between them."""
-    click.echo("\t".join(visible(cell) for cell in cells))
+    click.echo(_line(cells))
+
+
+def _line(cells: Iterable[str]) -> str:
+    return "\t".join(visible(cell) for cell in cells)
+
+
+def _show_lines(lines: Iterable[str]) -> None:
+    # All at once: a list may have very many.
+    if text := "".join(f"{line}\n" for line in lines):
+        click.echo(text, nl=False)
 
 
 def show_json(item: JSON) -> None:

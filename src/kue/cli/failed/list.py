@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -113,7 +114,7 @@ def _row(job: Job, now: int) -> Row:
     return Row(
         shown=[str(job.id), job.type, since(at, now), *ends],
         plain=[str(job.id), job.type, iso(at), *ends],
-        item=document(job),
+        item=partial(document, job),
     )
 
 
@@ -129,5 +130,5 @@ def _group_row(group: ErrorGroup, now: int) -> Row:
             *ends,
         ],
         plain=[str(group.count), group.type, *map(iso, moments), *ends],
-        item=msgspec.structs.asdict(group),
+        item=partial(msgspec.structs.asdict, group),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -136,5 +137,5 @@ def row(job: Job, now: int) -> Row:
     return Row(
         shown=[*head, attempts, since(job.created_at, now), *tail],
         plain=[*head, attempts, iso(job.created_at), *tail],
-        item=document(job),
+        item=partial(document, job),
     )

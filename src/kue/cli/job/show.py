@@ -108,7 +108,7 @@ def _row(attempt: Attempt) -> Row:
         run.worker if run else "",
         _said(attempt),
     ]
-    return Row([*head, began[:19], *tail], [*head, began, *tail], None)
+    return Row([*head, began[:19], *tail], [*head, began, *tail], item=dict)
 
 
 def _said(attempt: Attempt) -> str:

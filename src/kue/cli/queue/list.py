@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -17,6 +18,7 @@ from kue.job import State
 
 if TYPE_CHECKING:
     from kue.job import Job
+    from kue.payload import JSON
     from kue.queue import Kue
     from kue.store.values import Limits, Pause
 
@@ -131,14 +133,19 @@ def _row(standing: _Standing, now: int) -> Row:
             "" if since is None else iso(since),
             *ends,
         ],
-        item={
-            "type": standing.type,
-            **{state.value: standing.counts.get(state, 0) for state in STATES},
-            "next_since": since,
-            "paused": pause and msgspec.structs.asdict(pause),
-            "limits": standing.limits and msgspec.structs.asdict(standing.limits),
-        },
+        item=partial(_item, standing),
     )
+
+
+def _item(standing: _Standing) -> JSON:
+    pause, limits = standing.pause, standing.limits
+    return {
+        "type": standing.type,
+        **{state.value: standing.counts.get(state, 0) for state in STATES},
+        "next_since": standing.next_since,
+        "paused": pause and msgspec.structs.asdict(pause),
+        "limits": limits and msgspec.structs.asdict(limits),
+    }
 
 
 def _paused_text(pause: Pause | None) -> str:

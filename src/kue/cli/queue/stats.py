@@ -99,5 +99,5 @@ def _row(stat: Stat, *, with_minute: bool = True) -> Row:
             "" if mean is None else words(mean),
         ],
         plain=[*head, stat.type, *map(str, numbers), "" if mean is None else str(mean)],
-        item=item,
+        item=lambda: item,
     )

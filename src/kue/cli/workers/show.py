@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -83,7 +84,7 @@ def _row(worker: WorkerStatus, now: int) -> Row:
     return Row(
         shown=[*head, since(started, now) if isinstance(started, int) else "", *ends],
         plain=[*head, iso(started) if isinstance(started, int) else "", *ends],
-        item=msgspec.structs.asdict(worker),
+        item=partial(msgspec.structs.asdict, worker),
     )
 
 
