@@ -142,7 +142,8 @@ def result_reader(returns: Any) -> Callable[[JSON], Any] | None:
         return None
     if isinstance(info, msgspec.inspect.CustomType):
         return None
-    return lambda value: msgspec.convert(value, returns)
+    # A job that was skipped has no result, whatever the function returns.
+    return lambda value: None if value is None else msgspec.convert(value, returns)
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:

@@ -17,7 +17,6 @@ import sys
 import sysconfig
 import threading
 import time
-import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,7 +43,6 @@ class Blockage:
     file: str
     line: int
     function: str
-    stack: str
     #: The innermost frame, for whoever can read more from it; not to be kept.
     frame: FrameType = field(repr=False, compare=False)
 
@@ -133,7 +131,6 @@ def _blockage(held: float, frame: FrameType) -> Blockage:
         file=guilty.f_code.co_filename,
         line=guilty.f_lineno,
         function=guilty.f_code.co_name,
-        stack="".join(traceback.format_stack(frame)),
         frame=frame,
     )
 

@@ -158,9 +158,6 @@ class Task(Calls[P, T_co], Generic[P, R_co, T_co]):
         """
         return self.function(**self._arguments.read(active.data, active))
 
-    #: What a child process calls, which finds the task by its name.
-    in_child = run
-
 
 def _key(data: dict[str, Any]) -> str:
     """Return a short text that is the same for the same arguments."""

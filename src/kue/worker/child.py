@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
+from kue.arguments import Arguments
 from kue.job import Job
 from kue.worker import capture, wire
 from kue.worker.active import ActiveJob
@@ -104,7 +105,7 @@ def run(active: ChildJob, handler: Callable[[ActiveJob], Any]) -> Ending:
 
 
 def find(module: str, name: str, file: str | None = None) -> Callable[..., Any]:
-    """Return the function a task or a plain name stands for, taking the job."""
+    """Return what runs a job with the function, or the task, of that name."""
     if file is None:
         space: Any = importlib.import_module(module)
         found = operator.attrgetter(name)(space)
@@ -114,8 +115,9 @@ def find(module: str, name: str, file: str | None = None) -> Callable[..., Any]:
         first, _, rest = name.partition(".")
         found = names[first]
         found = operator.attrgetter(rest)(found) if rest else found
-    handler: Callable[..., Any] = getattr(found, "in_child", found)
-    return handler
+    function: Callable[..., Any] = getattr(found, "function", found)
+    arguments = Arguments(function, ActiveJob)
+    return lambda active: function(**arguments.read(active.data, active))
 
 
 def _found(module: str, name: str, *file: str) -> Callable[..., Any]:

@@ -73,7 +73,7 @@ class Children:
             await self._drop(child)
             raise
         self._idle.setdefault(target, []).append(child)
-        if isinstance(ending, Completed):
+        if isinstance(ending, Completed) and not ending.reason:
             return _result(ending)
         raise RunEnded(ending)
 

@@ -10,6 +10,7 @@ import asyncio
 import traceback
 from collections.abc import Awaitable, Callable
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from kue import policy
@@ -30,6 +31,8 @@ Handler: TypeAlias = Callable[[ActiveJob], Awaitable[JSON]]
 #: A handler that cancels itself failed: only its worker may cancel a run.
 SELF_CANCELLED = Error("CancelledError", "the handler was cancelled from within")
 _NOTHING = Completed()
+#: Where frames of a stack are ours, not the handler's.
+_OURS = str(Path(__file__).parent.parent)
 
 
 class RunEnded(Exception):
@@ -134,7 +137,7 @@ def _error(exc: BaseException) -> Error:
 def _stack(exc: BaseException) -> str:
     # The first frames are ours; whoever reads the stack looks for their own.
     trace = exc.__traceback__
-    while trace is not None and _is_ours(trace.tb_frame.f_globals):
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS):
         trace = trace.tb_next
     try:
         lines = traceback.format_exception(type(exc), exc, trace)
@@ -142,7 +145,3 @@ def _stack(exc: BaseException) -> str:
         # An exception that cannot even be shown must still end its run.
         return ""
     return "".join(lines)
-
-
-def _is_ours(names: dict[str, object]) -> bool:
-    return str(names.get("__name__", "")).startswith("kue.worker.")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+import traceback
+from typing import TYPE_CHECKING, cast
 
 from kue.blocked import Blockage, BlockedWatch
 from kue.worker import executor
-from kue.worker.run import Run
 
 if TYPE_CHECKING:
     from types import FrameType
+
+    from kue.worker.run import Run
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +40,7 @@ class Lookout:
 
     def _tell(self, blockage: Blockage) -> None:
         self.where = blockage.where
-        run = run_in(blockage.frame)
+        run, depth = run_in(blockage.frame)
         who = "" if run is None else f" by job {run.id} of type {run.type}"
         logger.warning(
             "the event loop is blocked for %.1f s%s at %s; "
@@ -46,17 +48,18 @@ class Lookout:
             blockage.seconds,
             who,
             blockage.where,
-            blockage.stack,
+            "".join(traceback.format_stack(blockage.frame, depth)).rstrip(),
             extra={"job_id": run.id} if run else None,
         )
 
 
-def run_in(innermost: FrameType) -> Run | None:
-    """Return the run whose handler the stack of *innermost* is in."""
+def run_in(innermost: FrameType) -> tuple[Run | None, int | None]:
+    """Return the run whose handler *innermost* is in, and how deep; None if in none."""
     frame: FrameType | None = innermost
+    depth = 0
     while frame is not None:
         if frame.f_code is executor.execute.__code__:
-            run = frame.f_locals.get("run")
-            return run if isinstance(run, Run) else None
+            return cast("Run", frame.f_locals["run"]), depth
         frame = frame.f_back
-    return None
+        depth += 1
+    return None, None

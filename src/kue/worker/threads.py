@@ -34,6 +34,7 @@ class Threads:
 
     def __init__(self) -> None:
         self._idle: list[_Thread] = []
+        self._busy: set[asyncio.Future[Any]] = set()
 
     async def call(self, function: Callable[[], T]) -> T:
         """
@@ -44,22 +45,24 @@ class Threads:
         """
         thread = self._idle.pop() if self._idle else _Thread()
         answer = thread.begin(function)
-        try:
-            while not answer.done():
-                try:
-                    await asyncio.wait([answer])
-                except asyncio.CancelledError:
-                    thread.interrupt()
-        finally:
-            self._idle.append(thread)
+        self._busy.add(answer)
+        while not answer.done():
+            try:
+                await asyncio.wait([answer])
+            except asyncio.CancelledError:
+                thread.interrupt()
+        self._busy.discard(answer)
+        self._idle.append(thread)
         result: T = answer.result()
         return result
 
     def close(self) -> None:
-        """Let idle threads end; those that still run end after their call."""
+        """Let idle threads end, and wait no more for those that go on."""
         for thread in self._idle:
             thread.end()
         self._idle.clear()
+        for answer in self._busy:
+            _answer(answer, None, Interrupted())
 
 
 class _Thread:

@@ -1,0 +1,72 @@
+"""Functions that child processes run in tests; they must be importable."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Never
+
+import kue
+
+
+def double(n: int) -> int:
+    return n * 2
+
+
+async def triple(n: int) -> int:
+    return n * 3
+
+
+def pid() -> int:
+    return os.getpid()
+
+
+def environment() -> dict[str, str]:
+    return dict(os.environ)
+
+
+def leave(code: int) -> Never:
+    os._exit(code)
+
+
+def die(number: int) -> None:
+    os.kill(os.getpid(), number)
+    signal.pause()
+
+
+def raise_it(kind: str) -> Never:
+    raise {
+        "value": ValueError("oops"),
+        "exit": SystemExit(3),
+        "retry": kue.Retry("later", after=60),
+        "release": kue.Release(60),
+        "fail": kue.Fail("never"),
+        "cancel": kue.Cancel("no need"),
+        "skip": kue.Skip("done before"),
+    }[kind]
+
+
+def speak() -> str:
+    job = kue.current_job()
+    job.log("by hand", "warning")
+    logging.getLogger("app").error("by logging")
+    print("by print")  # noqa: T201 - that is the point
+    job.progress(1, 4, {"page": 1})
+    return "said"
+
+
+def beget(path: str) -> None:
+    """Start a process that would outlive us, and never return."""
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    Path(path).write_text(f"{os.getpid()} {child.pid}")
+    while True:
+        time.sleep(1)
+
+
+def too_much() -> str:
+    return "x" * 1_000_000
