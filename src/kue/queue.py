@@ -85,6 +85,15 @@ class Kue(Reading, Operating, Sweeping, Registering, Working):
         """The same queue for code that does not await: threads, views, scripts."""
         return self._sync
 
+    @property
+    def _session(self) -> Session:
+        """What belongs to the event loop that asks; that of `sync` has its own."""
+        return self._sync.session_here or self._home
+
+    @_session.setter
+    def _session(self, session: Session) -> None:
+        self._home = session
+
     def _twin(self) -> Kue:
         """Return the same queue for another event loop: handlers are shared."""
         twin = copy(self)

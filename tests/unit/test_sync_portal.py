@@ -166,6 +166,29 @@ def test_a_plain_handler_calls_the_queue_that_runs_it(plain_q: Kue) -> None:
         assert plain_q.sync.get(following).result(timeout=10) == "along"
 
 
+def test_a_coroutine_on_that_thread_awaits_the_queue_it_knows(plain_q: Kue) -> None:
+    """Though the queue has connections on another event loop, too."""
+
+    @plain_q.process("first")
+    async def first(job: ActiveJob) -> int:
+        return (await plain_q.enqueue("second", job.data)).id
+
+    @plain_q.process("second")
+    async def second(job: ActiveJob) -> object:
+        return (await (await plain_q.get(job.id)).refresh()).data
+
+    async def count() -> int:
+        return await plain_q.count("complete")
+
+    with asyncio.Runner() as runner, plain_q.sync.work():
+        assert runner.run(count()) == 0
+        following = plain_q.sync.enqueue("first", "along").result(timeout=10)
+        assert plain_q.sync.get(following).result(timeout=10) == "along"
+        assert runner.run(count()) == 2
+        if plain_q.settings.url != "memory://":
+            runner.run(plain_q._session.close())
+
+
 def test_a_script_runs_what_there_is_and_ends(plain_q: Kue) -> None:
     done: list[object] = []
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from kue.queue import Kue
+    from kue.session import Session
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -70,6 +71,12 @@ class Calling:
     def is_open(self) -> bool:
         """Whether there is a thread to be closed."""
         return self._current() is not None
+
+    @property
+    def session_here(self) -> Session | None:
+        """What whoever awaits the queue on the portal's own thread must use."""
+        line = self._line
+        return line.queue._session if line and line.portal.is_here else None
 
     def close(self) -> None:
         """

@@ -45,8 +45,8 @@ _open: set[Portal] = set()
 #: here would reach those of the parent, which are the same to the kernel.
 _inherited: list[Portal] = []
 #: Held while a portal opens and while the process forks, so that no child inherits
-#: half a portal.
-opening = threading.Lock()
+#: half a portal.  A signal handler may take it while its thread holds it.
+opening = threading.RLock()
 
 
 class Portal:
@@ -62,7 +62,7 @@ class Portal:
         self._loop = _new_event_loop()
         self._closing = asyncio.Event()
         self._failure: Exception | None = None
-        # One that a signal handler may take while its thread holds it.
+        # As `opening`: signal handlers tell a worker to stop.
         self._lock = threading.RLock()
         self._is_open = True
         self._pid = os.getpid()
@@ -70,12 +70,18 @@ class Portal:
             target=self._serve, name="kue-sync", daemon=True
         )
         self._thread.start()
+        self._ident = self._thread.ident
         _open.add(self)
 
     @property
     def is_ours(self) -> bool:
         """Whether this process opened it."""
         return self._pid == os.getpid()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this is its thread; a child's threads are called alike."""
+        return self._ident == threading.get_ident() and self.is_ours
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """
