@@ -1,0 +1,70 @@
+"""Everything under one prefix as a whole: what it weighs, and how to be rid of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kue.store.redis.store import RedisStore
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+#: Keys looked through in one call; most may be other people's.
+_SCANNED = 5_000
+#: Keys removed in one round trip.
+_REMOVED = 500
+
+
+class Namespace(RedisStore):
+    """The keys of a prefix that is used for a while, and then by nobody."""
+
+    async def weigh(self, job_type: str, job_ids: Sequence[int]) -> float:
+        """
+        Return the bytes that each of these jobs takes while it waits.
+
+        Asks for its record and its share of the line: on a server that others use, too,
+        what all of it takes says nothing.
+
+        Raises:
+            StoreError: The server does not tell, as some that are managed do not.
+        """
+        home = self._home_of(job_type)
+        keys = self._keys[home]
+        names = [keys.job(job_id) for job_id in job_ids]
+        records = await self._read_many(
+            home, [("MEMORY", "USAGE", name) for name in names]
+        )
+        line = keys.of_type(job_type, "waiting")
+        whole, length = await self._read_many(
+            home, [("MEMORY", "USAGE", line, "SAMPLES", 0), ("ZCARD", line)]
+        )
+        return sum(map(int, records)) / len(records) + int(whole) / int(length)
+
+    async def erase(self) -> int:
+        """Remove every key; return how many there were."""
+        removed = 0
+        for server in await self._servers():
+            async for names in self._found(server):
+                replies = await self._read_many(
+                    server, [("UNLINK", *same) for same in _by_slot(names)]
+                )
+                removed += sum(replies)
+        return removed
+
+    async def _found(self, server: int) -> AsyncIterator[list[bytes]]:
+        cursor = -1
+        while cursor:
+            [(cursor, names)] = await self._read_many(
+                server,
+                [("SCAN", max(cursor, 0), "MATCH", self._pattern(), "COUNT", _SCANNED)],
+            )
+            for start in range(0, len(names), _REMOVED):
+                yield names[start : start + _REMOVED]
+
+
+def _by_slot(names: list[bytes]) -> list[list[bytes]]:
+    """Return *names* by their tags: in a Cluster, one command takes one slot's keys."""
+    found: dict[bytes, list[bytes]] = {}
+    for name in names:
+        found.setdefault(name.partition(b"}:")[0], []).append(name)
+    return list(found.values())
