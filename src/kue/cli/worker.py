@@ -61,7 +61,7 @@ class TypesType(Kind):
 
 def option(*names: str, **settings: Any) -> Callable[[Any], Any]:
     """Return a click option that has a variable KUE_WORKER_<NAME>."""
-    name = names[0].removeprefix("--").replace("-", "_")
+    name = names[-1].removeprefix("--").replace("-", "_")
     return click.option(
         *names, envvar=f"KUE_WORKER_{name.upper()}", show_envvar=True, **settings
     )
@@ -140,8 +140,8 @@ def option(*names: str, **settings: Any) -> Callable[[Any], Any]:
     type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
     help="The least that is logged; else by -q and -v.",
 )
-@click.option("-q", "--quiet", count=True, help="Log less; twice: errors only.")
-@click.option("-v", "--verbose", count=True, help="Log the life of each job, too.")
+@option("-q", "--quiet", count=True, help="Log less; twice: errors only.")
+@option("-v", "--verbose", count=True, help="Log the life of each job, too.")
 @click.pass_context
 def worker(context: click.Context, /, **given: Any) -> None:
     """

@@ -65,6 +65,8 @@ class Duty:
             KueError: The queue cannot be worked on.
         """
         self._durability = await self._open()
+        # The last of the hooks: it is up when all others have done their part.
+        self._queue.on_startup(self._rise)
         try:
             await self._work()
             self._say(Bye(self._reason))
@@ -103,11 +105,13 @@ class Duty:
         asyncio.get_running_loop().add_signal_handler(
             signal.SIGTERM, self._leave, self._options.grace
         )
-        self._say(self._hello(worker))
-        self._services = [
-            asyncio.create_task(self._tick(worker), name="kue tick"),
-            asyncio.create_task(self._listen(), name="kue listen"),
-        ]
+        self._services.append(asyncio.create_task(self._listen(), name="kue listen"))
+
+    def _rise(self) -> None:
+        assert self._worker is not None
+        self._say(self._hello(self._worker))
+        ticking = asyncio.create_task(self._tick(self._worker), name="kue tick")
+        self._services.append(ticking)
 
     def _hello(self, worker: Worker) -> Hello:
         return Hello(
