@@ -127,7 +127,7 @@ _KINDS = (
     _Kind(3, "quick", "tell", (0.05, 0.2)),
     _Kind(8, "slow", "return", (0.1, 1.0)),
     # Longer than a lease: only the beat keeps them.
-    _Kind(1, "slow", "return", (2.0, 3.5)),
+    _Kind(3, "slow", "return", (2.0, 3.5)),
     _Kind(1, "slow", "return", (20.0, 20.0), timeout=0.5),
     _Kind(1, "slow", "ignore", (0.5, 2.0)),
     _Kind(6, "rough", "return", (0.0, 0.2)),
@@ -147,7 +147,7 @@ _KINDS = (
 #: Kind of fault → how common it is, and the range of how long it lasts.
 _WORKER_FAULTS = {
     "kill": (30.0, (0.0, 0.0)),
-    "stop": (16.0, (0.3, 4.0)),
+    "stop": (24.0, (0.3, 4.0)),
     "terminate": (4.0, (0.0, 0.0)),
     "orphan": (3.0, (0.0, 0.0)),
 }
