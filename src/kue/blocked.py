@@ -76,6 +76,11 @@ class BlockedWatch:
             target=self._watch, name="kue blocked-loop watch", daemon=True
         )
 
+    @property
+    def is_held(self) -> bool:
+        """Whether the loop was held when last looked at, and has not run since."""
+        return self._is_told
+
     def start(self) -> None:
         self._thread.start()
 

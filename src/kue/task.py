@@ -113,6 +113,8 @@ class Calls(Generic[P, T_co]):
 class Task(Calls[P, T_co], Generic[P, R_co, T_co]):
     """A function, and the jobs that are calls of it."""
 
+    __name__: str
+
     def __init__(
         self,
         queue: Kue,

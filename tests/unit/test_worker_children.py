@@ -216,5 +216,3 @@ async def test_a_function_that_the_child_cannot_find_is_told_with_the_job(
     async with q.work():
         with pytest.raises(JobFailed, match=r"AttributeError: .*gone"):
             await job.result(timeout=20)
-
-

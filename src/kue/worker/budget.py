@@ -56,11 +56,6 @@ class Budget:
         #: Whether types can be in each other's way.
         self.is_tight = total is not None and wanted > total
 
-    @property
-    def is_spent(self) -> bool:
-        """Whether all runs that there may be have begun."""
-        return self._runs is not None and self._runs <= 0
-
     def take(self, claimant: Claimant, most: int) -> int:
         """Take up to *most* slots for a claim; return how many."""
         room = min(most, self._room(claimant) if self.is_tight else claimant.free)

@@ -93,7 +93,8 @@ class Loop:
         self._changed = asyncio.Event()
         #: When time alone may bring work, by the event loop's clock.
         self.due: float | None = None
-        #: Runs that have ended.
+        #: Runs that have begun, and those that have ended.
+        self.begun = 0
         self.done = 0
 
     def join(
@@ -308,6 +309,7 @@ class Loop:
     # -- runs ------------------------------------------------------------------
 
     def _start(self, job: Job) -> None:
+        self.begun += 1
         run = Run(job, self._crew, self._abandon)
         earlier = self._runs.get(job.id)
         if earlier is not None:

@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 Answer = asyncio.Future[Word | None]
 #: Logs are written job by job; this many at once.
 LOGS_AT_ONCE = 16
+#: How long a run that is no longer ours may take to end by itself when it hears so.
+LOST_SECONDS = 0.1
 
 
 class _Unsaid:
@@ -132,7 +134,8 @@ class Telling:
             words.update(zip((active for active, _ in batch), answers, strict=True))
         for active, word in words.items():
             if word in (Word.LOST, Word.GONE):
-                self._on_lost(active)
+                # Whoever waits for the answer hears of it there, and first.
+                self._loop.call_later(LOST_SECONDS, self._on_lost, active)
         return words
 
     async def _write_logs(

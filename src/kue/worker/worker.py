@@ -163,7 +163,8 @@ class Worker:
             if not self._plan.supervised:
                 lease = self._settings.lease
                 await stack.enter_async_context(pulse(self._store, self.name, lease))
-            stack.enter_context(captured())
+            if self._settings.capture:
+                stack.enter_context(captured())
             self._look_out(stack)
             group = await stack.enter_async_context(asyncio.TaskGroup())
             await self._live(group, crew)
@@ -177,7 +178,7 @@ class Worker:
             stack.callback(lookout.stop)
 
     async def _live(self, group: asyncio.TaskGroup, crew: Crew) -> None:
-        budget = self._join(crew)
+        self._join(crew)
         lanes = [
             group.create_task(loop.lane(), name=f"kue {loop.type} {number}")
             for loop in self._loops
@@ -186,7 +187,7 @@ class Worker:
         watch = Watch(self._store, self._loops, self._outage, self._rested)
         scouts = [
             group.create_task(watch.run(), name="kue watch"),
-            group.create_task(self._retire(budget), name="kue retirement"),
+            group.create_task(self._retire(), name="kue retirement"),
         ]
         services = [
             group.create_task(self._heart().run(), name="kue beat"),
@@ -205,7 +206,7 @@ class Worker:
             # The last to go: until here our jobs must not be taken from us.
             _cancel(services)
 
-    def _join(self, crew: Crew) -> Budget:
+    def _join(self, crew: Crew) -> None:
         budget = Budget(
             [loop.claimant for loop in self._loops],
             total=self._plan.concurrency,
@@ -220,19 +221,24 @@ class Worker:
                 on_freed=self._look_again if budget.is_tight else _nothing,
                 on_failed=self._on_failed,
             )
-        return budget
 
     def _look_again(self) -> None:
         for loop in self._loops:
             loop.look_again()
 
-    async def _retire(self, budget: Budget) -> None:
+    async def _retire(self) -> None:
         """Stop when there is nothing left to do, if that is the plan."""
         if not self._plan.burst and self._plan.max_jobs is None:
             return
-        while not budget.is_spent and not await self._is_drained():
+        while not self._is_spent and not await self._is_drained():
             await self._sleep(BURST_SECONDS)
         self.stop()
+
+    @property
+    def _is_spent(self) -> bool:
+        """Whether all runs that there may be have begun."""
+        most = self._plan.max_jobs
+        return most is not None and sum(loop.begun for loop in self._loops) >= most
 
     async def _is_drained(self) -> bool:
         if not self._plan.burst or not all(loop.is_at_rest for loop in self._loops):

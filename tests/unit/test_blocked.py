@@ -1,0 +1,116 @@
+"""The blocked-loop watch names the line that holds the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kue import Kue
+from kue.blocked import Blockage, BlockedWatch
+from tests.unit.patience import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.support.engines import Engine
+
+
+async def watched(told: list[Blockage]) -> BlockedWatch:
+    watch = BlockedWatch(told.append, limit=0.1)
+    watch.start()
+    await asyncio.sleep(0)
+    return watch
+
+
+def hold_by_sleeping() -> None:
+    time.sleep(0.5)
+
+
+def hold_the_interpreter() -> None:
+    # Exponential in the number of letters; about half a second to a few.
+    re.match(r"(a+)+$", "a" * 24 + "b")
+
+
+@pytest.mark.parametrize("hold", [hold_by_sleeping, hold_the_interpreter])
+async def test_who_holds_the_loop_is_told_once_with_the_line(
+    hold: Callable[[], None],
+) -> None:
+    told: list[Blockage] = []
+    watch = await watched(told)
+
+    hold()
+    await until(lambda: hold.__name__ in [item.function for item in told])
+    watch.stop()
+
+    [blockage] = [item for item in told if item.function == hold.__name__]
+    assert blockage.file == __file__
+    assert blockage.where.endswith(f" in {hold.__name__}")
+    assert blockage.seconds >= 0.1
+    assert watch.count == len(told)
+
+
+async def test_a_loop_that_is_idle_or_busy_with_short_steps_is_not_blocked() -> None:
+    told: list[Blockage] = []
+    watch = await watched(told)
+
+    for _ in range(30):
+        await asyncio.sleep(0.01)
+    watch.stop()
+
+    # A machine that is busy with others may stop anyone for longer than the limit.
+    assert not [item for item in told if item.file == __file__]
+
+
+async def test_each_time_is_told() -> None:
+    told: list[Blockage] = []
+    watch = await watched(told)
+
+    for number in (1, 2):
+        hold_by_sleeping()
+        assert len(told) >= number
+        await until(lambda: not watch.is_held)
+    watch.stop()
+
+    assert watch.count >= 2
+
+
+async def test_a_worker_names_the_job_and_shows_the_line(
+    place: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Kue(
+        place.settings.url, prefix=place.settings.prefix, lease="1s", blocked=0.1
+    ) as q:
+
+        @q.task
+        async def block() -> None:
+            hold_by_sleeping()
+
+        job = await block.enqueue()
+        with caplog.at_level(logging.WARNING):
+            async with q.work() as worker:
+                await job.result(timeout=10)
+                await until(lambda: worker.status()["blocked"] == 1)
+                await until(lambda: "is blocked for" in caplog.text)
+
+        shown = worker.status()["blocked_at"]
+
+    record = next(item for item in caplog.records if "is blocked for" in item.message)
+    assert f"by job {job.id} of type block at {__file__}:" in record.message
+    assert "in hold_by_sleeping" in record.message
+    assert "asyncio" not in record.message
+    assert shown.startswith(f"{__file__}:")
+
+
+async def test_the_watch_can_be_switched_off() -> None:
+    async with Kue("memory://", blocked=0) as q:
+        q.process("email", print)
+        async with q.work() as worker:
+            names = [thread.name for thread in threading.enumerate()]
+            assert "kue blocked-loop watch" not in names
+            assert "blocked" not in worker.status()
