@@ -16,10 +16,10 @@ SEEDS ?= $(SEED)
 # Where `make redis` listens.
 PORT ?= 6379
 
-.PHONY: help setup demo test check lint types docs bench chaos mutants redis clean
+.PHONY: help setup demo test check lint types docs bench bench-peers chaos mutants redis clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 setup: .venv/dev.stamp have-redis ## make .venv with the pinned tools and this package; get redis-server
 	@echo "ready: make test, make demo, $(BIN)/kue --help"
@@ -44,8 +44,11 @@ types: .venv/dev.stamp ## mypy --strict
 docs: .venv/dev.stamp ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-bench: setup ## measure speed, memory and latency
+bench: setup ## measure Kue beside bare scripts and Huey: speed, and Redis memory
 	$(BIN)/python -m benchmarks $(ARGS)
+
+bench-peers: setup ## measure Kue beside other queues, latency too (ARGS="--only kue,bullmq")
+	$(BIN)/python -m benchmarks.peers run --write-docs $(ARGS)
 
 chaos: setup ## faults of all kinds, then an account (ENGINE=redis|sqlite SECONDS=60 SEED=1 or SEEDS=1..5)
 	@$(BIN)/python -m chaos --engine $(ENGINE) --seconds $(SECONDS) --seeds $(SEEDS) $(ARGS)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
-from rich.progress import Progress
 
 from benchmarks.peers import report
 from benchmarks.peers.catalogue import KUE, PEERS
-from benchmarks.peers.cores import here, seats
+from benchmarks.peers.cores import here, pin, seats
 from benchmarks.peers.environments import NotInstalled, install
 from benchmarks.peers.measure import Scale
+from benchmarks.peers.progress import told
 from benchmarks.peers.results import OURS, Results
 from benchmarks.peers.rounds import Rounds
 from benchmarks.peers.server import started
@@ -61,7 +59,11 @@ def setup(only: list[str]) -> None:
 @ONLY
 @click.option("--rounds", type=click.IntRange(1), help=f"Rounds; else {ROUNDS}.")
 @click.option("--quick", is_flag=True, help="Few jobs, one round: does it work at all?")
-@click.option("--write-docs", is_flag=True, help="Put the tables into the docs.")
+@click.option(
+    "--write-docs",
+    is_flag=True,
+    help="Put the tables into the docs; not with --only or --quick.",
+)
 @click.option(
     "--json",
     "path",
@@ -87,16 +89,17 @@ def run(
     where = seats(cores)
     with started(where.server) as server:
         # Whoever looks on sits with the server, not with those who are measured.
-        os.sched_setaffinity(0, where.server)
+        pin(0, where.server)
         rounds_of = Rounds([*ours, *ready], results, server, where, scale)
         for _ in rounds_of.each():
             # After each: a long run that is interrupted has not been for nothing.
             known = report.conditions(peers, scale, redis=server.version, cores=cores)
             report.write_json(results, known, path)
     report.print_tables(results)
-    if write_docs:
-        report.write_page(report.markdown(results, known))
     click.echo(f"written to {path}", err=True)
+    if write_docs and not quick and len(peers) == len(PEERS) and ours:
+        report.write_page(report.markdown(results, known))
+        click.echo(f"and into {report.PAGE}", err=True)
 
 
 def _scale(rounds: int | None, *, quick: bool) -> Scale:
@@ -111,16 +114,14 @@ def _peers(only: list[str]) -> list[Contender]:
 def _set_up(peers: list[Contender], results: Results) -> list[Contender]:
     """Install *peers*; return those that could be."""
     ready = []
-    with Progress(console=Console(stderr=True)) as progress:
-        task = progress.add_task("", total=len(peers))
+    with told(len(peers)) as tell:
         for peer in peers:
-            progress.update(task, description=f"setting up {peer.name}")
+            tell(f"setting up {peer.name}")
             try:
                 install(peer)
                 ready.append(peer)
             except NotInstalled as exc:
                 results.refuse(peer.name, f"it could not be installed: {exc}")
-            progress.advance(task)
     return ready
 
 

@@ -7,7 +7,6 @@ Prints what they can do, in jobs a second, as a line of JSON: the floor under Ku
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from benchmarks.bare_redis import BareRedis, bodies
+from benchmarks.peers.cores import pin
 from benchmarks.peers.environments import ROOT
 from benchmarks.peers.processes import Failed
 
@@ -30,7 +30,7 @@ def measure(port: int, jobs: int, cores: Cores) -> dict[str, float]:
     """Measure the bare scripts in a process of their own; jobs a second by figure."""
     command = [sys.executable, "-m", "benchmarks.peers.bare", str(port), str(jobs)]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
-    os.sched_setaffinity(process.pid, cores)
+    pin(process.pid, cores)
     try:
         output, _ = process.communicate(timeout=PATIENCE_SECONDS)
     finally:

@@ -43,4 +43,12 @@ def seats(cores: list[int]) -> Seats:
 
 def here() -> list[int]:
     """Return the cores that this process may use."""
+    if not hasattr(os, "sched_getaffinity"):
+        return list(range(os.cpu_count() or 1))
     return sorted(os.sched_getaffinity(0))
+
+
+def pin(pid: int, cores: Cores) -> None:
+    """Keep a process on *cores*, where the system has a way; 0 is this one."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(pid, cores)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.peers.catalogue import Language
+from benchmarks.peers.cores import pin
 from benchmarks.peers.environments import HOME, ROOT, home_of
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def _start(
             start_new_session=True,
         )
     # Before it has begun anything: what it starts itself inherits this.
-    os.sched_setaffinity(process.pid, cores)
+    pin(process.pid, cores)
     return process
 
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import count
 from typing import TYPE_CHECKING
-
-from rich.console import Console
-from rich.progress import Progress
 
 from benchmarks.peers import bare
 from benchmarks.peers.catalogue import KUE
 from benchmarks.peers.measure import Measurement, Outcome, Part
 from benchmarks.peers.processes import Failed
+from benchmarks.peers.progress import told
 from benchmarks.peers.results import BARE
 from benchmarks.steps import in_turn
 
@@ -45,16 +42,12 @@ class Rounds:
     def each(self) -> Iterator[None]:
         """Measure a round, yield, and go on with the next."""
         steps = self._scale.rounds * len(Part) * len(self._contenders)
-        # Nothing is drawn while something is measured: it has no thread of its own.
-        with Progress(console=Console(stderr=True), auto_refresh=False) as progress:
-            task, done = progress.add_task("", total=steps), count()
+        with told(steps) as tell:
             for number in range(self._scale.rounds):
                 self._results.begin_round()
                 for what in self._round(number):
-                    progress.update(task, description=what, completed=next(done))
-                    progress.refresh()
+                    tell(what)
                 yield
-            progress.update(task, completed=steps)
 
     def _round(self, number: int) -> Iterator[str]:
         """Measure everyone; yield what comes next before each step."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from tests.support.servers import RedisServer
+
+from benchmarks.peers.cores import pin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +28,7 @@ class Server:
     def __init__(self, folder: Path, cores: Cores) -> None:
         # Peers that await open a connection for each add under way.
         self._server = RedisServer(folder, config={"maxclients": "4000"})
-        os.sched_setaffinity(self._server.pid, cores)
+        pin(self._server.pid, cores)
         self._client = self._server.client()
         self.port = self._server.port
 
