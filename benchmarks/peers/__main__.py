@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from benchmarks.peers import report
-from benchmarks.peers.catalogue import KUE, PEERS
+from benchmarks.peers.catalogue import OURS, PEERS
 from benchmarks.peers.cores import here, pin, seats
 from benchmarks.peers.environments import NotInstalled, install
 from benchmarks.peers.measure import Scale
 from benchmarks.peers.progress import told
-from benchmarks.peers.results import OURS, Results
+from benchmarks.peers.results import Results
 from benchmarks.peers.rounds import Rounds
 from benchmarks.peers.server import started
 
@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def _names(context: click.Context, option: click.Parameter, text: str) -> list[str]:
-    known = [OURS, *(peer.name for peer in PEERS)]
+    known = [one.name for one in (*OURS, *PEERS)]
     wanted = [name.strip() for name in text.split(",")] if text else known
     for name in wanted:
         if name not in known:
@@ -84,7 +84,7 @@ def run(
     peers = _peers(only)
     results = Results([peer.name for peer in peers])
     ready = _set_up(peers, results)
-    ours = [KUE] if OURS in only else []
+    ours = [one for one in OURS if one.name in only]
     cores = here()
     where = seats(cores)
     with started(where.server) as server:
@@ -97,7 +97,7 @@ def run(
             report.write_json(results, known, path)
     report.print_tables(results)
     click.echo(f"written to {path}", err=True)
-    if write_docs and not quick and len(peers) == len(PEERS) and ours:
+    if write_docs and not quick and len(only) == len(OURS) + len(PEERS):
         report.write_page(report.markdown(results, known))
         click.echo(f"and into {report.PAGE}", err=True)
 

@@ -44,7 +44,7 @@ class Contender:
 
     @property
     def is_ours(self) -> bool:
-        return self.name == "kue"
+        return self.environment == "kue"
 
     @property
     def pins(self) -> Path:
@@ -55,7 +55,18 @@ class Contender:
         return replace(self, jobs=max(self.slots, round(self.jobs * share)))
 
 
-KUE = Contender("kue", jobs=40_000, slots=200, note="`await q.run()`, uvloop")
+KUE = Contender(
+    "kue", jobs=40_000, slots=200, note="`q.process` and `await q.run()`, uvloop"
+)
+KUE_TASK = Contender(
+    "kue-task",
+    jobs=40_000,
+    slots=200,
+    adapter="kue_task",
+    environment="kue",
+    note="the same with `@q.task`, which checks and converts arguments",
+)
+OURS = (KUE, KUE_TASK)
 
 NO_BULK = "no bulk: 100 adds at once"
 THREADS = "blocking: 100 adds at once are shared by 8 threads"
@@ -107,7 +118,8 @@ PEERS = (
         "flexiq",
         jobs=2_000,
         slots=8,
-        note="`push_dispatch` off where there is a backlog: with it, 8 jobs/s",
+        note="`push_dispatch` off but for latency: with it a backlog hardly drains; "
+        f"{THREADS}",
     ),
     Contender(
         "huey",
@@ -120,7 +132,7 @@ PEERS = (
         "pydocket",
         jobs=3_000,
         slots=100,
-        note="`minimum_check_interval` 1 ms: with its 250 ms it drains 400 jobs/s",
+        note="`minimum_check_interval` 1 ms: its 250 ms hold a drain back",
     ),
     Contender(
         "rq",

@@ -13,9 +13,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.peers.catalogue import KUE, PEERS
+from benchmarks.peers.catalogue import KUE, KUE_TASK, PEERS
 from benchmarks.peers.environments import ROOT, versions
-from benchmarks.peers.results import NAMES, OURS
+from benchmarks.peers.results import NAMES, OURS, TASKS
 from benchmarks.peers.targets import verdicts
 
 if TYPE_CHECKING:
@@ -119,7 +119,8 @@ Rows = list[list[str]]
 def _medians(results: Results, between: str) -> Rows:
     names = sorted(results.names, key=lambda name: _drain(results, name))
     rows = [["", *NAMES]]
-    for name in (OURS, *reversed(names)):
+    ours = [name for name in (OURS, TASKS) if results.has(name)]
+    for name in (*ours, *reversed(names)):
         cells = [
             _cell(results.spread(name, figure), _number, between) for figure in NAMES
         ]
@@ -206,7 +207,7 @@ def _by_reason(reasons: Mapping[str, str]) -> dict[str, list[str]]:
 
 def _notes(names: Sequence[str]) -> str:
     rows = [["", "version", "jobs at once", "", "of note"]]
-    for one in (KUE, *(peer for peer in PEERS if peer.name in names)):
+    for one in (KUE, KUE_TASK, *(peer for peer in PEERS if peer.name in names)):
         number = version("kue") if one.is_ours else version_of(one)
         slots = f"{one.slots}, {one.nap_slots} of 5 ms"
         rows.append([one.name, number, slots, one.language.value, one.note])

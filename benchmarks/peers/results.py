@@ -19,7 +19,7 @@ NAMES = (
 )
 #: Of these, less is better.
 COSTS = frozenset({"p50_ms", "p99_ms", "bytes", "commands"})
-OURS, BARE = "kue", "bare"
+OURS, TASKS, BARE = "kue", "kue-task", "bare"
 
 #: Figures by contender.
 Round = dict[str, dict[str, float]]
@@ -124,11 +124,12 @@ class Results:
     def document(self, conditions: Mapping[str, Any]) -> dict[str, Any]:
         """Return all of it as the JSON file has it."""
         bare = {figure: self.spread(BARE, figure) for figure in NAMES}
-        others = [*self.names, *([BARE] if self._has(BARE) else [])]
+        others = [*self.names, *([BARE] if self.has(BARE) else [])]
         return {
             "conditions": {
                 **conditions,
                 "bare": {k: _round(v.median) for k, v in bare.items() if v},
+                "kue_task": self.figures(TASKS),
                 "delivered": self.delivered,
                 "missing": self.why_missing(),
             },
@@ -137,7 +138,8 @@ class Results:
             "ratios": {name: self.ratios(name) for name in others},
         }
 
-    def _has(self, name: str) -> bool:
+    def has(self, name: str) -> bool:
+        """Tell whether *name* was measured."""
         return any(name in one for one in self.rounds)
 
 

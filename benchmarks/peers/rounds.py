@@ -9,7 +9,7 @@ from benchmarks.peers.catalogue import KUE
 from benchmarks.peers.measure import Measurement, Outcome, Part
 from benchmarks.peers.processes import Failed
 from benchmarks.peers.progress import told
-from benchmarks.peers.results import BARE
+from benchmarks.peers.results import BARE, OURS
 from benchmarks.steps import in_turn
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Rounds:
             for one in in_turn(self._contenders, number):
                 yield f"round {number + 1} of {self._scale.rounds}: {one.name}, {part}"
                 self._measure(one, part)
-                if one.is_ours and part is Part.DRAIN:
+                if one.name == OURS and part is Part.DRAIN:
                     self._measure_bare()
 
     def _measure(self, one: Contender, part: Part) -> None:
