@@ -92,6 +92,22 @@ async def test_stopping_twice_hands_back_at_once(q: Kue, gate: Gate) -> None:
     await assert_handed_back(handle)
 
 
+async def test_a_store_that_is_away_does_not_keep_a_worker_that_is_to_hurry(
+    q: Kue, gate: Gate, wire: Wire
+) -> None:
+    """Past its lease the store takes everything back by itself."""
+    await q.enqueue("email")
+    running = asyncio.create_task(q.run(grace="1h"))
+    await gate.entered.wait()
+    wire.is_cut = True
+
+    q.stop()
+    q.stop()
+    await asyncio.wait_for(running, 10)
+
+    wire.is_cut = False
+
+
 async def test_cancelling_hands_back_at_once(q: Kue, gate: Gate) -> None:
     handle = await q.enqueue("email")
     running = asyncio.create_task(q.run(grace=3600))

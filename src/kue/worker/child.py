@@ -8,6 +8,7 @@ speaks to it over the descriptor.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import importlib
 import inspect
@@ -82,7 +83,8 @@ def main(arguments: list[str]) -> None:
     os.set_inheritable(link.fileno(), False)
     handler = _found(module, name, *file)
     voice = Voice(link)
-    with capture.captured():
+    # A worker that is gone took back the job long ago.
+    with capture.captured(), contextlib.suppress(ConnectionError):
         while (payload := _receive(link)) is not None:
             ending = run(ChildJob(_decode_job(payload), voice), handler)
             link.sendall(wire.pack(wire.End(ending)))

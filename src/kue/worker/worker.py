@@ -9,7 +9,7 @@ import os
 import secrets
 import socket
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -100,6 +100,8 @@ class Worker:
         ]
         self.status = Status(self._loops)
         self._stopping = asyncio.Event()
+        #: Stopping is not to take any longer.
+        self._hurried = asyncio.Event()
         self._ended = asyncio.Event()
         #: A loop has nothing more to do for the moment.
         self._rested = asyncio.Event()
@@ -130,6 +132,7 @@ class Worker:
         """
         if self.is_stopping:
             self._hand_back()
+            self._hurried.set()
         for loop in self._loops:
             loop.stop()
         self._stopping.set()
@@ -256,9 +259,8 @@ class Worker:
         """Let runs end, hand back the others, write down how all of them ended."""
         # With empty hands there is only a claim on its way; a store that is away must
         # not keep us for it.
-        _, working = await asyncio.wait(
-            lanes, timeout=grace if self._in_hand else IDLE_GRACE_SECONDS
-        )
+        patience = grace if self._in_hand else IDLE_GRACE_SECONDS
+        working = await self._still_working(lanes, patience)
         if working and self._in_hand:
             self._hand_back()
             # Past its lease the store takes everything back by itself.
@@ -267,6 +269,18 @@ class Worker:
         if working and self._in_hand:
             self._give_up()
         _cancel(working)
+
+    async def _still_working(
+        self, lanes: list[asyncio.Task[None]], seconds: float
+    ) -> set[asyncio.Task[None]]:
+        """Return the lanes that work after *seconds*, or when we are told to hurry."""
+        waits = [
+            asyncio.create_task(asyncio.wait(lanes), name="kue lanes end"),
+            asyncio.create_task(self._hurried.wait(), name="kue hurry"),
+        ]
+        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        _cancel(waits)
+        return {lane for lane in lanes if not lane.done()}
 
     def _hand_back(self) -> None:
         for loop in self._loops:
@@ -314,6 +328,6 @@ def _nothing() -> None:
     """Nobody waits for slots of others."""
 
 
-def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
+def _cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
     for task in tasks:
         task.cancel()
