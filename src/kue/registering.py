@@ -73,6 +73,12 @@ class TaskDecorator(Protocol):
     def __call__(self, function: Callable[P, T], /) -> Task[P, T, T]: ...
 
 
+class ResourceDecorator(Protocol):
+    """What ``@q.resource(…)`` does to a function."""
+
+    def __call__(self, open_: Callable[[], AsyncIterator[T]], /) -> Resource[T]: ...
+
+
 class Registering:
     """How a queue learns of handlers, and of what is around them."""
 
@@ -291,9 +297,7 @@ class Registering:
     @overload
     def resource(self, open_: Callable[[], AsyncIterator[T]], /) -> Resource[T]: ...
     @overload
-    def resource(
-        self, /, *, check: Check[T] | None = None
-    ) -> Callable[[Callable[[], AsyncIterator[T]]], Resource[T]]: ...
+    def resource(self, /, *, check: Check[Any] | None = None) -> ResourceDecorator: ...
     def resource(
         self,
         open_: Callable[[], AsyncIterator[Any]] | None = None,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kue import JobHandle, Kue
+from tests.typing.tasks import count, report, send
 
 if TYPE_CHECKING:
     from kue import SyncJobHandle, SyncKue
@@ -91,3 +92,27 @@ def ones_own_coroutine_is_called_as_it_is_written(q: SyncKue) -> None:
 
 
 # -- tasks -------------------------------------------------------------------
+
+
+async def arguments_are_those_of_the_function() -> None:
+    await send.enqueue(7)  # type: ignore[arg-type]
+    await send.enqueue()  # type: ignore[call-arg]
+    await send.enqueue(to="a@b.c", body="x")  # type: ignore[call-arg]
+    await send.options(priority="high").enqueue(7)  # type: ignore[arg-type]
+    count.delay("words", twice=1)  # type: ignore[arg-type]
+    count(7)  # type: ignore[arg-type]
+
+
+async def options_do_not_mix_with_arguments() -> None:
+    await send.enqueue("a@b.c", priority="high")  # type: ignore[call-arg]
+    send.options(urgency="high")  # type: ignore[call-arg]
+    send.options(attempts="many")  # type: ignore[arg-type]
+
+
+async def a_result_is_what_the_function_returns() -> str:
+    job = await count.enqueue([])
+    return await job.result()  # type: ignore[return-value]
+
+
+async def the_job_is_not_given_by_the_caller() -> None:
+    await report.enqueue(7, 8)  # type: ignore[call-arg]

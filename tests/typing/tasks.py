@@ -1,0 +1,74 @@
+"""Type checkers see the parameters of a task's own function, and what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, assert_type
+
+from kue import ActiveJob, JobHandle, Kue, Resource, SyncJobHandle, current_job
+
+q = Kue("memory://")
+
+
+class Pool:
+    """Some database."""
+
+
+@q.resource
+async def database() -> AsyncIterator[Pool]:
+    yield Pool()
+
+
+@q.resource(check=bool)
+async def checked() -> AsyncIterator[Pool]:
+    yield Pool()
+
+
+@q.task
+async def send(to: str, title: str = "hi") -> dict[str, int]:
+    return {to: len(title)}
+
+
+@q.task(attempts=5, timeout="30s", tags=["mail"], uses=[database])
+def count(words: list[str], *, twice: bool = False) -> int:
+    return len(words)
+
+
+@q.task
+async def report(job: ActiveJob, page: int) -> str:
+    return f"{job.id}: {page}"
+
+
+@q.task(execution="process", concurrency=2)
+def render(job: ActiveJob, page: int) -> bytes:
+    return bytes(page)
+
+
+async def a_task_is_called_as_its_function() -> None:
+    assert_type(coroutine := send("a@b.c"), Coroutine[Any, Any, dict[str, int]])
+    coroutine.close()
+    assert_type(await send(to="a@b.c", title="hi"), dict[str, int])
+    assert_type(count(["a"], twice=True), int)
+    assert_type(await report(page=7), str)
+
+
+async def calls_become_jobs_of_the_same_result() -> None:
+    assert_type(await send.enqueue("a@b.c"), JobHandle[dict[str, int]])
+    assert_type(await count.enqueue(["a"], twice=True), JobHandle[int])
+    assert_type(await report.enqueue(7), JobHandle[str])
+    assert_type(await render.enqueue(page=7), JobHandle[bytes])
+    job = await send.options(priority="high", delay="10m").enqueue(to="a@b.c")
+    assert_type(await job.result(), dict[str, int])
+    many = await count.enqueue_many([{"words": []}, count.draft([])])
+    assert_type(many, list[JobHandle[int]])
+
+
+def ordinary_code_gets_a_blocking_handle() -> None:
+    assert_type(count.delay(["a"]), SyncJobHandle[int])
+    assert_type(report.options(tags=["x"]).delay(page=7), SyncJobHandle[str])
+
+
+def what_is_around_them() -> None:
+    assert_type(database, Resource[Pool])
+    assert_type(checked.value, Pool)
+    assert_type(current_job(), ActiveJob)
