@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.peers.catalogue import KUE, KUE_TASK, PEERS
-from benchmarks.peers.environments import ROOT, versions
+from benchmarks.peers.environments import ROOT, version_of
 from benchmarks.peers.results import NAMES, OURS, TASKS
 from benchmarks.peers.targets import verdicts
 
@@ -33,13 +33,6 @@ WIDTH = 190
 RATIOS_READ_SO = """\
 Kue ÷ peer, round by round; the middle half of the rounds in brackets.
 For `p50_ms`, `p99_ms`, `bytes` and `commands`, less than 1 is better."""
-#: What the packages of a contender are named, where it is not its own name.
-PACKAGES = {
-    "bullmq-python": "bullmq",
-    "kue-node": "kue",
-    "taskiq-list": "taskiq-redis",
-    "taskiq-stream": "taskiq-redis",
-}
 
 
 def conditions(
@@ -54,18 +47,11 @@ def conditions(
         "cores": len(cores),
         "load": [round(one, 1) for one in os.getloadavg()],
         "rounds": scale.rounds,
-        "versions": {
-            OURS: version("kue"),
-            **{peer.name: version_of(peer) for peer in peers},
-        },
+        "versions": {one.name: version_of(one) for one in (KUE, *peers)},
         "clients": {name: version(name) for name in ("redis", "hiredis", "uvloop")},
         "jobs": {one.name: one.scaled(scale.share).jobs for one in (KUE, *peers)},
         "slots": {one.name: one.slots for one in (KUE, *peers)},
     }
-
-
-def version_of(peer: Contender) -> str:
-    return versions(peer)[PACKAGES.get(peer.name, peer.name)]
 
 
 def print_tables(results: Results) -> None:
@@ -208,9 +194,8 @@ def _by_reason(reasons: Mapping[str, str]) -> dict[str, list[str]]:
 def _notes(names: Sequence[str]) -> str:
     rows = [["", "version", "jobs at once", "", "of note"]]
     for one in (KUE, KUE_TASK, *(peer for peer in PEERS if peer.name in names)):
-        number = version("kue") if one.is_ours else version_of(one)
         slots = f"{one.slots}, {one.nap_slots} of 5 ms"
-        rows.append([one.name, number, slots, one.language.value, one.note])
+        rows.append([one.name, version_of(one), slots, one.language.value, one.note])
     return _markdown_table(rows)
 
 

@@ -16,7 +16,7 @@ from benchmarks.peers import bare, tallies
 from benchmarks.peers.adapters.tally import Tally
 from benchmarks.peers.catalogue import KUE, PEERS, Language
 from benchmarks.peers.cores import here, seats
-from benchmarks.peers.environments import NotInstalled, install, versions
+from benchmarks.peers.environments import NotInstalled, install, version_of
 from benchmarks.peers.measure import FIGURES_OF, Measurement, Part, Scale
 from benchmarks.peers.processes import ADAPTERS
 from benchmarks.peers.results import NAMES
@@ -184,4 +184,4 @@ def test_a_program_that_is_missing_is_named_with_what_to_install(
 def test_pins_tell_the_versions() -> None:
     rq = next(peer for peer in PEERS if peer.name == "rq")
 
-    assert versions(rq)["rq"] == "2.12.0"
+    assert version_of(rq) == "2.12.0"
