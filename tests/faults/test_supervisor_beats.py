@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from typing import TYPE_CHECKING
@@ -22,10 +23,31 @@ async def test_a_handler_that_holds_the_interpreter_beyond_its_lease_runs_once(
         started = await workers.line()
         job = await shift.ended(job_id)
         returned = await workers.line()
+        await workers.logged("has not been heard of", "its lease is renewed")
+        await workers.logged("is heard again after")
 
     assert started[:2] == ["started", str(job_id)]
     assert returned == ["returned", str(job_id), started[2]]
     assert [past.outcome for past in job.history] == ["complete"]
+
+
+async def test_how_late_a_held_event_loop_is_can_be_seen_while_it_is_held(
+    shift: Shift,
+) -> None:
+    await shift.add("hold", seconds=4)
+    async with shift.start() as workers:
+        await workers.line()
+        await until_lagging(shift)
+        await workers.line()
+
+
+async def until_lagging(shift: Shift) -> None:
+    async with asyncio.timeout(10):
+        while True:
+            [worker] = await shift.store.workers()
+            if worker.info.get("lag_ms", 0) > 1000:
+                break
+            await asyncio.sleep(0.05)
 
 
 async def test_a_frozen_child_is_not_beaten_for_and_its_job_is_taken_over(

@@ -127,7 +127,7 @@ async def test_changed_code_is_loaded_and_broken_code_waited_out(
         ("import kue\nq = 3", "small:q is an int, not a queue"),
         ("import kue\nq = kue.Kue()", "there is nothing to work on"),
         (
-            "import kue\nq = kue.Kue()\nq.process('a', print)\nq.on_startup(lambda: 1/0)",
+            "import kue\nq = kue.Kue()\nq.process('a', id)\nq.on_startup(lambda: 1/0)",
             "cannot be worked on: ZeroDivisionError: division by zero",
         ),
         ("import sys; sys.exit(3)", "importing 'small' failed: SystemExit: 3"),

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kue.errors import StoreError
 from kue.outage import Outage
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from kue.supervisor.process import Child
 
 logger = logging.getLogger(__name__)
+
+#: What `workers` shows of a worker.
+Info = dict[str, Any]
 
 #: Beats in the time of a lease: two may be lost before it is over.
 BEATS_PER_LEASE = 3
@@ -38,6 +41,7 @@ class Pulse:
         outage: Outage,
         ended: asyncio.Event,
         is_alive: Callable[[], bool] = lambda: True,
+        info: Callable[[], Info | None] = lambda: None,
     ) -> None:
         self._store = store
         self._worker = worker
@@ -45,6 +49,7 @@ class Pulse:
         self._outage = outage
         self._ended = ended
         self._is_alive = is_alive
+        self._info = info
         self._answered = time.monotonic()
 
     @property
@@ -63,7 +68,7 @@ class Pulse:
         # Looked at before each try: a worker may end, or freeze, while its store is
         # away.
         if not self._ended.is_set() and self._is_alive():
-            await self._store.renew(self._worker, lease=self._lease)
+            await self._store.renew(self._worker, lease=self._lease, info=self._info())
         # What was not asked need not be answered.
         self._answered = time.monotonic()
 
@@ -109,6 +114,7 @@ class Pacemaker:
             outage=self._outages[settings],
             ended=child.gone,
             is_alive=lambda: not child.is_frozen,
+            info=lambda: _info_of(child),
         )
 
     async def _leave(self, hello: Hello) -> None:
@@ -118,3 +124,10 @@ class Pacemaker:
             await self._stores[hello.settings].leave(hello.worker)
         except StoreError as exc:
             logger.debug("no leave was taken for worker %s: %s", hello.worker, exc)
+
+
+def _info_of(child: Child) -> Info | None:
+    """Say for a child that cannot how late its event loop is."""
+    if not child.is_silent:
+        return None
+    return {**child.status, "lag_ms": round(child.silence * 1000)}

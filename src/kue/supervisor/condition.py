@@ -107,6 +107,6 @@ def _state(child: Child) -> State:
         return "frozen"
     if child.hello is None:
         return "starting"
-    if child.silence > child.hello.settings.lease / 1000:
+    if child.is_silent:
         return "silent"
     return "leaving" if child.leaving.is_set() else "working"

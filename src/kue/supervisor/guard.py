@@ -31,6 +31,8 @@ class Guard:
         self._looked_at = time.monotonic()
         self._doomed: set[Child] = set()
         self._slow: set[Child] = set()
+        #: Those that are silent for longer than a lease, and for how long.
+        self._silent: dict[Child, float] = {}
 
     async def run(self) -> None:
         while True:
@@ -42,11 +44,30 @@ class Guard:
         elapsed, self._looked_at = now - self._looked_at, now
         self._slow &= self._staff.children
         self._doomed &= self._staff.children
+        for child in self._silent.keys() - self._staff.children:
+            del self._silent[child]
         for child in list(self._staff.children):
             child.look(elapsed)
+            self._notice(child)
             self._look(child)
         for seat in self._staff.seats:
             self._recycle(seat)
+
+    def _notice(self, child: Child) -> None:
+        """Tell once that a child is silent, and once that it is not any more."""
+        if child.is_silent:
+            if child not in self._silent:
+                logger.warning(
+                    "%s has not been heard of for %.0f s: a handler holds it up; "
+                    "its lease is renewed all the same",
+                    child,
+                    child.silence,
+                    extra={"worker": child.worker},
+                )
+            self._silent[child] = child.silence
+        elif child in self._silent:
+            silence = self._silent.pop(child)
+            logger.warning("%s is heard again after %.0f s", child, silence)
 
     def _look(self, child: Child) -> None:
         limit = self._options.stuck_after

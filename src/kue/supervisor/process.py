@@ -131,6 +131,15 @@ class Child:
         return self.silence < TICKING_SECONDS
 
     @property
+    def is_silent(self) -> bool:
+        """Whether it has not ticked for as long as its lease."""
+        return (
+            self.hello is not None
+            and self.silence > self.hello.settings.lease / 1000
+            and not self.gone.is_set()
+        )
+
+    @property
     def is_overdue(self) -> bool:
         """Whether it was to leave, and will not by itself."""
         if self._due is None or self.hello is None:
