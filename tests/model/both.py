@@ -225,9 +225,17 @@ class Both:
         same(said, self.model.cancel(job_ids, reason, self.now))
         return said
 
-    def remove(self, job_ids: Sequence[int], *, force: bool = False) -> list[Reply]:
-        said = self.ask(self.store.remove(job_ids, force=force, now=self.now))
-        same(said, self.model.remove(job_ids, force, self.now))
+    def remove(
+        self,
+        job_ids: Sequence[int],
+        *,
+        force: bool = False,
+        states: Sequence[State] | None = None,
+    ) -> list[Reply]:
+        said = self.ask(
+            self.store.remove(job_ids, force=force, states=states, now=self.now)
+        )
+        same(said, self.model.remove(job_ids, force, self.now, states))
         return said
 
     def pause(

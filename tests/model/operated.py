@@ -71,7 +71,8 @@ class OperatedMachine(Machine):
     @precondition(lambda self: self.both.model.jobs)
     @rule(data=st.data(), force=st.booleans())
     def remove(self, data: st.DataObject, force: bool) -> None:
-        self.both.remove(data.draw(self.some_ids()), force=force)
+        states = data.draw(st.none() | st.lists(draws.states, max_size=3, unique=True))
+        self.both.remove(data.draw(self.some_ids()), force=force, states=states)
 
     @rule(data=st.data(), type=draws.rarely(*draws.TYPES), limit=draws.sizes)
     def clear(self, data: st.DataObject, type: str | None, limit: int) -> None:

@@ -103,15 +103,24 @@ class Operating(Running):
         self.cancel_now(entry, reason, now)
         return Reply(Word.DONE)
 
-    def remove(self, job_ids: Sequence[int], force: bool, now: int) -> list[Reply]:
-        return [self._remove_one(job_id, force, now) for job_id in job_ids]
+    def remove(
+        self,
+        job_ids: Sequence[int],
+        force: bool,
+        now: int,
+        states: Sequence[State] | None = None,
+    ) -> list[Reply]:
+        wanted = frozenset(State if states is None else states)
+        if not force:
+            wanted -= {State.ACTIVE}
+        return [self._remove_one(job_id, wanted, now) for job_id in job_ids]
 
-    def _remove_one(self, job_id: int, force: bool, now: int) -> Reply:
+    def _remove_one(self, job_id: int, wanted: frozenset[State], now: int) -> Reply:
         entry = self.jobs.get(job_id)
         if entry is None:
             return Reply(Word.GONE)
-        if entry.state is State.ACTIVE and not force:
-            return Reply(Word.REFUSED, state=State.ACTIVE)
+        if entry.state not in wanted:
+            return Reply(Word.REFUSED, state=entry.state)
         was_active = entry.state is State.ACTIVE
         self.drop(entry, now)
         if was_active:

@@ -43,6 +43,32 @@ async def remove(store: Store, job_id: int, *, force: bool = False) -> Reply:
     return reply
 
 
+@pytest.mark.parametrize("state", list(State))
+async def test_a_job_that_is_no_longer_where_it_was_seen_is_kept(
+    store: Store, state: State
+) -> None:
+    """Who clears failures must not delete what someone has just put back in line."""
+    job_id = await job_in(store, state)
+    others = [other for other in State if other is not state]
+
+    [kept] = await store.remove([job_id], force=True, states=others, now=T0)
+    [gone] = await store.remove([job_id], force=True, states=[state], now=T0)
+
+    assert kept == Reply(Word.REFUSED, state=state)
+    assert gone == Reply(Word.DONE)
+    assert await store.get([job_id]) == [None]
+
+
+async def test_a_running_job_needs_force_even_when_its_state_is_meant(
+    store: Store,
+) -> None:
+    job_id = await job_in(store, State.ACTIVE)
+
+    [reply] = await store.remove([job_id], states=[State.ACTIVE], now=T0)
+
+    assert reply == Reply(Word.REFUSED, state=State.ACTIVE)
+
+
 @pytest.mark.parametrize("state", NOT_ACTIVE)
 async def test_a_job_is_removed_wherever_it_is(store: Store, state: State) -> None:
     """D-1, D-30: no structure knows of it any more."""

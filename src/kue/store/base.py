@@ -314,12 +314,19 @@ class Store(ABC):
 
     @abstractmethod
     async def remove(
-        self, job_ids: Sequence[int], *, force: bool = False, now: int | None = None
+        self,
+        job_ids: Sequence[int],
+        *,
+        force: bool = False,
+        states: Iterable[State] | None = None,
+        now: int | None = None,
     ) -> list[Reply]:
         """
         Delete jobs with log, keys and links; dependants are told as if cancelled.
 
-        An active job is REFUSED unless *force*; its run then finds it GONE.
+        An active job is REFUSED unless *force*; its run then finds it GONE.  With
+        *states* a job in any other state is REFUSED: what was put back in line since
+        it was looked at is not lost.
         """
 
     @abstractmethod

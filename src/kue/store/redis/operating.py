@@ -84,11 +84,17 @@ class Operating(Shards):
         return [_reply(answer) for answer in answers]
 
     async def remove(
-        self, job_ids: Sequence[int], *, force: bool = False, now: int | None = None
+        self,
+        job_ids: Sequence[int],
+        *,
+        force: bool = False,
+        states: Iterable[State] | None = None,
+        now: int | None = None,
     ) -> list[Reply]:
         check_batch(job_ids, "jobs")
         flag = "1" if force else "0"
-        answers = await self._ask("remove", job_ids, flag, size=2, now=now)
+        only = "" if states is None else f",{','.join(states)},"
+        answers = await self._ask("remove", job_ids, flag, only, size=2, now=now)
         return [_reply(answer) for answer in answers]
 
     async def clear(

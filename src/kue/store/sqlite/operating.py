@@ -16,6 +16,7 @@ from kue.store.values import Change, Reply, Word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from collections.abc import Set as AbstractSet
 
 _MOVE = "UPDATE jobs SET state = ?, at = ?, held = 0 WHERE id = ?"
 _ASK = "UPDATE jobs SET cancelling = ? WHERE id = ?"
@@ -100,21 +101,21 @@ def _cancel(turn: Turn, job_id: int, reason: str) -> Reply:
     return Reply(Word.DONE)
 
 
-def remove(turn: Turn, ids: Sequence[int], force: bool) -> list[Reply]:
-    """Delete jobs, those that run only by *force*; each sees what the last one did."""
+def remove(turn: Turn, ids: Sequence[int], states: AbstractSet[State]) -> list[Reply]:
+    """Delete jobs that are in *states*; each sees what the last one did."""
     replies = []
     for job_id in ids:
-        replies.append(_remove(turn, job_id, force))
+        replies.append(_remove(turn, job_id, states))
         links.tell_dependants(turn)
     return replies
 
 
-def _remove(turn: Turn, job_id: int, force: bool) -> Reply:
+def _remove(turn: Turn, job_id: int, states: AbstractSet[State]) -> Reply:
     slip = slips_of(turn.db, [job_id]).get(job_id)
     if slip is None:
         return Reply(Word.GONE)
-    if slip.state == State.ACTIVE and not force:
-        return Reply(Word.REFUSED, state=State.ACTIVE)
+    if slip.state not in states:
+        return Reply(Word.REFUSED, state=State(slip.state))
     removal.remove(turn, [slip], free_keys=True)
     return Reply(Word.DONE)
 

@@ -190,10 +190,18 @@ class SqliteStore(SqliteReads):
         return await self._write(now, operating.cancel, job_ids, reason)
 
     async def remove(
-        self, job_ids: Sequence[int], *, force: bool = False, now: int | None = None
+        self,
+        job_ids: Sequence[int],
+        *,
+        force: bool = False,
+        states: Iterable[State] | None = None,
+        now: int | None = None,
     ) -> list[Reply]:
         check_batch(job_ids, "jobs")
-        return await self._write(now, operating.remove, job_ids, force)
+        wanted = frozenset(State if states is None else states)
+        if not force:
+            wanted -= {State.ACTIVE}
+        return await self._write(now, operating.remove, job_ids, wanted)
 
     async def pause(
         self,

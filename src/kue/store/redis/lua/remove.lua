@@ -9,6 +9,7 @@
     2  shards  how many there are
     3  shard   which one this is
     4  force  "1" to delete running ones too
+    5  states  ",failed,complete," to delete only those; empty for any
     then ids
 
   Returns  for each: word, "" or the state it is in; words: done | refused | gone
@@ -27,26 +28,31 @@
 --- @include lib/dependants
 --- @include lib/erase
 
-local force = ARGV[4] == "1"
+local force, states = ARGV[4] == "1", ARGV[5]
 local answers = {}
 
+local function is_wanted(state)
+  return states == "" or string.find(states, "," .. state .. ",", 1, true)
+end
+
 check_shard()
-for i = 5, #ARGV do
+for i = 6, #ARGV do
   local head = header(ARGV[i])
   if head then
     check_job(ARGV[i], head)
   end
 end
-for i = 5, #ARGV do
+for i = 6, #ARGV do
   local id = ARGV[i]
   -- Check.
   local head = header(id)
   local place = head and place_of(id, queue(head.type))
+  local state = place == "held" and "waiting" or place
   local word, detail = "done", ""
   if not place then
     word = "gone"
-  elseif place == "active" and not force then
-    word, detail = "refused", "active"
+  elseif (state == "active" and not force) or not is_wanted(state) then
+    word, detail = "refused", state
   end
   answers[#answers + 1] = word
   answers[#answers + 1] = detail
