@@ -45,7 +45,8 @@ def render(job: ActiveJob, page: int) -> bytes:
 
 
 async def a_task_is_called_as_its_function() -> None:
-    assert_type(coroutine := send("a@b.c"), Coroutine[Any, Any, dict[str, int]])
+    coroutine = send("a@b.c")
+    assert_type(coroutine, Coroutine[Any, Any, dict[str, int]])
     coroutine.close()
     assert_type(await send(to="a@b.c", title="hi"), dict[str, int])
     assert_type(count(["a"], twice=True), int)
