@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
 import kue
+from kue.cli.bench import bench
 from kue.cli.completion import completion
 from kue.cli.demo import demo
 from kue.cli.doctor import doctor
@@ -22,7 +22,6 @@ from kue.cli.terminal import (
     MISUSED,
     REFUSED,
     UNAVAILABLE,
-    UNHEARD,
     say,
 )
 from kue.cli.text import visible
@@ -70,7 +69,8 @@ def group(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (demo, doctor, worker, job, queue, workers, failed, completion):
+COMMANDS = (demo, doctor, worker, job, queue, workers, failed, bench, completion)
+for command in COMMANDS:
     group.add_command(command)
 
 
@@ -90,21 +90,12 @@ def _run(arguments: Sequence[str] | None) -> int:
     except KueError as exc:
         say(visible(str(exc)))
         return _code_of(exc)
-    except BrokenPipeError:
-        return _unheard()
     return code if isinstance(code, int) else DONE
 
 
 def _command_of(exc: click.ClickException) -> str:
     context = exc.ctx if isinstance(exc, click.UsageError) else None
     return context.command_path if context is not None else "kue"
-
-
-def _unheard() -> int:
-    """Leave quietly when nobody reads on, as in ``kue job list --all | head``."""
-    # Python writes out what is left at its end, and would complain then.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return UNHEARD
 
 
 def _code_of(exc: KueError) -> int:

@@ -19,8 +19,6 @@ T = TypeVar("T")
 
 #: What commands exit with; see EXIT_CODES.
 DONE, REFUSED, MISUSED, UNAVAILABLE, INTERRUPTED = 0, 1, 2, 3, 130
-#: Whoever reads our output went away: what a shell says of SIGPIPE.
-UNHEARD = 141
 
 #: The end of every command's help.  \b keeps click from joining the lines.
 EXIT_CODES = """\b
