@@ -30,7 +30,7 @@ from typing import Any
 import msgspec
 
 import kue
-from chaos.facts import Died, Started
+from chaos.facts import Came, Died, Started
 from chaos.journal import Journal, now_ms
 from chaos.leash import follow
 from chaos.plan import Chore
@@ -49,12 +49,17 @@ class Planned(Exception):
     """What a job raises because it was told to."""
 
 
-@q.process("quick", 8)
+@q.on_startup
+def come() -> None:
+    journal(os.getpid(), "came").write(Came(os.getpid(), now_ms()))
+
+
+@q.process("quick", 12)
 async def quick(job: ActiveJob) -> int:
     return await perform(job)
 
 
-@q.process("slow", 6)
+@q.process("slow", 16)
 async def slow(job: ActiveJob) -> int:
     return await perform(job)
 

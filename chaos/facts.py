@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+#: Later than any time there is, Unix ms.
+FOR_EVER = 2**62
+
 
 class Attempted(msgspec.Struct, frozen=True, omit_defaults=True):
     """
@@ -48,6 +51,21 @@ class Given(msgspec.Struct, frozen=True, omit_defaults=True):
     word: str
     id: int = 0
     type: str = ""
+
+
+class Came(msgspec.Struct, frozen=True):
+    """A process began to run jobs."""
+
+    pid: int
+    at: int
+
+
+class Idled(msgspec.Struct, frozen=True):
+    """A process was stopped for a while, or asked to end for good."""
+
+    pid: int
+    since: int
+    until: int = FOR_EVER
 
 
 class Died(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from chaos.facts import Died
+from chaos.facts import Died, Idled
 from chaos.journal import Journal, now_ms
 from chaos.processes import children_of, send
 
@@ -100,7 +100,8 @@ class Fleet:
         self._household = household
         self._folder = folder
         self._environ = environ
-        self._journal = Journal(folder / "died-by-force.jsonl")
+        self._deaths = Journal(folder / "died-by-force.jsonl")
+        self._absences = Journal(folder / "idled.jsonl")
         self._frozen: set[int] = set()
         self._members: list[Member] = []
 
@@ -141,11 +142,11 @@ class Fleet:
     def orphan(self, pick: float) -> None:
         """End a supervisor at once; its children are to notice."""
         supervisors = [member for member in self._members if member.is_supervisor]
-        send(_picked(supervisors, pick).process.pid, signal.SIGKILL)
+        self._dismiss(_picked(supervisors, pick), signal.SIGKILL)
 
     def terminate(self, pick: float) -> None:
         """Ask a worker to end, as a deployment does."""
-        send(_picked(self._members, pick).process.pid, signal.SIGTERM)
+        self._dismiss(_picked(self._members, pick), signal.SIGTERM)
 
     async def freeze(self, pick: float, seconds: float) -> None:
         """Stop a process for a while; it does not notice but by the clock."""
@@ -154,6 +155,7 @@ class Fleet:
         if pid in self._frozen:
             return
         self._frozen.add(pid)
+        since = now_ms()
         send(pid, signal.SIGSTOP)
         try:
             # The wait is the fault.
@@ -161,10 +163,16 @@ class Fleet:
         finally:
             self._frozen.discard(pid)
             send(pid, signal.SIGCONT)
+            self._absences.write(Idled(pid, since, now_ms()))
 
     def _kill(self, pid: int) -> None:
-        self._journal.write(Died(pid, now_ms()))
+        self._deaths.write(Died(pid, now_ms()))
         send(pid, signal.SIGKILL)
+
+    def _dismiss(self, member: Member, number: signal.Signals) -> None:
+        for pid in member.pids:
+            self._absences.write(Idled(pid, now_ms()))
+        send(member.process.pid, number)
 
     # -- the end ---------------------------------------------------------------
 

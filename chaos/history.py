@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from chaos.facts import Attempted, Away, Died, Given, Started
+from chaos.facts import Attempted, Away, Came, Died, Given, Idled, Started
 from chaos.journal import Reader
 from chaos.sink import Effect, Sink
 from kue import Event, Job
@@ -30,6 +30,8 @@ class History(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     started: tuple[Started, ...] = ()
     effects: tuple[Effect, ...] = ()
     given: tuple[Given, ...] = ()
+    came: tuple[Came, ...] = ()
+    idled: tuple[Idled, ...] = ()
     died: tuple[Died, ...] = ()
     away: tuple[Away, ...] = ()
     #: What a listener heard, in its order.
@@ -91,6 +93,8 @@ def read(folder: Path) -> History:
         attempted=_latest(Reader(Attempted).read(folder, "attempted-*.jsonl")),
         started=Reader(Started).read(folder, "started-*.jsonl"),
         given=Reader(Given).read(folder, "given.jsonl"),
+        came=Reader(Came).read(folder, "came-*.jsonl"),
+        idled=Reader(Idled).read(folder, "idled.jsonl"),
         died=Reader(Died).read(folder, "died-*.jsonl"),
         effects=Sink(folder).effects(),
     )

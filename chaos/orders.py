@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chaos.breach import Breach
+from chaos.facts import FOR_EVER
 from chaos.history import REMOVALS
 from kue import State
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
     from chaos.facts import Given, Started
     from chaos.history import History
-
-FOR_EVER = 2**63
 
 
 def started_after_cancel(history: History) -> Iterator[Breach]:

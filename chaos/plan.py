@@ -26,10 +26,11 @@ MAX_CALL = 12
 FAULT_SECONDS = 0.8
 ORDER_SECONDS = 0.35
 
-#: Storm and calm: in each of these periods the store is left alone after a while, so
-#: that one can tell how long workers alone take to recover.
+#: Storm and calm: in each of these periods the store is left alone after a while, and
+#: fewer workers are hurt, so that one can tell how long they take to recover.
 PERIOD_SECONDS = 10.0
 STORM_SECONDS = 5.5
+CALM_SHARE = 0.5
 
 TYPES = ("quick", "slow", "rough", "threaded", "apart")
 #: More than any job has attempts or can lose workers: always.
@@ -251,6 +252,8 @@ def _faults(random: Random, engine: str, seconds: float) -> list[Fault]:
     for at in _moments(random, FAULT_SECONDS, seconds):
         is_calm = at % PERIOD_SECONDS > STORM_SECONDS
         kinds = _WORKER_FAULTS if is_calm else storm
+        if is_calm and random.random() > CALM_SHARE:
+            continue
         [kind] = random.choices(list(kinds), [weight for weight, _ in kinds.values()])
         length = round(random.uniform(*kinds[kind][1]), 3)
         faults.append(Fault(at, kind, length, random.random()))

@@ -13,14 +13,17 @@ if TYPE_CHECKING:
 
 #: Clients come back this long after the store, and a run may wait for them.
 EASE_MS = 2_000
+#: Workers that must be there for a recovery to count.
+LEAST_STAFF = 2
 
 
 def times(history: History) -> list[float]:
     """
     Return the seconds from the death of each run's process to the next run's start.
 
-    The pause that a job which lost several workers is given on purpose is not counted;
-    nor are runs whose store was away, or whose type was paused, in the meantime.
+    The pause that a job which lost several workers is given on purpose is not counted.
+    Left out are runs whose type was paused, whose store was away, or for which there
+    were too few workers in the meantime: what holds is said for when there are some.
     """
     deaths = {one.pid: one.at for one in history.died}
     pids = {(run.id, run.fence): (run.pid, run.parent) for run in history.started}
@@ -50,7 +53,20 @@ def _is_fair(history: History, type: str, since: int, until: int) -> bool:
         order.type == type and since <= order.ended and order.at <= until
         for order in history.given
     )
-    return not (was_away or was_paused)
+    staff = _staff(history, since, until)
+    return not (was_away or was_paused) and len(staff) >= LEAST_STAFF
+
+
+def _staff(history: History, since: int, until: int) -> set[int]:
+    """Return the workers that were there all the time."""
+    came = {one.pid for one in history.came if one.at <= since}
+    died = {one.pid for one in history.died if one.at <= until}
+    idled = {
+        one.pid
+        for one in history.idled
+        if one.since <= until and one.until + EASE_MS >= since
+    }
+    return came - died - idled
 
 
 def middle(values: list[float]) -> float:

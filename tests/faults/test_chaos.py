@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from chaos.facts import Attempted, Away, Died, Given, Started
+from chaos.facts import Attempted, Away, Came, Died, Given, Idled, Started
 from chaos.figures import breaches, effects_repeated, figures
 from chaos.history import History
 from chaos.plan import ENGINES, TYPES, Plan, draw
@@ -115,6 +115,7 @@ SOUND = History(
     started=(started(1, 20), started(2, 30), started(2, 3000, pid=8)),
     effects=(Effect(1, 20, 1, 7, 25), Effect(2, 3000, 1, 8, 3005)),
     given=(Given("cancel", 40, 45, "done", id=3),),
+    came=tuple(Came(pid, 0) for pid in (7, 8, 9)),
     died=(Died(7, 1000),),
     events=(
         event(Kind.ENQUEUE, 1),
@@ -290,6 +291,7 @@ def test_recovery_is_from_the_death_of_a_process_to_the_next_run() -> None:
         2.0
     ]
     assert times(doctored(died=())) == []
+    assert times(doctored(idled=(Idled(8, 2000, 2100),))) == []
 
 
 def test_effects_that_came_again_are_counted_unless_somebody_asked_for_it() -> None:
