@@ -259,6 +259,18 @@ def test_waiting_for_what_failed_or_takes_too_long_exits_with_1(
     assert kue("job", "wait", 99).err == "kue: job 99 does not exist\n"
 
 
+def test_an_error_cannot_steer_a_terminal_either(kue: CommandLine) -> None:
+    async def fail(store: Store) -> None:
+        job = await start_one(store, "email", now=await store.now())
+        await end(store, job, Failed(Error("OSError", "\x1b[2Jgone\nkue: fine")))
+
+    kue.arrange(fail)
+
+    assert kue("job", "wait", 1).err == (
+        "kue: job 1 failed: OSError: \\x1b[2Jgone\n     kue: fine\n"
+    )
+
+
 def test_a_running_job_is_shown_with_its_progress(kue: CommandLine) -> None:
     async def start(store: Store) -> None:
         job = await start_one(store, "email", now=await store.now())

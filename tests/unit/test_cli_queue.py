@@ -114,6 +114,15 @@ def test_a_pause_of_a_type_that_has_no_jobs_yet_is_made_with_a_note(
     assert [row[0] for row in kue("queue", "list").rows] == ["email", "emails"]
 
 
+def test_a_pause_until_a_time_that_has_passed_is_told(kue: CommandLine) -> None:
+    kue("job", "add", "email")
+
+    said = kue("queue", "pause", "email", "--until", "2020-01-01T00:00:00Z")
+
+    assert said.code == 2
+    assert "--until is a time that has passed" in said.err
+
+
 @pytest.mark.parametrize("verb", ["pause", "resume"])
 @pytest.mark.parametrize("arguments", [[], ["email", "--all"]])
 def test_what_to_pause_must_be_said_once(

@@ -24,7 +24,6 @@ from kue.cli.terminal import (
     UNAVAILABLE,
     say,
 )
-from kue.cli.text import visible
 from kue.cli.worker import worker
 from kue.cli.workers import workers
 from kue.errors import ConfigError, KueError, StoreUnavailable
@@ -88,7 +87,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except KueError as exc:
-        say(visible(str(exc)))
+        say(str(exc))
         return _code_of(exc)
     return code if isinstance(code, int) else DONE
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from rich.console import Console
 
+from kue.cli.text import visible_lines
+
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
@@ -57,7 +59,8 @@ def help_if_alone(context: click.Context) -> None:
 
 def say(message: str) -> None:
     """Tell the person at the terminal something that is not output."""
-    click.echo(f"kue: {message}", err=True)
+    # What goes on in a second line cannot be taken for another message.
+    click.echo("\n     ".join(visible_lines(f"kue: {message}")), err=True)
 
 
 def program() -> str:

@@ -15,6 +15,7 @@ from kue.cli.terminal import DONE, REFUSED, Command, say
 from kue.cli.text import iso
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from datetime import datetime, timedelta
 
     from kue.queue import Kue
@@ -55,11 +56,7 @@ async def pause(
         await warn_of_new_type(q, type)
     who = login() if by is None else by
     await q.pause(type, reason=reason, by=who, until=until)
-    [made] = [
-        pause
-        for pause in await q.paused()
-        if pause.type == type and pause.worker is None
-    ]
+    made = in_force(await q.paused(), lambda pause: _is_of(pause, type))
     if as_json:
         show_json({"type": type, "paused": True, "until": made.until})
     else:
@@ -108,6 +105,24 @@ def _name(type: str | None) -> str:
 
 def _how_to_resume(type: str | None) -> str:
     return "kue queue resume --all" if type is None else f"kue queue resume {type!r}"
+
+
+def in_force(pauses: Iterable[Pause], is_ours: Callable[[Pause], bool]) -> Pause:
+    """
+    Return the pause that was just made.
+
+    Raises:
+        click.UsageError: It is over already.
+    """
+    for pause in pauses:
+        if is_ours(pause):
+            return pause
+    context = click.get_current_context()
+    raise click.UsageError("--until is a time that has passed", context)
+
+
+def _is_of(pause: Pause, type: str | None) -> bool:
+    return pause.type == type and pause.worker is None
 
 
 def pause_end(pause: Pause) -> str:

@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 from kue.cli.given import TIME, answer_quickly
 from kue.cli.known import UnknownName, near
 from kue.cli.listing import show_json, show_line
-from kue.cli.queue.pause import login, pause_end
+from kue.cli.queue.pause import in_force, login, pause_end
 from kue.cli.reach import asks, json_option
 from kue.cli.terminal import DONE, REFUSED, Command, say
 
@@ -61,7 +61,7 @@ async def pause(
     await _check(q, name)
     who = login() if by is None else by
     await q.pause(worker=name, reason=reason, by=who, until=until)
-    [made] = [pause for pause in await q.paused() if pause.worker == name]
+    made = in_force(await q.paused(), lambda pause: pause.worker == name)
     if as_json:
         show_json({"worker": name, "paused": True, "until": made.until})
     else:
