@@ -1,10 +1,17 @@
-"""Pauses before a child is started again."""
+"""Starting children again: pauses, and systems that have no process left."""
 
 from __future__ import annotations
 
+import asyncio
+from typing import TYPE_CHECKING
+
 import pytest
 
-from kue.supervisor.seat import GOOD_LIFE, LONGEST_PAUSE, Backoff
+from kue.supervisor.seat import GOOD_LIFE, LONGEST_PAUSE, Backoff, Seat
+
+if TYPE_CHECKING:
+    from kue.supervisor.messages import Failure
+    from kue.supervisor.process import Child
 
 
 def test_pauses_double_up_to_the_longest() -> None:
@@ -23,3 +30,37 @@ def test_a_child_that_lived_well_is_followed_quickly_again() -> None:
 
     assert backoff.after(age=GOOD_LIFE) == 0.1
     assert backoff.after(age=1) == pytest.approx(0.2)
+
+
+class Poor:
+    """A system that has no process left, until it has one."""
+
+    is_burst = False
+
+    def __init__(self, refusals: int) -> None:
+        self.refusals = refusals
+        self.found = asyncio.Event()
+
+    async def start(self, number: int) -> Child:
+        if self.refusals:
+            self.refusals -= 1
+            raise BlockingIOError("Resource temporarily unavailable")
+        self.found.set()
+        return await asyncio.Future()
+
+    async def excuse(self, child: Child, failure: Failure, pause: float) -> None:
+        raise AssertionError("nobody came up")
+
+
+async def test_a_system_without_processes_is_asked_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    system = Poor(refusals=2)
+    keeping = asyncio.create_task(Seat(1, system).keep())
+
+    async with asyncio.timeout(10):
+        await system.found.wait()
+    keeping.cancel()
+
+    assert len(caplog.records) == 2
+    assert "no process can be started, next try in 0.1 s" in caplog.text

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
+import math
 import time
 from typing import TYPE_CHECKING, Any
 
-from kue.errors import StoreError
 from kue.outage import Outage
 from kue.store import store_for
 from kue.supervisor.messages import Hello
@@ -30,7 +29,7 @@ BEATS_PER_LEASE = 3
 
 
 class Pulse:
-    """Renews the lease of one worker, every third of it, until it has *ended*."""
+    """Renews the lease of one worker, every third of it, while it is alive."""
 
     def __init__(
         self,
@@ -39,7 +38,6 @@ class Pulse:
         lease: int,
         *,
         outage: Outage,
-        ended: asyncio.Event,
         is_alive: Callable[[], bool] = lambda: True,
         info: Callable[[], Info | None] = lambda: None,
     ) -> None:
@@ -47,10 +45,9 @@ class Pulse:
         self._worker = worker
         self._lease = lease
         self._outage = outage
-        self._ended = ended
         self._is_alive = is_alive
         self._info = info
-        self._answered = time.monotonic()
+        self._answered = -math.inf
 
     @property
     def has_answer(self) -> bool:
@@ -58,16 +55,14 @@ class Pulse:
         return time.monotonic() - self._answered <= self._lease / 1000
 
     async def run(self) -> None:
-        while not self._ended.is_set():
+        """Beat until cancelled."""
+        while True:
             await self._outage.persist(f"beat of {self._worker}", self._beat)
-            with contextlib.suppress(TimeoutError):
-                pause = self._lease / 1000 / BEATS_PER_LEASE
-                await asyncio.wait_for(self._ended.wait(), pause)
+            await asyncio.sleep(self._lease / 1000 / BEATS_PER_LEASE)
 
     async def _beat(self) -> None:
-        # Looked at before each try: a worker may end, or freeze, while its store is
-        # away.
-        if not self._ended.is_set() and self._is_alive():
+        # Looked at before each try: a worker may freeze while its store is away.
+        if self._is_alive():
             await self._store.renew(self._worker, lease=self._lease, info=self._info())
         # What was not asked need not be answered.
         self._answered = time.monotonic()
@@ -92,9 +87,11 @@ class Pacemaker:
         if not isinstance(hello, Hello) or hello.beats_itself:
             return
         self._pulses[child] = pulse = self._pulse(child, hello)
+        beating = asyncio.create_task(pulse.run(), name=f"kue beat {hello.worker}")
         try:
-            await pulse.run()
+            await child.gone.wait()
         finally:
+            beating.cancel()
             del self._pulses[child]
         await self._leave(hello)
 
@@ -112,7 +109,6 @@ class Pacemaker:
             hello.worker,
             settings.lease,
             outage=self._outages[settings],
-            ended=child.gone,
             is_alive=lambda: not child.is_frozen,
             info=lambda: _info_of(child),
         )
@@ -122,7 +118,7 @@ class Pacemaker:
         # one that took its own leave may have been beaten for since.
         try:
             await self._stores[hello.settings].leave(hello.worker)
-        except StoreError as exc:
+        except Exception as exc:
             logger.debug("no leave was taken for worker %s: %s", hello.worker, exc)
 
 

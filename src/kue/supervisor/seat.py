@@ -103,21 +103,31 @@ class Seat:
         self._asked.clear()
 
     async def _fill(self) -> Child:
-        while True:
-            child, hello = await self._start()
-            if hello is not None:
-                self.child = child
-                self._replaced(True)
-                return child
+        child = await self._start()
+        while child is None:
+            child = await self._start()
+        self.child = child
+        self._replaced(True)
+        return child
 
-    async def _start(self) -> tuple[Child, Hello | None]:
+    async def _start(self) -> Child | None:
         """Try once; what failed has been told and paused for."""
-        child = await self._source.start(self.number)
+        try:
+            child = await self._source.start(self.number)
+        except OSError as exc:
+            await self._despair(exc)
+            return None
         said = await child.up
         if isinstance(said, Hello):
-            return child, said
+            return child
         await self._source.excuse(child, said, self._backoff.after(child.age))
-        return child, None
+        return None
+
+    async def _despair(self, exc: OSError) -> None:
+        """The system has no process for us: too many, or no memory left."""
+        pause = self._backoff.after(0)
+        logger.error("no process can be started, next try in %.1f s: %s", pause, exc)
+        await asyncio.sleep(pause)
 
     async def _is_over(self, child: Child) -> bool:
         """Wait for a reason to act, and say whether it is that all is done."""
@@ -139,14 +149,14 @@ class Seat:
         """Start another first: what does not come up replaces nobody."""
         assert self._replacement is not None
         grace = self._replacement.grace
-        fresh, hello = await self._start()
-        if hello is None:
+        fresh = await self._start()
+        if fresh is None:
             logger.error("%s goes on: the one to replace it did not come up", child)
         else:
             self.child = fresh
             child.leave(grace)
-        self._replaced(hello is not None)
-        return child if hello is None else fresh
+        self._replaced(fresh is not None)
+        return fresh or child
 
 
 async def _any(*events: asyncio.Event) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 #: How long the store may keep us when all children are gone.
-FAREWELL_SECONDS = 2.0
+FAREWELL_SECONDS = 1.0
 
 
 class Staff:
