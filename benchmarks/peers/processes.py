@@ -51,10 +51,12 @@ def produce(
         raise Failed(f"{arguments[0]} took over {PATIENCE_SECONDS:.0f} s") from None
     finally:
         _end(process)
-    if process.returncode != 0:
-        raise Failed(f"{arguments[0]} failed: {_last_words(contender)}")
-    seconds: float = json.loads(output.splitlines()[-1])["seconds"]
-    return seconds
+    try:
+        # A queue may print lines of its own before.
+        return float(json.loads(output.splitlines()[-1])["seconds"])
+    except (IndexError, ValueError):
+        words = _last_words(contender)
+        raise Failed(f"{arguments[0]} failed: {words}") from None
 
 
 @contextmanager
