@@ -97,11 +97,7 @@ class Supervised:
 
     def children(self) -> list[int]:
         """Return the pids of its children, oldest first."""
-        try:
-            text = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
-        except OSError:
-            return []
-        pids = sorted(map(int, text.split()))
+        pids = children_of(self.pid)
         self._seen.update(pids)
         return pids
 
@@ -223,6 +219,15 @@ async def get(port: int, path: str) -> tuple[int, dict[str, Any]]:
     writer.close()
     head, _, body = answer.partition(b"\r\n\r\n")
     return int(head.split()[1]), json.loads(body)
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the pids of its children, oldest first."""
+    try:
+        text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    except OSError:
+        return []
+    return sorted(map(int, text.split()))
 
 
 def is_there(pid: int) -> bool:

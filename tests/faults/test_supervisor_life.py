@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kue.job import State
-from tests.faults.supervised import is_there
+from tests.faults.supervised import SMALL, is_there
 from tests.support.jobs import count_of
 from tests.unit.patience import until
 
@@ -117,6 +118,39 @@ async def test_changed_code_is_loaded_and_broken_code_waited_out(
     assert (first[0], second[0]) == ("old", "newer")
     assert "nothing_of_this_name" in broken
     assert [line for line in workers.log if "small.py changed" in line]
+
+
+async def test_the_supervisor_beats_in_the_file_that_the_queue_has_settled_on(
+    lone: Shift,
+) -> None:
+    """Also when the application has changed its working folder."""
+    elsewhere = lone.folder / "else where 100%"
+    elsewhere.mkdir()
+    source = f"import os; os.chdir({str(elsewhere)!r})\n{SMALL.format(word='old')}"
+    (lone.folder / "small.py").write_text(source)
+    ready = lone.folder / "ready"
+    options = ("--health-file", str(ready))
+    environ = {"KUE_URL": "sqlite:///jobs.db"}
+    async with lone.start(*options, target="small.py:q", environ=environ) as workers:
+        await until(ready.exists)
+        workers.signal(signal.SIGTERM)
+        assert await workers.ended() == 0
+
+    assert [file.parent for file in lone.folder.rglob("jobs.db")] == [elsewhere]
+
+
+async def test_a_child_that_is_asked_to_end_finishes_and_is_replaced(
+    lone: Shift,
+) -> None:
+    [job_id] = await lone.add("nap", seconds=1)
+    async with lone.start() as workers:
+        child = pid_of(await workers.line())
+        os.kill(child, signal.SIGTERM)
+        [later] = await lone.add("nap")
+        results = [(await lone.ended(each)).result for each in (job_id, later)]
+
+    assert results[0] == child
+    assert results[1] != child
 
 
 @pytest.mark.parametrize(

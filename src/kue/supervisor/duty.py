@@ -7,6 +7,9 @@ import contextlib
 import logging
 import signal
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import quote
+
+import msgspec
 
 from kue.errors import StoreUnavailable
 from kue.supervisor.messages import (
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kue.queue import Kue
+    from kue.settings import Settings
     from kue.supervisor.options import Options
     from kue.worker import Processor, Worker
 
@@ -116,7 +120,7 @@ class Duty:
     def _hello(self, worker: Worker) -> Hello:
         return Hello(
             worker=worker.name,
-            settings=self._queue.settings,
+            settings=_settled(self._queue),
             store=self._queue.store.name,
             durability=self._durability,
             types=tuple(map(_described, worker.processors)),
@@ -177,6 +181,18 @@ class Duty:
         limit = self._options.max_jobs
         is_spent = limit is not None and self._worker.status()["done"] >= limit
         return "spent" if is_spent or not self._options.burst else "drained"
+
+
+def _settled(queue: Kue) -> Settings:
+    """
+    Return the settings by which another process finds the same jobs.
+
+    A file was settled when the queue was made, in the working folder of that moment.
+    """
+    settings, (scheme, _, path) = queue.settings, queue.store.name.partition(":///")
+    if scheme != "sqlite":
+        return settings
+    return msgspec.structs.replace(settings, url=f"sqlite:///{quote(path)}")
 
 
 def _described(processor: Processor) -> str:

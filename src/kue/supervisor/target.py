@@ -70,11 +70,13 @@ def _is_path(place: str) -> bool:
 def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise BadTarget(f"there is no file {str(path)!r} in {Path.cwd()}; {HOW}")
-    folder, name = _module_of(path.resolve())
+    # Settled now: the module may change the working folder.
+    whole = path.resolve()
+    folder, name = _module_of(whole)
     _find_first(folder)
     module = _import(name)
     found = getattr(module, "__file__", None)
-    if found is None or not os.path.samefile(found, path):
+    if found is None or not os.path.samefile(found, whole):
         raise BadTarget(
             f"the file {str(path)!r} cannot be imported: Python already has another "
             f"module {name!r}; give the file another name"

@@ -1,0 +1,76 @@
+"""When a supervisor is worth keeping, and when it is ready."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kue import settings
+from kue.supervisor import condition
+from kue.supervisor.beating import Pacemaker
+from kue.supervisor.condition import Examiner
+from kue.supervisor.messages import Failure, Hello
+from kue.supervisor.options import Options
+from kue.supervisor.staff import Staff
+
+HELLO = Hello(
+    worker="host-1",
+    settings=settings.load(environ={}),
+    store="sqlite:///kue.db",
+    durability="durable",
+    types=(),
+    concurrency=1,
+    beats_itself=False,
+    folder=None,
+)
+
+
+def failed(failure: Failure) -> None:
+    raise AssertionError(failure)
+
+
+@pytest.fixture
+async def staff() -> Staff:
+    """Seats that nobody has taken."""
+    options = Options(target="app:q", processes=2)
+    return Staff(options, Pacemaker(), asyncio.TaskGroup(), on_failed_start=failed)
+
+
+async def test_before_the_first_child_is_up_it_is_live_and_not_ready(
+    staff: Staff, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slow import is no reason to be restarted."""
+    monkeypatch.setattr(condition, "LIFELESS_SECONDS", 0)
+
+    found = Examiner(staff, Pacemaker()).examine()
+
+    assert (found.live, found.ready) == (True, False)
+    assert found.reasons == ("process #1 is not up", "process #2 is not up")
+    assert found.summary.startswith("0 processes, 0 jobs running, 0 done; process #1")
+
+
+async def test_without_any_child_for_long_it_is_not_live(
+    staff: Staff, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    staff.first.set_result(HELLO)
+    examiner = Examiner(staff, Pacemaker())
+
+    soon = examiner.examine()
+    monkeypatch.setattr(condition, "LIFELESS_SECONDS", 0)
+    late = examiner.examine()
+
+    assert (soon.live, late.live) == (True, False)
+
+
+async def test_while_it_stops_it_is_live_and_not_ready(
+    staff: Staff, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    staff.first.set_result(HELLO)
+    examiner = Examiner(staff, Pacemaker())
+    examiner.is_stopping = True
+
+    found = examiner.examine()
+
+    assert (found.live, found.ready) == (True, False)
+    assert found.reasons[0] == "stopping"
