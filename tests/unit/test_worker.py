@@ -21,6 +21,7 @@ from kue import (
 from kue.worker.telling import Telling
 from tests.support.jobs import claim_one
 from tests.unit.conftest import new_queue
+from tests.unit.patience import until
 
 if TYPE_CHECKING:
     from kue.store.base import Store
@@ -481,7 +482,7 @@ async def test_progress_of_a_run_that_was_taken_away_tells_the_handler(
     with pytest.raises(LeaseLost):
         await ActiveJob(lost, Telling(kue_store, heard.append)).progress(1, 2)
 
-    assert [active.id for active in heard] == [lost.id]
+    await until(lambda: [active.id for active in heard] == [lost.id])
 
 
 async def test_a_worker_is_known_while_it_works(q: Kue, wire: Wire) -> None:

@@ -92,7 +92,7 @@ async def test_a_store_that_is_away_at_the_start_is_waited_for(
     handle = await q.enqueue("email")
     wire.is_cut = True
     async with q.work():
-        await wire.until_called("cycle", 3)
+        await wire.until_called("renew", 3)
         wire.is_cut = False
         assert await handle.result(timeout=10) == "at last"
 
@@ -123,7 +123,7 @@ async def test_an_idle_worker_stops_soon_though_the_store_is_away(
 
     wire.is_cut = True
     running = asyncio.create_task(q.run(grace=3600))
-    await wire.until_called("cycle", 2)
+    await wire.until_called("renew", 2)
 
     q.stop()
     await asyncio.wait_for(running, 5)

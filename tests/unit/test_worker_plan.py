@@ -241,3 +241,18 @@ async def test_another_worker_takes_the_jobs_of_a_paused_one(
         await job.result(timeout=10)
 
     assert (await job.refresh()).worker == "w2"
+
+
+async def test_a_worker_that_is_paused_when_it_starts_takes_no_job(
+    q: Kue, wire: Wire
+) -> None:
+    q.process("email", echo)
+    await q.pause(worker="w1")
+    job = await q.enqueue("email")
+
+    async with q.work(name="w1"):
+        await wire.until_answered("renew", 2)
+        await wire.until_answered("tend", 2)
+
+    assert (await job.refresh()).state is State.WAITING
+    assert wire.times("cycle") == 0

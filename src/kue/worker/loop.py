@@ -88,7 +88,8 @@ class Loop:
         self._ended: list[Outcome] = []
         self._settling = 0
         self._is_stopping = False
-        self._is_paused = False
+        #: Until the first beat nobody knows whether this worker may take jobs.
+        self._is_paused = True
         #: A run ended, the supply changed or we are to stop: lanes look again.
         self._changed = asyncio.Event()
         #: When time alone may bring work, by the event loop's clock.

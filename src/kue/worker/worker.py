@@ -249,7 +249,7 @@ class Worker:
         counts = await self._outage.persist("burst", self._store.count)
         # A limit may hold back what waits; it is work all the same.
         waiting = {name for name, count in counts.items() if count[State.WAITING]}
-        pauses = await self._store.paused()
+        pauses = await self._outage.persist("burst", self._store.paused)
         paused = {pause.type for pause in pauses if pause.worker is None}
         if None in paused:
             return True
