@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,23 +13,54 @@ from tests.support.jobs import HOUR, T0, add_many
 if TYPE_CHECKING:
     from kue.store.base import Store
 
+#: More than a script reads at a time; ids of one to four digits.
+MANY = 1_400
 
-@pytest.mark.parametrize("descending", [False, True])
-async def test_jobs_due_at_the_same_moment_are_each_on_one_page(
-    store: Store, descending: bool
-) -> None:
-    """More than a script reads at a time; ids of three and of four digits."""
-    ids = await add_many(store, 1_150, delay=HOUR // 1000, now=T0)
-    seen: list[int] = []
+
+async def leaf(store: Store, *, limit: int, descending: bool) -> list[int]:
+    """Turn page by page and return all ids, in order."""
+    ids: list[int] = []
     cursor: str | None = None
-
     while True:
         page = await store.page(
-            State.DELAYED, "email", limit=130, cursor=cursor, descending=descending
+            State.DELAYED, "email", limit=limit, cursor=cursor, descending=descending
         )
-        seen += [job.id for job in page.jobs]
+        ids += [job.id for job in page.jobs]
         cursor = page.cursor
         if cursor is None:
-            break
+            return ids
 
-    assert seen == sorted(ids, reverse=descending)
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("limit", [90, 500])
+async def test_jobs_due_at_the_same_moment_are_each_on_one_page(
+    store: Store, descending: bool, limit: int
+) -> None:
+    ids = await add_many(store, MANY, delay=HOUR // 1000, now=T0)
+
+    found = await leaf(store, limit=limit, descending=descending)
+
+    assert found == sorted(ids, reverse=descending)
+
+
+@pytest.mark.parametrize("descending", [False, True])
+async def test_gaps_between_them_do_not_matter(store: Store, descending: bool) -> None:
+    ids = await add_many(store, 2 * MANY, delay=HOUR // 1000, now=T0)
+    gone = random.Random(7).sample(ids, MANY - 200)
+    for start in range(0, len(gone), 500):
+        await store.remove(gone[start : start + 500], now=T0)
+
+    found = await leaf(store, limit=130, descending=descending)
+
+    assert found == sorted(set(ids) - set(gone), reverse=descending)
+
+
+async def test_those_before_and_after_the_moment_are_in_their_places(
+    store: Store,
+) -> None:
+    soon = await add_many(store, 3, delay=60, now=T0)
+    same = await add_many(store, MANY, delay=3600, now=T0)
+    late = await add_many(store, 3, delay=7200, now=T0)
+
+    assert await leaf(store, limit=500, descending=False) == soon + same + late
+    assert await leaf(store, limit=500, descending=True) == (soon + same + late)[::-1]

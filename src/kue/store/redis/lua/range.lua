@@ -20,14 +20,13 @@
 ]]
 
 --- @include lib/start
+--- @include lib/tied
 
-local place, after_score, after_id = ARGV[4], ARGV[5], tonumber(ARGV[6])
+local place, after_score, after_id = ARGV[4], ARGV[5], ARGV[6]
 local skip, limit, descending = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9] == "desc"
 local places = place == "waiting" and { "waiting", "held" } or { place }
 local found = {}
 
--- Entries of one score are in order of their digits, not of their number: what shares
--- the score of the last one seen is read whole and sorted.
 local function before(a, b)
   if a.score ~= b.score then
     return a.score < b.score
@@ -36,36 +35,37 @@ local function before(a, b)
 end
 
 local function collect(key, job_type)
-  local low = after_score == "" and (descending and "+inf" or "-inf") or after_score
-  local want, offset, last = skip + limit + 1, 0, nil
-  while true do
-    local reply
-    if descending then
-      reply = redis.call("ZREVRANGEBYSCORE", key, low, "-inf", "WITHSCORES",
-        "LIMIT", offset, 500)
-    else
-      reply = redis.call("ZRANGEBYSCORE", key, low, "+inf", "WITHSCORES",
-        "LIMIT", offset, 500)
+  local want = skip + limit
+
+  local function take(id, score)
+    found[#found + 1] = { id = tonumber(id), score = tonumber(score), type = job_type }
+    want = want - 1
+  end
+
+  local function take_tied(score, after)
+    for _, id in ipairs(tied(key, score, after, want, descending)) do
+      take(id, score)
     end
-    for i = 1, #reply, 2 do
-      local entry = { id = tonumber(reply[i]), score = tonumber(reply[i + 1]),
-        type = job_type }
-      local is_new = not after_id or entry.score ~= tonumber(after_score)
-        or (descending and entry.id < after_id)
-        or (not descending and entry.id > after_id)
-      if want <= 0 and entry.score ~= last then
-        return
-      end
-      if is_new then
-        found[#found + 1] = entry
-        want = want - 1
-      end
-      last = entry.score
+  end
+
+  local command, from, to = "ZRANGEBYSCORE", "-inf", "+inf"
+  if descending then
+    command, from, to = "ZREVRANGEBYSCORE", to, from
+  end
+  if after_score ~= "" then
+    take_tied(after_score, after_id)
+    from = "(" .. after_score
+  end
+  local reply = redis.call(command, key, from, to, "WITHSCORES", "LIMIT", 0, want)
+  local last, is_all = reply[#reply], #reply < 2 * want
+  for i = 1, #reply, 2 do
+    if is_all or reply[i + 1] ~= last then
+      take(reply[i], reply[i + 1])
     end
-    if #reply < 1000 then
-      return
-    end
-    offset = offset + 500
+  end
+  if last and not is_all then
+    -- Others may share the score of the last one, and come before it.
+    take_tied(last)
   end
 end
 
