@@ -17,10 +17,18 @@ _HOME = Path(__file__).parents[2]
 
 
 class Process:
-    """One run of `tests.faults.program`, from ``async with`` on; killed at its end."""
+    """One run of a program of ours, from ``async with`` on; killed at its end."""
 
-    def __init__(self, role: str, url: str, prefix: str, name: str) -> None:
-        self._arguments = ("-m", "tests.faults.program", role, url, prefix, name)
+    def __init__(
+        self,
+        role: str,
+        url: str,
+        prefix: str,
+        name: str,
+        *,
+        program: str = "tests.faults.program",
+    ) -> None:
+        self._arguments = ("-m", program, role, url, prefix, name)
         self._process: asyncio.subprocess.Process | None = None
 
     async def __aenter__(self) -> Process:

@@ -1,0 +1,282 @@
+"""A worker is killed at every step of a job's life; another ends it, once."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections import Counter
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kue import Kue, State
+from kue.draft import draft
+from kue.policy import CANCELLED
+from kue.store.values import Claim, Word
+from tests.faults.conftest import assert_sound
+from tests.faults.processes import Process
+from tests.faults.program_steps import (
+    LEASE_SECONDS,
+    OTHER_TYPE,
+    SLOTS,
+    TYPE,
+    effect,
+)
+from tests.support.jobs import get_one
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from kue.job import Job
+    from kue.store.base import Store
+    from kue.worker.active import ActiveJob
+    from tests.faults.conftest import NewStore
+    from tests.support.servers import RedisServer
+
+#: What was begun by a killed worker is begun again this soon; the rest is margin.
+RECOVERY_SECONDS = LEASE_SECONDS + 1.5 + 10
+KILLED = -signal.SIGKILL
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'kue.db'}"
+    server: RedisServer = request.getfixturevalue("redis_server")
+    return server.url
+
+
+class Story:
+    """Jobs, a worker that dies over them, and another that ends them."""
+
+    def __init__(self, url: str, prefix: str, store: Store, effects: Path) -> None:
+        self.store = store
+        self._url = url
+        self._prefix = prefix
+        self._effects = effects
+        #: Jobs that the heir began, as they come.
+        self.inherited: asyncio.Queue[int] = asyncio.Queue()
+
+    @property
+    def effects(self) -> Counter[int]:
+        """How often the handler of each job did what it is for."""
+        return Counter(map(int, self._effects.read_text().split()))
+
+    async def add(
+        self, type: str = TYPE, count: int = 1, *, producer: str = ""
+    ) -> list[int]:
+        batch = [draft(type)] * count
+        added = await self.store.add(batch, producer=producer or type, seq=1)
+        return [one.id for one in added]
+
+    def victim(self, step: str) -> Process:
+        """Return a worker that dies at *step*."""
+        program = "tests.faults.program_steps"
+        return Process(
+            step, self._url, self._prefix, str(self._effects), program=program
+        )
+
+    async def kill_at(self, step: str) -> None:
+        """Let a worker work until it dies at *step*."""
+        async with asyncio.timeout(30), self.victim(step) as victim:
+            assert await victim.ended() == KILLED
+
+    @asynccontextmanager
+    async def heir(self) -> AsyncIterator[None]:
+        """Let another worker work, which has a long life."""
+        queue = Kue(self._url, prefix=self._prefix, lease=LEASE_SECONDS)
+        for type in (TYPE, OTHER_TYPE):
+            queue.process(type, SLOTS, self._handle)
+        async with queue, queue.work():
+            yield
+
+    async def _handle(self, job: ActiveJob) -> str:
+        self.inherited.put_nowait(job.id)
+        await asyncio.to_thread(partial(effect, self._effects, job.id))
+        return "heir"
+
+    async def finish(self, ids: list[int]) -> list[Job]:
+        """Let the heir work until all of *ids* have ended; see that all is well."""
+        async with asyncio.timeout(RECOVERY_SECONDS), self.heir():
+            jobs = [await self._ended(job_id) for job_id in ids]
+        await assert_sound(self.store)
+        return jobs
+
+    async def _ended(self, job_id: int) -> Job:
+        async with self.store.watch([job_id]) as events:
+            while not (job := await get_one(self.store, job_id)).state.is_final:
+                await anext(events)
+        return job
+
+
+@pytest.fixture
+async def story(url: str, prefix: str, new_store: NewStore, tmp_path: Path) -> Story:
+    effects = tmp_path / "effects"
+    effects.touch()
+    return Story(url, prefix, new_store(url), effects)
+
+
+def outcomes(job: Job) -> list[str]:
+    return [past.outcome for past in job.history]
+
+
+def assert_completed_once(job: Job, by: str = "heir") -> None:
+    """A crash is not the job's fault: one attempt was spent, on the run that counts."""
+    assert (job.state, job.attempts, job.result) == (State.COMPLETE, 1, by)
+    assert outcomes(job).count("complete") == 1
+
+
+@pytest.mark.parametrize(
+    "step",
+    ["claimed", "received", "before the effect", "before a beat", "after a beat"],
+)
+async def test_killed_before_its_effect_the_job_runs_again_and_has_it_once(
+    story: Story, step: str
+) -> None:
+    """After the claim, before the handler, in the handler, while it beats."""
+    ids = await story.add()
+    await story.kill_at(step)
+
+    [job] = await story.finish(ids)
+
+    assert_completed_once(job)
+    assert (outcomes(job), job.stalls) == (["stalled", "complete"], 1)
+    assert story.effects == Counter(ids)
+
+
+async def test_killed_after_its_effect_and_before_it_could_say_so_the_job_runs_twice(
+    story: Story,
+) -> None:
+    """The price of at least once; one of the two runs counts."""
+    ids = await story.add()
+    await story.kill_at("before settling")
+
+    [job] = await story.finish(ids)
+
+    assert_completed_once(job)
+    assert (outcomes(job), job.stalls) == (["stalled", "complete"], 1)
+    assert story.effects == Counter(ids * 2)
+
+
+async def test_killed_when_the_store_had_heard_of_its_end_the_job_is_over(
+    story: Story,
+) -> None:
+    ids = await story.add()
+    await story.kill_at("settled")
+
+    [job] = await story.finish(ids)
+
+    assert_completed_once(job, by="victim")
+    assert (outcomes(job), job.stalls) == (["complete"], 0)
+    assert story.effects == Counter(ids)
+
+
+@pytest.mark.parametrize("step", ["claimed", "received", "before settling", "settled"])
+async def test_killed_with_many_jobs_in_hand_none_is_lost_or_completed_twice(
+    story: Story, step: str
+) -> None:
+    ids = await story.add(TYPE, 20) + await story.add(OTHER_TYPE, 20)
+    await story.kill_at(step)
+
+    jobs = await story.finish(ids)
+
+    for job in jobs:
+        assert (job.state, job.attempts) == (State.COMPLETE, 1)
+        assert outcomes(job) in (["complete"], ["stalled", "complete"])
+    # What ran twice is what was in hand.
+    repeated = [job.id for job in jobs if job.stalls]
+    assert len(repeated) <= 2 * SLOTS
+    assert story.effects.keys() == set(ids)
+    assert {job_id for job_id, times in story.effects.items() if times > 1} <= set(
+        repeated
+    )
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "before handing back",
+        "after handing back some",
+        "before handing back the rest",
+        "after handing back",
+    ],
+)
+async def test_killed_while_handing_back_each_job_is_handed_back_or_rescued(
+    story: Story, step: str
+) -> None:
+    ids = await story.add(TYPE, SLOTS) + await story.add(OTHER_TYPE, SLOTS)
+    async with asyncio.timeout(30), story.victim(step) as victim:
+        for _ in ids:
+            await victim.line()
+        victim.terminate()
+        assert await victim.ended() == KILLED
+
+    jobs = await story.finish(ids)
+
+    for job in jobs:
+        assert_completed_once(job)
+        assert outcomes(job) in (["released", "complete"], ["stalled", "complete"])
+        assert job.stalls == outcomes(job).count("stalled")
+    if step == "before handing back":
+        assert {job.stalls for job in jobs} == {1}
+    if step == "after handing back some":
+        assert any(job.stalls == 0 for job in jobs)
+    assert story.effects == Counter(ids)
+
+
+@pytest.mark.parametrize("step", ["before upkeep", "after upkeep"])
+async def test_killed_in_its_upkeep_the_next_worker_goes_on_with_it(
+    story: Story, step: str
+) -> None:
+    ids = await story.add()
+    await story.store.claim([TYPE], 1, worker="lost", claim=Claim("a", 1))
+    await story.store.leave("lost")
+    await story.kill_at(step)
+
+    [job] = await story.finish(ids)
+
+    # Taken back once, by whoever came first; the one who died may have begun it too.
+    assert_completed_once(job, by=str(job.result))
+    assert outcomes(job).count("stalled") == job.stalls >= 1
+    assert story.effects.keys() == set(ids)
+
+
+async def test_killed_when_it_was_woken_its_wake_up_is_not_lost(story: Story) -> None:
+    """Whoever else is idle begins the job, though another may have been woken."""
+    ids: list[int] = []
+    async with asyncio.timeout(50), story.victim("woken") as victim:
+        assert await victim.line() == "waits"
+        death = asyncio.create_task(victim.ended())
+        async with story.heir():
+            while not death.done():
+                ids += await story.add(producer=f"waker {len(ids)}")
+                assert await story.inherited.get() == ids[-1]
+        assert await death == KILLED
+
+    assert story.effects == Counter(ids)
+    for job_id in ids:
+        assert outcomes(await get_one(story.store, job_id)) == ["complete"]
+    await assert_sound(story.store)
+
+
+async def test_killed_over_a_job_that_was_asked_to_end_the_job_is_cancelled(
+    story: Story,
+) -> None:
+    """Nobody wants it any more: it is not run again."""
+    [job_id] = ids = await story.add()
+    async with asyncio.timeout(30), story.victim("held") as victim:
+        await victim.line()
+        victim.freeze()
+        [reply] = await story.store.cancel(ids, reason="not wanted")
+        assert reply.word is Word.ASKED
+        victim.kill()
+        await victim.ended()
+
+    [job] = await story.finish(ids)
+
+    assert (job.id, job.state) == (job_id, State.CANCELLED)
+    assert job.history[-1].reason.startswith(CANCELLED)
+    assert story.effects == Counter()
