@@ -33,6 +33,7 @@ from kue.handle import JobHandle
 from kue.job import Draft, Job, Priority, State
 from kue.queue import Kue
 from kue.resource import Resource
+from kue.selection import Selection
 from kue.sync import SyncJobBuilder, SyncJobHandle, SyncKue
 from kue.task import Task
 from kue.worker import ActiveJob, current_job
@@ -65,6 +66,7 @@ __all__ = [
     "Release",
     "Resource",
     "Retry",
+    "Selection",
     "Skip",
     "State",
     "StoreCorrupt",
