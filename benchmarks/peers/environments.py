@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -144,10 +145,14 @@ def _run(command: list[str], peer: Contender) -> str:
         return done.stdout
     log = HOME / f"{peer.environment}.log"
     log.write_text(f"{done.stdout}\n{done.stderr}")
-    last = (done.stderr.strip() or "it did not say why").splitlines()[-1]
-    raise NotInstalled(
-        f"{Path(command[0]).name} failed: {last} (see {log.relative_to(ROOT)})"
-    )
+    name, where = Path(command[0]).name, log.relative_to(ROOT)
+    raise NotInstalled(f"{name} failed: {_complaint(done.stderr)} (see {where})")
+
+
+def _complaint(errors: str) -> str:
+    """Return the line that tells most, without addresses: others are elsewhere."""
+    lines = [line for line in errors.splitlines() if "error" in line.lower()]
+    return re.sub(r"\w+://\S+", "…", lines[0] if lines else "it did not say why")
 
 
 def _is_installed(peer: Contender) -> bool:
