@@ -85,6 +85,10 @@ class Workers:
         self._contender = contender
         self._processes = processes
 
+    @property
+    def pids(self) -> list[int]:
+        return [process.pid for process in self._processes]
+
     def check(self) -> None:
         """Raise `Failed` if one of them has ended."""
         for process in self._processes:

@@ -60,6 +60,7 @@ def print_tables(results: Results) -> None:
     console.print(_table("Medians, with the middle half", _medians(results, "\n")))
     console.print(_table("Kue ÷ peer, with the middle half", _ratios(results, "\n")))
     console.print(_table("Targets", _targets(results)))
+    console.print(idle_sentence(results))
     for name, reasons in results.why_missing().items():
         for reason, figures in _by_reason(reasons).items():
             console.print(f"{name}: no {', '.join(figures)}: {reason}")
@@ -210,5 +211,16 @@ def _sentences(results: Results, conditions: Mapping[str, Any]) -> str:
         f"{conditions['cores']} cores of {conditions['machine']}, load {load} at the "
         f"end.\nMedians of {conditions['rounds']} rounds.\n"
         f"All of {jobs:,} jobs that were added to be drained ran, {repeated:,} of them "
-        "more than once."
+        f"more than once.\n{idle_sentence(results)}"
+    )
+
+
+def idle_sentence(results: Results) -> str:
+    found = results.idle_medians()
+    if not found:
+        return "Nobody looked at an idle worker."
+    return (
+        f"A worker of Kue that has nothing to do takes {found['cpu_percent']:.2g} % of "
+        f"a core and calls Redis {found['calls']:.2g} times a second, which makes "
+        f"{found['commands']:.3g} commands with those inside scripts."
     )

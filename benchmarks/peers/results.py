@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.peers.idle import Idle
 from benchmarks.readings import Readings
 
 if TYPE_CHECKING:
@@ -43,6 +45,8 @@ class Results:
     missing: dict[str, dict[str, str]] = field(default_factory=dict)
     #: Jobs that ran, and runs of jobs that had run before, by contender.
     delivered: dict[str, dict[str, int]] = field(default_factory=dict)
+    #: What Kue's worker costs without work, by round.
+    idle: list[Idle] = field(default_factory=list)
 
     def begin_round(self) -> None:
         self.rounds.append({})
@@ -130,12 +134,21 @@ class Results:
                 **conditions,
                 "bare": {k: _round(v.median) for k, v in bare.items() if v},
                 "kue_task": self.figures(TASKS),
+                "idle": self.idle_medians(),
                 "delivered": self.delivered,
                 "missing": self.why_missing(),
             },
             "peers": {name: self.figures(name) for name in self.names},
             "kue": self.figures(OURS),
             "ratios": {name: self.ratios(name) for name in others},
+        }
+
+    def idle_medians(self) -> dict[str, float]:
+        """Return what Kue's worker costs without work, {} if nobody looked."""
+        return {
+            one.name: _round(median(getattr(idle, one.name) for idle in self.idle))
+            for one in fields(Idle)
+            if self.idle
         }
 
     def has(self, name: str) -> bool:

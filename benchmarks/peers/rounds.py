@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from benchmarks.peers import bare
+from benchmarks.peers import bare, idle
 from benchmarks.peers.catalogue import KUE
 from benchmarks.peers.measure import Measurement, Outcome, Part
 from benchmarks.peers.processes import Failed
@@ -55,13 +56,23 @@ class Rounds:
             for one in in_turn(self._contenders, number):
                 yield f"round {number + 1} of {self._scale.rounds}: {one.name}, {part}"
                 self._measure(one, part)
-                if one.name == OURS and part is Part.DRAIN:
-                    self._measure_bare()
+                if one.name == OURS:
+                    self._measure_more(part)
 
     def _measure(self, one: Contender, part: Part) -> None:
         measurement = Measurement(one, self._server, self._seats, self._scale)
         measurement.run(part)
         self._results.add(one.name, measurement.outcome)
+
+    def _measure_more(self, part: Part) -> None:
+        """Measure what belongs beside Kue, close to it in time."""
+        if part is Part.DRAIN:
+            self._measure_bare()
+        elif part is Part.LATENCY:
+            # Why a worker does not run stands with its figures; and without /proc
+            # nobody can tell what it costs.
+            with suppress(Failed, OSError):
+                self._results.idle.append(idle.measure(self._server, self._seats))
 
     def _measure_bare(self) -> None:
         self._server.empty()

@@ -59,6 +59,10 @@ class Server:
             int(stats[names[name]]["calls"]) for name in names.keys() - NOT_OF_JOBS
         )
 
+    def reads(self) -> int:
+        """Return how often something arrived from a client since the reset."""
+        return int(self._info("stats")["total_reads_processed"])
+
     def _info(self, section: str) -> dict[str, Any]:
         info: dict[str, Any] = self._client.info(section)
         return info

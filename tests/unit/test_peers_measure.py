@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from benchmarks.delivery import Undelivered
-from benchmarks.peers import bare, tallies
+from benchmarks.peers import bare, idle, tallies
 from benchmarks.peers.adapters.tally import Tally
 from benchmarks.peers.catalogue import KUE, PEERS, Language
 from benchmarks.peers.cores import here, seats
@@ -151,6 +151,17 @@ def test_kue_is_measured_with_real_processes(server: Server) -> None:
     assert outcome.figures.keys() == FIGURES_OF[Part.DRAIN] | FIGURES_OF[Part.LATENCY]
     assert all(value > 0 for value in outcome.figures.values())
     assert (outcome.jobs, outcome.repeated) == (100 + 300 + 20, 0)
+
+
+def test_an_idle_worker_is_watched(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idle, "WATCHED_SECONDS", 0.5)
+
+    found = idle.measure(server, seats(here()))
+
+    assert found.cpu_percent >= 0
+    assert found.commands >= found.calls >= 0
 
 
 def test_what_fails_is_a_reason_and_not_the_end(server: Server) -> None:

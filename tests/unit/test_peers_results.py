@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from benchmarks.peers import report
 from benchmarks.peers.catalogue import KUE, PEERS
+from benchmarks.peers.idle import Idle
 from benchmarks.peers.measure import Outcome, Scale
 from benchmarks.peers.results import NAMES, Results, Spread
 from benchmarks.peers.targets import verdicts
@@ -110,6 +111,16 @@ def test_a_cost_is_better_when_it_is_less(results: Results) -> None:
     assert results.best("p50_ms", ["kue", "bullmq"]) == "kue"
     assert results.best("drain", ["kue", "bullmq"]) == "kue"
     assert results.best("bytes", ["kue", "bullmq"]) is None
+
+
+def test_what_an_idle_worker_costs_is_told(results: Results) -> None:
+    results.idle = [Idle(0.3, 5, 20), Idle(0.2, 4, 20), Idle(0.9, 4, 80)]
+
+    idle = results.document(CONDITIONS)["conditions"]["idle"]
+    assert idle == {"cpu_percent": 0.3, "calls": 4, "commands": 20}
+    assert "takes 0.3 % of a core and calls Redis 4 times" in report.markdown(
+        results, CONDITIONS
+    )
 
 
 def test_everything_is_written_after_a_round(results: Results, tmp_path: Path) -> None:
