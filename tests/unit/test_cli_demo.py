@@ -95,15 +95,22 @@ def test_on_a_terminal_the_demo_draws_a_picture() -> None:
 def test_what_the_demo_advises_works(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'kue.db'}"
     shown = demo("--url", url, "--seconds", "1", "--jobs", "1").stdout
-    code = textwrap.dedent(shown[shown.index("    import asyncio") :])
+    code = shown[shown.index("    import kue") : shown.index("then, in one terminal")]
+    (tmp_path / "app.py").write_text(textwrap.dedent(code))
 
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+    worker = subprocess.Popen([KUE, "worker", "app:q", "-q"], cwd=tmp_path)
+    try:
+        done = subprocess.run(
+            [sys.executable, "app.py"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=40,
+            check=False,
+        )
+    finally:
+        worker.terminate()
+        assert worker.wait(timeout=20) == 0
 
     assert (done.stdout, done.returncode) == ("hello world\n", 0), done.stderr
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -160,6 +161,37 @@ async def test_prints_still_reach_the_terminal(
         await job.result(timeout=10)
 
     assert "for everyone" in capsys.readouterr().out
+
+
+PROGRAM = """
+import asyncio, logging
+import kue
+
+q = kue.Kue("memory://")
+
+@q.task
+async def send() -> None:
+    logging.getLogger("shop").info("for the job alone")
+    logging.getLogger("shop").warning("for everyone")
+
+async def main():
+    async with q, q.work():
+        job = await send.enqueue()
+        await job.result(timeout=10)
+        print([line.text for line in await job.logs()])
+    assert logging.getLogger().level == logging.WARNING
+
+asyncio.run(main())
+"""
+
+
+def test_without_any_logging_set_up_warnings_are_still_printed() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=30
+    )
+
+    assert done.stdout == "['for the job alone', 'for everyone']\n"
+    assert done.stderr == "for everyone\n"
 
 
 async def test_capturing_can_be_switched_off() -> None:

@@ -155,6 +155,7 @@ def _summarise(console: Console, counts: Counts) -> None:
 
 def _what_next(url: str | None) -> str:
     kept, kue = url or "sqlite:///kue.db", program()
+    python = kue.removesuffix("kue") + "python"
     again = (
         ""
         if url
@@ -165,18 +166,22 @@ What to try next:{again}
   {kue} doctor {kept}
       prove that no job was lost
 
-or in Python:
+or with an app.py of your own:
 
-    import asyncio, kue
+    import kue
+
     q = kue.Kue("{kept}")
 
-    @q.process("hello")
-    async def hello(job):
-        return f"hello {{job.data}}"
+    @q.task
+    def hello(name: str) -> str:
+        return f"hello {{name}}"
 
-    async def main():
-        job = await q.enqueue("hello", "world")
-        async with q, q.work():
-            print(await job.result(5))
+    if __name__ == "__main__":
+        print(hello.delay("world").result(timeout=60))
 
-    asyncio.run(main())"""
+then, in one terminal and in another:
+
+  {kue} worker app:q
+      runs its jobs until Ctrl-C
+  {python} app.py
+      adds one and waits for the result"""

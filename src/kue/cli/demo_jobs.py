@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
+import time
 from typing import TYPE_CHECKING
 
 from kue.backoff import exponential
 from kue.errors import Fail
 
+# Annotations of tasks are read while the program runs.
+from kue.worker import ActiveJob, current_job
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kue.job import Draft
-    from kue.payload import JSON
     from kue.queue import Kue
-    from kue.worker import ActiveJob
+
+#: What a task logs is kept with its job.
+logger = logging.getLogger("shop")
 
 #: How many seconds the demo was written for; everything scales with the time it has.
 SCRIPT_SECONDS = 15.0
@@ -25,15 +31,19 @@ class Shop:
     """Makes jobs and handles them, in its own time."""
 
     def __init__(self, q: Kue, *, seconds: float) -> None:
-        self._q = q
         self._pace = seconds / SCRIPT_SECONDS
         # Always the same day, so that two people see the same demo.
         self._random = random.Random(7)
+        pause = exponential(0.8 * self._pace, jitter=0.2)
         # Few hands, so that jobs wait and priorities matter.
-        q.process("email", 2, self._email)
-        q.process("payment", 2, self._payment)
-        q.process("report", 2, self._report)
-        q.process("thumbnail", 1, self._thumbnail)
+        self._email = q.task(name="email", concurrency=2)(self.email)
+        self._payment = q.task(
+            name="payment", concurrency=2, attempts=4, backoff=pause, unique=True
+        )(self.payment)
+        self._report = q.task(name="report", concurrency=2, timeout=60)(self.report)
+        self._thumbnail = q.task(
+            name="thumbnail", concurrency=1, attempts=2, backoff=0.5 * self._pace
+        )(self.thumbnail)
 
     def orders(self, number: int) -> list[Draft]:
         """Return *number* jobs, as they come in."""
@@ -46,77 +56,62 @@ class Shop:
     # -- what comes in ---------------------------------------------------------
 
     def confirmation(self, order: int) -> Draft:
-        to = f"customer{order}@example.com"
-        return self._q.draft("email", {"to": to, "title": f"Order {order}"})
+        return self._email.draft(f"customer{order}@example.com", f"Order {order}")
 
     def reminder(self, order: int) -> Draft:
-        return self._q.draft(
-            "email",
-            {"to": f"customer{order}@example.com", "title": "You left something"},
-            delay=self._random.uniform(2, 6) * self._pace,
-            priority="low",
-        )
+        delay = self._random.uniform(2, 6) * self._pace
+        later = self._email.options(delay=delay, priority="low")
+        return later.draft(f"customer{order}@example.com", "You left something")
 
     def charge(self, order: int) -> Draft:
-        return self._q.draft(
-            "payment",
-            {"order": order, "amount": self._random.randint(5, 500)},
-            priority="critical",
-            attempts=4,
-            backoff=exponential(0.8 * self._pace, jitter=0.2),
-            unique=f"order-{order}",
-        )
+        urgent = self._payment.options(priority="critical")
+        return urgent.draft(order, self._random.randint(5, 500))
 
     def stolen_card(self, order: int) -> Draft:
-        data = {"order": order, "amount": 9_999, "card": "stolen"}
-        return self._q.draft("payment", data, priority="high", attempts=4)
+        return self._payment.options(priority="high").draft(order, 9_999, "stolen")
 
     def summary(self, order: int) -> Draft:
-        pages = self._random.randint(6, 12)
-        return self._q.draft("report", {"pages": pages}, timeout=60)
+        return self._report.draft(self._random.randint(6, 12))
 
     def picture(self, order: int) -> Draft:
-        return self._q.draft(
-            "thumbnail",
-            {"file": f"photo{order}.jpg", "broken": self._random.random() < 0.15},
-            attempts=2,
-            backoff=0.5 * self._pace,
-        )
+        is_broken = self._random.random() < 0.15
+        return self._thumbnail.draft(f"photo{order}.jpg", broken=is_broken)
 
     # -- what is done about it -------------------------------------------------
 
-    async def _email(self, job: ActiveJob) -> JSON:
-        await self._rest(0.2, 0.7)
-        await job.log(f"sent to {job.data['to']}")
-        return {"sent": True}
+    async def email(self, to: str, title: str) -> None:
+        await asyncio.sleep(self._while(0.2, 0.7))
+        logger.info("sent %r to %s", title, to)
 
-    async def _payment(self, job: ActiveJob) -> JSON:
-        await self._rest(0.3, 0.8)
-        if job.data.get("card") == "stolen":
+    async def payment(
+        self, job: ActiveJob, order: int, amount: int, card: str = "good"
+    ) -> str:
+        await asyncio.sleep(self._while(0.3, 0.8))
+        if card == "stolen":
             raise Fail("the bank says no, and will keep saying so")
         # Three in four orders go through at once; the rest need another try or two.
-        if job.data["order"] % 4 == 0 and job.attempt < 3:
+        if order % 4 == 0 and job.attempt < 3:
             raise ConnectionError("the bank did not answer")
-        await job.log(f"charged {job.data['amount']} €")
-        return {"receipt": f"R-{job.fence}"}
+        logger.info("charged %d €", amount)
+        return f"R-{job.fence}"
 
-    async def _report(self, job: ActiveJob) -> JSON:
-        pages = job.data["pages"]
+    async def report(self, pages: int) -> int:
         for page in range(1, pages + 1):
-            await self._rest(0.2, 0.4)
-            await job.progress(page, pages, {"page": page})
-        return {"pages": pages}
+            await asyncio.sleep(self._while(0.2, 0.4))
+            await current_job().progress(page, pages, {"page": page})
+        return pages
 
-    async def _thumbnail(self, job: ActiveJob) -> JSON:
+    def thumbnail(self, file: str, *, broken: bool = False) -> dict[str, int]:
+        """Make a small picture; a plain function, so it runs in a thread."""
         for step in range(1, 4):
-            await self._rest(0.1, 0.3)
-            await job.progress(step, 3)
-        if job.data["broken"]:
-            raise ValueError(f"{job.data['file']} is not a picture")
+            time.sleep(self._while(0.1, 0.3))
+            current_job().progress(step, 3)
+        if broken:
+            raise ValueError(f"{file} is not a picture")
         return {"width": 200}
 
-    async def _rest(self, least: float, most: float) -> None:
-        await asyncio.sleep(self._random.uniform(least, most) * self._pace)
+    def _while(self, least: float, most: float) -> float:
+        return self._random.uniform(least, most) * self._pace
 
 
 #: What comes in during an hour, in any order.

@@ -37,9 +37,19 @@ class Captured(Protocol):
 
 
 class LogCapture(logging.Handler):
-    """Copies records that a job's code logs to the job's log."""
+    """
+    Copies records that a job's code logs to the job's log.
+
+    In a program that did not set logging up it is the only handler.  Then records of
+    jobs are kept from info on, and Python's last resort, which prints warnings when
+    there is no handler at all, is still heard.
+    """
+
+    is_alone = False
 
     def emit(self, record: logging.LogRecord) -> None:
+        if self.is_alone:
+            _last_resort(record)
         active = CURRENT.get()
         # Our own records tell of the worker, not of the job's code.
         if active is None or record.name.partition(".")[0] == "kue":
@@ -83,11 +93,12 @@ class _Installation:
         self._users = 0
         self._handler = LogCapture()
         self._stdout: PrintCapture | None = None
+        self._level = logging.WARNING
 
     def enter(self) -> None:
         self._users += 1
         if self._users == 1:
-            logging.getLogger().addHandler(self._handler)
+            self._listen()
             self._stdout = PrintCapture(sys.stdout)
             sys.stdout = self._stdout
 
@@ -95,10 +106,20 @@ class _Installation:
         self._users -= 1
         if self._users:
             return
-        logging.getLogger().removeHandler(self._handler)
+        root = logging.getLogger()
+        root.removeHandler(self._handler)
+        root.setLevel(self._level)
         # Someone may have put a layer of their own over ours.
         if self._stdout is not None and sys.stdout is self._stdout:
             sys.stdout = self._stdout.stream
+
+    def _listen(self) -> None:
+        root = logging.getLogger()
+        self._level = root.level
+        self._handler.is_alone = not root.handlers
+        if self._handler.is_alone:
+            root.setLevel(min(root.level, logging.INFO))
+        root.addHandler(self._handler)
 
 
 _installation = _Installation()
@@ -134,6 +155,12 @@ def _keep(active: Any, text: str, level: str) -> None:
         active.log(text, level)
     elif active.lines == MAX_CAPTURED + 1:
         active.log(ENOUGH, "warning")
+
+
+def _last_resort(record: logging.LogRecord) -> None:
+    last = logging.lastResort
+    if last is not None and record.levelno >= last.level:
+        last.handle(record)
 
 
 def _text(record: logging.LogRecord) -> str:
