@@ -52,8 +52,8 @@ def _watch(server: Server, pid: int) -> Idle:
     before, began = _cpu_seconds(pid), time.monotonic()
     time.sleep(WATCHED_SECONDS)
     took, seconds = _cpu_seconds(pid) - before, time.monotonic() - began
-    # The question itself is one, and the reset before it another.
-    calls, commands = server.reads() - 2, server.commands()
+    # The question itself is one.
+    calls, commands = server.reads() - 1, server.commands()
     return Idle(took / seconds * 100, calls / seconds, commands / seconds)
 
 
