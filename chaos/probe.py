@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from chaos.facts import Attempted, Started
+from chaos.facts import Attempted, Came, Started
 from chaos.journal import Journal, Reader, now_ms
 from chaos.plan import Chore
 from kue.draft import draft
@@ -55,6 +55,8 @@ class Probe:
             self._journal.write(Attempted(key, at, now_ms(), one.id))
 
     def _deaf(self) -> set[int]:
+        came = {one.pid for one in Reader(Came).read(self._folder, "came-*.jsonl")}
         runs = Reader(Started).read(self._folder, "started-*.jsonl")
         heard = {run.pid for run in runs if run.type == TYPE}
-        return set(self._fleet.pids) - heard
+        # One that is only starting cannot hear yet.
+        return came.intersection(self._fleet.pids) - heard

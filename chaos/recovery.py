@@ -5,11 +5,13 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from chaos.facts import FOR_EVER
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from chaos.history import History
-    from kue.job import Attempt
+    from kue.job import Job, Run
 
 #: Clients come back this long after the store, and a run may wait for them.
 EASE_MS = 2_000
@@ -25,24 +27,34 @@ def times(history: History) -> list[float]:
     Left out are runs whose type was paused, whose store was away, or for which there
     were too few workers in the meantime: what holds is said for when there are some.
     """
-    deaths = {one.pid: one.at for one in history.died}
-    pids = {(run.id, run.fence): (run.pid, run.parent) for run in history.started}
+    deaths = _deaths(history)
     found: list[float] = []
     for job in history.jobs:
-        for line, following in _lost_runs(job.history):
-            owners = pids.get((job.id, line.run.fence if line.run else 0), ())
-            for at in (deaths[pid] for pid in owners if pid in deaths):
-                began = following.run.started_at if following.run else 0
-                if at <= line.at and _is_fair(history, job.type, at, began):
-                    found.append((began - at - line.delay) / 1000)
+        for lost, ended, delay, began in _lost_runs(job):
+            died = deaths.get((job.id, lost.fence), FOR_EVER)
+            if died <= ended and _is_fair(history, job.type, died, began):
+                found.append((began - died - delay) / 1000)
     return sorted(found)
 
 
-def _lost_runs(lines: tuple[Attempt, ...]) -> Iterator[tuple[Attempt, Attempt]]:
-    """Yield the runs that were taken back from a lost worker, and the next ones."""
-    for line, following in pairwise(lines):
-        if line.outcome == "stalled" and following.run is not None:
-            yield line, following
+def _deaths(history: History) -> dict[tuple[int, int], int]:
+    """Return when the process of each run died, by job and fence."""
+    died = {one.pid: one.at for one in history.died}
+    return {
+        (run.id, run.fence): died[pid]
+        for run in history.started
+        # The parent of a child process that runs a job is the worker.
+        for pid in (run.parent, run.pid)
+        if pid in died
+    }
+
+
+def _lost_runs(job: Job) -> Iterator[tuple[Run, int, int, int]]:
+    """Yield each run whose worker was lost, its end, the pause, and the next start."""
+    for line, following in pairwise(job.history):
+        lost, again = line.run, following.run
+        if line.outcome == "stalled" and lost is not None and again is not None:
+            yield lost, line.at, line.delay, again.started_at
 
 
 def _is_fair(history: History, type: str, since: int, until: int) -> bool:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 LEASE = "1.5s"
 #: Workers are there this soon, on a busy machine.
-START_SECONDS = 30.0
+START_SECONDS = 60.0
 #: What is left must have ended this long after everything healed.
 DRAIN_SECONDS = 60.0
 TICK_SECONDS = 0.1
@@ -107,7 +107,7 @@ class Run:
             async with _beside(self._show()):
                 await self._hurt()
             await self._heal()
-            await self._drain()
+            self._drained = await self._drain()
             deaf = await Probe(self._store, self._fleet, self._folder).deaf()
             await self._drain()
         self._mishaps += [f"worker {pid} lives and takes no job" for pid in deaf]
@@ -134,15 +134,17 @@ class Run:
         for type in (None, *TYPES):
             await self._store.resume(type)
 
-    async def _drain(self) -> None:
-        """Wait until all jobs have ended, or it takes too long."""
+    async def _drain(self) -> float:
+        """Wait until all jobs have ended, or it takes too long; return how long."""
         self._view.begin(f"{self._name}: drain", DRAIN_SECONDS)
         loop = asyncio.get_running_loop()
         began = loop.time()
-        while (left := await self._unfinished()) and self._drained < DRAIN_SECONDS:
-            self._drained = loop.time() - began
-            self._view.show(self._drained, f"{left} jobs left")
+        while left := await self._unfinished():
+            self._view.show(loop.time() - began, f"{left} jobs left")
+            if loop.time() - began > DRAIN_SECONDS:
+                break
             await asyncio.sleep(TICK_SECONDS)
+        return loop.time() - began
 
     async def _unfinished(self) -> int:
         counted = await self._store.count()

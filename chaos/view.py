@@ -28,6 +28,7 @@ class View:
             TimeElapsedColumn(),
             TextColumn("{task.fields[news]}"),
             console=self._console,
+            transient=True,
         )
         self._task = self._progress.add_task("", total=None, news="")
 

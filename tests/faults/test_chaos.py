@@ -325,6 +325,7 @@ def test_the_sink_takes_no_effect_of_an_older_run(tmp_path: Path) -> None:
 # -- the real thing ----------------------------------------------------------------
 
 
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("engine", ENGINES)
 async def test_a_short_run_loses_nothing(engine: str, tmp_path: Path) -> None:
     with View() as view:
@@ -335,6 +336,7 @@ async def test_a_short_run_loses_nothing(engine: str, tmp_path: Path) -> None:
     assert outcome.figures.acknowledged > 100
 
 
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 async def test_no_process_survives_a_run_that_is_broken_off(
     number: signal.Signals, tmp_path: Path
