@@ -101,8 +101,8 @@ def unblocked(handler: logging.Handler) -> Iterator[None]:
     Whoever reads stderr may stop reading (a pager, a full disk); the supervisor must
     beat all the same.
     """
-    waiting: queue.Queue[logging.LogRecord] = queue.Queue(BACKLOG)
-    listener = QueueListener(waiting, handler)
+    waiting: queue.Queue[logging.LogRecord | None] = queue.Queue(BACKLOG)
+    listener = _Patient(waiting, handler)
     root = logging.getLogger()
     root.handlers = [_Dropping(waiting)]
     listener.start()
@@ -120,6 +120,14 @@ class _Dropping(QueueHandler):
 
     def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
         return record
+
+
+class _Patient(QueueListener):
+    queue: queue.Queue[logging.LogRecord | None]
+
+    def enqueue_sentinel(self) -> None:
+        # Records may fill the queue; the end waits for its turn.
+        self.queue.put(None)
 
 
 def _finish(listener: QueueListener) -> None:
