@@ -24,6 +24,8 @@ from kue.store.redis import keys
 from kue.store.sqlite import schema
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import click
 
 ROOT = Path(__file__).parents[2]
@@ -49,53 +51,73 @@ def examples(page: Path) -> list[Example]:
 
 
 TUTORIAL = {example.title: example for example in examples(DOCS / "tutorial.md")}
-SCRIPTS = {
-    "README.md": examples(ROOT / "README.md")[0],
-    **{name: TUTORIAL[name] for name in ("add.py", "flaky.py", "watch.py")},
-}
+#: Those that end by themselves.
+SCRIPTS = TUTORIAL.keys() - {"app.py"}
+KUE = str(Path(sys.executable).with_name("kue"))
 
 
-def start(example: Example, folder: Path) -> subprocess.Popen[str]:
+def write(found: Iterable[Example], folder: Path) -> None:
+    """Save the examples that have a name, as their readers are told to."""
+    for example in found:
+        if example.title:
+            (folder / example.title).write_text(example.source)
+
+
+def start(folder: Path, *command: str) -> subprocess.Popen[str]:
+    """Start a program in *folder*, with nothing of ours in its environment."""
     environ = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("KUE_", "REDIS_"))
     }
     return subprocess.Popen(
-        [sys.executable, "-u", "-W", "error", "-c", example.source],
+        command,
         cwd=folder,
-        env=environ,
+        env=environ | {"PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_a_program_in_the_documentation_runs(name: str, tmp_path: Path) -> None:
-    with start(SCRIPTS[name], tmp_path) as program:
+def run(folder: Path, *command: str) -> str:
+    """Run a program that must not complain, and return what it wrote."""
+    with start(folder, *command) as program:
         output, complaints = program.communicate(timeout=30)
-
     assert (program.returncode, complaints) == (0, "")
+    return output
+
+
+@pytest.mark.parametrize("name", sorted(SCRIPTS))
+def test_a_program_of_the_tutorial_does_what_is_said(name: str, tmp_path: Path) -> None:
+    write(TUTORIAL.values(), tmp_path)
+
+    output = run(tmp_path, sys.executable, "-W", "error", name)
+
     assert output
+    assert output == (shown(DOCS / "tutorial.md", f"python {name}") or output)
+
+
+def shown(page: Path, command: str) -> str:
+    """Return what *page* shows below *command*, which may be nothing."""
+    pattern = rf"^\$ {re.escape(command)}\n((?:[^$`].*\n)+)"
+    match = re.search(pattern, page.read_text(), re.MULTILINE)
+    return "" if match is None else match[1]
 
 
 def test_the_worker_of_the_tutorial_greets_until_it_is_stopped(tmp_path: Path) -> None:
-    with start(TUTORIAL["add.py"], tmp_path) as producer:
-        producer.communicate(timeout=30)
+    write(TUTORIAL.values(), tmp_path)
+    run(tmp_path, sys.executable, "add.py")
 
-    with start(TUTORIAL["work.py"], tmp_path) as worker:
+    with start(tmp_path, KUE, "worker", "app:q") as worker:
         assert worker.stdout is not None
         greeted = {worker.stdout.readline().strip() for _ in range(3)}
         worker.terminate()
-        _, complaints = worker.communicate(timeout=30)
+        worker.communicate(timeout=30)
 
     assert greeted == {"hello, ann", "hello, bob", "hello, cleo"}
-    assert (worker.returncode, complaints) == (0, "")
-
-
-def test_every_program_of_the_tutorial_is_run_above() -> None:
-    assert TUTORIAL.keys() == SCRIPTS.keys() - {"README.md"} | {"work.py"}
+    assert worker.returncode == 0
+    assert run(tmp_path, KUE, "job", "log", "1").endswith("hello, ann\n")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -107,7 +129,12 @@ async def test_the_examples_of_a_page_run_one_after_the_other(
         scope: dict[str, Any] = {"q": q, "kue": kue}
         for example in examples(page):
             code = compile(
-                example.source, page.name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+                example.source,
+                page.name,
+                "exec",
+                ast.PyCF_ALLOW_TOP_LEVEL_AWAIT,
+                # A reader's program has no __future__ of ours.
+                dont_inherit=True,
             )
             running = eval(code, scope)
             if isinstance(running, CoroutineType):
