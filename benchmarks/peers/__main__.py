@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,6 +82,8 @@ def run(
 
     Needs redis-server in PATH; it is started on a free port, and ended.
     """
+    # Adapters have sessions of their own: nobody else would end them.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     scale = _scale(rounds, quick=quick)
     peers = _peers(only)
     results = Results([peer.name for peer in peers])
