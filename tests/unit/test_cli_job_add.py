@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,9 +15,9 @@ from kue.job import State
 from tests.support.jobs import count_of, get_one
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.support.command_line import CommandLine
+
+KUE = str(Path(sys.executable).with_name("kue"))
 
 
 def test_the_id_of_a_job_that_was_added_is_all_that_is_written(
@@ -68,6 +73,30 @@ def test_each_line_of_standard_input_becomes_a_job(kue: CommandLine) -> None:
         {"id": number, "type": "email", "new": True} for number in (1, 2, 3)
     ]
     assert kue.arrange(lambda store: get_one(store, 3)).data == "é"
+
+
+def test_what_has_arrived_is_added_while_more_is_waited_for(kue: CommandLine) -> None:
+    with subprocess.Popen(
+        [KUE, "job", "add", "email", "--stdin"],
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b'{"i": 1}\n{"i": 2}\n{"i"')
+        process.stdin.flush()
+        added = [process.stdout.readline() for _ in range(2)]
+        # It waits for the rest of the third line.
+        process.send_signal(signal.SIGINT)
+        complaints = process.stderr.read() if process.stderr else b""
+        process.stdin.close()
+
+    assert added == [b"1\n", b"2\n"]
+    assert process.returncode == 130
+    assert b"Traceback" not in complaints
+    assert kue.arrange(count_of) == {State.WAITING: 2}
 
 
 def test_on_a_terminal_many_jobs_are_counted_not_listed(kue: CommandLine) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sys
 from datetime import datetime, timedelta
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +12,7 @@ import msgspec
 from click.shell_completion import CompletionItem
 
 from kue.cli.reach import refuse_missing_file, settings_here
+from kue.cli.stdin import STDIN, Line, read_lines
 from kue.cli.terminal import run
 from kue.duration import epoch_ms, milliseconds
 from kue.job import State, priority_of
@@ -23,7 +22,7 @@ from kue.store import store_for
 from kue.store.values import MAX_BATCH
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 
     from kue.payload import JSON
     from kue.queue import Kue
@@ -35,8 +34,6 @@ else:
     # Older versions of click have no type parameter here.
     Kind = click.ParamType
 
-#: Instead of ids, or of data: read them from standard input.
-STDIN = "-"
 #: A shell that completes a word should not be kept waiting.
 COMPLETION_SECONDS = 0.5
 
@@ -218,16 +215,19 @@ def read_json(text: str | bytes, *, what: str) -> JSON:
         raise click.UsageError(_what_is_wrong(text, what, exc), context) from None
 
 
-def batches(ids: Iterable[int | str]) -> Iterator[list[int]]:
+def batches(ids: Collection[int | str]) -> Iterator[list[int]]:
     """
     Yield the ids given, up to 500 at a time; ``-`` stands for those on standard input.
 
     Of a line there, what stands before the first tab counts: what `kue job list` writes
     will do.
     """
-    every = _ids(ids)
-    while batch := list(islice(every, MAX_BATCH)):
-        yield batch
+    named = [value for value in ids if isinstance(value, int)]
+    for start in range(0, len(named), MAX_BATCH):
+        yield named[start : start + MAX_BATCH]
+    if STDIN in ids:
+        for lines in read_lines():
+            yield [_id_of(line) for line in lines]
 
 
 async def moment_of(
@@ -242,24 +242,13 @@ async def moment_of(
     return await q.now() + (length if ahead else -length)
 
 
-def _ids(given: Iterable[int | str]) -> Iterator[int]:
-    for value in given:
-        if isinstance(value, int):
-            yield value
-        else:
-            yield from _ids_of_lines(sys.stdin)
-
-
-def _ids_of_lines(lines: Iterable[str]) -> Iterator[int]:
-    for number, line in enumerate(lines, start=1):
-        text = line.partition("\t")[0].strip()
-        if not text:
-            continue
-        try:
-            yield _job_id(text)
-        except ValueError as exc:
-            message = f"line {number} of standard input: {exc}"
-            raise click.UsageError(message, click.get_current_context()) from None
+def _id_of(line: Line) -> int:
+    text = line.text.partition(b"\t")[0].strip().decode(errors="replace")
+    try:
+        return _job_id(text)
+    except ValueError as exc:
+        message = f"{line.place}: {exc}"
+        raise click.UsageError(message, click.get_current_context()) from None
 
 
 def _job_id(text: str) -> int:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import datetime, timedelta
-from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kue.cli.given import DURATION, PRIORITY, STDIN, TIME, TYPE, read_json
+from kue.cli.given import DURATION, PRIORITY, TIME, TYPE, read_json
 from kue.cli.listing import progress_bar, show_json
 from kue.cli.reach import adds, json_option, told_as_misuse
+from kue.cli.stdin import STDIN, read_all, read_lines
 from kue.cli.terminal import Command, output, say
 from kue.cli.text import jobs, visible
 from kue.store.values import MAX_BATCH
@@ -69,10 +68,10 @@ async def add(
       kue job add report --at 2026-11-15T09:30:00Z
       kue job add email --stdin < addresses.jsonl
     """
-    values = _values(data, count=count, stdin=stdin)
+    batches = _batches(data, count=count, stdin=stdin)
     options |= _times(at, options.pop("delay"))
     given = {name: value for name, value in options.items() if value not in (None, ())}
-    drafts = _drafts(q, type, values, _read_backoff(given))
+    drafts = _drafts(q, type, batches, _read_backoff(given))
     if count == 1 and not stdin:
         await _add_one(q, next(drafts), as_json=as_json)
     else:
@@ -88,20 +87,19 @@ def _times(
     return {"delay": at} if isinstance(at, timedelta) else {"at": at, "delay": delay}
 
 
-def _values(data: str | None, *, count: int, stdin: bool) -> Iterator[JSON]:
+def _batches(data: str | None, *, count: int, stdin: bool) -> Iterator[list[JSON]]:
     if stdin:
         if data is not None or count != 1:
             raise click.UsageError("with --stdin, DATA and --count are not given")
-        return _lines()
-    text = sys.stdin.buffer.read() if data == STDIN else data
+        return _batches_of_lines()
+    text = read_all() if data == STDIN else data
     value = None if text is None else read_json(text, what="data")
-    return repeat(value, count)
+    return ([value] * min(MAX_BATCH, left) for left in range(count, 0, -MAX_BATCH))
 
 
-def _lines() -> Iterator[JSON]:
-    for number, line in enumerate(sys.stdin.buffer, start=1):
-        if line.strip():
-            yield read_json(line, what=f"line {number} of standard input")
+def _batches_of_lines() -> Iterator[list[JSON]]:
+    for lines in read_lines():
+        yield [read_json(line.text, what=line.place) for line in lines]
 
 
 def _read_backoff(options: dict[str, Any]) -> dict[str, Any]:
@@ -116,30 +114,30 @@ def _read_backoff(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _drafts(
-    q: Kue, type: str, values: Iterable[JSON], options: dict[str, Any]
-) -> Iterator[Draft]:
-    for value in values:
+    q: Kue, type: str, batches: Iterable[list[JSON]], options: dict[str, Any]
+) -> Iterator[list[Draft]]:
+    for values in batches:
         with told_as_misuse():
-            made = q.draft(type, value, **options)
+            made = [q.draft(type, value, **options) for value in values]
         yield made
 
 
-async def _add_one(q: Kue, draft: Draft, *, as_json: bool) -> None:
-    [handle] = await q.enqueue_many([draft])
+async def _add_one(q: Kue, drafts: list[Draft], *, as_json: bool) -> None:
+    [handle] = await q.enqueue_many(drafts)
     _show([handle], as_json=as_json)
     if not handle.is_new:
         say(f"job {handle.id} has this unique key already; nothing was added")
 
 
 async def _add_many(
-    q: Kue, drafts: Iterator[Draft], total: int | None, *, as_json: bool
+    q: Kue, batches: Iterable[list[Draft]], total: int | None, *, as_json: bool
 ) -> None:
     is_quiet = output().is_terminal and not as_json
     added = existed = 0
     with progress_bar("Adding jobs", total) as tell:
         try:
-            while chunk := list(islice(drafts, MAX_BATCH)):
-                handles = await q.enqueue_many(chunk)
+            for drafts in batches:
+                handles = await q.enqueue_many(drafts)
                 added += sum(handle.is_new for handle in handles)
                 existed += sum(not handle.is_new for handle in handles)
                 tell(added + existed)

@@ -17,7 +17,7 @@ from kue.store.values import Word
 from kue.sweeping import Answer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
     from datetime import datetime, timedelta
 
     from kue.queue import Kue
@@ -140,7 +140,7 @@ async def move(
 
 
 async def each(
-    ids: Iterable[int | str], act: Act, *, now: str, as_json: bool, hint: str = ""
+    ids: Collection[int | str], act: Act, *, now: str, as_json: bool, hint: str = ""
 ) -> int:
     """Do *act* to all of *ids*, write a line for each, and tell whether all were."""
     code = DONE

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kue.cli.given import JOB_IDS, PRIORITY, STDIN, read_json
+from kue.cli.given import JOB_IDS, PRIORITY, read_json
 from kue.cli.job.change import answers_json, each
 from kue.cli.reach import asks, told_as_misuse
+from kue.cli.stdin import STDIN, read_all
 from kue.cli.terminal import Command
 from kue.errors import JobError, JobNotFound
 from kue.store.values import Word
@@ -67,7 +67,7 @@ def _read_data(text: str, ids: tuple[int | str, ...]) -> Any:
         return read_json(text, what="data")
     if STDIN in ids:
         raise click.UsageError("ids and data cannot both come from standard input")
-    return read_json(sys.stdin.buffer.read(), what="data")
+    return read_json(read_all(), what="data")
 
 
 async def _edit(q: Kue, job_id: int, changes: dict[str, Any]) -> Answer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -67,7 +67,7 @@ async def list_(
     every: bool,
     cursor: str | None,
     as_json: bool,
-    **looked_for: str | None,
+    **looked_for: Any,
 ) -> None:
     """
     List jobs that match everything given.
@@ -82,50 +82,53 @@ async def list_(
       kue job list --all --json | jq .data
     """
     await check_type(q, type)
-    wanted: dict[str, Any] = {
-        **looked_for,
+    filters = looked_for | {
         "since": await moment_of(q, since),
         "until": await moment_of(q, until),
     }
+    search = _Search(type, state, newest, {k: v for k, v in filters.items() if v})
     listing, now = Listing(*COLUMNS, as_json=as_json), await q.now()
-    rest: str | None = cursor
-    pages = _pages(q, type, state, wanted, cursor, None if every else limit, newest)
-    async for page in pages:
+    async for page in search.pages(q, cursor, None if every else limit):
         listing.show(row(job, now) for job in page.jobs)
-        rest = page.cursor
-    if rest is not None:
-        say(f"there may be more: --cursor={rest} goes on, --all shows all")
+        cursor = page.cursor
+    if cursor is not None:
+        say(f"there may be more: --cursor={cursor} goes on, --all shows all")
 
 
-async def _pages(
-    q: Kue,
-    type: str | None,
-    state: State | None,
-    wanted: dict[str, Any],
-    cursor: str | None,
-    limit: int | None,
-    newest: bool,
-) -> AsyncIterator[Page]:
-    """Yield what is found, until it is enough; the last page knows what follows."""
-    left = limit
-    look = q.find if any(value is not None for value in wanted.values()) else q.page
-    given = {name: value for name, value in wanted.items() if value is not None}
-    while True:
-        size = MAX_BATCH if left is None else min(left, MAX_BATCH)
+class _Search(NamedTuple):
+    """What is looked for."""
+
+    type: str | None
+    state: State | None
+    newest: bool
+    filters: dict[str, Any]
+
+    async def pages(
+        self, q: Kue, cursor: str | None, limit: int | None
+    ) -> AsyncIterator[Page]:
+        """Yield what is found until it is enough; the last page knows what follows."""
+        left = limit
+        while left != 0:
+            size = MAX_BATCH if left is None else min(left, MAX_BATCH)
+            page = await self._page(q, cursor, size)
+            yield page
+            cursor = page.cursor
+            if cursor is None:
+                return
+            left = None if left is None else left - len(page.jobs)
+
+    async def _page(self, q: Kue, cursor: str | None, size: int) -> Page:
+        # A search reads jobs to look at them; without filters there is no need to.
+        look = q.find if self.filters else q.page
         with told_as_misuse():
-            page = await look(
-                type=type,
-                state=state,
+            return await look(
+                type=self.type,
+                state=self.state,
+                descending=self.newest,
                 limit=size,
                 cursor=cursor,
-                descending=newest,
-                **given,
+                **self.filters,
             )
-        yield page
-        cursor = page.cursor
-        left = None if left is None else left - len(page.jobs)
-        if cursor is None or left == 0:
-            return
 
 
 def row(job: Job, now: int) -> Row:

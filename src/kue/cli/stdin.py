@@ -1,0 +1,89 @@
+"""Standard input, as it comes: what has arrived is handed on, and Ctrl-C is heard."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import signal
+import sys
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from kue.store.values import MAX_BATCH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Instead of ids, or of data, on the command line: read them here.
+STDIN = "-"
+#: Bytes asked for at a time; fewer are handed on when no more are there.
+BLOCK = 1 << 16
+
+
+class Line(NamedTuple):
+    """A line that is not empty, and where it was."""
+
+    number: int
+    text: bytes
+
+    @property
+    def place(self) -> str:
+        """Where it was, for messages."""
+        return f"line {self.number} of standard input"
+
+
+def read_all() -> bytes:
+    """Read to the end."""
+    with _heard():
+        return sys.stdin.buffer.read()
+
+
+def read_lines() -> Iterator[list[Line]]:
+    """Yield lines that are there, up to 500 at a time, and wait for more."""
+    number = 0
+    for block in _whole_lines():
+        lines = []
+        for text in block:
+            number += 1
+            if text.strip():
+                lines.append(Line(number, text))
+        for start in range(0, len(lines), MAX_BATCH):
+            yield lines[start : start + MAX_BATCH]
+
+
+def _whole_lines() -> Iterator[list[bytes]]:
+    rest = b""
+    while block := _read_some():
+        *lines, rest = (rest + block).split(b"\n")
+        yield lines
+    yield [rest]
+
+
+def _read_some() -> bytes:
+    buffer = sys.stdin.buffer
+    assert isinstance(buffer, io.BufferedIOBase)
+    with _heard():
+        return buffer.read1(BLOCK)
+
+
+@contextmanager
+def _heard() -> Iterator[None]:
+    """
+    Let Ctrl-C interrupt what is done in here.
+
+    An event loop turns the signal into a cancellation, which a read that waits for a
+    person or another program would not notice.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            # It came just before, and we would go to sleep on it.
+            raise KeyboardInterrupt
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
