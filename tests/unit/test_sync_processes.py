@@ -7,7 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -124,6 +124,7 @@ class Program:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            start_new_session=True,
         )
 
     def line(self) -> str:
@@ -150,7 +151,9 @@ def running(text: str, place: Engine) -> Iterator[Program]:
     try:
         yield program
     finally:
-        program.process.kill()
+        # With its children, if it has any left: they hold its pipes open.
+        with suppress(ProcessLookupError):
+            os.killpg(program.process.pid, signal.SIGKILL)
         program.process.communicate()
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kue.errors import KueError
+from kue.store.sqlite import forking
 from kue.store.sqlite.connection import abandon, connect
 
 if TYPE_CHECKING:
@@ -62,6 +63,11 @@ class Lookout(threading.Thread):
         self.join()
 
     def run(self) -> None:
+        self._inside = forking.enter()
+        self._look()
+        forking.leave(self._inside)
+
+    def _look(self) -> None:
         while not self._is_over.is_set():
             # An outage ends the watch and not the thread: it is told to those who
             # call the store, and here there is nobody to tell.
@@ -73,24 +79,30 @@ class Lookout(threading.Thread):
         self._is_needed.wait()
         if self._is_over.is_set():
             return
-        db = connect(self._place, budget=self._budget)
+        with self._inside:
+            db = connect(self._place, budget=self._budget)
         file = self._place.identity()
         try:
             self._poll(db, file)
         finally:
-            if file == self._place.identity():
-                db.close()
-            else:
-                abandon(db)
+            with self._inside:
+                self._let_go(db, file)
+
+    def _let_go(self, db: sqlite3.Connection, file: tuple[int, int] | None) -> None:
+        if file == self._place.identity():
+            db.close()
+        else:
+            abandon(db)
 
     def _poll(self, db: sqlite3.Connection, file: tuple[int, int] | None) -> None:
         """Ask again and again, until it is over or the file is another."""
         seen = None
         while not self._is_over.wait(POLL_SECONDS):
             self._is_needed.wait()
-            version = db.execute("PRAGMA data_version").fetchone()[0]
-            if version != seen:
-                seen = version
-                self._on_change(db)
+            with self._inside:
+                version = db.execute("PRAGMA data_version").fetchone()[0]
+                if version != seen:
+                    seen = version
+                    self._on_change(db)
             if file != self._place.identity():
                 return

@@ -16,6 +16,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from kue.errors import StoreCorrupt
+from kue.store.sqlite import forking
 from kue.store.sqlite.connection import abandon, begin, connect, translated
 from kue.store.sqlite.following import follow
 from kue.store.sqlite.tasks import Task, resolve
@@ -64,11 +65,15 @@ class Desk(threading.Thread):
 
     def run(self) -> None:
         is_open = True
+        inside = forking.enter()
         while is_open:
             tasks, is_open = self._next()
             if tasks:
-                self._serve(tasks)
-        self._disconnect()
+                with inside:
+                    self._serve(tasks)
+        with inside:
+            self._disconnect()
+        forking.leave(inside)
 
     def _next(self) -> tuple[list[Task], bool]:
         """Wait for calls; return them, and whether more will come."""
