@@ -8,6 +8,7 @@ import re
 import sqlite3
 import subprocess
 import sys
+import tomllib
 from contextlib import closing
 from pathlib import Path
 from types import CoroutineType
@@ -175,6 +176,20 @@ def test_the_list_of_sqlite_tables_is_that_of_the_code() -> None:
         tables = {name for (name,) in rows if not name.startswith("sqlite_")}
 
     assert set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == tables
+
+
+def test_the_table_of_layers_has_every_module() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    table = text.partition("## Layers")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`(\w+)[/`]", table))
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    [layers] = [
+        contract["layers"]
+        for contract in contracts["tool"]["importlinter"]["contracts"]
+        if contract.get("containers") == ["kue"]
+    ]
+
+    assert set(re.findall(r"\w+", " ".join(layers))) - {"testing"} <= named
 
 
 @pytest.mark.parametrize(
