@@ -8,23 +8,19 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 from click.shell_completion import CompletionItem
 
 from kue.cli.reach import refuse_missing_file, settings_here
-from kue.cli.stdin import STDIN, Line, read_lines
 from kue.cli.terminal import run
 from kue.duration import epoch_ms, milliseconds
 from kue.job import State, priority_of
 from kue.names import check_name
 from kue.reading import state_of
 from kue.store import store_for
-from kue.store.values import MAX_BATCH
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+    from collections.abc import Awaitable, Callable, Iterable
 
-    from kue.payload import JSON
     from kue.queue import Kue
     from kue.store.base import Store
 
@@ -140,25 +136,6 @@ class StateType(Kind):
         return _beginning_with(incomplete, State)
 
 
-class JobIdType(Kind):
-    """A job's id, or ``-`` for ids from standard input."""
-
-    name = "id"
-
-    def __init__(self, *, or_stdin: bool = False) -> None:
-        self._or_stdin = or_stdin
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int | str:
-        if value == STDIN and self._or_stdin:
-            return STDIN
-        try:
-            return _job_id(str(value))
-        except ValueError as exc:
-            self.fail(str(exc), param, ctx)
-
-
 class TypeNameType(Kind):
     """The name of a type; completed from the store if that answers at once."""
 
@@ -183,8 +160,6 @@ TIME = TimeType()
 PRIORITY = PriorityType()
 STATE = StateType()
 TYPE = TypeNameType()
-JOB_ID = JobIdType()
-JOB_IDS = JobIdType(or_stdin=True)
 
 
 def answer_quickly(
@@ -201,35 +176,6 @@ def answer_quickly(
         return []
 
 
-def read_json(text: str | bytes, *, what: str) -> JSON:
-    """
-    Return the value that JSON *text* means.
-
-    Raises:
-        click.UsageError: It is no JSON; the message says where that ends.
-    """
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeError) as exc:
-        context = click.get_current_context(silent=True)
-        raise click.UsageError(_what_is_wrong(text, what, exc), context) from None
-
-
-def batches(ids: Collection[int | str]) -> Iterator[list[int]]:
-    """
-    Yield the ids given, up to 500 at a time; ``-`` stands for those on standard input.
-
-    Of a line there, what stands before the first tab counts: what `kue job list` writes
-    will do.
-    """
-    named = [value for value in ids if isinstance(value, int)]
-    for start in range(0, len(named), MAX_BATCH):
-        yield named[start : start + MAX_BATCH]
-    if STDIN in ids:
-        for lines in read_lines():
-            yield [_id_of(line) for line in lines]
-
-
 async def moment_of(
     q: Kue, when: datetime | timedelta | None, *, ahead: bool = False
 ) -> int | None:
@@ -240,42 +186,6 @@ async def moment_of(
         return epoch_ms(when)
     length = when // timedelta(milliseconds=1)
     return await q.now() + (length if ahead else -length)
-
-
-def _id_of(line: Line) -> int:
-    text = line.text.partition(b"\t")[0].strip().decode(errors="replace")
-    try:
-        return _job_id(text)
-    except ValueError as exc:
-        message = f"{line.place}: {exc}"
-        raise click.UsageError(message, click.get_current_context()) from None
-
-
-def _job_id(text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if not 1 <= number < 2**63:
-        raise ValueError(f"{text!r} is no job id; ids are whole numbers such as 7")
-    return number
-
-
-def _what_is_wrong(text: str | bytes, what: str, exc: Exception) -> str:
-    whole = text if isinstance(text, str) else text.decode(errors="replace")
-    place = re.search(r"\(byte (\d+)\)", str(exc))
-    reason = str(exc).removeprefix("JSON is malformed: ")
-    shown = whole.strip()
-    if place is not None:
-        at = len(
-            whole.encode(errors="replace")[: int(place[1])].decode(errors="ignore")
-        )
-        reason = reason.replace(place[0], "").strip() + f" at character {at + 1}"
-        shown = whole[max(0, at - 20) : at + 20].strip()
-    return (
-        f"{what} is not JSON: {reason}, near {shown[:60]!r}; "
-        'write it like \'{"to": "ann"}\', text in double quotes'
-    )
 
 
 def _beginning_with(incomplete: str, words: Iterable[str]) -> list[CompletionItem]:

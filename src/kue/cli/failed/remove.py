@@ -9,7 +9,8 @@ import click
 from kue.cli.confirm import confirm, yes_option
 from kue.cli.failed.retry import tell_swept
 from kue.cli.failed.which import selected
-from kue.cli.given import DURATION, JOB_IDS, TYPE
+from kue.cli.given import DURATION, TYPE
+from kue.cli.ids import JOB_IDS
 from kue.cli.job.change import answers_json, each
 from kue.cli.known import check_type
 from kue.cli.listing import progress_bar

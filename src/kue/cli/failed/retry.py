@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from kue.cli.failed.which import failed_count, selected, which_options
-from kue.cli.given import DURATION, JOB_IDS
+from kue.cli.given import DURATION
+from kue.cli.ids import JOB_IDS
 from kue.cli.job.change import each
 from kue.cli.listing import progress_bar, show_json
 from kue.cli.reach import asks, json_option

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kue.cli.given import DURATION, PRIORITY, TIME, TYPE, read_json
+from kue.cli.given import DURATION, PRIORITY, TIME, TYPE
+from kue.cli.json_given import read_json
 from kue.cli.listing import progress_bar, show_json
 from kue.cli.reach import adds, json_option, told_as_misuse
 from kue.cli.stdin import STDIN, read_all, read_lines

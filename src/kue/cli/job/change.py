@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kue.cli.given import DURATION, JOB_IDS, TIME, batches, moment_of
+from kue.cli.given import DURATION, TIME, moment_of
+from kue.cli.ids import JOB_IDS, batches
 from kue.cli.listing import show_json, show_line
 from kue.cli.reach import asks, json_option
 from kue.cli.terminal import DONE, REFUSED, Command, say

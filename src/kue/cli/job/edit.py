@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kue.cli.given import JOB_IDS, PRIORITY, read_json
+from kue.cli.given import PRIORITY
+from kue.cli.ids import JOB_IDS
 from kue.cli.job.change import answers_json, each
+from kue.cli.json_given import read_json
 from kue.cli.reach import asks, told_as_misuse
 from kue.cli.stdin import STDIN, read_all
 from kue.cli.terminal import Command

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from kue.cli.given import JOB_ID
+from kue.cli.ids import JOB_ID
 from kue.cli.listing import show_json, show_line
 from kue.cli.reach import asks, json_option
 from kue.cli.terminal import Command, output

@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from kue.cli.given import JOB_IDS, batches
+from kue.cli.ids import JOB_IDS, batches
 from kue.cli.job.facts import facts
 from kue.cli.listing import Column, Listing, Row, show_json, show_line
 from kue.cli.reach import asks, json_option

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kue.cli.given import DURATION, JOB_ID
+from kue.cli.given import DURATION
+from kue.cli.ids import JOB_ID
 from kue.cli.listing import progress_bar, show_json
 from kue.cli.reach import asks
 from kue.cli.terminal import DONE, REFUSED, Command, say
