@@ -80,6 +80,13 @@ class Process:
         """Ask it to end, as an operator would."""
         self._running.terminate()
 
+    def signal(self, number: signal.Signals) -> None:
+        self._running.send_signal(number)
+
+    @property
+    def pid(self) -> int:
+        return self._running.pid
+
     async def ended(self) -> int:
         """Return its exit status once it is gone."""
         return await self._running.wait()

@@ -158,10 +158,20 @@ def _exactly(link: socket.socket, size: int) -> bytes | None:
 
 
 def _die_with_parent() -> None:
-    # A terminal's Ctrl-C is the worker's to answer.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A terminal tells all processes of a group to end, a service manager all of a
+    # service.  Handlers, because what is ignored would be ignored by every program
+    # that a job starts, too.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, partial(_leave_it, os.getpid()))
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _leave_it(pid: int, number: int, frame: object) -> None:
+    """Leave it to the worker when we end; what a handler forked ends as it would."""
+    if os.getpid() != pid:
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,255 @@
+"""A worker is told to stop under load: nothing is lost, and nothing counted twice."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kue import State
+from kue.draft import draft
+from tests.faults.conftest import assert_sound
+from tests.faults.processes import Process
+from tests.faults.program_stopping import DEAF, FOR_EVER, LEASE_SECONDS, POOL, SLOTS
+from tests.support.jobs import get_one
+from tests.unit.patience import until
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kue.job import Job
+    from kue.store.base import Store
+    from tests.faults.conftest import NewStore
+    from tests.support.servers import RedisServer
+
+#: More than any of its jobs needs, and much more than stopping may take beside them.
+GRACE_SECONDS = 20.0
+#: Python takes its time to begin and to end on a busy machine.
+MARGIN_SECONDS = 10.0
+#: Jobs of each kind, and how long each of them takes.
+LOAD = {"coroutine": (400, 0.1), "thread": (100, 0.1), "child": (20, 0.1)}
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'kue.db'}"
+    server: RedisServer = request.getfixturevalue("redis_server")
+    return server.url
+
+
+class Scene:
+    """Jobs of all kinds, and what their handlers say of themselves."""
+
+    def __init__(self, url: str, prefix: str, store: Store, path: Path) -> None:
+        self.store = store
+        self._url = url
+        self._prefix = prefix
+        self._path = path
+
+    async def add(
+        self, kind: str, count: int = 1, *, seconds: float = 0, how: str = ""
+    ) -> list[int]:
+        data = {"path": str(self._path), "seconds": seconds, "how": how}
+        added = await self.store.add(
+            [draft(kind, data)] * count, producer=kind + how, seq=1
+        )
+        return [one.id for one in added]
+
+    def worker(self, grace: float = GRACE_SECONDS) -> Process:
+        program = "tests.faults.program_stopping"
+        where = (self._url, self._prefix, "")
+        return Process(str(grace), *where, program=program)
+
+    def said(self, word: str) -> Counter[int]:
+        """Return how often each job began, or ended."""
+        lines = [line.split() for line in self._path.read_text().splitlines()]
+        return Counter(int(job_id) for said, job_id, _ in lines if said == word)
+
+    async def begun(self, *ids: int) -> None:
+        """Return once these jobs have begun."""
+        await until(lambda: self.said("began").keys() >= set(ids), seconds=30)
+
+    async def jobs(self, ids: list[int]) -> list[Job]:
+        jobs = []
+        for at in range(0, len(ids), 500):
+            jobs += [job for job in await self.store.get(ids[at : at + 500]) if job]
+        assert [job.id for job in jobs] == ids, "jobs were lost"
+        return jobs
+
+
+@pytest.fixture
+async def scene(url: str, prefix: str, new_store: NewStore, tmp_path: Path) -> Scene:
+    path = tmp_path / "said"
+    path.touch()
+    return Scene(url, prefix, new_store(url), path)
+
+
+def outcomes(job: Job) -> list[str]:
+    return [past.outcome for past in job.history]
+
+
+async def stopped(
+    worker: Process, number: signal.Signals, *, within: float = GRACE_SECONDS
+) -> int:
+    """Stop a worker and return its exit code."""
+    worker.signal(number)
+    async with asyncio.timeout(within + MARGIN_SECONDS):
+        return await worker.ended()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_under_load_nothing_is_lost_and_nothing_counted_twice(
+    scene: Scene, number: signal.Signals
+) -> None:
+    kinds: Mapping[str, list[int]] = {
+        kind: await scene.add(kind, count, seconds=seconds)
+        for kind, (count, seconds) in LOAD.items()
+    }
+    ids = [job_id for some in kinds.values() for job_id in some]
+    async with scene.worker() as worker:
+        await scene.begun(*(some[0] for some in kinds.values()))
+        began = time.monotonic()
+        code = await stopped(worker, number)
+        took = time.monotonic() - began
+
+    assert (code, took < GRACE_SECONDS) == (0, True)
+    halfway = await scene.jobs(ids)
+    assert_all_over_or_untouched(halfway, scene)
+    left = [job.id for job in halfway if job.state is State.WAITING]
+    assert 0 < len(left) < len(ids)
+
+    await run_to_the_end(scene, ids)
+    await assert_sound(scene.store)
+
+
+def assert_all_over_or_untouched(jobs: list[Job], scene: Scene) -> None:
+    ended = scene.said("ended")
+    assert scene.said("began") == ended, "a run was cut off within the grace"
+    for job in jobs:
+        is_over = job.id in ended
+        assert job.state is (State.COMPLETE if is_over else State.WAITING)
+        assert job.attempts == int(is_over)
+        # One that was on its way to the worker is handed back unseen.
+        assert outcomes(job) in ([["complete"]] if is_over else [[], ["released"]])
+
+
+async def run_to_the_end(scene: Scene, ids: list[int]) -> None:
+    async with scene.worker() as worker:
+        await until(lambda: scene.said("ended").keys() >= set(ids), seconds=40)
+        assert await stopped(worker, signal.SIGTERM) == 0
+    assert scene.said("began") == scene.said("ended") == Counter(ids)
+    for job in await scene.jobs(ids):
+        assert (job.state, job.attempts) == (State.COMPLETE, 1)
+        assert outcomes(job).count("complete") == 1
+
+
+async def test_what_never_ends_is_handed_back_when_the_grace_is_over(
+    scene: Scene,
+) -> None:
+    """Without having spent its attempt, of which it has but one."""
+    ids = [(await scene.add(kind, how=FOR_EVER))[0] for kind in SLOTS]
+    async with scene.worker(grace=0.3) as worker:
+        await scene.begun(*ids)
+        code = await stopped(worker, signal.SIGTERM, within=0.3)
+
+    assert code == 0
+    for job in await scene.jobs(ids):
+        assert (job.state, job.attempts, job.stalls) == (State.WAITING, 0, 0)
+        assert outcomes(job) == ["released"]
+    await assert_sound(scene.store)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGINT)],
+)
+async def test_a_second_signal_hands_back_at_once(
+    scene: Scene, first: signal.Signals, second: signal.Signals
+) -> None:
+    ids = [(await scene.add(kind, how=FOR_EVER))[0] for kind in SLOTS]
+    # More than there are slots for: nobody begins these while it stops.
+    more = [job_id for kind in SLOTS for job_id in await scene.add(kind, SLOTS[kind])]
+    async with scene.worker(grace=3600) as worker:
+        await scene.begun(*ids)
+        worker.signal(first)
+        assert await worker.line() == "stopping"
+        code = await stopped(worker, second, within=LEASE_SECONDS)
+
+    assert code == 0
+    for job in await scene.jobs(ids):
+        assert (job.state, job.attempts) == (State.WAITING, 0)
+        assert outcomes(job) == ["released"]
+    for job in await scene.jobs(more):
+        assert job.state in (State.WAITING, State.COMPLETE)
+    await assert_sound(scene.store)
+
+
+async def test_a_thread_that_hears_nothing_is_left_behind_and_its_job_runs_again(
+    scene: Scene,
+) -> None:
+    """It is in a call into C; its attempt is not spent on it either."""
+    [job_id] = await scene.add("thread", how=DEAF)
+    async with scene.worker(grace=0.1) as worker:
+        await scene.begun(job_id)
+        code = await stopped(worker, signal.SIGTERM, within=LEASE_SECONDS)
+
+    assert code == 0
+    # The worker took its leave: nobody has to wait for its lease.
+    await scene.store.tend()
+    job = await get_one(scene.store, job_id)
+    assert (job.state, job.attempts, job.stalls) == (State.WAITING, 0, 1)
+    await assert_sound(scene.store)
+
+
+async def test_a_signal_to_all_processes_fails_no_job_in_a_child(scene: Scene) -> None:
+    """As systemd does it: the worker and its children are told to end, all at once."""
+    ids = await scene.add("child", SLOTS["child"], seconds=1)
+    async with scene.worker() as worker:
+        await scene.begun(*ids)
+        for pid in children_of(worker.pid):
+            os.kill(pid, signal.SIGTERM)
+        code = await stopped(worker, signal.SIGTERM)
+
+    assert code == 0
+    for job in await scene.jobs(ids):
+        assert (job.state, job.error) == (State.COMPLETE, None)
+    await assert_sound(scene.store)
+
+
+async def test_what_a_child_forked_still_hears_signals(scene: Scene) -> None:
+    """A pool of processes is ended by such signals."""
+    [job_id] = await scene.add("child", how=POOL)
+    async with scene.worker() as worker:
+        await until(lambda: job_id in scene.said("ended"), seconds=30)
+        assert await stopped(worker, signal.SIGTERM) == 0
+
+    assert (await get_one(scene.store, job_id)).state is State.COMPLETE
+
+
+async def test_the_children_of_a_killed_worker_end_with_it(scene: Scene) -> None:
+    """What it began will be begun again by another: it must not go on."""
+    ids = await scene.add("child", SLOTS["child"], how=FOR_EVER)
+    async with scene.worker() as worker:
+        await scene.begun(*ids)
+        children = children_of(worker.pid)
+        worker.kill()
+        await worker.ended()
+        await until(lambda: not any(map(is_there, children)))
+
+    assert len(children) == len(ids)
+
+
+def children_of(pid: int) -> list[int]:
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(child) for child in text.split()]
+
+
+def is_there(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
