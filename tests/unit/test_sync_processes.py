@@ -26,7 +26,7 @@ PRELUDE = """
 import asyncio, multiprocessing, os, sys, threading, time
 from kue import Kue, KueError
 
-q = Kue(sys.argv[1], prefix=sys.argv[2])
+q = Kue(sys.argv[1], prefix=sys.argv[2], budget="20s")
 
 def say(*words):
     print(*words, flush=True)
