@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -84,21 +85,10 @@ def run(
     """
     # Adapters have sessions of their own: nobody else would end them.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    scale = _scale(rounds, quick=quick)
     peers = _peers(only)
     results = Results([peer.name for peer in peers])
-    ready = _set_up(peers, results)
-    ours = [one for one in OURS if one.name in only]
-    cores = here()
-    where = seats(cores)
-    with started(where.server) as server:
-        # Whoever looks on sits with the server, not with those who are measured.
-        pin(0, where.server)
-        rounds_of = Rounds([*ours, *ready], results, server, where, scale)
-        for _ in rounds_of.each():
-            # After each: a long run that is interrupted has not been for nothing.
-            known = report.conditions(peers, scale, redis=server.version, cores=cores)
-            report.write_json(results, known, path)
+    contenders = [*(one for one in OURS if one.name in only), *_set_up(peers, results)]
+    known = _measure(contenders, results, _scale(rounds, quick=quick), path)
     report.print_tables(results)
     click.echo(f"written to {path}", err=True)
     if write_docs and not quick and len(only) == len(OURS) + len(PEERS):
@@ -106,9 +96,25 @@ def run(
         click.echo(f"and into {report.PAGE}", err=True)
 
 
+def _measure(
+    contenders: list[Contender], results: Results, scale: Scale, path: Path
+) -> dict[str, Any]:
+    """Measure all rounds; return under which conditions."""
+    cores, known = here(), dict[str, Any]()
+    where = seats(cores)
+    with started(where.server) as server:
+        # Whoever looks on sits with the server, not with those who are measured.
+        pin(0, where.server)
+        for _ in Rounds(contenders, results, server, where, scale).each():
+            # After each: a long run that is interrupted has not been for nothing.
+            known = report.conditions(results, scale, redis=server.version, cores=cores)
+            report.write_json(results, known, path)
+    return known
+
+
 def _scale(rounds: int | None, *, quick: bool) -> Scale:
     scale = QUICK if quick else Scale(rounds=ROUNDS)
-    return Scale(**{**vars(scale), "rounds": rounds or scale.rounds})
+    return replace(scale, rounds=rounds or scale.rounds)
 
 
 def _peers(only: list[str]) -> list[Contender]:

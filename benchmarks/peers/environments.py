@@ -138,9 +138,16 @@ def _apt_install(package: str) -> None:
 
 def _run(command: list[str], peer: Contender) -> str:
     """Return what *command* printed; what it complained of is kept in a file."""
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
-    )
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as exc:
+        raise NotInstalled(f"{Path(command[0]).name} did not come to an end") from exc
     if done.returncode == 0:
         return done.stdout
     log = HOME / f"{peer.environment}.log"

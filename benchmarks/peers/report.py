@@ -36,9 +36,10 @@ For `p50_ms`, `p99_ms`, `bytes` and `commands`, less than 1 is better."""
 
 
 def conditions(
-    peers: Sequence[Contender], scale: Scale, *, redis: str, cores: Sequence[int]
+    results: Results, scale: Scale, *, redis: str, cores: Sequence[int]
 ) -> dict[str, Any]:
     """Return what the figures depend on."""
+    everyone = (KUE, *_peers(results))
     return {
         "date": time.strftime("%Y-%m-%d"),
         "redis": redis,
@@ -47,10 +48,10 @@ def conditions(
         "cores": len(cores),
         "load": [round(one, 1) for one in os.getloadavg()],
         "rounds": scale.rounds,
-        "versions": {one.name: version_of(one) for one in (KUE, *peers)},
+        "versions": {one.name: version_of(one) for one in everyone},
         "clients": {name: version(name) for name in ("redis", "hiredis", "uvloop")},
-        "jobs": {one.name: one.scaled(scale.share).jobs for one in (KUE, *peers)},
-        "slots": {one.name: one.slots for one in (KUE, *peers)},
+        "jobs": {one.name: one.scaled(scale.share).jobs for one in everyone},
+        "slots": {one.name: one.slots for one in everyone},
     }
 
 
@@ -94,7 +95,7 @@ def markdown(results: Results, conditions: Mapping[str, Any]) -> str:
         _markdown_table(_ratios(results, " ")),
         _markdown_table(_targets(results)),
         *_missing_lines(results),
-        _notes(results.names),
+        _notes(results),
         _sentences(results, conditions),
     ]
     return "\n\n".join(parts)
@@ -192,9 +193,13 @@ def _by_reason(reasons: Mapping[str, str]) -> dict[str, list[str]]:
     return found
 
 
-def _notes(names: Sequence[str]) -> str:
+def _peers(results: Results) -> list[Contender]:
+    return [peer for peer in PEERS if peer.name in results.names]
+
+
+def _notes(results: Results) -> str:
     rows = [["", "version", "jobs at once", "", "of note"]]
-    for one in (KUE, KUE_TASK, *(peer for peer in PEERS if peer.name in names)):
+    for one in (KUE, KUE_TASK, *_peers(results)):
         slots = f"{one.slots}, {one.nap_slots} of 5 ms"
         rows.append([one.name, version_of(one), slots, one.language.value, one.note])
     return _markdown_table(rows)

@@ -51,7 +51,7 @@ class Result(msgspec.Struct):
 @click.argument("url", required=False)
 @click.option(
     "--jobs",
-    type=click.IntRange(1, 1_000_000),
+    type=click.IntRange(20, 1_000_000),
     default=20_000,
     show_default=True,
     help="How many jobs to add in bulk; other steps follow from it.",

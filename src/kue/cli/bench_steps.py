@@ -83,7 +83,7 @@ class Steps:
 
     async def nap(self) -> float:
         """Run jobs that sleep for 5 ms, a hundred at once; return jobs a second."""
-        jobs = max(1, self._jobs // 5)
+        jobs = max(20, self._jobs // 5)
         await self._q.enqueue_many("nap", ({"i": i} for i in range(jobs)))
         return await self._drain("nap", jobs, NAP_SLOTS, nap=NAP_SECONDS)
 
@@ -181,8 +181,7 @@ class _Tally:
                 f"{repeated} jobs ran more than once; was the worker kept from "
                 "reaching the store?"
             )
-        # A single job says nothing of a rate, but should not stop the rest either.
-        return max(1, self._done - 1) / max(self._last - self._first, 1e-6)
+        return (self._done - 1) / (self._last - self._first)
 
 
 def percentiles(waits: list[float]) -> tuple[float, float]:
