@@ -68,12 +68,14 @@ os.waitpid(pid, 0)
 """
 #: Exits while a thread's job is on its way, which the test keeps from arriving.
 EXIT = """
-producer = q.sync._connected().queue._session.producer
+async def adds(_):
+    return [t for t in asyncio.all_tasks() if "Kue.enqueue" in repr(t.get_coro())]
+
 q.sync.types()
 say("ready")
 sys.stdin.readline()
 threading.Thread(target=q.sync.enqueue, args=("email", "late"), daemon=True).start()
-until(lambda: producer._pilot is not None)
+until(lambda: q.sync.call(adds))
 say("exiting")
 """
 EXIT_IDLE = """
