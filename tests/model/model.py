@@ -206,7 +206,7 @@ class Model(Operating):
             WorkerStatus(
                 name=name,
                 deadline=worker.deadline,
-                alive=now < worker.deadline,
+                alive=now < worker.deadline and not worker.has_left,
                 active=active.count(name),
                 info=worker.info or {},
                 paused=self.pause_of(name, now) is not None,

@@ -210,3 +210,14 @@ async def test_a_worker_that_left_may_come_back(store: Store) -> None:
     await pass_time(store, T0 + 2, T0 + 9 * SECOND)
 
     assert (await get_one(store, job.id)).token == job.token
+
+
+async def test_a_worker_that_left_is_not_alive_even_if_the_clock_goes_back(
+    store: Store,
+) -> None:
+    await store.renew("w1", now=T0)
+    await store.leave("w1", now=T0)
+
+    [status] = await store.workers(now=T0 - 1)
+
+    assert not status.alive

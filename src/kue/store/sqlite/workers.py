@@ -29,7 +29,7 @@ SELECT id, cancelling FROM jobs INDEXED BY jobs_active
 WHERE state = 'active' AND worker = ? AND cancelling IS NOT NULL ORDER BY id
 """
 _WORKERS = """
-SELECT name, deadline, deadline > ?1,
+SELECT name, deadline, deadline > ?1 AND NOT has_left,
     (SELECT count(*) FROM jobs INDEXED BY jobs_active
      WHERE state = 'active' AND worker = name),
     info,
