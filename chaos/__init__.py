@@ -18,5 +18,6 @@ checked stands in docs/explanation/chaos.md.
 `delivery`     what must be true of a history; so say `stories`, `orders`, `news`
 `recovery`     how soon the jobs of dead workers ran again
 `figures`      all checks together, and the line of JSON
+`command`      the command line
 =============  ===================================================================
 """

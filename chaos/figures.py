@@ -36,8 +36,9 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     stuck: int
     violations: int
     effects_repeated: int
-    recovery_p50_s: float
-    recovery_max_s: float
+    #: None when no run counted.
+    recovery_p50_s: float | None
+    recovery_max_s: float | None
     faults: dict[str, int]
     #: Runs that the two figures of recovery are from.
     recoveries: int = 0
@@ -87,7 +88,7 @@ def figures(
         violations=sum(rules.values()) - sum(rules[rule] for rule in _COUNTED),
         effects_repeated=effects_repeated(history),
         recovery_p50_s=recovery.middle(times),
-        recovery_max_s=max(times, default=0.0),
+        recovery_max_s=max(times, default=None),
         faults=dict(sorted(faults.items())),
         recoveries=len(times),
         states=dict(Counter(job.state.value for job in history.jobs)),

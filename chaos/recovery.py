@@ -81,6 +81,6 @@ def _staff(history: History, since: int, until: int) -> set[int]:
     return came - died - idled
 
 
-def middle(values: list[float]) -> float:
-    """Return the median of sorted *values*; 0 for none."""
-    return values[len(values) // 2] if values else 0.0
+def middle(values: list[float]) -> float | None:
+    """Return the median of sorted *values*; None of none."""
+    return values[len(values) // 2] if values else None

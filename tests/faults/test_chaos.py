@@ -10,8 +10,10 @@ import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import click
 import msgspec
 import pytest
+from chaos.command import Seeds, summed
 from chaos.facts import Attempted, Away, Came, Died, Given, Idled, Started
 from chaos.figures import breaches, effects_repeated, figures
 from chaos.history import History
@@ -310,6 +312,32 @@ def test_figures_are_not_good_when_too_little_was_done_to_tell() -> None:
 
     assert (drawn.acknowledged, drawn.lost, drawn.violations) == (3, 0, 0)
     assert not drawn.ok
+
+
+def test_figures_of_several_seeds_add_up() -> None:
+    plan = draw("sqlite", 1, 0.1)
+    first = figures(plan, SOUND, Counter(kill=2), drain=1)
+    second = figures(plan, DOCTORED["stuck"], Counter(kill=1, lock=4), drain=1)
+
+    total = summed([first, second])
+
+    assert (first.ok, second.ok, total["ok"]) == (True, False, False)
+    assert (total["acknowledged"], total["lost"], total["stuck"]) == (6, 0, 1)
+    assert total["faults"] == {"kill": 3, "lock": 4}
+    assert total["recovery_max_s"] == 2.0
+
+
+@pytest.mark.parametrize(
+    ("given", "seeds"), [("3", [3]), ("1..3", [1, 2, 3]), ("7..7", [7])]
+)
+def test_seeds_are_one_or_a_range(given: str, seeds: list[int]) -> None:
+    assert Seeds().convert(given, None, None) == seeds
+
+
+@pytest.mark.parametrize("given", ["", "x", "3..1", "1-3", "-1"])
+def test_what_is_no_range_of_seeds_is_refused(given: str) -> None:
+    with pytest.raises(click.BadParameter, match=re.escape(repr(given))):
+        Seeds().convert(given, None, None)
 
 
 def test_the_sink_takes_no_effect_of_an_older_run(tmp_path: Path) -> None:
