@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from kue.draft import draft
 from kue.supervisor import procfs
 from tests.support.jobs import get_one
+from tests.unit.patience import until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
 
     from kue.job import Job
@@ -37,7 +38,7 @@ async def nap(job):
 """
 LEASE_SECONDS = 1.0
 #: Starting Python takes a while on a busy machine.
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 45.0
 
 
 class Supervised:
@@ -219,6 +220,11 @@ async def get(port: int, path: str) -> tuple[int, dict[str, Any]]:
     writer.close()
     head, _, body = answer.partition(b"\r\n\r\n")
     return int(head.split()[1]), json.loads(body)
+
+
+async def patiently(is_so: Callable[[], bool]) -> None:
+    """Wait for a fact that takes processes to come about."""
+    await until(is_so, seconds=PATIENCE_SECONDS)
 
 
 def children_of(pid: int) -> list[int]:

@@ -7,8 +7,7 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from tests.faults.supervised import is_there
-from tests.unit.patience import until
+from tests.faults.supervised import PATIENCE_SECONDS, is_there, patiently
 
 if TYPE_CHECKING:
     from tests.faults.supervised import Shift
@@ -42,7 +41,7 @@ async def test_how_late_a_held_event_loop_is_can_be_seen_while_it_is_held(
 
 
 async def until_lagging(shift: Shift) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             [worker] = await shift.store.workers()
             if worker.info.get("lag_ms", 0) > 1000:
@@ -71,12 +70,12 @@ async def test_a_child_whose_loop_stands_still_for_too_long_is_killed_with_its_s
     shift: Shift,
 ) -> None:
     [job_id] = await shift.add("hold", seconds=600)
-    async with shift.start("--stuck-after", "1s") as workers:
+    async with shift.start("--stuck-after", "3s") as workers:
         _, _, stuck = await workers.line()
         told = await workers.logged("is stuck", f"pid {stuck}")
         where = await workers.logged("shift.py", "in hold")
         _, again, heir = await workers.line()
-        await until(lambda: not is_there(int(stuck)))
+        await patiently(lambda: not is_there(int(stuck)))
 
     assert "has not gone round" in told
     assert where.startswith("  File")

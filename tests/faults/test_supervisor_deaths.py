@@ -8,9 +8,8 @@ import time
 from typing import TYPE_CHECKING
 
 from kue.job import State
-from tests.faults.supervised import get, is_there
+from tests.faults.supervised import get, is_there, patiently
 from tests.support.jobs import count_of
-from tests.unit.patience import until
 
 if TYPE_CHECKING:
     from tests.faults.supervised import Shift
@@ -57,7 +56,7 @@ async def test_the_job_of_a_killed_child_need_not_wait_for_its_lease(
         took = time.monotonic() - began
 
     assert again == str(job_id)
-    assert took < 10
+    assert took < 30
 
 
 async def test_programs_that_a_killed_child_had_started_end_with_it(
@@ -67,7 +66,7 @@ async def test_programs_that_a_killed_child_had_started_end_with_it(
     async with shift.start() as workers:
         _, program, victim = await workers.line()
         os.kill(int(victim), signal.SIGKILL)
-        await until(lambda: not is_there(int(program)))
+        await patiently(lambda: not is_there(int(program)))
 
 
 async def test_children_whose_supervisor_was_killed_finish_and_leave(
@@ -80,7 +79,7 @@ async def test_children_whose_supervisor_was_killed_finish_and_leave(
         workers.signal(signal.SIGKILL)
         more = await shift.add("nap", seconds=0)
         said = await workers.lines()
-        await until(lambda: not any(map(is_there, children)))
+        await patiently(lambda: not any(map(is_there, children)))
 
     pids = sorted(int(pid) for _, _, pid in started)
     assert pids == sorted(children)

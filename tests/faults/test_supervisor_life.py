@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kue.job import State
-from tests.faults.supervised import SMALL, is_there
+from tests.faults.supervised import SMALL, is_there, patiently
 from tests.support.jobs import count_of
-from tests.unit.patience import until
 
 if TYPE_CHECKING:
     from tests.faults.supervised import Shift
@@ -57,7 +56,7 @@ async def test_a_process_that_is_too_old_or_too_large_is_replaced_when_it_is_fre
         _, _, old = await workers.line()
         told = await workers.logged("is replaced", reason)
         job = await lone.ended(job_id)
-        await until(lambda: not is_there(int(old)))
+        await patiently(lambda: not is_there(int(old)))
         [later] = await lone.add("nap")
         fresh = (await lone.ended(later)).result
 
@@ -70,7 +69,7 @@ async def test_a_hang_up_replaces_all_processes_one_after_the_other(
     lone: Shift,
 ) -> None:
     async with lone.start("--processes", "2", "--health-port", "0") as workers:
-        await until(lambda: len(workers.children()) == 2)
+        await patiently(lambda: len(workers.children()) == 2)
         before = workers.children()
         await workers.up()
         [job_id] = await lone.add("nap", seconds=1)
@@ -132,7 +131,7 @@ async def test_the_supervisor_beats_in_the_file_that_the_queue_has_settled_on(
     options = ("--health-file", str(ready))
     environ = {"KUE_URL": "sqlite:///jobs.db"}
     async with lone.start(*options, target="small.py:q", environ=environ) as workers:
-        await until(ready.exists)
+        await patiently(ready.exists)
         workers.signal(signal.SIGTERM)
         assert await workers.ended() == 0
 

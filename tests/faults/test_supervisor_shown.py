@@ -11,8 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.faults.supervised import get
-from tests.unit.patience import until
+from tests.faults.supervised import PATIENCE_SECONDS, get, patiently
 
 if TYPE_CHECKING:
     from tests.faults.conftest import NewServer
@@ -58,18 +57,18 @@ async def test_health_is_told_by_a_port_and_a_file(
     options = ("--health-file", str(file), "--health-port", str(unused_tcp_port))
     async with lone.start(*options) as workers:
         await workers.up()
-        await until(file.exists)
+        await patiently(file.exists)
         ready = await get(unused_tcp_port, "/readyz")
         [child] = workers.children()
 
         os.kill(child, signal.SIGSTOP)
-        await until(lambda: not file.exists())
+        await patiently(lambda: not file.exists())
         frozen = await get(unused_tcp_port, "/readyz")
         live = await get(unused_tcp_port, "/healthz")
         unknown = await get(unused_tcp_port, "/secrets")
 
         os.kill(child, signal.SIGCONT)
-        await until(file.exists)
+        await patiently(file.exists)
         workers.signal(signal.SIGTERM)
         assert await workers.ended() == 0
 
@@ -103,7 +102,7 @@ async def test_systemd_is_told_of_every_turn(lone: Shift) -> None:
 async def heard(systemd: socket.socket, state: str) -> None:
     """Wait for a datagram that begins with *state*."""
     loop = asyncio.get_running_loop()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not (await loop.sock_recv(systemd, 4096)).decode().startswith(state):
             pass
 

@@ -63,7 +63,7 @@ async def test_a_second_signal_hands_back_at_once(shift: Shift) -> None:
 
     job = await shift.job(job_id)
     assert code == 0
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
     assert (job.state, job.attempts) == (State.WAITING, 0)
 
 

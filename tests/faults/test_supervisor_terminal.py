@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kue.supervisor import procfs
-from tests.faults.supervised import SHIFT, children_of, is_there
-from tests.unit.patience import until
+from tests.faults.supervised import SHIFT, children_of, is_there, patiently
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +51,7 @@ class Terminal:
 
     async def up(self) -> list[int]:
         """Return the pids of all processes, once jobs can be run."""
-        await until(lambda: self.shows("works on"), seconds=30)
+        await patiently(lambda: self.shows("works on"))
         self._children = children_of(self.worker.pid)
         return [self.worker.pid, *self._children]
 
@@ -90,7 +89,7 @@ async def test_ctrl_c_stops_in_order(terminal: Terminal) -> None:
     await terminal.up()
 
     terminal.press(CTRL_C)
-    await until(lambda: terminal.worker.poll() is not None)
+    await patiently(lambda: terminal.worker.poll() is not None)
 
     assert terminal.worker.returncode == 0
     assert terminal.shows("stopping: jobs may end within 30 s")
@@ -100,11 +99,11 @@ async def test_ctrl_z_suspends_all_processes_and_all_go_on(terminal: Terminal) -
     pids = await terminal.up()
 
     terminal.press(CTRL_Z)
-    await until(lambda: all(map(procfs.is_frozen, pids)))
+    await patiently(lambda: all(map(procfs.is_frozen, pids)))
     os.kill(pids[0], signal.SIGCONT)
-    await until(lambda: not any(map(procfs.is_frozen, pids)))
+    await patiently(lambda: not any(map(procfs.is_frozen, pids)))
     terminal.press(CTRL_C)
-    await until(lambda: terminal.worker.poll() is not None)
+    await patiently(lambda: terminal.worker.poll() is not None)
 
     assert terminal.worker.returncode == 0
 
@@ -114,7 +113,7 @@ async def test_a_closed_terminal_stops_in_order(terminal: Terminal) -> None:
     pids = await terminal.up()
 
     terminal.close()
-    await until(lambda: terminal.worker.poll() is not None)
+    await patiently(lambda: terminal.worker.poll() is not None)
 
     assert terminal.worker.returncode == 0
     assert not any(map(is_there, pids))
