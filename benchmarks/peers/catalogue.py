@@ -117,7 +117,7 @@ PEERS = (
     Contender(
         "flexiq",
         jobs=2_000,
-        slots=8,
+        slots=2,
         note="`push_dispatch` off but for latency: with it a backlog hardly drains; "
         f"{THREADS}",
     ),
