@@ -45,6 +45,9 @@ def test_redis_url_is_the_second_choice() -> None:
         ("KUE_ALLOW_EVICTION", "yes", "allow_eviction", True),
         ("KUE_KEEP_COMPLETE", "0", "keep_complete", 0),
         ("KUE_KEEP_FAILED", "1d", "keep_failed", DAY_MS),
+        ("KUE_BLOCKED", "2s", "blocked", 2_000),
+        ("KUE_CAPTURE", "no", "capture", False),
+        ("KUE_STRICT_LEASE", "yes", "strict_lease", True),
     ],
 )
 def test_every_setting_has_a_variable(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
 
 from kue.cli.given import TIME, answer_quickly
 from kue.cli.known import UnknownName, near
@@ -16,6 +16,8 @@ from kue.cli.terminal import DONE, REFUSED, Command, say
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
+
+    from click.shell_completion import CompletionItem
 
     from kue.queue import Kue
     from kue.store.base import Store
@@ -32,7 +34,12 @@ def _complete(
     return [name for name in found if name.startswith(incomplete)]
 
 
-name_argument: Any = click.argument("name", shell_complete=_complete)
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def name_argument(function: F) -> F:
+    """Take the name of a worker; shells complete it."""
+    return click.argument("name", shell_complete=_complete)(function)
 
 
 @click.command(cls=Command)
