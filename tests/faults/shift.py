@@ -6,6 +6,7 @@ import asyncio
 import ctypes
 import os
 import sys
+import time
 from typing import TYPE_CHECKING
 
 from kue import Kue
@@ -47,3 +48,9 @@ async def hold(job: ActiveJob) -> None:
         # A signal cuts it short.
         left = held.sleep(left)
     say("returned", job.id, os.getpid())
+
+
+@q.process("thread", 1)
+async def thread(job: ActiveJob) -> None:
+    say("started", job.id, os.getpid())
+    await asyncio.to_thread(time.sleep, job.data["seconds"])

@@ -93,3 +93,15 @@ async def test_a_child_that_cannot_hear_is_killed_when_the_grace_is_over(
     assert code == 1
     # It will be taken back by whoever works next.
     assert (await shift.job(job_id)).state is State.ACTIVE
+
+
+async def test_threads_that_never_end_keep_no_process(shift: Shift) -> None:
+    [job_id] = await shift.add("thread", seconds=600)
+    async with shift.start("--grace", "100ms") as workers:
+        await workers.line()
+        workers.signal(signal.SIGTERM)
+        code = await workers.ended()
+
+    job = await shift.job(job_id)
+    assert code == 0
+    assert (job.state, job.attempts) == (State.WAITING, 0)

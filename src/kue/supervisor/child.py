@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from kue.queue import Kue
     from kue.worker import Worker
 
+#: Letters of a traceback that are told.
+MAX_DETAIL = 50_000
 #: How long threads that nobody waits for any more may keep the process.
 EXIT_SECONDS = 3.0
 
@@ -60,6 +62,8 @@ def _prepare() -> None:
     # would be ignored by every program that a job starts, too.
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _nothing)
+    # Terminals may stop whoever writes to them from the background, where we are.
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
 
 
 def _nothing(number: int, frame: object) -> None:
@@ -95,13 +99,11 @@ def _serve(orders: Orders, link: socket.socket) -> int:
         queue, module = load(options.target)
         _run(_work(orders, queue, module, link, handler))
     except KueError as exc:
-        detail = exc.detail if isinstance(exc, BadTarget) else ""
-        _fail(link, Failure(str(exc), detail))
+        _fail(link, str(exc), exc.detail if isinstance(exc, BadTarget) else "")
         return 1
     except Exception as exc:
-        _fail(link, Failure(f"{type(exc).__name__}: {exc}", traceback.format_exc()))
+        _fail(link, f"{type(exc).__name__}: {exc}", traceback.format_exc())
         return 1
-    _exit_soon()
     return 0
 
 
@@ -133,6 +135,7 @@ async def _work(
         on_start=named,
     )
     await duty.perform()
+    _exit_soon()
 
 
 def _folder(module: ModuleType) -> str | None:
@@ -142,13 +145,14 @@ def _folder(module: ModuleType) -> str | None:
     return str(Path(file).resolve().parent) if file else None
 
 
-def _fail(link: socket.socket, failure: Failure) -> None:
+def _fail(link: socket.socket, message: str, detail: str) -> None:
+    failure = Failure(message[:MAX_DETAIL], detail[-MAX_DETAIL:])
     with contextlib.suppress(OSError):
         link.sendall(line(failure))
 
 
 def _exit_soon() -> None:
-    """Do not wait long for threads: what they did was handed back."""
+    """Do not wait long for threads, as Python does: what they did was handed back."""
     timer = threading.Timer(EXIT_SECONDS, os._exit, [0])
     timer.daemon = True
     timer.start()
