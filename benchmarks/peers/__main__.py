@@ -15,6 +15,7 @@ from benchmarks.peers.catalogue import OURS, PEERS
 from benchmarks.peers.cores import here, pin, seats
 from benchmarks.peers.environments import NotInstalled, install
 from benchmarks.peers.measure import Scale
+from benchmarks.peers.processes import forget_logs
 from benchmarks.peers.progress import told
 from benchmarks.peers.results import Results
 from benchmarks.peers.rounds import Rounds
@@ -88,6 +89,7 @@ def run(
     peers = _peers(only)
     results = Results([peer.name for peer in peers])
     contenders = [*(one for one in OURS if one.name in only), *_set_up(peers, results)]
+    forget_logs(contenders)
     known = _measure(contenders, results, _scale(rounds, quick=quick), path)
     report.print_tables(results)
     click.echo(f"written to {path}", err=True)

@@ -17,7 +17,7 @@ from benchmarks.peers.cores import pin
 from benchmarks.peers.environments import HOME, ROOT, home_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from benchmarks.peers.catalogue import Contender
     from benchmarks.peers.cores import Cores
@@ -38,6 +38,12 @@ class Place:
     port: int
     folder: Path
     jobs: int
+
+
+def forget_logs(contenders: Iterable[Contender]) -> None:
+    """Remove what adapters said in earlier runs: it would explain nothing now."""
+    for contender in contenders:
+        _log(contender).unlink(missing_ok=True)
 
 
 def produce(
