@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 def banner(options: Options, hello: Hello) -> str:
     """Return the facts for people, in several lines."""
     facts = [
-        ("store", f"{hello.store}: {hello.durability}"),
+        ("store", hello.store),
+        ("", hello.durability),
         ("processes", _size(options, hello)),
         *_types(hello),
         ("stop", f"Ctrl-C or SIGTERM: jobs may end within {options.grace:g} s"),
