@@ -45,6 +45,16 @@ STOPPED_ONCE = Failed(
         "the worker stopped while it ran this job, which is delivered at most once",
     )
 )
+#: The same for a worker that cannot know whether its runs are still its own.  It says
+#: so when it can: if they are, nobody else would ever end them.
+OUT_OF_TOUCH = Released(reason="the worker was out of touch with the store")
+OUT_OF_TOUCH_ONCE = Failed(
+    Error(
+        "OutOfTouch",
+        "the worker was out of touch with the store while it ran this job, which is "
+        "delivered at most once",
+    )
+)
 
 
 class Processor(NamedTuple):
@@ -192,9 +202,22 @@ class Loop:
 
     def hand_back(self) -> None:
         """Put what still runs back in line, without spending its attempt."""
+        self._end_all(STOPPED, STOPPED_ONCE)
+
+    def let_go(self) -> None:
+        """Cancel every run: we cannot know whether they are ours."""
+        if self._runs:
+            logger.warning(
+                "out of touch with the store for a lease; %d runs of type %s end",
+                len(self._runs),
+                self.type,
+            )
+        self._end_all(OUT_OF_TOUCH, OUT_OF_TOUCH_ONCE)
+
+    def _end_all(self, ending: Ending, once: Ending) -> None:
         for run in self._runs.values():
             is_spent = run.job.once and run.has_begun
-            run.interrupt(STOPPED_ONCE if is_spent else STOPPED)
+            run.interrupt(once if is_spent else ending)
 
     def lose(self, job: Job) -> None:
         """Cancel the run of *job*, as it was claimed, that is no longer ours."""
@@ -207,11 +230,6 @@ class Loop:
                 extra={"job_id": job.id},
             )
             run.interrupt(None)
-
-    def lose_all(self) -> None:
-        """Cancel every run: we cannot know whether they are ours."""
-        for job in self.runs:
-            self.lose(job)
 
     def cancel(self, job_id: int, ending: Ending) -> None:
         """Cancel a run because someone asked for it."""

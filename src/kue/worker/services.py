@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+from kue.errors import StoreUnavailable
 from kue.policy import after_cancel
 from kue.store.values import MAX_BATCH, Beat, Tended
 
@@ -27,6 +29,8 @@ Sleep = Callable[[float], Awaitable[None]]
 
 #: Beats in the time of a lease: two may be lost before it is over.
 BEATS_PER_LEASE = 3
+#: Where runs end with their lease, they do so a little earlier, by this share of it.
+LEASE_MARGIN = 0.1
 UPKEEP_SECONDS = 1.0
 #: So that many workers do not tend in step.
 UPKEEP_JITTER = 0.2
@@ -78,17 +82,28 @@ class Heart:
     async def _try(self) -> None:
         sent = time.monotonic()
         try:
-            await self.beat()
+            await (self._beat_in_time() if self._strict else self.beat())
         except Exception:
-            self._doubt()
+            if self._strict and self._trusted_seconds <= 0:
+                for loop in self._loops:
+                    loop.let_go()
             raise
         self._beaten = sent
 
-    def _doubt(self) -> None:
-        """Give up what runs when nobody can tell any more that it is ours."""
-        if self._strict and time.monotonic() - self._beaten > self._lease / 1000:
-            for loop in self._loops:
-                loop.lose_all()
+    async def _beat_in_time(self) -> None:
+        # A loop that was held may be late: the beat it owes still gets a chance.
+        patience = max(self._trusted_seconds, self._lease / 1000 * LEASE_MARGIN)
+        try:
+            async with asyncio.timeout(patience):
+                await self.beat()
+        except TimeoutError:
+            raise StoreUnavailable("a beat was not answered in time") from None
+
+    @property
+    def _trusted_seconds(self) -> float:
+        """How long we can still be sure that what runs is ours."""
+        lease = self._lease / 1000 * (1 - LEASE_MARGIN)
+        return self._beaten + lease - time.monotonic()
 
     async def _renew(self, jobs: list[Job], info: dict[str, Any] | None) -> Beat:
         return await self._store.renew(
