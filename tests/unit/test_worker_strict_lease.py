@@ -71,7 +71,7 @@ async def test_a_worker_out_of_touch_lets_its_runs_go_on(q: Kue, wire: Wire) -> 
 
 @pytest.mark.parametrize("fault", ["refused", "not answered"])
 async def test_with_a_strict_lease_its_runs_end_and_begin_anew(
-    strict_q: Kue, wire: Wire, fault: str
+    strict_q: Kue, wire: Wire, fault: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     work = Work()
     strict_q.process("email", work)
@@ -94,6 +94,7 @@ async def test_with_a_strict_lease_its_runs_end_and_begin_anew(
     assert [attempt.outcome for attempt in ended.history] == ["released", "complete"]
     assert ended.history[0].reason == "the worker was out of touch with the store"
     assert ended.attempts == 1
+    assert caplog.text.count("1 of type email are cancelled") == 1
 
 
 async def test_with_a_strict_lease_a_job_delivered_at_most_once_fails(

@@ -206,10 +206,13 @@ class Loop:
 
     def let_go(self) -> None:
         """Cancel every run: we cannot know whether they are ours."""
-        if self._runs:
+        # Told once, though it may take them a while to end.
+        going_on = sum(not run.is_interrupted for run in self._runs.values())
+        if going_on:
             logger.warning(
-                "out of touch with the store for a lease; %d runs of type %s end",
-                len(self._runs),
+                "the store is out of reach and the lease ends; "
+                "%d of type %s are cancelled",
+                going_on,
                 self.type,
             )
         self._end_all(OUT_OF_TOUCH, OUT_OF_TOUCH_ONCE)
