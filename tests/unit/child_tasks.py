@@ -30,6 +30,15 @@ def environment() -> dict[str, str]:
     return dict(os.environ)
 
 
+async def add_awaiting() -> None:
+    async with kue.Kue() as q:
+        await q.enqueue("email")
+
+
+def add_blocking() -> None:
+    kue.Kue().sync.enqueue("email")
+
+
 def leave(code: int) -> Never:
     os._exit(code)
 

@@ -70,13 +70,25 @@ async def test_a_child_knows_nothing_that_leads_to_the_store(
 
     assert known["MINE"] == "kept"
     assert "secret" not in str(known)
-    assert not [name for name in known if name.startswith("KUE_")]
+    assert [name for name in known if name.startswith("KUE_")] == ["KUE_URL"]
+
+
+async def test_a_child_that_adds_jobs_is_told_what_to_do_instead(q: Kue) -> None:
+    awaiting = apart(q, child_tasks.add_awaiting, attempts=1)
+    blocking = apart(q, child_tasks.add_blocking, attempts=1)
+
+    async with q.work():
+        for task in (awaiting, blocking):
+            job = await task.enqueue()
+            with pytest.raises(JobFailed, match="return what is to be done"):
+                await job.result(timeout=20)
 
 
 def test_what_a_child_inherits_is_everything_else() -> None:
     kept = environment({"HOME": "/root", "KUE_PREFIX": "x", "REDIS_URL": "y"})
 
-    assert kept.keys() == {"HOME", "PYTHONPATH"}
+    assert kept.keys() == {"HOME", "KUE_URL", "PYTHONPATH"}
+    assert kept["KUE_URL"] == "nowhere://"
 
 
 @pytest.mark.parametrize(

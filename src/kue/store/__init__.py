@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
 from kue.errors import ConfigError
+from kue.store import nowhere
 
 if TYPE_CHECKING:
     from kue.settings import Settings
@@ -32,6 +33,8 @@ def store_for(settings: Settings) -> Store:
         from kue.store.redis.store import RedisStore
 
         return RedisStore.from_settings(settings)
+    if settings.url == nowhere.URL:
+        return cast("Store", nowhere.NowhereStore())
     raise ConfigError(
         f"no store can be made of the URL {_shown(settings.url)!r}; it looks like "
         "sqlite:///kue.db, memory://, redis://localhost:6379/0, rediss://…, "

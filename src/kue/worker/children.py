@@ -21,6 +21,7 @@ import msgspec
 
 from kue.job import Completed
 from kue.payload import decode
+from kue.store import nowhere
 from kue.worker import wire
 from kue.worker.executor import RunEnded
 
@@ -181,6 +182,8 @@ def environment(variables: Mapping[str, str]) -> dict[str, str]:
     kept = {
         name: value for name, value in variables.items() if not name.startswith(SECRETS)
     }
+    # Better an error than jobs in a file that nobody works on.
+    kept["KUE_URL"] = nowhere.URL
     # What is importable here is importable there.
     kept["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     return kept
