@@ -185,6 +185,11 @@ class Registering:
         # Options that make no sense should be heard of here, not at the first call.
         queue.draft(task.name, None, **{**options, "unique": None, "unique_for": 0})
         where = execution or ("loop" if is_async(function) else "thread")
+        if where == "process" and uses:
+            raise ValueError(
+                f"{task.name} runs in a process of its own, where the worker's "
+                "resources are not open; let the function open what it needs"
+            )
         self._handlers.add(
             Handling(
                 type=task.name,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kue import ActiveJob, JobFailed, Kue, Skip, State
+from tests.unit import child_tasks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -202,6 +203,15 @@ async def test_a_resource_that_cannot_be_opened_fails_the_run_and_is_tried_again
     job = await report.enqueue()
     async with q.work():
         assert await job.result(timeout=10) == "open"
+
+
+async def test_a_task_in_a_process_cannot_use_what_the_worker_opened(q: Kue) -> None:
+    @q.resource
+    async def database() -> AsyncIterator[str]:
+        yield "open"
+
+    with pytest.raises(ValueError, match="let the function open what it needs"):
+        q.task(execution="process", uses=[database])(child_tasks.double)
 
 
 # -- hooks -------------------------------------------------------------------
