@@ -10,6 +10,7 @@ workers cannot take the fleet down with it.
 from __future__ import annotations
 
 import logging
+import random
 
 from kue import backoff
 from kue.job import Cancelled, Ending, Error, Failed, Job, Retried, Stalled
@@ -18,8 +19,10 @@ logger = logging.getLogger(__name__)
 
 #: A job that lost this many workers is failed at the next loss.
 MAX_STALLS = 3
-#: The first loss is repeated at once: most are deploys.  Then 1 s, 2 s …
+#: The first loss is repeated at once: most are deploys.  Then after 1 s, 2 s …
 FIRST_STALL_DELAY_MS = 1000
+#: … and up to this many times as long on top.
+STALL_SCATTER = 4
 #: When the process that ends a run cannot make use of the job's named backoff.
 UNKNOWN_BACKOFF_MS = 10_000
 
@@ -55,19 +58,29 @@ def after_lost_worker(job: Job) -> Ending:
     error = Error("WorkerLost", f"worker {worker} was lost while it ran this job")
     if job.once or job.stalls >= MAX_STALLS:
         return Failed(error)
-    return Stalled(error, stall_delay_ms(job.stalls))
+    return Stalled(error, stall_delay_ms(job.id, job.stalls))
 
 
 def retry_delay_ms(job: Job) -> int:
     try:
         return backoff.delay_ms(job.spec.backoff, job.attempts)
-    except Exception:
+    except BaseException:
         # A strategy of the user's that is unknown here, raises or answers nonsense must
         # not keep the run from ending.
         logger.exception("no backoff for job %d", job.id, extra={"job_id": job.id})
         return UNKNOWN_BACKOFF_MS
 
 
-def stall_delay_ms(stalls: int) -> int:
-    """Return the pause before a job that lost *stalls* workers before runs again."""
-    return 0 if stalls == 0 else FIRST_STALL_DELAY_MS * 2 ** (stalls - 1)
+def stall_delay_ms(job_id: int, stalls: int) -> int:
+    """
+    Return the pause before a job that lost *stalls* workers before runs again.
+
+    Scattered, by id: jobs that went down together must not come back together, or one
+    that kills its workers takes the same neighbours with it until all of them fail.
+    """
+    if stalls == 0:
+        return 0
+    pause = FIRST_STALL_DELAY_MS * 2 ** (stalls - 1)
+    # Drawn by the job, not by chance: whoever decides, decides the same.
+    draw = random.Random(f"{job_id} lost {stalls}").random()
+    return pause + int(STALL_SCATTER * pause * draw)

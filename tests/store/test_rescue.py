@@ -85,7 +85,8 @@ async def test_the_first_loss_is_repeated_at_once_the_next_ones_after_a_pause(
     now = await lose(store, job_id, T0)
     assert await state_of(store, job_id) is State.WAITING
 
-    for stalls, pause in ((2, 1000), (3, 2000)):
+    for stalls in (2, 3):
+        pause = policy.stall_delay_ms(job_id, stalls - 1)
         now = await lose(store, job_id, now)
         job = await get_one(store, job_id)
         assert (job.state, job.stalls) == (State.DELAYED, stalls)

@@ -112,11 +112,34 @@ def test_a_job_comes_back_later_with_every_worker_it_lost(stalls: int) -> None:
     ending = after_lost_worker(running(stalls=stalls))
 
     assert isinstance(ending, Stalled)
-    assert ending.delay == stall_delay_ms(stalls)
+    assert ending.delay == stall_delay_ms(7, stalls)
 
 
 def test_the_pause_after_a_lost_worker_doubles() -> None:
-    assert [stall_delay_ms(n) for n in range(4)] == [0, 1_000, 2_000, 4_000]
+    for job_id in range(1, 1000):
+        assert stall_delay_ms(job_id, 0) == 0
+        assert 1_000 <= stall_delay_ms(job_id, 1) < 5_000
+        assert 2_000 <= stall_delay_ms(job_id, 2) < 10_000
+
+
+def test_jobs_that_went_down_together_come_back_apart() -> None:
+    """Or one that kills its workers would take the same neighbours with it again."""
+    ids = range(1, 1001)
+    for stalls in (1, 2):
+        pauses = [stall_delay_ms(job_id, stalls) for job_id in ids]
+        near = [sum(abs(one - other) < 100 for other in pauses) for one in pauses]
+        assert max(near) < len(ids) / 10
+
+
+def test_neighbours_of_one_loss_are_not_those_of_the_next() -> None:
+    def near(job_id: int, stalls: int) -> set[int]:
+        pause = stall_delay_ms(job_id, stalls)
+        others = range(1, 1001)
+        return {one for one in others if abs(stall_delay_ms(one, stalls) - pause) < 100}
+
+    for job_id in range(1, 100):
+        both = near(job_id, 1) & near(job_id, 2)
+        assert len(both) < 10
 
 
 def test_a_job_that_kills_its_workers_is_failed_in_the_end() -> None:
