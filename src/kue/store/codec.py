@@ -52,7 +52,8 @@ def error_of(exc: BaseException, stack: str = "") -> Error:
     """Describe *exc* as data, however badly it behaves when asked about itself."""
     try:
         message = str(exc)
-    except Exception as broken:
+    # Whatever that raises: a message that ends a process is a bad message, no more.
+    except BaseException as broken:
         message = f"(its message cannot be shown: {type(broken).__name__})"
     return Error(
         _clean(type(exc).__qualname__, 200),

@@ -141,7 +141,7 @@ def _stack(exc: BaseException) -> str:
         trace = trace.tb_next
     try:
         lines = traceback.format_exception(type(exc), exc, trace)
-    except Exception:
+    except BaseException:
         # An exception that cannot even be shown must still end its run.
         return ""
     return "".join(lines)
