@@ -8,7 +8,7 @@ from typing import NamedTuple
 class Breach(NamedTuple):
     """A rule that does not hold, and where it does not."""
 
-    #: A stable word, such as ``lost`` or ``started-early``.
+    #: A stable word, such as ``lost`` or ``early``.
     rule: str
     message: str
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: A call whose answer was lost is said again, and the first may yet arrive: an order
+#: can be obeyed for this long after it was answered, ms.
+LATE_MS = 3_000
 #: What orders take a job out of the store.
 REMOVALS = frozenset({"remove", "force_remove"})
 
@@ -75,6 +78,13 @@ class History(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def ordered(self, job_id: int, *verbs: str) -> list[Given]:
         """Return the orders of these kinds that the job got."""
         return [one for one in self.orders.get(job_id, ()) if one.verb in verbs]
+
+    def may_be_retried(self, job_id: int, since: int, until: int) -> bool:
+        """Tell whether the job may have been put in line in this time."""
+        return any(
+            order.at <= until and order.ended + LATE_MS >= since
+            for order in self.ordered(job_id, "retry")
+        )
 
     def may_be_removed(self, job_id: int) -> bool:
         return bool(self.ordered(job_id, *REMOVALS))

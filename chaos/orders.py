@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from chaos.breach import Breach
 from chaos.facts import FOR_EVER
-from chaos.history import REMOVALS
+from chaos.history import LATE_MS, REMOVALS
 from kue import State
 
 if TYPE_CHECKING:
@@ -69,8 +69,9 @@ def cancelled_by_nobody(history: History) -> Iterator[Breach]:
 
 
 def _next(orders: list[Given], after: Given) -> int:
-    """Return when the first of *orders* after that one was given."""
-    return min((one.at for one in orders if one.ended >= after.at), default=FOR_EVER)
+    """Return when the first of *orders* that can come after that one was given."""
+    late = (one.at for one in orders if one.ended + LATE_MS >= after.at)
+    return min(late, default=FOR_EVER)
 
 
 def _between(

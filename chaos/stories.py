@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from chaos.breach import Breach
+from chaos.facts import FOR_EVER
 from kue import State
 from kue.policy import MAX_STALLS
 
@@ -109,13 +110,14 @@ def too_many_attempts(history: History) -> Iterator[Breach]:
 def started_early(history: History) -> Iterator[Breach]:
     """Runs that began before their job was due, both by the store's clock."""
     for job in history.jobs:
-        due = job.created_at + job.spec.delay if len(job.history) < FULL_STORY else 0
+        since = job.created_at
+        due = since + job.spec.delay if len(job.history) < FULL_STORY else 0
         for line in job.history:
-            if line.run and line.run.started_at < due:
-                early = due - line.run.started_at
-                yield Breach("started-early", f"job {job.id} began {early} ms too soon")
-            # Put back by hand, it is due at once.
-            due = 0 if line.outcome == "restarted" else line.at + line.delay
+            began = line.run.started_at if line.run else FOR_EVER
+            # Put in line by hand, it is due at once.
+            if began < due and not history.may_be_retried(job.id, since, began):
+                yield Breach("early", f"job {job.id} began {due - began} ms too soon")
+            since, due = line.at, line.at + line.delay
 
 
 def run_twice(history: History) -> Iterator[Breach]:

@@ -199,7 +199,7 @@ DOCTORED = {
     "attempts": with_job(
         job(1, State.COMPLETE, line(20, 26, "complete", result=20, attempt=2))
     ),
-    "started-early": with_job(
+    "early": with_job(
         job(1, State.COMPLETE, line(20, 26, "complete", result=20), delay=15)
     ),
     "run-twice": and_started(started(1, 20, pid=8)),
@@ -260,6 +260,15 @@ def test_a_cancelled_job_that_was_retried_may_run() -> None:
     )
 
     assert breaches(retried) == []
+
+
+def test_a_job_that_is_put_in_line_by_hand_may_run_before_its_time() -> None:
+    early = DOCTORED["early"]
+    moved = msgspec.structs.replace(
+        early, given=(*SOUND.given, Given("retry", 12, 14, "done", id=1))
+    )
+
+    assert breaches(moved) == []
 
 
 @pytest.mark.parametrize("events", [SOUND.events[:-1], (event(Kind.REMOVE, 1),)])

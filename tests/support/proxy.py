@@ -186,7 +186,8 @@ class _Connection:
         self.cut()
 
     def _send(self, call: bytes) -> None:
-        if self._proxy.is_swallowing:
+        # Cut while more had been read: uvloop does not forgive a write after that.
+        if self._proxy.is_swallowing or self._to_redis.is_closing():
             return
         fate = self._proxy.fate_of(call)
         if fate in (Fate.CUT_BEFORE, Fate.HOLD):
@@ -202,7 +203,8 @@ class _Connection:
             self.cut()
         # What got lost once is not followed by anything: TCP has no gaps.
         self._is_mute = self._is_mute or fate is Fate.MUTE
-        if not self._is_mute and not self._proxy.is_swallowing:
+        is_heard = not (self._is_mute or self._proxy.is_swallowing)
+        if is_heard and not self._to_client.is_closing():
             self._to_client.write(reply)
 
 
