@@ -5,15 +5,17 @@ from __future__ import annotations
 import ast
 import os
 import re
+import shlex
 import sqlite3
 import subprocess
 import sys
 import tomllib
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import click
 import pytest
 
 import kue
@@ -26,8 +28,6 @@ from kue.store.sqlite import schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    import click
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -224,6 +224,33 @@ def test_the_reference_names_every_command_with_its_options(
     options = [name for param in command.params for name in param.opts]
     assert part
     assert [name for name in options if name not in part.lower()] == []
+
+
+def commands() -> list[str]:
+    """Return every call of the command line that a page shows."""
+    pages = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+    texts = [page.read_text() for page in pages]
+    found = [re.findall(r"^\$ .*?\b(kue .+)$", text, re.MULTILINE) for text in texts]
+    return sorted({line for lines in found for line in lines})
+
+
+@pytest.mark.parametrize("line", commands())
+def test_a_command_that_is_shown_exists_with_its_options(line: str) -> None:
+    # What follows is the shell's, or a comment.
+    words = shlex.split(re.split(r"[|<>;&)]| #", line.replace("$id", "7"))[0])[1:]
+    command: click.Command = group
+    while isinstance(command, click.Group):
+        options = [word for word in words if not word.startswith("-")]
+        found = command.commands.get(options[0]) if options else None
+        if found is None:
+            assert command.invoke_without_command, line
+            break
+        command = found
+        words.remove(options[0])
+
+    # Help is shown, and that is all.
+    with suppress(click.exceptions.Exit):
+        command.make_context(line, words)
 
 
 @pytest.mark.parametrize("record", sorted((DOCS / "decisions").glob("0*.md")))
