@@ -30,6 +30,8 @@ DEEP = draws.TYPES[0] + " deep"
 W1, W2 = draws.WORKERS
 #: Too short for anyone to think that the store was away.
 STEP = 2_500
+#: More than any pause after a lost worker, and a step.
+LONGEST_PAUSE = 15_000
 
 
 class Walks(OperatedMachine):
@@ -86,7 +88,7 @@ class Walks(OperatedMachine):
         delivery = "at-most-once" if once else "at-least-once"
         run = self.start_one(delivery=delivery)
         for _ in range(policy.MAX_STALLS + 1):
-            self.pass_time(LEASE + 8_000)
+            self.pass_time(LEASE + LONGEST_PAUSE)
             if backwards:
                 self.both.now -= 10
             if self.state_of(run.id) is State.FAILED:
