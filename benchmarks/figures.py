@@ -8,6 +8,8 @@ RATE = "jobs/s"
 TIMES = "×"
 BYTES = "bytes"
 MEGABYTES = "MB"
+PERCENT = "%"
+COMMANDS = "/s"
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,17 @@ class Figure:
         return self.missing(value) == 0 and value != self.below
 
 
+def _memory(engine: str) -> tuple[Figure, ...]:
+    what = "memory of a worker process after so many jobs"
+    growth = f"{engine}.rss_growth_200k"
+    return (
+        Figure(f"{engine}.rss_20k", MEGABYTES, what),
+        Figure(f"{engine}.rss_100k", MEGABYTES, what),
+        Figure(f"{engine}.rss_200k", MEGABYTES, what),
+        Figure(growth, TIMES, "after 200,000 ÷ after 20,000", below=1.1),
+    )
+
+
 REDIS = (
     Figure("redis.add_bulk", RATE, "store.add: 500 a call, two in flight"),
     Figure("redis.add_bare", RATE, "the same by a bare script"),
@@ -55,6 +68,11 @@ REDIS = (
         "drain rate, a million waiting ÷ 1,000",
         at_least=0.85,
     ),
+    *_memory("redis"),
+    Figure("redis.idle_cpu", PERCENT, "of a core, by an idle worker", below=1),
+    Figure("redis.idle_commands", COMMANDS, "sent by an idle worker", below=5),
+    Figure("redis.idle_cpu_20_types", PERCENT, "with handlers of 20 types", below=1),
+    Figure("redis.idle_commands_20_types", COMMANDS, "the same", below=5),
 )
 SQLITE = (
     Figure("sqlite.add_bulk", RATE, "store.add: 500 a call, two in flight"),
@@ -84,5 +102,6 @@ SQLITE = (
         "drain rate, a million waiting ÷ 1,000",
         at_least=0.85,
     ),
+    *_memory("sqlite"),
 )
 FIGURES = REDIS + SQLITE

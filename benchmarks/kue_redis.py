@@ -12,7 +12,9 @@ from redis.asyncio import Redis
 from tests.support.servers import RedisServer
 
 from benchmarks.bare_redis import BareRedis, bodies
+from benchmarks.idle import IdleFigures
 from benchmarks.kue_figures import BacklogFigure, FacadeFigures
+from benchmarks.memory import MemoryFigures
 from benchmarks.rivals import Rival, compete
 from benchmarks.scale import MILLION, WEIGHED
 from benchmarks.steps import Step, in_turn
@@ -45,6 +47,8 @@ class RedisFigures:
         self._flights = 1
         self._facade = FacadeFigures("redis", self._empty, readings, scale)
         self._backlog = BacklogFigure("redis", readings, scale)
+        self._memory = MemoryFigures("redis", self._empty, readings)
+        self._idle = IdleFigures(self._redis, self._server.url, readings)
 
     @property
     def steps(self) -> list[Step]:
@@ -62,6 +66,8 @@ class RedisFigures:
         return [
             *steps,
             Step("Redis: memory", self._weigh),
+            Step("Redis: an idle worker", self._idle.measure),
+            Step("Redis: memory of a worker", self._memory.measure),
             Step("Redis: a million jobs", self._fill_backlog),
             *self._backlog.steps("Redis"),
         ]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from benchmarks.bare_sqlite import BareSqlite, bodies
 from benchmarks.huey_sqlite import THREADS, HueySqlite
 from benchmarks.kue_figures import BacklogFigure, FacadeFigures
+from benchmarks.memory import MemoryFigures
 from benchmarks.rivals import Rival, compete
 from benchmarks.steps import Step, in_turn
 from benchmarks.through_store import drafts, opened
@@ -49,6 +50,7 @@ class SqliteFigures:
         self._threads = {True: 1, False: 1}
         self._facade = FacadeFigures("sqlite", self._empty, readings, scale)
         self._backlog = BacklogFigure("sqlite", readings, scale)
+        self._memory = MemoryFigures("sqlite", self._empty, readings)
 
     @property
     def steps(self) -> list[Step]:
@@ -65,6 +67,7 @@ class SqliteFigures:
             steps += [Step(label, one) for one in in_turn(measures, number)]
         return [
             *steps,
+            Step("SQLite: memory of a worker", self._memory.measure),
             Step("SQLite: a million jobs", self._fill_backlog),
             *self._backlog.steps("SQLite"),
         ]

@@ -12,7 +12,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.figures import FIGURES, TIMES
+from benchmarks.figures import COMMANDS, FIGURES, PERCENT, TIMES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Columns where nobody can say how wide the paper is.
 WIDTH = 150
+#: Units whose values are small.
+FINE = frozenset({TIMES, PERCENT, COMMANDS})
 
 
 def conditions(engines: list[str], *, rounds: int) -> str:
@@ -78,7 +80,7 @@ def _cells(figure: Figure, readings: Readings) -> tuple[str, ...]:
 
 
 def _shown(figure: Figure, value: float) -> str:
-    return f"{value:.2f}" if figure.unit == TIMES else f"{value:,.0f}"
+    return f"{value:.2f}" if figure.unit in FINE else f"{value:,.0f}"
 
 
 def _target(figure: Figure) -> str:
