@@ -51,6 +51,12 @@ class Arguments:
             for item in kept
             if item.default is Parameter.empty and item.name not in self._others
         }
+        #: What is given to those that a call leaves out.
+        self.defaults = {
+            item.name: item.default
+            for item in kept
+            if item.default is not Parameter.empty
+        }
         self._known = self._types.keys() - set(self._others)
         #: What the function returns, as it is annotated.
         self.returns = hints.get("return", Any)

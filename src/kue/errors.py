@@ -150,9 +150,15 @@ class DurabilityUnknown(StoreError):
 
 
 class Retry(Exception):
-    """Raised by a handler: this attempt failed, try again *after* that long."""
+    """
+    Raised by a handler: this attempt failed, try again *after* that long.
 
-    def __init__(self, reason: str = "", *, after: float | str | timedelta = 0) -> None:
+    Without *after*, as long as the job's backoff says.
+    """
+
+    def __init__(
+        self, reason: str = "", *, after: float | str | timedelta | None = None
+    ) -> None:
         super().__init__(reason or "retry asked for by the handler")
         self.after = after
 

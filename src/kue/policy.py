@@ -80,7 +80,7 @@ def stall_delay_ms(job_id: int, stalls: int) -> int:
     """
     if stalls == 0:
         return 0
-    pause = FIRST_STALL_DELAY_MS * 2 ** (stalls - 1)
+    pause: int = FIRST_STALL_DELAY_MS << (stalls - 1)
     # Drawn by the job, not by chance: whoever decides, decides the same.
     draw = random.Random(f"{job_id} lost {stalls}").random()
     return pause + int(STALL_SCATTER * pause * draw)

@@ -106,7 +106,7 @@ class Calls(Generic[P, T_co]):
     def _draft(self, data: dict[str, Any]) -> Draft:
         options = self._options
         if options.get("unique") is True:
-            options = options | {"unique": _key(data)}
+            options = options | {"unique": _key(self._arguments.defaults | data)}
         return self._queue.draft(self.name, data, **options)
 
 

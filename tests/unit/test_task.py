@@ -268,6 +268,16 @@ async def test_unique_by_arguments_adds_a_call_once(q: Kue) -> None:
     assert other.is_new
 
 
+async def test_a_default_that_is_left_out_is_the_same_call(q: Kue) -> None:
+    @q.task(unique=True)
+    async def send(to: str, title: str = "hi") -> None: ...
+
+    first = await send.enqueue("a@b.c")
+    again = await send.enqueue("a@b.c", title="hi")
+
+    assert (again.id, again.is_new) == (first.id, False)
+
+
 # -- the job -----------------------------------------------------------------
 
 

@@ -195,6 +195,13 @@ async def test_retry_says_when(after: Any) -> None:
     assert isinstance(ending, Retried)
 
 
+async def test_retry_without_a_time_waits_as_the_backoff_says() -> None:
+    ending = await ending_of(Retry("busy"))
+
+    assert isinstance(ending, Retried)
+    assert ending.delay == 500
+
+
 async def test_retry_has_no_more_attempts_than_any_other_failure() -> None:
     ending = await ending_of(Retry("busy"), run_of(attempt=3))
 

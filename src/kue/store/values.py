@@ -158,9 +158,13 @@ class Tended(msgspec.Struct, frozen=True):
     released: int = 0
     #: The limit was reached: there is more to do now.
     more: bool = False
+    #: There was nothing to do, and will be nothing for a while.
+    quiet: bool = False
 
     def __bool__(self) -> bool:
-        return any(getattr(self, name) for name in self.__struct_fields__)
+        """Whether it did anything."""
+        done = self.__struct_fields__[:-1]
+        return any(getattr(self, name) for name in done)
 
 
 class Progress(msgspec.Struct, frozen=True):

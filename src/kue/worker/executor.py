@@ -104,7 +104,9 @@ def _steered(active: ActiveJob, exc: BaseException) -> Ending:
             return policy.after_error(active.job, _error(exc))
 
 
-def _retried(job: Job, error: Error, after: Duration) -> Ending:
+def _retried(job: Job, error: Error, after: Duration | None) -> Ending:
+    if after is None:
+        return policy.after_error(job, error)
     delay = milliseconds(after, field="after")
     spent = job.attempts >= job.max_attempts
     return Failed(error) if spent else Retried(error, delay)

@@ -2,9 +2,9 @@
 A beat from a thread, for workers without a supervisor.
 
 A handler that blocks the event loop keeps the worker's own beat from being sent.  The
-pulse goes on: it has a thread, an event loop and a connection of its own.  Only code
-that holds the interpreter stops it too; against that there is ``kue worker``, where
-another process beats.
+pulse does it instead: it has a thread, an event loop and a connection of its own.  Only
+code that holds the interpreter stops it too; against that there is ``kue worker``,
+where another process beats.
 """
 
 from __future__ import annotations
@@ -19,23 +19,33 @@ from kue.errors import ConfigError, StoreError
 from kue.worker.services import BEATS_PER_LEASE
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from kue.store.base import Store
 
 logger = logging.getLogger(__name__)
 
+#: A beat of the worker's own that is overdue by this much of its pause is late.  Ours
+#: comes within another pause, long before the lease is over.
+LATE = 1.25
+
 
 @asynccontextmanager
-async def pulse(store: Store, worker: str, lease: int) -> AsyncIterator[None]:
-    """Renew *worker*'s lease from a thread for as long as the context lasts."""
+async def pulse(
+    store: Store, worker: str, lease: int, silence: Callable[[], float]
+) -> AsyncIterator[None]:
+    """
+    Renew *worker*'s lease from a thread, for as long as the context lasts.
+
+    Only when the worker itself does not: *silence* tells for how many seconds.
+    """
     try:
         twin = store.twin()
     except ConfigError:
         # A store that serves one event loop alone.  The worker's own beat must do.
         yield
         return
-    beating = _Pulse(twin, worker, lease)
+    beating = _Pulse(twin, worker, lease, silence)
     beating.start()
     try:
         yield
@@ -44,11 +54,14 @@ async def pulse(store: Store, worker: str, lease: int) -> AsyncIterator[None]:
 
 
 class _Pulse(threading.Thread):
-    def __init__(self, store: Store, worker: str, lease: int) -> None:
+    def __init__(
+        self, store: Store, worker: str, lease: int, silence: Callable[[], float]
+    ) -> None:
         super().__init__(name="kue pulse", daemon=True)
         self._store = store
         self._worker = worker
         self._lease = lease
+        self._silence = silence
         self._pause = lease / 1000 / BEATS_PER_LEASE
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -74,9 +87,9 @@ class _Pulse(threading.Thread):
         self._over = asyncio.Event()
         self._ready.set()
         try:
-            # The worker registers itself; the first beat of ours comes after its own.
             while not await self._rested(self._over):
-                await self._try()
+                if self._silence() > self._pause * LATE:
+                    await self._try()
         finally:
             await self._store.close()
 

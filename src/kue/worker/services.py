@@ -29,9 +29,13 @@ Sleep = Callable[[float], Awaitable[None]]
 
 #: Beats in the time of a lease: two may be lost before it is over.
 BEATS_PER_LEASE = 3
+#: A worker to which nothing happens speaks of itself with one in so many of them.
+BEATS_PER_NEWS = 4
 #: Where runs end with their lease, they do so a little earlier, by this share of it.
 LEASE_MARGIN = 0.1
 UPKEEP_SECONDS = 1.0
+#: How much longer to rest when the store says that nothing goes on.
+QUIET_RESTS = 2
 #: So that many workers do not tend in step.
 UPKEEP_JITTER = 0.2
 
@@ -57,10 +61,16 @@ class Heart:
         self._lease = lease
         self._outage = outage
         self._info = info
+        self._deeds: list[object] = []
+        self._beats = 0
         self._sleep = sleep
         self._strict = strict
         #: When the last beat that was answered was sent, by our own clock.
         self._beaten = time.monotonic()
+
+    def silence(self) -> float:
+        """Return for how many seconds the store has not heard of us."""
+        return time.monotonic() - self._beaten
 
     async def run(self) -> None:
         """Beat until cancelled."""
@@ -71,7 +81,7 @@ class Heart:
     async def beat(self) -> None:
         """Renew the lease once; the first call carries what `workers` shows."""
         jobs = [job for loop in self._loops for job in loop.runs]
-        info: dict[str, Any] | None = self._info()
+        info = self._news()
         # The lease is the worker's and one call prolongs it; more calls only ask about
         # more runs.
         for start in range(0, max(len(jobs), 1), MAX_BATCH):
@@ -104,6 +114,16 @@ class Heart:
         """How long we can still be sure that what runs is ours."""
         lease = self._lease / 1000 * (1 - LEASE_MARGIN)
         return self._beaten + lease - time.monotonic()
+
+    def _news(self) -> dict[str, Any] | None:
+        """Return what to say of ourselves; None when nothing happened lately."""
+        info = self._info()
+        deeds = [info.get(name) for name in ("running", "done", "blocked")]
+        self._beats += 1
+        if deeds == self._deeds and self._beats % BEATS_PER_NEWS:
+            return None
+        self._deeds = deeds
+        return info
 
     async def _renew(self, jobs: list[Job], info: dict[str, Any] | None) -> Beat:
         return await self._store.renew(
@@ -141,7 +161,8 @@ class Upkeep:
         while True:
             tended = await self._outage.persist("upkeep", self._tend)
             if not tended.more:
-                await self._sleep(_scattered(UPKEEP_SECONDS))
+                rests = QUIET_RESTS if tended.quiet else 1
+                await self._sleep(_scattered(UPKEEP_SECONDS * rests))
 
     async def _tend(self) -> Tended:
         tended = await self._store.tend(keep=self._keep, lease=self._lease)

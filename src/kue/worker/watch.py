@@ -77,8 +77,7 @@ class Watch:
     def _seconds(self, types: list[str]) -> float:
         now = asyncio.get_running_loop().time()
         until = (math.floor(now / WAIT_SECONDS) + 1) * WAIT_SECONDS
-        # A moment longer, so that rounding does not make it an extra call.
-        rest = until - now + 0.01
+        rest = until - now
         dues = [self._loops[name].due for name in types]
         ahead = [due - now for due in dues if due is not None and due > now]
         return min([rest, *ahead])

@@ -163,14 +163,16 @@ class Worker:
             crew = Crew(self._store)
             stack.push_async_callback(crew.close)
             stack.push_async_callback(self._leave)
+            heart = self._heart()
             if not self._plan.supervised:
                 lease = self._settings.lease
-                await stack.enter_async_context(pulse(self._store, self.name, lease))
+                beating = pulse(self._store, self.name, lease, heart.silence)
+                await stack.enter_async_context(beating)
             if self._settings.capture:
                 stack.enter_context(captured())
             self._look_out(stack)
             group = await stack.enter_async_context(asyncio.TaskGroup())
-            await self._live(group, crew)
+            await self._live(group, crew, heart)
         logger.info("worker %s stopped", self.name)
 
     def _look_out(self, stack: AsyncExitStack) -> None:
@@ -180,7 +182,7 @@ class Worker:
             lookout.start()
             stack.callback(lookout.stop)
 
-    async def _live(self, group: asyncio.TaskGroup, crew: Crew) -> None:
+    async def _live(self, group: asyncio.TaskGroup, crew: Crew, heart: Heart) -> None:
         self._join(crew)
         lanes = [
             group.create_task(loop.lane(), name=f"kue {loop.type} {number}")
@@ -193,7 +195,7 @@ class Worker:
             group.create_task(self._retire(), name="kue retirement"),
         ]
         services = [
-            group.create_task(self._heart().run(), name="kue beat"),
+            group.create_task(heart.run(), name="kue beat"),
             group.create_task(self._upkeep().run(), name="kue upkeep"),
         ]
         grace = 0.0

@@ -51,6 +51,7 @@ key, after the tag             type    holds
                                zset
 ``:stats:<minute>``            hash    type:added, :complete, :failed, :run_ms
 ``:listeners`` ``:watched``    zset    who listens to all; which jobs are listened to
+``:quiet``                     string  upkeep may rest; expires when it may no longer
 ``:events``                    –       channel (sharded publish)
 =============================  ======  ================================================
 """
@@ -108,6 +109,7 @@ SHARD_KEYS = {
     "due": "zset",
     "listeners": "zset",
     "watched": "zset",
+    "quiet": "string",
 }
 #: Redis type of what can stand behind ``:job:<id>:``.
 JOB_KEYS = {"log": "list", "after": "set", "then": "zset", "finally": "zset"}

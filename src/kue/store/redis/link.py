@@ -40,7 +40,7 @@ Send = Callable[..., Awaitable[Any]]
 Messages = Callable[[float], Awaitable[bytes | None]]
 
 #: Longest blocking wait; a wake-up that got lost costs no more than this.
-MAX_BLOCK_SECONDS = 2.0
+MAX_BLOCK_SECONDS = 5.0
 COMMAND_TIMEOUT_SECONDS = 3.0
 CONNECT_TIMEOUT_SECONDS = 2.0
 #: Two cycles, an add or two, reads: more at once only queue up in Redis.  Whoever

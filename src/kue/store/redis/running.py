@@ -251,6 +251,9 @@ class Running(Shards):
             )
             if woken is not None:
                 return {markers[woken]}
+            if loop.time() >= deadline:
+                # Whoever asks again looks first.
+                return set()
 
     async def progress(
         self, updates: Sequence[Progress], *, now: int | None = None

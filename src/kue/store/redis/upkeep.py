@@ -49,11 +49,15 @@ class Upkeep(Producing, Running, Operating, Reading):
             name: sum(getattr(done, name) for done in passes)
             for name in Tended.__struct_fields__
         }
-        return Tended(**total | {"more": any(done.more for done in passes)})
+        more = any(done.more for done in passes)
+        quiet = all(done.quiet for done in passes)
+        return Tended(**total | {"more": more, "quiet": quiet})
 
     async def _tend(
         self, shard: int, limit: int, keep: Keep | None, lease: int, now: int | None
     ) -> Tended:
+        if now is None and await self._is_quiet(shard):
+            return Tended(quiet=True)
         reply = await self._run(
             shard,
             "tend",
@@ -64,10 +68,10 @@ class Upkeep(Producing, Running, Operating, Reading):
             _rules(keep),
             now=now,
         )
-        promoted, expired, pruned, released, more, lost, late = reply
+        promoted, expired, pruned, released, more, lost, late, due = reply
         rescued = await self._end(lost, "lease", policy.after_lost_worker, now)
         timed_out = await self._end(late, "ttl", policy.after_ttl, now)
-        fired = await self._fire(shard, limit, now)
+        fired = await self._fire(shard, due, now)
         released += await self._relay(shard, limit, now)
         return Tended(
             promoted=promoted,
@@ -97,20 +101,18 @@ class Upkeep(Producing, Running, Operating, Reading):
         words = await self.settle(outcomes, now=now)
         return words.count(Word.DONE)
 
-    async def _fire(self, shard: int, limit: int, now: int | None) -> int:
+    async def _is_quiet(self, shard: int) -> bool:
+        """Tell whether a pass would find nothing to do: see tend.lua."""
+        keys = self._keys[shard]
+        quiet = keys.of_shard("quiet")
+        return bool(await self._link.read(keys.root, "EXISTS", quiet))
+
+    async def _fire(self, shard: int, names: list[bytes], now: int | None) -> int:
         """Add the jobs of due schedules and move those on to their next time."""
+        if not names:
+            return 0
         keys = self._keys[shard]
         moment = await self.now() if now is None else now
-        names = await self._link.read(
-            keys.root,
-            "ZRANGEBYSCORE",
-            keys.of_shard("due"),
-            "-inf",
-            moment,
-            "LIMIT",
-            0,
-            limit,
-        )
         fired = 0
         for name in names:
             text = await self._link.read(

@@ -43,8 +43,10 @@ local BUCKET_MS = 3600000
 local bucket = math.floor(now / BUCKET_MS)
 local producers = root .. ":producers:" .. bucket
 
--- Check.
-check_shard()
+-- Check.  Only what is written below and not read before.
+local minute = root .. ":stats:" .. math.floor(now / 60000)
+redis.call("HLEN", minute)
+redis.call("SCARD", root .. ":types")
 local last = redis.call("HGET", producers, producer)
   or redis.call("HGET", root .. ":producers:" .. (bucket - 1), producer)
 if last then
@@ -76,7 +78,7 @@ local taken = {}
 local function plan_for(job_type)
   local plan = plan_of[job_type]
   if not plan then
-    check_type(job_type)
+    check_zsets(queue(job_type), TYPE_ZSETS)
     plan = { type = job_type, q = queue(job_type), added = 0,
       waiting = {}, delayed = {}, expires = {}, unique = {}, special = {} }
     plan_of[job_type] = plan
@@ -157,6 +159,7 @@ local function draft_full(plan, left, options, at)
   local id = new_id(plan, left, options, body)
   local open, remote, lost = {}, {}, nil
   if list ~= "" then
+    check_shard()
     open, remote, lost = parents_of(list, any == "1")
   end
   due = tonumber(due) or (now + tonumber(delay))
@@ -229,7 +232,15 @@ while ARGV[at] do
   end
 end
 
+if next_seq >= first_seq then
+  check_live(first_seq, next_seq)
+end
+if schedule ~= "" then
+  redis.call("ZCARD", root .. ":due")
+end
+
 -- Move.
+stir()
 if schedule ~= "" then
   redis.call("HSET", root .. ":schedules", schedule, new)
   redis.call("ZADD", root .. ":due", fires_at, schedule)
@@ -239,7 +250,6 @@ if next_seq >= first_seq then
   redis.call("MSET", unpack(records))
   mark_live(first_seq, next_seq)
 end
-local minute = root .. ":stats:" .. math.floor(now / 60000)
 for _, plan in ipairs(plans) do
   local q = plan.q
   redis.call("SADD", root .. ":types", plan.type)

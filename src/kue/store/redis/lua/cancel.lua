@@ -54,6 +54,7 @@ for i = 7, #ARGV do
     check_job(ARGV[i], head)
   end
 end
+stir()
 for i = 7, #ARGV do
   local id = ARGV[i]
   -- Check.

@@ -56,13 +56,25 @@ for i = 1, ARGV[10] do
   at = at + 1
 end
 
-check_shard()
+-- Check what may be written before it is read: the settling comes before the claim.
+redis.call("ZCARD", root .. ":workers")
+for _, name in ipairs({ "claims", "cancelling", "paused", "limits",
+  "stats:" .. math.floor(now / 60000) }) do
+  redis.call("HLEN", root .. ":" .. name)
+end
+redis.call("STRLEN", root .. ":fence")
 for _, job_type in ipairs(types) do
   check_type(job_type)
 end
-local first_group, has_parents = at, redis.call("EXISTS", root .. ":parents") == 1
+local first_group, has_parents = at, redis.call("SCARD", root .. ":parents") > 0
+if has_parents then
+  check_shard()
+end
 while ARGV[at] do
   check_type(ARGV[at + 1])
+  if string.find(ARGV[at + 3], "r", 1, true) then
+    check_shard()
+  end
   local count = tonumber(ARGV[at + 4])
   local is_tied = has_parents or ARGV[at + 3] ~= "" or not FINAL[ARGV[at]]
   for i = 1, is_tied and count or 0 do
@@ -98,5 +110,8 @@ if lane ~= "" then
   end
 end
 
+if #taken > 0 or first_group <= #ARGV then
+  stir()
+end
 publish()
 return { words, now, next_at or 0, taken, stalls }

@@ -31,6 +31,16 @@ local function sooner(time, place)
   end
 end
 
+-- A structure that holds nothing is not there: one look tells of all types.
+local places = {}
+for at = 4, #ARGV do
+  places[#places + 1] = queue(ARGV[at]) .. "waiting"
+  places[#places + 1] = queue(ARGV[at]) .. "delayed"
+end
+if redis.call("EXISTS", unpack(places)) == 0 then
+  return { now, 0, ready }
+end
+
 local everything = redis.call("HGET", root .. ":paused", "")
 for at = 4, #ARGV do
   local q = queue(ARGV[at])

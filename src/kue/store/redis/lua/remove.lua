@@ -42,6 +42,7 @@ for i = 6, #ARGV do
     check_job(ARGV[i], head)
   end
 end
+stir()
 for i = 6, #ARGV do
   local id = ARGV[i]
   -- Check.

@@ -23,13 +23,14 @@
 ]]
 
 --- @include lib/start
---- @include lib/sound
 --- @include lib/limits
 
 local worker, lease, info = ARGV[4], tonumber(ARGV[5]), ARGV[6]
 
 -- Check.
-check_shard()
+if info ~= "" then
+  redis.call("HLEN", root .. ":info")
+end
 local lost = {}
 for at = 7, #ARGV, 3 do
   if redis.call("HGET", queue(ARGV[at]) .. "active", ARGV[at + 1]) ~= ARGV[at + 2] then

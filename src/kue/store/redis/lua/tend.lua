@@ -19,8 +19,12 @@
     8  keep     complete_count,complete_age,failed_count,failed_age,
                 cancelled_count,cancelled_age; "-" for no limit; empty to prune nothing
 
-  Returns  {promoted, expired, pruned, released, more, lost, timed_out}
-           lost, timed_out: ids of runs that are overdue
+  When nothing goes on and nothing is due for a while, it leaves `:quiet` behind until
+  then: while that is there a pass would find nothing to do.  Whoever changes something
+  takes it away (stir, in lib/start).
+
+  Returns  {promoted, expired, pruned, released, more, lost, timed_out, due}
+           lost, timed_out: ids of runs that are overdue; due: names of schedules
   Events   promotion, failed, cancelled, remove, error
 ]]
 
@@ -46,23 +50,28 @@ local CLOCK_SLACK_MS = 2000
 local CLAIM_MEMORY_MS = 3600000
 local MAX_PASSED_OVER = 5000
 local MAX_ROUSED = 50
+local MIN_QUIET_MS, MAX_QUIET_MS = 1500, 60000
 
 -- Leases look over that are not when nobody tended for long: Redis was away, or everybody
 -- was.  Live workers get half a lease to say so, once in ten such graces.  A clock that
 -- was set back makes them look endless instead.
 local function mind_the_clock()
-  local meta = redis.call("HMGET", root .. ":meta", "swept", "graced")
+  local meta = redis.call("HMGET", root .. ":meta", "swept", "graced", "idle")
   local swept, graced = tonumber(meta[1]) or now, tonumber(meta[2]) or -math.huge
   local stepped_back = now < swept - CLOCK_SLACK_MS
   local deadline
   if stepped_back then
     deadline = now + lease
     redis.call("HDEL", root .. ":meta", "graced")
-  elseif now - swept > gap and now - graced > 5 * lease then
+  elseif now - swept > gap and now - graced > 5 * lease and not meta[3] then
     deadline = now + math.floor(lease / 2)
     redis.call("HSET", root .. ":meta", "graced", now)
   end
   redis.call("HSET", root .. ":meta", "swept", now)
+  -- Nobody tended because there was nothing to tend: no lease was at stake.
+  if meta[3] then
+    redis.call("HDEL", root .. ":meta", "idle")
+  end
   -- Below 0 are those who left: they need no grace.
   local workers = deadline
     and redis.call("ZRANGEBYSCORE", root .. ":workers", 0, "+inf") or {}
@@ -131,11 +140,36 @@ local function expire(job_type, q)
   end
 end
 
-local function prune(job_type, q, state, ids)
-  for _, id in ipairs(ids) do
-    erase(id, q, state, header(id) or { type = job_type })
-    pruned = pruned + 1
+-- Most jobs have nothing but their record: those go in a few commands for all of them.
+local function prune_plain(job_type, q, state, ids)
+  local keys = {}
+  for i, id in ipairs(ids) do
+    keys[2 * i - 1], keys[2 * i] = job .. id, job .. id .. ":log"
+    tell("remove", id, job_type, 0)
   end
+  redis.call("ZREM", q .. state, unpack(ids))
+  redis.call("HDEL", q .. "tries", unpack(ids))
+  redis.call("UNLINK", unpack(keys))
+  unmark_live(ids)
+end
+
+local function prune(job_type, q, state, ids)
+  if #ids == 0 then
+    return
+  end
+  local plain, is_parent = {}, redis.call("SMISMEMBER", root .. ":parents", unpack(ids))
+  for i, id in ipairs(ids) do
+    local head = header(id) or { type = job_type }
+    if head.is_plain and is_parent[i] == 0 then
+      plain[#plain + 1] = id
+    else
+      erase(id, q, state, head)
+    end
+  end
+  if #plain > 0 then
+    prune_plain(job_type, q, state, plain)
+  end
+  pruned = pruned + #ids
 end
 
 -- Prune the oldest `most` of a state, but none that said itself how long it is kept.
@@ -147,9 +181,9 @@ local function prune_oldest(job_type, q, state, most, ended_by)
     if #ids == 0 then
       return
     end
-    local ruled = {}
-    for _, id in ipairs(ids) do
-      if redis.call("ZSCORE", q .. "retain", id) then
+    local ruled, own = {}, redis.call("ZMSCORE", q .. "retain", unpack(ids))
+    for i, id in ipairs(ids) do
+      if own[i] then
         offset = offset + 1
       elseif #ruled < limit - pruned then
         ruled[#ruled + 1] = id
@@ -233,6 +267,50 @@ local function release_rest()
   end
 end
 
+-- When something of the type will be due; nil if it needs tending now.
+local function due_of(q, rules)
+  if redis.call("ZCARD", q .. "waiting") + redis.call("HLEN", q .. "active")
+    + redis.call("ZCARD", q .. "held") > 0 then
+    return nil
+  end
+  local first = math.huge
+  local function look(name, after)
+    local head = redis.call("ZRANGE", q .. name, 0, 0, "WITHSCORES")
+    first = math.min(first, (tonumber(head[2]) or math.huge) + after)
+  end
+  for _, name in ipairs({ "delayed", "expires", "retain", "lapse" }) do
+    look(name, 0)
+  end
+  for i, state in ipairs({ "complete", "failed", "cancelled" }) do
+    if rules[2 * i] then
+      look(state, rules[2 * i])
+    end
+  end
+  return first
+end
+
+-- Leave word that upkeep may rest, if it may.
+local function rest(rules, pauses)
+  local first = now + MAX_QUIET_MS
+  for _, job_type in ipairs(types) do
+    local due = due_of(queue(job_type), rules)
+    if not due then
+      return
+    end
+    first = math.min(first, due)
+  end
+  for i = 2, #pauses, 2 do
+    local _, till = is_paused(pauses[i])
+    first = math.min(first, till or math.huge)
+  end
+  local fires = redis.call("ZRANGE", root .. ":due", 0, 0, "WITHSCORES")
+  first = math.min(first, tonumber(fires[2]) or math.huge)
+  if first - now >= MIN_QUIET_MS and redis.call("HLEN", root .. ":outbox") == 0 then
+    redis.call("SET", root .. ":quiet", "", "PX", first - now)
+    redis.call("HSET", root .. ":meta", "idle", now)
+  end
+end
+
 check_shard()
 for _, job_type in ipairs(types) do
   check_type(job_type)
@@ -284,5 +362,10 @@ for _, ids in ipairs({ lost, timed_out }) do
     ids[#ids] = nil
   end
 end
+local due = redis.call("ZRANGEBYSCORE", root .. ":due", "-inf", now, "LIMIT", 0, limit)
+-- A test that owns the clock owns the passes too.
+if ARGV[1] == "" and more == 0 and #lost + #timed_out + #due == 0 then
+  rest(rules, pauses)
+end
 publish()
-return { promoted, expired, pruned, released - in_this_call, more, lost, timed_out }
+return { promoted, expired, pruned, released - in_this_call, more, lost, timed_out, due }

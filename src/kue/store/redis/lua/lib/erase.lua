@@ -8,7 +8,7 @@ local function erase(id, q, place, head, by_hand)
   end
   free_unique(q, head, id, by_hand)
   redis.call("UNLINK", job .. id, job .. id .. ":log")
-  unmark_live(id)
+  unmark_live({ id })
   tell_dependants(id, "removed")
   tell("remove", id, head.type, 0)
 end

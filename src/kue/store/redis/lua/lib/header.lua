@@ -7,6 +7,7 @@ local function read_header(text)
   end
   local head = {
     priority = tonumber(priority), created = tonumber(created), type = job_type,
+    is_plain = star == "",
   }
   if star == "*" then
     for name, value in string.gmatch(options, "\t([a-z_]+)=([^\t]*)") do

@@ -9,6 +9,13 @@ local function set_live(seq, bit)
   return key
 end
 
+-- Before the first write: are the strings of these numbers strings?
+local function check_live(first, last)
+  for chunk = math.floor(first / LIVE_CHUNK), math.floor(last / LIVE_CHUNK) do
+    redis.call("STRLEN", root .. ":live:" .. chunk)
+  end
+end
+
 -- Mark a run of new sequence numbers: whole bytes at once, the ends bit by bit.
 local function mark_live(first, last)
   while first <= last do
@@ -26,9 +33,14 @@ local function mark_live(first, last)
   end
 end
 
-local function unmark_live(id)
-  local key = set_live(math.floor(id / shards), 0)
-  if redis.call("BITCOUNT", key) == 0 then
-    redis.call("DEL", key)
+local function unmark_live(ids)
+  local keys = {}
+  for _, id in ipairs(ids) do
+    keys[set_live(math.floor(id / shards), 0)] = true
+  end
+  for key in pairs(keys) do
+    if redis.call("BITCOUNT", key) == 0 then
+      redis.call("DEL", key)
+    end
   end
 end

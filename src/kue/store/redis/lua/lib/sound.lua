@@ -4,11 +4,24 @@ local TYPE_ZSETS = { "waiting", "delayed", "complete", "failed", "cancelled", "b
   "held", "parked", "ttl", "expires", "retain", "lapse", "wake" }
 local TYPE_HASHES = { "active", "tries", "progress", "unique", "running", "rate" }
 
-local function check_type(job_type)
-  local q = queue(job_type)
-  for _, name in ipairs(TYPE_ZSETS) do
-    redis.call("ZCARD", q .. name)
+-- One command looks at many sorted sets: beside a key that is never there they have
+-- nothing in common, and nobody counts.
+local function check_zsets(prefix, names)
+  local keys = { root .. ":nothing" }
+  for i, name in ipairs(names) do
+    keys[i + 1] = prefix .. name
   end
+  redis.call("ZINTERCARD", #keys, unpack(keys))
+end
+
+local checked = {}
+local function check_type(job_type)
+  if checked[job_type] then
+    return
+  end
+  checked[job_type] = true
+  local q = queue(job_type)
+  check_zsets(q, TYPE_ZSETS)
   for _, name in ipairs(TYPE_HASHES) do
     redis.call("HLEN", q .. name)
   end
@@ -39,9 +52,7 @@ local function check_job(id, head)
 end
 
 local function check_shard()
-  for _, name in ipairs({ "workers", "listeners", "watched", "due" }) do
-    redis.call("ZCARD", root .. ":" .. name)
-  end
+  check_zsets(root .. ":", { "workers", "listeners", "watched", "due" })
   for _, name in ipairs({ "meta", "info", "claims", "cancelling", "paused", "limits",
     "outbox", "schedules", "stats:" .. math.floor(now / 60000) }) do
     redis.call("HLEN", root .. ":" .. name)

@@ -22,6 +22,11 @@ local function score(priority, id)
   return priority * 2199023255552 + math.floor(id / shards)
 end
 
+-- Upkeep rests while nothing goes on (see tend); whoever changes something ends that.
+local function stir()
+  redis.call("DEL", root .. ":quiet")
+end
+
 -- Let one sleeping worker look.  The marker carries no job: losing it costs time only.
 local function wake(q)
   redis.call("ZADD", q .. "wake", 0, "0")

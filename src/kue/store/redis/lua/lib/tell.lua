@@ -1,6 +1,6 @@
 -- Events of one call travel as one message, and only if someone listens.
-local heard = redis.call("EXISTS", root .. ":listeners") == 1
-local watched = not heard and redis.call("EXISTS", root .. ":watched") == 1
+local heard = redis.call("ZCARD", root .. ":listeners") > 0
+local watched = not heard and redis.call("ZCARD", root .. ":watched") > 0
 local told = {}
 
 local function tell(kind, id, job_type, attempt, detail)
