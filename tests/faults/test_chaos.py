@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 import pytest
+from chaos.breach import Breach
 from chaos.command import Seeds, summed
 from chaos.facts import Attempted, Away, Came, Died, Given, Idled, Started
 from chaos.figures import breaches, effects_repeated, figures
@@ -165,9 +166,6 @@ DOCTORED = {
     ),
     "unexpected": doctored(attempted=SOUND.attempted[1:]),
     "duplicated": and_started(started(9, 50, key="k4"), started(10, 60, key="k4")),
-    "misread": doctored(
-        attempted=(*SOUND.attempted[:3], Attempted("k4", 1, 9, 2)),
-    ),
     "completed-twice": with_job(
         job(
             1,
@@ -232,6 +230,12 @@ DOCTORED = {
 @pytest.mark.parametrize("rule", DOCTORED)
 def test_a_doctored_history_is_found_out(rule: str) -> None:
     assert rule in {breach.rule for breach in breaches(DOCTORED[rule])}
+
+
+def test_a_job_whose_id_belongs_to_another_is_lost() -> None:
+    misread = doctored(attempted=(*SOUND.attempted[:3], Attempted("k4", 1, 9, 2)))
+
+    assert breaches(misread) == [Breach("lost", "job 2 (k4) was acknowledged")]
 
 
 def test_a_run_that_begins_after_its_job_was_cancelled_is_found_out() -> None:
