@@ -240,6 +240,7 @@ async def test_tasks_that_outlive_their_handler_do_no_harm(q: Kue) -> None:
     )
 
 
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("death", DEATHS)
 async def test_a_job_that_kills_its_workers_fails_and_its_neighbours_complete(
     store: Store, url: str, prefix: str, death: str
@@ -251,7 +252,7 @@ async def test_a_job_that_kills_its_workers_fails_and_its_neighbours_complete(
 
     program = "tests.faults.program_handlers"
     restarts = 0
-    async with asyncio.timeout(55):
+    async with asyncio.timeout(100):
         while await unfinished(store):
             async with Process("pill", url, prefix, death, program=program) as worker:
                 await until_over(store, worker)

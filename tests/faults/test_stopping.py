@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from tests.faults.conftest import NewStore
     from tests.support.servers import RedisServer
 
+#: Each starts several processes, one after the other.
+pytestmark = pytest.mark.timeout(120)
+
 #: More than any of its jobs needs, and much more than stopping may take beside them.
 GRACE_SECONDS = 20.0
 #: Python takes its time to begin and to end on a busy machine.
