@@ -15,11 +15,11 @@ import msgspec
 from kue import policy
 from kue.job import State
 from kue.store.values import (
-    GRACE_GAP_MS,
     Filter,
     Stat,
     Tended,
     WorkerStatus,
+    grace_gap,
     sort_key,
 )
 from tests.model.operating import Operating
@@ -72,7 +72,7 @@ class Model(Operating):
             self.graced_at = None
             for worker in staying:
                 worker.deadline = now + lease
-        elif now - before > GRACE_GAP_MS and self._may_be_graced(lease, now):
+        elif now - before > grace_gap(lease) and self._may_be_graced(lease, now):
             self.graced_at = now
             for worker in staying:
                 worker.deadline = max(worker.deadline, now + lease // 2)

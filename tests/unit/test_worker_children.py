@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -228,3 +230,42 @@ async def test_a_function_that_the_child_cannot_find_is_told_with_the_job(
     async with q.work():
         with pytest.raises(JobFailed, match=r"AttributeError: .*gone"):
             await job.result(timeout=20)
+
+
+PROGRAM = """
+import asyncio, os, signal, sys
+import kue
+from tests.unit import slow_tasks
+
+q = kue.Kue(sys.argv[1])
+task = q.task(execution="process")(slow_tasks.touch)
+
+async def main():
+    async with q.work():
+        job = await task.enqueue(path=sys.argv[2])
+        while (await job.refresh()).state != "active":
+            await asyncio.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+def test_a_child_that_is_still_starting_when_its_worker_dies_runs_nothing(
+    tmp_path: Path,
+) -> None:
+    """Its job is in the line already, and will be someone else's."""
+    url, effect = f"sqlite:///{tmp_path / 'kue.db'}", tmp_path / "effect"
+
+    # The child holds the other end of the pipe, and its end is the end of the output.
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, url, str(effect)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=30,
+        check=False,
+    )
+
+    assert done.returncode == -9, done.stdout
+    assert done.stdout == b""
+    assert not effect.exists()

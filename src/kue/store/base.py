@@ -237,11 +237,10 @@ class Store(ABC):
         schedules (each firing by exactly one process), relays what spans shards, wakes
         workers for anything ready, ends pauses, forgets lost workers and old watches.
 
-        When nobody tended for GRACE_GAP_MS, the store or everybody was away and leases
-        look over that are not: every lease is prolonged by half of *lease*, once in ten
-        such times, so that live workers beat before they are robbed.  When the clock
-        stepped back, leases are set anew to now + *lease*.
-        """
+        When nobody tended for `grace_gap` of *lease*, the store or everybody was away
+        and leases look over that are not: every lease is prolonged by half of *lease*,
+        once in ten such times, so that live workers beat before they are robbed. When
+        the clock stepped back, leases are set anew to now + *lease*."""
 
     @abstractmethod
     async def wait(self, types: Sequence[str], timeout: float) -> frozenset[str]:

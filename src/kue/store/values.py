@@ -19,8 +19,10 @@ MAX_BATCH = 500
 MAX_LOG_LINES = 1000
 #: Characters kept of one log line.
 MAX_LOG_TEXT = 4000
-#: Seen no tending for this long, the store (or everyone) was away: see `Store.tend`.
+#: Seen no tending for this long, the store (or everyone) was away: see `grace_gap`.
 GRACE_GAP_MS = 5_000
+#: Tending comes each second; a gap shorter than this is nothing.
+MIN_GRACE_GAP_MS = 2_000
 #: A watched job is forgotten this long after the last listener asked for it.
 WATCH_MS = 60_000
 
@@ -298,6 +300,15 @@ class Report(msgspec.Struct, frozen=True):
 
     jobs: int
     findings: tuple[Finding, ...]
+
+
+def grace_gap(lease: int) -> int:
+    """
+    Return the gap in tending after which leases get a grace, in ms.
+
+    No longer than a lease: else an outage in between would cost every run.
+    """
+    return min(GRACE_GAP_MS, max(MIN_GRACE_GAP_MS, lease))
 
 
 def sort_key(job: Job, state: State | None) -> int:

@@ -1,8 +1,8 @@
 """
 The program of a child process: runs one function, job after job.
 
-``python -m kue.worker.child DESCRIPTOR MODULE NAME [FILE]``: started by a worker, which
-speaks to it over the descriptor.
+``python -m kue.worker.child WORKER DESCRIPTOR MODULE NAME [FILE]``: started by the
+worker with that process id, which speaks to it over the descriptor.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class ChildJob(ActiveJob):
 
 def main(arguments: list[str]) -> None:
     """Serve until the worker is gone."""
-    descriptor, module, name, *file = arguments
+    worker, descriptor, module, name, *file = arguments
     _die_with_parent()
     link = socket.socket(fileno=int(descriptor))
     # What the handler starts must not hold the line.
@@ -86,6 +86,10 @@ def main(arguments: list[str]) -> None:
     # A worker that is gone took back the job long ago.
     with capture.captured(), contextlib.suppress(ConnectionError):
         while (payload := _receive(link)) is not None:
+            # It may have died before we could ask to die with it, and left its job in
+            # the line: someone else has that by now.
+            if os.getppid() != int(worker):
+                return
             ending = run(ChildJob(_decode_job(payload), voice), handler)
             link.sendall(wire.pack(wire.End(ending)))
 

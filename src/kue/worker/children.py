@@ -190,7 +190,8 @@ def environment(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def _command(target: Target, descriptor: int) -> list[str]:
-    command = [sys.executable, "-m", "kue.worker.child", str(descriptor)]
+    command = [sys.executable, "-m", "kue.worker.child"]
+    command += [str(os.getpid()), str(descriptor)]
     return [*command, target.module, target.name, *filter(None, [target.file])]
 
 

@@ -28,6 +28,7 @@ from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 
 from kue.errors import StoreError, StoreFull, StoreRefused, StoreUnavailable
+from kue.store.redis.lines import Lines
 from kue.store.redis.scripts import load
 
 if TYPE_CHECKING:
@@ -45,7 +46,13 @@ COMMAND_TIMEOUT_SECONDS = 3.0
 CONNECT_TIMEOUT_SECONDS = 2.0
 #: Two cycles, an add or two, reads: more at once only queue up in Redis.  Whoever
 #: sleeps or listens holds a connection all the while, and must never wait for one.
-_CONNECTIONS = {"command": 16, "beat": 2, "block": 100_000, "listen": 100_000}
+_CONNECTIONS = {
+    "command": 16,
+    "many": 16,
+    "beat": 2,
+    "block": 100_000,
+    "listen": 100_000,
+}
 
 #: Everything redis-py and the system raise.
 _ERRORS = (exceptions.RedisError, exceptions.RedisClusterException, OSError)
@@ -110,6 +117,7 @@ class Link:
         self._budget = budget_seconds
         self._cluster: RedisCluster | None = None
         self._clients: dict[tuple[str, str, int], aioredis.Redis] = {}
+        self._lines: dict[aioredis.Redis, Lines] = {}
         self._sentinels: list[aioredis.Redis] = []
 
     async def run(self, script: str, root: str, *args: Any, beat: bool = False) -> Any:
@@ -118,7 +126,7 @@ class Link:
         purpose = "beat" if beat else "command"
 
         async def once() -> Any:
-            send: Send = (await self._client(purpose, root)).execute_command
+            send = await self._line(purpose, root)
             try:
                 return await send("EVALSHA", loaded.sha, 1, root, *args)
             except exceptions.NoScriptError:
@@ -131,7 +139,7 @@ class Link:
         """Send a command that only reads, or that may be repeated."""
 
         async def once() -> Any:
-            send: Send = (await self._client("command", root)).execute_command
+            send = await self._line("command", root)
             return await send(*command)
 
         return await self._persist(once)
@@ -140,7 +148,7 @@ class Link:
         """Send commands that only read, all of one shard, in one round trip."""
 
         async def once() -> list[Any]:
-            client = await self._client("command", root)
+            client = await self._client("many", root)
             async with client.pipeline(transaction=False) as pipe:
                 for command in commands:
                     pipe.execute_command(*command)
@@ -154,7 +162,7 @@ class Link:
         """Run a script and ask, on the same connection, how many replicas have it."""
 
         async def once() -> tuple[Any, int]:
-            client = await self._client("command", root)
+            client = await self._client("many", root)
             async with client.pipeline(transaction=False) as pipe:
                 pipe.execute_command("EVAL", load(script).source, 1, root, *args)
                 pipe.execute_command("WAIT", 1, wait_ms)
@@ -167,7 +175,7 @@ class Link:
         """Return what the node that holds *root*'s slot says of itself."""
 
         async def once() -> dict[str, Any]:
-            send: Send = (await self._client("command", root)).execute_command
+            send: Send = (await self._client("many", root)).execute_command
             info = dict(await send("INFO", "everything"))
             try:
                 save = await send("CONFIG", "GET", "save")
@@ -182,7 +190,7 @@ class Link:
         """Sleep until one of *keys* has a marker; take it and say whose it was."""
         try:
             async with asyncio.timeout(seconds + COMMAND_TIMEOUT_SECONDS):
-                send: Send = (await self._client("block", root)).execute_command
+                send = await self._line("block", root)
                 # 0 would mean for ever, a rounded-down millisecond a busy loop.
                 popped = await send("BZPOPMIN", *keys, max(seconds, 0.001))
                 return popped[0].decode() if popped else None
@@ -213,7 +221,10 @@ class Link:
 
     async def close(self) -> None:
         """Close every connection."""
+        for lines in self._lines.values():
+            await lines.close()
         clients = [*self._clients.values(), *self._sentinels]
+        self._lines.clear()
         self._clients.clear()
         self._sentinels.clear()
         for client in clients:
@@ -272,6 +283,19 @@ class Link:
                 f"({str(exc) or 'timed out'}); is it running, and is the URL right?"
             )
         return StoreError(f"{name} answered with an error: {exc}")
+
+    async def _line(self, purpose: str, root: str) -> Send:
+        """Return what sends one command at a time to the node of *root*'s slot."""
+        client = await self._client(purpose, root)
+        if self._address.service:
+            # Its pool knows when there is another master; lines of our own would not.
+            ask: Send = client.execute_command
+            return ask
+        lines = self._lines.get(client)
+        if lines is None:
+            lines = Lines(client.connection_pool, _CONNECTIONS[purpose])
+            self._lines[client] = lines
+        return lines.call
 
     async def _client(self, purpose: str, root: str) -> aioredis.Redis:
         """Return a client of the node that holds *root*'s slot."""

@@ -17,7 +17,7 @@ from kue.store.redis.operating import Operating
 from kue.store.redis.producing import Producing, arguments, read_answer
 from kue.store.redis.reading import Reading
 from kue.store.redis.running import EXPIRED_TAIL, Running
-from kue.store.values import GRACE_GAP_MS, MAX_BATCH, Outcome, Tended, Word
+from kue.store.values import MAX_BATCH, Outcome, Tended, Word, grace_gap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +63,7 @@ class Upkeep(Producing, Running, Operating, Reading):
             "tend",
             limit,
             lease,
-            GRACE_GAP_MS,
+            grace_gap(lease),
             EXPIRED_TAIL,
             _rules(keep),
             now=now,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kue.store.sqlite.turn import Turn, as_json
-from kue.store.values import GRACE_GAP_MS, Beat, Pause, WorkerStatus
+from kue.store.values import Beat, Pause, WorkerStatus, grace_gap
 
 if TYPE_CHECKING:
     import sqlite3
@@ -155,7 +155,7 @@ def mind_the_clock(turn: Turn, duration: int) -> None:
     if now < last - CLOCK_SLACK_MS:
         turn.run(_ANEW, now + duration)
         turn.run("DELETE FROM meta WHERE name = ?", _GRACED)
-    elif now - last > GRACE_GAP_MS and now - graced > GRACES * grace:
+    elif now - last > grace_gap(duration) and now - graced > GRACES * grace:
         turn.run(_GRACE, now + grace)
         turn.run(_NOTE, _GRACED, now)
     turn.run(_NOTE, _TENDED, now)
