@@ -235,17 +235,21 @@ async def test_a_function_that_the_child_cannot_find_is_told_with_the_job(
 PROGRAM = """
 import asyncio, os, signal, sys
 import kue
+from kue.worker import children
 from tests.unit import slow_tasks
 
 q = kue.Kue(sys.argv[1])
 task = q.task(execution="process")(slow_tasks.touch)
 
+async def die(self, reader):
+    # The job was written, and nothing heard.
+    os.kill(os.getpid(), signal.SIGKILL)
+
+children.Child._hear = die
+
 async def main():
-    async with q.work():
-        job = await task.enqueue(path=sys.argv[2])
-        while (await job.refresh()).state != "active":
-            await asyncio.sleep(0.001)
-        os.kill(os.getpid(), signal.SIGKILL)
+    await task.enqueue(path=sys.argv[2])
+    await q.run()
 
 asyncio.run(main())
 """

@@ -239,8 +239,9 @@ class Store(ABC):
 
         When nobody tended for `grace_gap` of *lease*, the store or everybody was away
         and leases look over that are not: every lease is prolonged by half of *lease*,
-        once in ten such times, so that live workers beat before they are robbed. When
-        the clock stepped back, leases are set anew to now + *lease*."""
+        once in ten such times, so that live workers beat before they are robbed.  When
+        the clock stepped back, leases are set anew to now + *lease*.
+        """
 
     @abstractmethod
     async def wait(self, types: Sequence[str], timeout: float) -> frozenset[str]:
