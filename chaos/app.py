@@ -33,7 +33,7 @@ import kue
 from chaos.facts import Came, Died, Started
 from chaos.journal import Journal, now_ms
 from chaos.leash import follow
-from chaos.plan import Chore
+from chaos.plan import APART, Chore
 from chaos.sink import Effect, Sink
 from kue import ActiveJob
 
@@ -74,7 +74,7 @@ def threaded(job: ActiveJob) -> int:
     return perform_blocking(job)
 
 
-@q.task(name="apart", execution="process", concurrency=2)
+@q.task(name=APART, execution="process", concurrency=2)
 def apart(job: ActiveJob, **chore: Any) -> int:
     return perform_blocking(job)
 

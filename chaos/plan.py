@@ -32,7 +32,9 @@ PERIOD_SECONDS = 10.0
 STORM_SECONDS = 5.5
 CALM_SHARE = 0.5
 
-TYPES = ("quick", "slow", "rough", "threaded", "apart")
+#: The type whose jobs run in processes of their own.
+APART = "apart"
+TYPES = ("quick", "slow", "rough", "threaded", APART)
 #: More than any job has attempts or can lose workers: always.
 ALWAYS = 99
 
@@ -139,10 +141,10 @@ _KINDS = (
     _Kind(4, "threaded", "return", (0.0, 0.3)),
     _Kind(1, "threaded", "raise", times=(1, 1), attempts=3),
     _Kind(0.2, "threaded", "spin", (0.1, 0.8)),
-    _Kind(4, "apart", "return", (0.0, 0.3)),
-    _Kind(0.2, "apart", "spin", (0.1, 0.8)),
-    _Kind(0.7, "apart", "exit", times=(1, 1), attempts=3),
-    _Kind(0.3, "apart", "return", (20.0, 20.0), timeout=0.5),
+    _Kind(4, APART, "return", (0.0, 0.3)),
+    _Kind(0.2, APART, "spin", (0.1, 0.8)),
+    _Kind(0.7, APART, "exit", times=(1, 1), attempts=3),
+    _Kind(0.3, APART, "return", (20.0, 20.0), timeout=0.5),
 )
 
 #: Kind of fault → how common it is, and the range of how long it lasts.

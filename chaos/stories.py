@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from chaos.breach import Breach
 from chaos.facts import FOR_EVER
+from chaos.plan import APART
 from kue import State
 from kue.policy import MAX_STALLS
 
@@ -128,6 +129,14 @@ def run_twice(history: History) -> Iterator[Breach]:
             yield Breach("run-twice", f"job {job_id} with fence {fence}, {count} times")
 
 
+def run_by_orphan(history: History) -> Iterator[Breach]:
+    """Runs that began in a process of their own whose worker was dead."""
+    workers = {one.pid for one in history.came}
+    for run in history.started:
+        if run.type == APART and run.parent not in workers:
+            yield Breach("orphan", f"job {run.id} with fence {run.fence}")
+
+
 def run_untold(history: History) -> Iterator[Breach]:
     """Runs that began and of which the story of their ended job says nothing."""
     for job in history.jobs:
@@ -181,6 +190,7 @@ CHECKS = (
     too_many_attempts,
     started_early,
     run_twice,
+    run_by_orphan,
     run_untold,
     without_effect,
     once_repeated,

@@ -201,6 +201,7 @@ DOCTORED = {
         job(1, State.COMPLETE, line(20, 26, "complete", result=20), delay=15)
     ),
     "run-twice": and_started(started(1, 20, pid=8)),
+    "orphan": and_started(started(1, 22, type="apart", parent=1)),
     "untold": and_started(started(1, 22)),
     "without-effect": doctored(effects=SOUND.effects[1:]),
     "other-result": with_job(
