@@ -168,8 +168,10 @@ async def test_a_worker_that_starts_before_its_redis_waits_for_it(
 
 
 async def test_a_worker_that_is_stopped_while_its_redis_is_away_stops(
-    crew: Crew, direct: Store, proxy: Proxy
+    direct: Store, proxy: Proxy, prefix: str
 ) -> None:
+    """What it could not write down in the time of a lease, the store takes back."""
+    crew = Crew(proxy.url, prefix, lease="2s")
     ids = await fill(direct, 3)
     async with asyncio.timeout(20):
         async with crew.queue.work(grace=1):
@@ -178,6 +180,7 @@ async def test_a_worker_that_is_stopped_while_its_redis_is_away_stops(
             proxy.cut()
 
     await proxy.accept()
+    await crew.queue.close()
 
 
 async def test_a_redis_killed_under_a_worker_loses_and_repeats_nothing(

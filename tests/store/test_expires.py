@@ -8,7 +8,7 @@ import pytest
 
 from kue import policy
 from kue.job import Completed, State
-from kue.store.values import Word
+from kue.store.values import Limits, Word
 from tests.support.jobs import (
     DAY,
     MINUTE,
@@ -16,6 +16,7 @@ from tests.support.jobs import (
     T0,
     add_many,
     add_one,
+    claim,
     claim_ids,
     count_of,
     end,
@@ -23,6 +24,7 @@ from tests.support.jobs import (
     job_in,
     start_one,
     state_of,
+    take,
 )
 from tests.support.upkeep import tend
 
@@ -109,3 +111,19 @@ async def test_an_expired_job_may_be_put_back_in_line(store: Store) -> None:
     [reply] = await store.move([job_id], State.WAITING, now=late)
 
     assert reply.word is Word.DONE
+
+
+async def test_a_job_that_an_expired_one_lets_go_counts_for_when_there_is_more(
+    store: Store,
+) -> None:
+    """It is ready within the very claim that found its parent expired."""
+    await store.limit("email", Limits(rate=1, per=MINUTE), now=T0)
+    await add_one(store)
+    assert len(await claim(store)) == 1
+    parent = await add_one(store, "sms", expires="1s")
+    await add_one(store, after=[parent], after_any=True)
+
+    claimed = await take(store, "email", "sms", now=T0 + SECOND)
+
+    assert claimed.jobs == []
+    assert claimed.next_at == T0 + MINUTE

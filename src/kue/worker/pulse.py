@@ -86,19 +86,19 @@ class _Pulse(threading.Thread):
         self._loop = asyncio.get_running_loop()
         self._over = asyncio.Event()
         self._ready.set()
+        beating = asyncio.create_task(self._watch(), name="kue pulse")
         try:
-            while not await self._rested(self._over):
-                if self._silence() > self._pause * LATE:
-                    await self._try()
+            await self._over.wait()
         finally:
+            # A store that is away must not keep us.
+            beating.cancel()
             await self._store.close()
 
-    async def _rested(self, over: asyncio.Event) -> bool:
-        try:
-            async with asyncio.timeout(self._pause):
-                return await over.wait()
-        except TimeoutError:
-            return False
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(self._pause)
+            if self._silence() > self._pause * LATE:
+                await self._try()
 
     async def _try(self) -> None:
         try:

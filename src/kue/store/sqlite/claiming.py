@@ -11,7 +11,7 @@ from kue import policy
 from kue.events import Kind
 from kue.job import Failed, State
 from kue.names import quote
-from kue.store.sqlite import gates, promotion, steps, workers
+from kue.store.sqlite import gates, links, promotion, steps, workers
 from kue.store.sqlite.rows import (
     Row,
     columns_of,
@@ -120,6 +120,8 @@ class _Taking:
     def _answer(self, jobs: list[Job], next_at: int | None = None) -> Claimed:
         if jobs:
             self._turn.run(_FENCE, self._fence - 1)
+        # What expired here may have let others go, which count for when there is more.
+        links.tell_dependants(self._turn)
         chances = [gates.next_chance(self._turn.db, gate) for gate in self._gates]
         moments = [moment for moment in (*chances, next_at) if moment is not None]
         return Claimed(jobs, self._turn.now, min(moments, default=None))
