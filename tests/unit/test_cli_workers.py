@@ -119,9 +119,7 @@ def test_a_worker_nobody_knows_is_not_paused(kue: CommandLine) -> None:
 
 
 @pytest.mark.parametrize("options", [["--watch"], ["--watch", "--json"]])
-def test_workers_are_watched_until_ctrl_c(
-    kue: CommandLine, options: list[str]
-) -> None:
+def test_workers_are_watched_until_ctrl_c(kue: CommandLine, options: list[str]) -> None:
     at_work(kue)
     with subprocess.Popen(
         [KUE, "workers", *options],
