@@ -89,13 +89,15 @@ class BlockedWatch:
 
     def _watch(self) -> None:
         while True:
-            slept = self._sleep()
-            if self._over.is_set() or not (self._is_asked or self._ask()):
-                return
             # Whoever keeps us from waking holds the interpreter, or the machine slept.
-            held = max(time.monotonic() - self._ticked, slept)
+            held = self._sleep()
+            if self._is_asked:
+                held = max(held, time.monotonic() - self._ticked)
+            # At once: asking would let the loop go on.
             if held > self._limit and not self._is_told:
                 self._look(held)
+            if self._over.is_set() or not (self._is_asked or self._ask()):
+                return
 
     def _sleep(self) -> float:
         """Sleep until the next look; return how much longer it took than it should."""

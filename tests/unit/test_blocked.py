@@ -110,7 +110,9 @@ async def test_a_worker_names_the_job_and_shows_the_line(
 async def test_the_watch_can_be_switched_off() -> None:
     async with Kue("memory://", blocked=0) as q:
         q.process("email", print)
+        before = set(threading.enumerate())
         async with q.work() as worker:
-            names = [thread.name for thread in threading.enumerate()]
-            assert "kue blocked-loop watch" not in names
+            await until(lambda: worker.name in [w.name for w in q.working])
+            new = {thread.name for thread in set(threading.enumerate()) - before}
+            assert "kue blocked-loop watch" not in new
             assert "blocked" not in worker.status()

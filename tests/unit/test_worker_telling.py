@@ -144,10 +144,13 @@ async def test_a_store_that_is_away_costs_the_lines_alone(
         await job.progress(1)
         wire.is_cut = False
         await job.log("heard")
+        mended.set()
         return "done"
 
+    mended = asyncio.Event()
     job = await speak.enqueue()
     async with q.work():
+        await mended.wait()
         assert await job.result(timeout=20) == "done"
 
     assert [line.text for line in await job.logs()] == ["heard"]

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from kue.job import Ending
     from kue.store.values import LogLine, Progress
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 #: prctl: a signal for us when the process that started us ends.
 PR_SET_PDEATHSIG = 1
 
@@ -163,19 +164,29 @@ def _exactly(link: socket.socket, size: int) -> bytes | None:
 
 def _die_with_parent() -> None:
     # A terminal tells all processes of a group to end, a service manager all of a
-    # service.  Handlers, because what is ignored would be ignored by every program
-    # that a job starts, too.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, partial(_leave_it, os.getpid()))
+    # service; when we do is the worker's to say.  Handlers, because what is ignored
+    # would be ignored by every program that a job starts, too.
+    for number in SIGNALS:
+        signal.signal(number, _leave_it)
+    # Processes that a job forks end as any other.  Held back meanwhile: a signal that
+    # comes between the fork and the new handlers would be lost.
+    os.register_at_fork(
+        before=partial(signal.pthread_sigmask, signal.SIG_BLOCK, SIGNALS),
+        after_in_parent=partial(signal.pthread_sigmask, signal.SIG_UNBLOCK, SIGNALS),
+        after_in_child=_be_ordinary,
+    )
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _leave_it(pid: int, number: int, frame: object) -> None:
-    """Leave it to the worker when we end; what a handler forked ends as it would."""
-    if os.getpid() != pid:
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
+def _leave_it(number: int, frame: object) -> None:
+    """Let the worker decide."""
+
+
+def _be_ordinary() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 
 if __name__ == "__main__":
