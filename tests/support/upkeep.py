@@ -51,6 +51,6 @@ def together(one: Tended, other: Tended) -> Tended:
     return Tended(
         *(
             getattr(one, name) + getattr(other, name)
-            for name in Tended.__struct_fields__[:-1]
+            for name in Tended.__struct_fields__[:-2]
         )
     )
