@@ -231,6 +231,24 @@ async def test_a_damaged_file_raises_and_never_anything_else(
     assert "\n".join(surprises) == ""
 
 
+@pytest.mark.parametrize("state", ["acti\udce4e", "gone fishing"])
+async def test_a_job_in_a_state_that_there_is_not_is_damage(
+    path: Path, new_store: NewStore, url: str, state: str
+) -> None:
+    store = new_store(url)
+    [job_id] = await add_many(store, 1, TYPE)
+    await store.close()
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("PRAGMA ignore_check_constraints = ON")
+        text = state.encode("utf-8", "surrogateescape")
+        db.execute("UPDATE jobs SET state = CAST(? AS TEXT)", [text])
+    rotten = new_store(url)
+
+    for verb in (rotten.remove, rotten.cancel):
+        with pytest.raises(StoreError):
+            await verb([job_id])
+
+
 def rot(path: Path, random: Random) -> None:
     """Change some bytes, anywhere but in the first ones, which say what file it is."""
     with path.open("r+b") as file:

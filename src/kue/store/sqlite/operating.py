@@ -47,7 +47,7 @@ def _move(turn: Turn, job_id: int, to: State, at: int | None) -> Reply:
         return Reply(Word.GONE)
     if slip.state == to == State.WAITING:
         return Reply(Word.ALREADY)
-    state = State(slip.state)
+    state = slip.place
     if to not in MOVES_BY_HAND[state]:
         return Reply(Word.REFUSED, state=state)
     if state.is_final:
@@ -87,7 +87,7 @@ def _cancel(turn: Turn, job_id: int, reason: str) -> Reply:
     slip = slips_of(turn.db, [job_id]).get(job_id)
     if slip is None:
         return Reply(Word.GONE)
-    match State(slip.state):
+    match slip.place:
         case State.CANCELLED:
             return Reply(Word.ALREADY)
         case State.COMPLETE | State.FAILED as state:
@@ -115,7 +115,7 @@ def _remove(turn: Turn, job_id: int, states: AbstractSet[State]) -> Reply:
     if slip is None:
         return Reply(Word.GONE)
     if slip.state not in states:
-        return Reply(Word.REFUSED, state=State(slip.state))
+        return Reply(Word.REFUSED, state=slip.place)
     removal.remove(turn, [slip], free_keys=True)
     return Reply(Word.DONE)
 

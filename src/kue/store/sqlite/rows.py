@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from kue.errors import StoreCorrupt
 from kue.job import Attempt, Job, Spec, State
 from kue.payload import JSON, decode
 from kue.store.codec import decode_attempt, decode_spec, read_story
@@ -68,6 +69,22 @@ class Slip(msgspec.Struct, array_like=True, gc=False):
     retain_until: int | None
     #: How many its story has.
     lines: int
+
+    @property
+    def place(self) -> State:
+        """
+        The state it is in.
+
+        Raises:
+            StoreCorrupt: There is no such state.
+        """
+        try:
+            return State(self.state)
+        except ValueError:
+            raise StoreCorrupt(
+                f"job {self.id} is in a state that there is not, {self.state!r}; "
+                "kue doctor tells more"
+            ) from None
 
     @property
     def began(self) -> int | None:

@@ -121,8 +121,8 @@ class Desk(threading.Thread):
             error = translated(exc, self._place.name)
             error.__cause__ = exc
             return error
-        if isinstance(exc, UnicodeDecodeError):
-            # What sqlite3 makes of an error that quotes rotten bytes.
+        if isinstance(exc, UnicodeDecodeError | UnicodeEncodeError):
+            # What is made of an error, or of a text, that quotes rotten bytes.
             return StoreCorrupt(f"{self._place.name} is damaged: {exc.object!r:.200}")
         return exc
 
