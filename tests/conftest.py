@@ -37,20 +37,26 @@ def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisClu
 
 
 @pytest.fixture(params=ENGINES)
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Engine:
-    """One of the engines.  Servers are started by the first test that needs them."""
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    """
+    One of the engines.  Servers are started by the first test that needs them.
+
+    They are emptied after each: a check looks at all keys there are.
+    """
     name: str = request.param
     if name == "sqlite":
-        return engine_at(name, f"sqlite:///{tmp_path / 'kue.db'}")
-    if name == "memory":
-        return engine_at(name, "memory://")
-    if name == "redis-cluster":
+        yield engine_at(name, f"sqlite:///{tmp_path / 'kue.db'}")
+    elif name == "memory":
+        yield engine_at(name, "memory://")
+    elif name == "redis-cluster":
         cluster: RedisCluster = request.getfixturevalue("redis_cluster")
-        return engine_at(name, cluster.url(shards=SHARDS), shards=SHARDS)
-    server: RedisServer = request.getfixturevalue("redis_server")
-    if name == "redis-shards":
-        return engine_at(name, f"{server.url}?shards={SHARDS}", shards=SHARDS)
-    return engine_at(name, server.url)
+        yield engine_at(name, cluster.url(shards=SHARDS), shards=SHARDS)
+        cluster.empty()
+    else:
+        server: RedisServer = request.getfixturevalue("redis_server")
+        shards = SHARDS if name == "redis-shards" else 1
+        yield engine_at(name, f"{server.url}?shards={shards}", shards=shards)
+        server.empty()
 
 
 @pytest.fixture

@@ -74,6 +74,11 @@ class RedisServer:
         """Return a plain client, to be closed by the caller."""
         return redis.Redis(host=HOST, port=self.port)
 
+    def empty(self) -> None:
+        """Delete all there is."""
+        with self.client() as client:
+            client.flushall()
+
     def kill(self) -> None:
         """End the process at once, as a crash would; killing twice is fine."""
         if self._process is not None:
@@ -149,6 +154,10 @@ class RedisCluster:
 
     def url(self, *, shards: int) -> str:
         return f"redis+cluster://{self.addresses}?shards={shards}"
+
+    def empty(self) -> None:
+        for server in self.servers:
+            server.empty()
 
     def stop(self) -> None:
         for server in self.servers:

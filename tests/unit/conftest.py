@@ -24,14 +24,16 @@ PLACES = ("sqlite", "memory", "redis")
 
 
 @pytest.fixture(params=PLACES)
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Engine:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     name: str = request.param
     if name == "sqlite":
-        return engine_at(name, f"sqlite:///{tmp_path / 'kue.db'}")
-    if name == "memory":
-        return engine_at(name, "memory://")
-    server: RedisServer = request.getfixturevalue("redis_server")
-    return engine_at(name, server.url)
+        yield engine_at(name, f"sqlite:///{tmp_path / 'kue.db'}")
+    elif name == "memory":
+        yield engine_at(name, "memory://")
+    else:
+        server: RedisServer = request.getfixturevalue("redis_server")
+        yield engine_at(name, server.url)
+        server.empty()
 
 
 @pytest.fixture

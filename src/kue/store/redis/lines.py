@@ -22,12 +22,13 @@ class Lines:
     def __init__(self, pool: aioredis.ConnectionPool, limit: int) -> None:
         self._pool: Any = pool
         self._idle: list[Any] = []
+        self._all: list[Any] = []
         self._places = asyncio.Semaphore(limit)
 
     async def call(self, *command: Any) -> Any:
         """Send a command and return the reply as Redis gave it."""
         async with self._places:
-            line = self._idle.pop() if self._idle else self._pool.make_connection()
+            line = self._idle.pop() if self._idle else self._new()
             try:
                 await _ready(line)
                 packed = line.pack_command(*command)
@@ -37,10 +38,14 @@ class Lines:
                 self._idle.append(line)
 
     async def close(self) -> None:
-        """Close every connection."""
-        idle, self._idle = self._idle, []
-        for line in idle:
+        """Close every connection, and what is on its way over one."""
+        for line in self._all:
             await line.disconnect()
+
+    def _new(self) -> Any:
+        line = self._pool.make_connection()
+        self._all.append(line)
+        return line
 
 
 async def _ready(line: Any) -> None:
