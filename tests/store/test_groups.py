@@ -286,3 +286,18 @@ async def test_clearing_those_that_wait_clears_those_set_aside(limited: Store) -
 
     assert await limited.clear("email", [State.WAITING], now=T0) == 2
     assert await count_of(limited) == {State.ACTIVE: 1}
+
+
+async def test_a_job_that_expires_lets_none_back_while_its_group_is_full(
+    store: Store,
+) -> None:
+    await store.limit("email", Limits(per_key=1), now=T0)
+    first = await add_one(store, group="g")
+    await add_one(store, group="g", expires="1s")
+    third = await add_one(store, group="g")
+
+    assert await claim_ids(store, now=T0 + SECOND) == [first]
+
+    [job] = await store.get([third])
+    assert job is not None
+    assert job.held

@@ -180,6 +180,13 @@ local function start(entry, suffix, fence)
   return fence
 end
 
+local function is_full(entry, group)
+  local per_key = entry.limits and entry.limits.per_key
+  local running = entry.running[group]
+    or tonumber(redis.call("HGET", entry.q .. "running", group) or 0)
+  return per_key ~= nil and running >= per_key
+end
+
 -- What was found first in line and cannot start goes where it belongs.
 local function set_aside(entry, expired_tail)
   local q = entry.q
@@ -193,8 +200,10 @@ local function set_aside(entry, expired_tail)
     redis.call("ZADD", q .. "held:" .. found.head.group, rank, found.id)
   end
   for _, found in ipairs(entry.expired) do
-    if found.head.group then
-      let_back(q, found.head.group)
+    local group = found.head.group
+    -- It may have been let back for a slot that it does not take.
+    if group and not is_full(entry, group) then
+      let_back(q, group)
     end
     arrive_final(found.id, q, found.head, "failed", expired_tail)
     tell("failed", found.id, entry.type, 0, "{" .. expired_tail)
