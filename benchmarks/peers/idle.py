@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from benchmarks.peers.cores import Seats
     from benchmarks.peers.server import Server
 
-#: How long it is watched, in seconds.
-WATCHED_SECONDS = 5.0
+#: How long it is left alone after its last job, and then watched, in seconds.
+SETTLING_SECONDS = 3.0
+WATCHED_SECONDS = 10.0
 #: Pings that show that it is up; each must have arrived.
 PINGS = 3
 
@@ -48,6 +49,7 @@ def measure(server: Server, seats: Seats) -> Idle:
 
 
 def _watch(server: Server, pid: int) -> Idle:
+    time.sleep(SETTLING_SECONDS)
     server.reset_commands()
     before, began = _cpu_seconds(pid), time.monotonic()
     time.sleep(WATCHED_SECONDS)

@@ -26,7 +26,6 @@ from kue.task import Task
 from kue.worker.active import ActiveJob
 from kue.worker.handlers import (
     Execution,
-    in_loop,
     in_process,
     in_thread,
     is_async,
@@ -362,13 +361,13 @@ class Registering:
 def _handler(handler: Callable[..., Any]) -> Any:
     if takes_done(handler):
         return with_done(handler)
-    return in_loop(handler) if is_async(handler) else in_thread(handler)
+    return handler if is_async(handler) else in_thread(handler)
 
 
 def _task_handler(task: Task[..., Any, Any], where: str) -> Any:
     match where:
         case "loop" if is_async(task.function):
-            return in_loop(task.run)
+            return task.run
         case "thread" if not is_async(task.function):
             return in_thread(task.run)
         case "process":

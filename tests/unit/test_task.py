@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-import kue
 from kue import ActiveJob, BadPayload, JobFailed, Kue, State, current_job
 
 if TYPE_CHECKING:
@@ -368,8 +367,3 @@ def test_delay_enqueues_from_ordinary_code(place: Engine) -> None:
         job = double.delay(4)
         assert job.result(timeout=10) == 8
         assert job.refresh().state is State.COMPLETE
-
-
-def test_the_readme_way_of_steering_a_run_exists() -> None:
-    for name in ("Retry", "Release", "Fail", "Cancel", "Skip"):
-        assert issubclass(getattr(kue, name), Exception)

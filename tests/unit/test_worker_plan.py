@@ -205,13 +205,14 @@ async def test_a_job_of_one_type_wakes_nobody_else(q: Kue, wire: Wire) -> None:
     q.process("sms", echo)
 
     async with q.work():
-        await until(lambda: wire.times("wait") > 0)
-        before = wire.times("cycle")
+        # Each has asked once, found nothing, and waits.
+        await until(lambda: wire.times("cycle") >= 2 and wire.times("wait") > 0)
+        before = len(wire.calls)
         job = await q.enqueue("sms")
         await job.result(timeout=10)
         asked = {args[1] for name, args, _ in wire.calls[before:] if name == "cycle"}
 
-    assert ("sms",) in asked
+    assert asked == {("sms",)}
 
 
 # -- pausing a worker --------------------------------------------------------

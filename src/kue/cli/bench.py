@@ -16,8 +16,9 @@ from rich.table import Column, Table
 from kue import settings
 from kue.cli.bench_ground import NAME, Ground, ground_for, queue_at
 from kue.cli.bench_steps import Figures, Steps, percentiles
-from kue.cli.terminal import EXIT_CODES, notices, output, run, say
+from kue.cli.terminal import EXIT_CODES, notices, output, say
 from kue.errors import KueError
+from kue.loops import run
 from kue.store import store_for
 
 if TYPE_CHECKING:

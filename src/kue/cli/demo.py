@@ -13,9 +13,10 @@ import click
 
 from kue.cli.demo_jobs import Shop
 from kue.cli.demo_view import RUNNING, Counts, View, counts_table, view_for
-from kue.cli.terminal import EXIT_CODES, output, program, run, say
+from kue.cli.terminal import EXIT_CODES, output, program, say
 from kue.errors import KueError
 from kue.job import UNFINISHED, State
+from kue.loops import run
 from kue.queue import Kue
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ from rich.text import Text
 
 from kue import settings
 from kue.cli.reach import refuse_missing_file, settings_here, url_option
-from kue.cli.terminal import DONE, EXIT_CODES, REFUSED, notices, output, run, say
+from kue.cli.terminal import DONE, EXIT_CODES, REFUSED, notices, output, say
 from kue.cli.text import visible
+from kue.loops import run
 from kue.store import store_for
 from kue.store.values import Finding, Report
 

@@ -11,9 +11,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from kue.cli.reach import refuse_missing_file, settings_here
-from kue.cli.terminal import run
 from kue.duration import epoch_ms, milliseconds
 from kue.job import State, priority_of
+from kue.loops import run
 from kue.names import check_name
 from kue.reading import state_of
 from kue.store import store_for

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 import click
 
 from kue import settings
-from kue.cli.terminal import run
 from kue.errors import ConfigError
+from kue.loops import run
 from kue.queue import Kue
 from kue.store.sqlite.place import Place
 

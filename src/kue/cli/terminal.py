@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import importlib.util
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 from rich.console import Console
 
 from kue.cli.text import visible_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
 
 T = TypeVar("T")
 
@@ -80,12 +75,3 @@ def output() -> Console:
 def notices() -> Console:
     """Return the console for what is shown only while it happens."""
     return Console(stderr=True)
-
-
-def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run *work* on the fastest event loop there is."""
-    if importlib.util.find_spec("uvloop") is None:
-        return asyncio.run(work)
-    import uvloop
-
-    return uvloop.run(work)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kue.outage import Outage
 from kue.store import store_for
 from kue.supervisor.messages import Hello
+from kue.worker.services import BEATS_PER_LEASE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,9 +24,6 @@ logger = logging.getLogger(__name__)
 
 #: What `workers` shows of a worker.
 Info = dict[str, Any]
-
-#: Beats in the time of a lease: two may be lost before it is over.
-BEATS_PER_LEASE = 3
 
 
 class Pulse:

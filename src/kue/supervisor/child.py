@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import faulthandler
-import importlib.util
 import os
 import signal
 import socket
@@ -18,11 +17,12 @@ import sys
 import threading
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from setproctitle import setproctitle
 
 from kue.errors import KueError
+from kue.loops import run
 from kue.supervisor import logs
 from kue.supervisor.duty import Duty
 from kue.supervisor.messages import MAX_LINE, Failure, Orders, heard_by_child, line
@@ -30,7 +30,6 @@ from kue.supervisor.target import BadTarget, load
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Coroutine
     from types import ModuleType
 
     from kue.queue import Kue
@@ -97,7 +96,7 @@ def _serve(orders: Orders, link: socket.socket) -> int:
     try:
         # Outside of any event loop: modules may want to run one while they are loaded.
         queue, module = load(options.target)
-        _run(_work(orders, queue, module, link, handler))
+        run(_work(orders, queue, module, link, handler))
     except KueError as exc:
         _fail(link, str(exc), exc.detail if isinstance(exc, BadTarget) else "")
         return 1
@@ -105,16 +104,6 @@ def _serve(orders: Orders, link: socket.socket) -> int:
         _fail(link, f"{type(exc).__name__}: {exc}", traceback.format_exc())
         return 1
     return 0
-
-
-def _run(work: Coroutine[Any, Any, None]) -> None:
-    """Run *work* on the fastest event loop there is."""
-    if importlib.util.find_spec("uvloop") is None:
-        asyncio.run(work)
-        return
-    import uvloop
-
-    uvloop.run(work)
 
 
 async def _work(

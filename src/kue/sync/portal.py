@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import importlib
-import importlib.util
 import logging
 import os
 import threading
@@ -19,6 +17,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kue.errors import StoreUnavailable
+from kue.loops import new_event_loop
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -59,7 +58,7 @@ class Portal:
 
     def __init__(self, farewell: Callable[[], Awaitable[None]]) -> None:
         self._farewell = farewell
-        self._loop = _new_event_loop()
+        self._loop = new_event_loop()
         self._closing = asyncio.Event()
         self._failure: Exception | None = None
         # As `opening`: signal handlers tell a worker to stop.
@@ -196,14 +195,6 @@ def refuse_on_a_loop(instead: str) -> None:
             "q.sync would block the event loop that runs in this thread; "
             f"leave out the sync: {instead}"
         )
-
-
-def _new_event_loop() -> asyncio.AbstractEventLoop:
-    """Return the fastest there is; found out late, for it takes long to import."""
-    if importlib.util.find_spec("uvloop") is None:
-        return asyncio.new_event_loop()
-    loop: asyncio.AbstractEventLoop = importlib.import_module("uvloop").new_event_loop()
-    return loop
 
 
 def _close_all() -> None:

@@ -31,13 +31,16 @@ class ActiveJob:
     return becomes the job's result; what they raise, its error.
     """
 
-    __slots__ = ("_clock", "_teller", "job")
+    __slots__ = ("_clock", "_teller", "job", "lines", "partial")
 
     def __init__(self, job: Job, teller: Teller) -> None:
         #: The job as it was claimed.
         self.job = job
         self._teller = teller
         self._clock = time.monotonic()
+        #: Captured so far: whole lines, and the beginning of the next; see capture.py.
+        self.lines = 0
+        self.partial = ""
 
     def __repr__(self) -> str:
         return f"<ActiveJob {self.id} {self.type!r}, attempt {self.attempt}>"

@@ -13,7 +13,7 @@ import io
 import logging
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from kue.store.values import MAX_LOG_LINES, MAX_LOG_TEXT
 from kue.worker.current import CURRENT
@@ -26,14 +26,6 @@ if TYPE_CHECKING:
 #: Lines captured of one attempt; the log itself keeps the newest of all attempts.
 MAX_CAPTURED = MAX_LOG_LINES
 ENOUGH = f"… more than {MAX_CAPTURED} lines in one attempt are not kept"
-
-
-class Captured(Protocol):
-    """What capturing remembers of a job that runs."""
-
-    #: Whole lines so far, and the beginning of the next.
-    lines: int
-    partial: str
 
 
 class LogCapture(logging.Handler):
@@ -137,19 +129,18 @@ def captured() -> Iterator[None]:
 
 def finish(active: ActiveJob) -> None:
     """Keep the line that was begun by ``print(…, end="")`` and never ended."""
-    rest = getattr(active, "partial", "")
-    if rest:
-        _keep(active, rest, "info")
+    if active.partial:
+        _keep(active, active.partial, "info")
 
 
-def _print(active: Any, text: str) -> None:
+def _print(active: ActiveJob, text: str) -> None:
     *lines, rest = (active.partial + text).split("\n")
     active.partial = rest[-MAX_LOG_TEXT:]
     for line in lines:
         _keep(active, line, "info")
 
 
-def _keep(active: Any, text: str, level: str) -> None:
+def _keep(active: ActiveJob, text: str, level: str) -> None:
     active.lines += 1
     if active.lines <= MAX_CAPTURED:
         active.log(text, level)

@@ -64,17 +64,6 @@ class Voice:
         return Told(active.id, "", None)
 
 
-class ChildJob(ActiveJob):
-    """The job, as the child knows it."""
-
-    __slots__ = ("lines", "partial")
-
-    def __init__(self, job: Job, voice: Voice) -> None:
-        super().__init__(job, voice)
-        self.lines = 0
-        self.partial = ""
-
-
 def main(arguments: list[str]) -> None:
     """Serve until the worker is gone."""
     worker, descriptor, module, name, *file = arguments
@@ -91,11 +80,11 @@ def main(arguments: list[str]) -> None:
             # the line: someone else has that by now.
             if os.getppid() != int(worker):
                 return
-            ending = run(ChildJob(_decode_job(payload), voice), handler)
+            ending = run(ActiveJob(_decode_job(payload), voice), handler)
             link.sendall(wire.pack(wire.End(ending)))
 
 
-def run(active: ChildJob, handler: Callable[[ActiveJob], Any]) -> Ending:
+def run(active: ActiveJob, handler: Callable[[ActiveJob], Any]) -> Ending:
     """Run *handler* and return how it ended, whatever it raised."""
     token = CURRENT.set(active)
     try:

@@ -35,11 +35,6 @@ def is_async(function: Any) -> bool:
     )
 
 
-def in_loop(call: Call) -> RunHandler:
-    """Run a coroutine function on the worker's event loop."""
-    return call
-
-
 def in_thread(call: Call) -> RunHandler:
     """Run a plain function in a thread."""
 

@@ -42,8 +42,6 @@ class Run(ActiveJob):
         "instead",
         "is_abandoned",
         "is_interrupted",
-        "lines",
-        "partial",
     )
 
     def __init__(
@@ -62,9 +60,6 @@ class Run(ActiveJob):
         self.is_abandoned = False
         #: How an interrupted run ends; None when that is no longer ours to say.
         self.instead: Ending | RunTimeout | None = None
-        #: Captured so far: whole lines, and the beginning of the next.
-        self.lines = 0
-        self.partial = ""
 
     @property
     def is_lost(self) -> bool:

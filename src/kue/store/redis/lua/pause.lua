@@ -20,6 +20,6 @@
 
 local whose, till, pause = ARGV[4], ARGV[5], ARGV[6]
 
-stir()
 redis.call("HSET", root .. ":paused", whose, till .. "\t" .. '{"at":' .. now .. "," .. pause)
+stir()
 return "OK"
