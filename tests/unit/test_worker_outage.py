@@ -106,10 +106,14 @@ async def test_signs_of_life_that_cannot_be_sent_do_not_fail_the_job(
         await job.log("to nobody")
         await job.progress(1, 2)
         wire.is_cut = False
+        mended.set()
         return "done all the same"
 
+    mended = asyncio.Event()
     handle = await q.enqueue("email")
     async with q.work():
+        # Whoever asks the store while it is away is told so.
+        await mended.wait()
         assert await handle.result(timeout=10) == "done all the same"
 
     assert await handle.logs() == []
