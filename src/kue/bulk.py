@@ -33,7 +33,8 @@ def drafts(
     """Return *what* if it is drafts, else one of type *what* for each of *data*."""
     if not isinstance(what, str):
         return iter(what)
-    return (session.draft(what, item, options) for item in data)
+    mould = session.mould(what, options)
+    return map(mould.draft, data)
 
 
 class Bulk:

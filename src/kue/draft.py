@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+from msgspec.structs import replace
+
 from kue import backoff as backoffs
 from kue.duration import Duration, epoch_ms, milliseconds
 from kue.job import MAX_PARENTS, MAX_TAGS, Draft, Spec, priority_of
@@ -91,6 +93,28 @@ def draft(
         once=delivery == "at-most-once",
         after_any=after_any,
     )
+
+
+class Mould:
+    """
+    A type and options, checked once, for drafts that differ in their data.
+
+    Checking options takes longer than everything else that is done for a draft.
+    """
+
+    __slots__ = ("_draft", "_max_data")
+
+    def __init__(
+        self, type: str, options: Mapping[str, Any], *, max_data: int = MAX_DATA
+    ) -> None:
+        """Check the options; raises what `draft` raises."""
+        self._draft = draft(type, **options)
+        self._max_data = max_data
+
+    def draft(self, data: JSON) -> Draft:
+        """Return a draft with this *data*; raises `BadPayload`."""
+        encoded = encode(data, field="data", limit=self._max_data)
+        return replace(self._draft, spec=replace(self._draft.spec, data=encoded))
 
 
 def _when(delay: Duration | datetime, at: datetime | None) -> tuple[int | None, int]:

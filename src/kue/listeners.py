@@ -126,9 +126,14 @@ class Hub:
             self._task.cancel()
             self._task = None
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether anybody listens."""
+        return bool(self._callbacks)
+
     async def ready(self) -> None:
         """Return once callbacks hear of whatever happens from now on."""
-        if self._callbacks:
+        if self.is_wanted:
             self._start()
             await self._tried.wait()
 

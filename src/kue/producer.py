@@ -15,13 +15,12 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import deque
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from kue.store.values import MAX_BATCH, Added
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import Sequence
 
     from kue.job import Draft
     from kue.store.base import Store
@@ -91,8 +90,11 @@ class Producer:
         self, drafts: Sequence[Draft], *, durable: bool = False
     ) -> list[Added]:
         """Add up to MAX_BATCH drafts in a call of their own."""
-        async with self._lane() as lane:
-            return await lane.add(self._store, drafts, durable=durable)
+        lane = self._idle_lanes.pop() if self._idle_lanes else Lane()
+        added = await lane.add(self._store, drafts, durable=durable)
+        # Reached only when the call was answered: see the top of this module.
+        self._idle_lanes.append(lane)
+        return added
 
     async def drain(self) -> None:
         """Return once everything handed in so far was answered."""
@@ -126,10 +128,3 @@ class Producer:
         for passenger, added in zip(flight, answers, strict=True):
             if not passenger.answer.done():
                 passenger.answer.set_result(added)
-
-    @asynccontextmanager
-    async def _lane(self) -> AsyncIterator[Lane]:
-        lane = self._idle_lanes.pop() if self._idle_lanes else Lane()
-        yield lane
-        # Reached only when the call was answered: see the top of this module.
-        self._idle_lanes.append(lane)

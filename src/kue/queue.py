@@ -161,9 +161,10 @@ class Kue(Reading, Operating, Sweeping, Registering, Working):
             BadPayload, ValueError, TypeError: Something given makes no sense.
             StoreFull, StoreUnavailable, DurabilityUnknown: see there.
         """
-        draft = self._session.draft(type, data, options)
-        added = await self._session.add(draft, durable=durable)
-        return JobHandle(self._session, added.id, type, is_new=added.new)
+        session = self._session
+        draft = session.draft(type, data, options)
+        added = await session.add(draft, durable=durable)
+        return JobHandle(session, added.id, type, is_new=added.new)
 
     async def enqueue_many(
         self,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kue.draft import draft
+from kue.draft import Mould, draft
 from kue.listeners import Background, Hub
 from kue.outage import Outage
 from kue.producer import Producer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
     from kue.job import Draft
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from kue.settings import Settings
     from kue.store.base import Store
     from kue.store.values import Added
+
+
+#: Types whose plain jobs have a mould ready.
+MAX_MOULDS = 1_000
 
 
 class Session:
@@ -29,14 +34,30 @@ class Session:
         self.background = Background()
         self.hub = Hub(store, self.outage, self.background)
         self.producer = Producer(store)
+        self._moulds: dict[str, Mould] = {}
 
     def draft(self, type: str, data: JSON, options: dict[str, Any]) -> Draft:
         """Return a valid draft; raises what `kue.draft.draft` raises."""
+        if not options:
+            return self._plain(type).draft(data)
         return draft(type, data, max_data=self.settings.max_data, **options)
+
+    def mould(self, type: str, options: Mapping[str, Any]) -> Mould:
+        """Return what makes drafts that differ in their data; raises as `draft`."""
+        return Mould(type, options, max_data=self.settings.max_data)
+
+    def _plain(self, type: str) -> Mould:
+        mould = self._moulds.get(type)
+        if mould is None:
+            mould = self.mould(type, {})
+            if len(self._moulds) < MAX_MOULDS:
+                self._moulds[type] = mould
+        return mould
 
     async def add(self, draft: Draft, *, durable: bool = False) -> Added:
         """Add one draft; a durable one travels alone."""
-        await self.hub.ready()
+        if self.hub.is_wanted:
+            await self.hub.ready()
         if durable:
             [added] = await self.producer.add_batch([draft], durable=True)
             return added

@@ -20,6 +20,7 @@ from kue.worker.current import CURRENT
 
 if TYPE_CHECKING:
     from kue.arguments import Arguments
+    from kue.draft import Mould
     from kue.job import Draft
     from kue.options import JobOptions
     from kue.queue import Kue
@@ -41,6 +42,7 @@ class Calls(Generic[P, T_co]):
         self._queue = queue
         self._arguments = arguments
         self._options = options
+        self._mould: Mould | None = None
 
     def options(self, **options: Unpack[JobOptions]) -> Calls[P, T_co]:
         """Return the same task with other options for the calls made through it."""
@@ -107,7 +109,10 @@ class Calls(Generic[P, T_co]):
         options = self._options
         if options.get("unique") is True:
             options = options | {"unique": _key(self._arguments.defaults | data)}
-        return self._queue.draft(self.name, data, **options)
+            return self._queue.draft(self.name, data, **options)
+        if self._mould is None:
+            self._mould = self._queue._session.mould(self.name, options)
+        return self._mould.draft(data)
 
 
 class Task(Calls[P, T_co], Generic[P, R_co, T_co]):

@@ -17,13 +17,15 @@ if TYPE_CHECKING:
 MANY = 1_400
 
 
-async def leaf(store: Store, *, limit: int, descending: bool) -> list[int]:
+async def leaf(
+    store: Store, *, limit: int, descending: bool, job_type: str | None = "email"
+) -> list[int]:
     """Turn page by page and return all ids, in order."""
     ids: list[int] = []
     cursor: str | None = None
     while True:
         page = await store.page(
-            State.DELAYED, "email", limit=limit, cursor=cursor, descending=descending
+            State.DELAYED, job_type, limit=limit, cursor=cursor, descending=descending
         )
         ids += [job.id for job in page.jobs]
         cursor = page.cursor
@@ -64,3 +66,14 @@ async def test_those_before_and_after_the_moment_are_in_their_places(
 
     assert await leaf(store, limit=500, descending=False) == soon + same + late
     assert await leaf(store, limit=500, descending=True) == (soon + same + late)[::-1]
+
+
+@pytest.mark.parametrize("descending", [False, True])
+async def test_types_share_the_order_of_ids(store: Store, descending: bool) -> None:
+    ids: list[int] = []
+    for turn in range(8):
+        ids += await add_many(store, 40, f"type-{turn % 2}", delay=60, now=T0)
+
+    found = await leaf(store, limit=90, descending=descending, job_type=None)
+
+    assert found == sorted(ids, reverse=descending)

@@ -56,6 +56,9 @@ VERBS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "leave": lambda store: store.leave("w1"),
     "tend": lambda store: store.tend(),
     "wait": lambda store: store.wait(["email"], 5),
+    "stand_by": lambda store: store.stand_by(
+        ["email"], 1, worker="w1", claim=CLAIM, timeout=5
+    ),
     "progress": lambda store: store.progress([Progress(1, 5)]),
     "log": lambda store: store.log(1, [LogLine("hello")]),
     "update": lambda store: store.update([Change(1, data=1)]),

@@ -283,7 +283,7 @@ async def test_a_job_added_to_an_idle_worker_starts_at_once(q: Kue, wire: Wire) 
     q.process("email", 10, echo)
 
     async with q.work():
-        await wire.until_called("wait")
+        await wire.until_called("stand_by")
         cycles = wire.times("cycle")
         handle = await q.enqueue("email")
         await handle.result(timeout=2)

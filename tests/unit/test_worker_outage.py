@@ -69,7 +69,7 @@ async def test_an_outage_is_one_line_at_its_beginning_and_one_at_its_end(
     async def handler(job: ActiveJob) -> None: ...
 
     async with q.work():
-        await wire.until_called("wait")
+        await wire.until_called("stand_by")
         with caplog.at_level(logging.INFO):
             wire.is_cut = True
             await wire.until_called("tend", wire.times("tend") + 3)

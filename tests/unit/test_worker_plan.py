@@ -187,17 +187,17 @@ async def test_an_idle_worker_waits_once_for_all_its_types(q: Kue, wire: Wire) -
         q.process(f"type {number}", echo)
 
     async with q.work():
-        await until(lambda: wire.times("wait") > 0)
+        await until(lambda: wire.times("stand_by") > 0)
         job = await q.enqueue("type 7")
         await job.result(timeout=10)
         # Calls that began apart end together, and become one.
         await until(lambda: _longest_wait(wire) == 20, seconds=20)
 
-    assert wire.times("wait") < 20
+    assert wire.times("stand_by") < 20
 
 
 def _longest_wait(wire: Wire) -> int:
-    return max(len(args[0]) for name, args, _ in wire.calls if name == "wait")
+    return max(len(args[0]) for name, args, _ in wire.calls if name == "stand_by")
 
 
 async def test_a_job_of_one_type_wakes_nobody_else(q: Kue, wire: Wire) -> None:
@@ -206,7 +206,7 @@ async def test_a_job_of_one_type_wakes_nobody_else(q: Kue, wire: Wire) -> None:
 
     async with q.work():
         # Each has asked once, found nothing, and waits.
-        await until(lambda: wire.times("cycle") >= 2 and wire.times("wait") > 0)
+        await until(lambda: wire.times("cycle") >= 2 and wire.times("stand_by") > 0)
         before = len(wire.calls)
         job = await q.enqueue("sms")
         await job.result(timeout=10)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING
 
 import uvloop
@@ -78,6 +79,9 @@ class Producer:
             patience = Patience()
             while arrivals() <= sent:
                 patience.check()
-                await asyncio.sleep(LOOK_SECONDS)
+                # uvloop counts in milliseconds: its sleep would be a busy wait here, on
+                # the core that Redis has to work on.
+                await asyncio.sleep(0)
+                time.sleep(LOOK_SECONDS)  # noqa: ASYNC251
             await asyncio.sleep(IDLE_SECONDS)
         return seconds_since(began)

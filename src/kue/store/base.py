@@ -158,8 +158,8 @@ class Store(ABC):
         (still ``waiting``, with `Job.held`) until a run of the group ends.
 
         The same *claim* again answers with those of its jobs that still run; an older
-        one of its lane answers with none.  With several shards the order holds within
-        a shard.
+        one of its lane answers with none.  With a *limit* of 0 it takes nothing, then
+        or later.  With several shards the order holds within a shard.
         """
 
     @abstractmethod
@@ -254,6 +254,27 @@ class Store(ABC):
         that freed, unless another waiter was woken for it.  What became ready beside
         the types it names is found by the next call, which looks before it sleeps.
         """
+
+    async def stand_by(
+        self,
+        types: Sequence[str],
+        limit: int,
+        *,
+        worker: str,
+        claim: Claim,
+        lease: int = LEASE_MS,
+        timeout: float,
+    ) -> Claimed:
+        """
+        Wait as `wait` does, then `claim`: for those who know that there is no work.
+
+        One step where the store can do it in one.  A call that was not answered, or
+        that is given up, may have got jobs: the same *claim* with a limit of 0 tells
+        which, and lets it have none later.
+        """
+        if not await self.wait(types, timeout):
+            return Claimed([], 0, None)
+        return await self.claim(types, limit, worker=worker, claim=claim, lease=lease)
 
     # -- signs of life ---------------------------------------------------------
 

@@ -97,6 +97,8 @@ class Loop:
         self._displaced: set[Run] = set()
         self._ended: list[Outcome] = []
         self._settling = 0
+        #: Slots kept for jobs that somebody else claims for us.
+        self._expected = 0
         self._is_stopping = False
         #: Until the first beat nobody knows whether this worker may take jobs.
         self._is_paused = True
@@ -115,18 +117,21 @@ class Loop:
         *,
         on_rest: Callable[[], None],
         on_freed: Callable[[], None],
+        on_paused: Callable[[], None],
         on_failed: Callable[[Outcome], None] | None = None,
     ) -> None:
         """
         Take part in the life of a worker.
 
         *on_rest* hears that the store had nothing more, *on_freed* that slots which
-        others may want are free, *on_failed* of jobs that failed for good.
+        others may want are free, *on_paused* that no more jobs may be taken for us,
+        *on_failed* of jobs that failed for good.
         """
         self._crew = crew
         self._budget = budget
         self._on_rest = on_rest
         self._on_freed = on_freed
+        self._on_paused = on_paused
         self._on_failed = on_failed
 
     @property
@@ -159,6 +164,25 @@ class Loop:
         """Whether the time has come that may bring work."""
         return self.due is not None and self.due <= asyncio.get_running_loop().time()
 
+    @property
+    def spare(self) -> int:
+        """How many slots are free for one more claim."""
+        return min(self.claimant.free, self._share)
+
+    def expect(self, slots: int) -> None:
+        """Keep slots for jobs that somebody else claims for us."""
+        self.claimant.held += slots
+        self._expected += slots
+
+    def receive(self, jobs: Sequence[Job], claimed: Claimed, *, expected: int) -> None:
+        """Start jobs that came for *expected* slots, and give back the others."""
+        self.claimant.held -= expected - len(jobs)
+        self._expected -= expected
+        for job in jobs:
+            self._start(job)
+        self._note_due(claimed)
+        self._changed.set()
+
     async def lane(self) -> None:
         """Cycle until the loop was stopped and everything in hand is settled."""
         name, seq = secrets.token_hex(4), 0
@@ -188,7 +212,9 @@ class Loop:
 
     def pause(self) -> None:
         """Claim no more until `resume`; what runs goes on."""
-        self._is_paused = True
+        if not self._is_paused:
+            self._is_paused = True
+            self._on_paused()
 
     def resume(self) -> None:
         if self._is_paused:
@@ -248,7 +274,7 @@ class Loop:
             room = self._reserve(has_outcomes=bool(outcomes))
             if outcomes or room:
                 return outcomes, room
-            if self._is_stopping and not self.is_busy:
+            if self._is_stopping and not self.is_busy and not self._expected:
                 return None
             # Nothing is awaited between the look above and the wait: no change is lost.
             self._changed.clear()

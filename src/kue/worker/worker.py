@@ -183,13 +183,12 @@ class Worker:
             stack.callback(lookout.stop)
 
     async def _live(self, group: asyncio.TaskGroup, crew: Crew, heart: Heart) -> None:
-        self._join(crew)
+        watch = self._join(crew)
         lanes = [
             group.create_task(loop.lane(), name=f"kue {loop.type} {number}")
             for loop in self._loops
             for number in range(LANES)
         ]
-        watch = Watch(self._store, self._loops, self._outage, self._rested)
         scouts = [
             group.create_task(watch.run(), name="kue watch"),
             group.create_task(self._retire(), name="kue retirement"),
@@ -208,15 +207,25 @@ class Worker:
                 loop.stop()
             _cancel(scouts)
             await self._wind_down(lanes, grace)
+            watch.call_off()
             # The last to go: until here our jobs must not be taken from us.
             _cancel(services)
 
-    def _join(self, crew: Crew) -> None:
+    def _join(self, crew: Crew) -> Watch:
         budget = Budget(
             [loop.claimant for loop in self._loops],
             total=self._plan.concurrency,
             runs=self._plan.max_jobs,
             strict=self._plan.strict,
+        )
+        watch = Watch(
+            self._store,
+            self._loops,
+            self._outage,
+            self._rested,
+            worker=self.name,
+            lease=self._settings.lease,
+            claims=not budget.is_tight and self._plan.max_jobs is None,
         )
         for loop in self._loops:
             loop.join(
@@ -224,8 +233,10 @@ class Worker:
                 budget,
                 on_rest=self._rested.set,
                 on_freed=self._look_again if budget.is_tight else _nothing,
+                on_paused=watch.call_off,
                 on_failed=self._on_failed,
             )
+        return watch
 
     def _look_again(self) -> None:
         for loop in self._loops:

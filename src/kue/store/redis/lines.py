@@ -1,10 +1,13 @@
 """
 Lines to Redis: connections that carry one call at a time.
 
-redis-py opens and keeps the connections.  What it does around each call (a condition, a
-lock, metrics, events) took as long as the rest of the call, so here a call takes an
-idle connection from a list, writes, reads, and puts it back.  A connection whose call
-was cut short, by an error or by being cancelled, closes itself; the next opens it anew.
+redis-py makes the connections (address, TLS, password, database) and hands them over.
+What it does around each call (streams, locks, metrics, events) took longer than all the
+rest of the call, so from then on hiredis reads what the transport receives; see
+docs/decisions/0018-lines-to-redis.md.
+
+A line whose call was cut short, by time, by an error or by being cancelled, is given
+up: the answer that may still come would be taken for that of the next call.
 """
 
 from __future__ import annotations
@@ -12,52 +15,153 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import hiredis
+from redis import exceptions
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import redis.asyncio as aioredis
+
+#: A command and its arguments.
+Command = tuple[Any, ...]
+
+_NOT_YET = object()
 
 
 class Lines:
-    """Connections to one node for one purpose, at most *limit* of them."""
+    """
+    Connections to one node for one purpose, at most *limit* of them.
+
+    Deadlines are times of the event loop's clock; opening a line is part of a call.
+    """
 
     def __init__(self, pool: aioredis.ConnectionPool, limit: int) -> None:
         self._pool: Any = pool
-        self._idle: list[Any] = []
-        self._all: list[Any] = []
+        self._idle: list[Line] = []
+        self._open: set[Line] = set()
         self._places = asyncio.Semaphore(limit)
 
-    async def call(self, *command: Any) -> Any:
-        """Send a command and return the reply as Redis gave it."""
+    async def call(self, command: Command, deadline: float) -> Any:
+        """Send a command; return the reply as Redis gave it, or raise what it says."""
+        [reply] = await self.call_all([command], deadline)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    async def call_all(self, commands: Sequence[Command], deadline: float) -> list[Any]:
+        """Send commands together; errors that Redis answers with are among replies."""
         async with self._places:
-            line = self._idle.pop() if self._idle else self._new()
+            line = self._take() or await self._new(deadline)
             try:
-                await _ready(line)
-                packed = line.pack_command(*command)
-                await line.send_packed_command(packed, check_health=False)
-                return await line.read_response()
+                return await line.call(commands, deadline)
             finally:
-                self._idle.append(line)
+                self._put_back(line)
 
     async def close(self) -> None:
         """Close every connection, and what is on its way over one."""
-        for line in self._all:
-            await line.disconnect()
+        for line in list(self._open):
+            await line.close()
+        self._open.clear()
 
-    def _new(self) -> Any:
-        line = self._pool.make_connection()
-        self._all.append(line)
+    def _take(self) -> Line | None:
+        while self._idle:
+            line = self._idle.pop()
+            if line.is_open:
+                return line
+            self._open.discard(line)
+        return None
+
+    def _put_back(self, line: Line) -> None:
+        if line.is_open:
+            self._idle.append(line)
+        else:
+            self._open.discard(line)
+
+    async def _new(self, deadline: float) -> Line:
+        connection = self._pool.make_connection()
+        try:
+            async with asyncio.timeout_at(deadline):
+                await connection.connect()
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            raise
+        line = Line(connection)
+        self._open.add(line)
         return line
 
 
-async def _ready(line: Any) -> None:
-    # What nobody asked for can only be the end, or the rest of another's answer.
-    if line.is_connected and not await _is_clean(line):
-        await line.disconnect(nowait=True)
-    if not line.is_connected:
-        await line.connect()
+class Line(asyncio.Protocol):
+    """One connection, from redis-py's hands to its end."""
 
+    def __init__(self, connection: Any) -> None:
+        self._loop = asyncio.get_running_loop()
+        # Kept: in some versions of Python a writer that is forgotten closes all.
+        self._writer: asyncio.StreamWriter = connection._writer
+        connection._writer = connection._reader = None
+        self._transport = self._writer.transport
+        self._transport.set_protocol(self)
+        self._reader = hiredis.Reader(
+            protocolError=exceptions.InvalidResponse,
+            replyError=connection._parser.parse_error,
+            notEnoughData=_NOT_YET,
+        )
+        self.is_open = True
+        self._is_lost = asyncio.Event()
+        #: What the call under way waits for, and the replies it got so far.
+        self._answer: asyncio.Future[list[Any]] | None = None
+        self._replies: list[Any] = []
+        self._wanted = 0
 
-async def _is_clean(line: Any) -> bool:
-    try:
-        return not await line.can_read()
-    except OSError:
-        return False
+    async def call(self, commands: Sequence[Command], deadline: float) -> list[Any]:
+        """Send commands and return their replies."""
+        answer: asyncio.Future[list[Any]] = self._loop.create_future()
+        self._answer = answer
+        self._replies, self._wanted = [], len(commands)
+        timer = self._loop.call_at(deadline, self._expire)
+        try:
+            self._transport.write(b"".join(map(hiredis.pack_command, commands)))
+            return await answer
+        except BaseException:
+            self._give_up()
+            raise
+        finally:
+            timer.cancel()
+
+    async def close(self) -> None:
+        """Return once the connection is closed."""
+        self._give_up()
+        await self._is_lost.wait()
+
+    # -- what the transport calls ----------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        self._reader.feed(data)
+        try:
+            while (reply := self._reader.gets()) is not _NOT_YET:
+                self._replies.append(reply)
+        except exceptions.InvalidResponse as exc:
+            self._fail(exc)
+        if self._answer is None or self._answer.done():
+            # What nobody asked for can only be the server's last words.
+            self._give_up()
+        elif len(self._replies) >= self._wanted:
+            self._answer.set_result(self._replies)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_open = False
+        self._is_lost.set()
+        self._fail(exceptions.ConnectionError(str(exc or "the server hung up")))
+
+    # -- endings ---------------------------------------------------------------
+
+    def _expire(self) -> None:
+        self._fail(TimeoutError("it did not answer in time"))
+
+    def _fail(self, exc: Exception) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(exc)
+
+    def _give_up(self) -> None:
+        self.is_open = False
+        self._transport.abort()

@@ -28,7 +28,7 @@ from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 
 from kue.errors import StoreError, StoreFull, StoreRefused, StoreUnavailable
-from kue.store.redis.lines import Lines
+from kue.store.redis.lines import Command, Lines
 from kue.store.redis.scripts import load
 
 if TYPE_CHECKING:
@@ -118,6 +118,8 @@ class Link:
         self._cluster: RedisCluster | None = None
         self._clients: dict[tuple[str, str, int], aioredis.Redis] = {}
         self._lines: dict[aioredis.Redis, Lines] = {}
+        #: Lines by purpose and root, as long as we believe that they lead there.
+        self._routes: dict[tuple[str, str], Lines] = {}
         self._sentinels: list[aioredis.Redis] = []
 
     async def run(self, script: str, root: str, *args: Any, beat: bool = False) -> Any:
@@ -125,26 +127,24 @@ class Link:
         loaded = load(script)
         purpose = "beat" if beat else "command"
 
-        async def once() -> Any:
-            send = await self._line(purpose, root)
+        async def once(deadline: float) -> Any:
             try:
-                return await send("EVALSHA", loaded.sha, 1, root, *args)
+                command = ("EVALSHA", loaded.sha, 1, root, *args)
+                return await self._send(purpose, root, command, deadline)
             except exceptions.NoScriptError:
                 # Restarted, failed over or flushed: sending the text loads it again.
-                return await send("EVAL", loaded.source, 1, root, *args)
+                command = ("EVAL", loaded.source, 1, root, *args)
+                return await self._send(purpose, root, command, deadline)
 
         return await self._persist(once)
 
     async def read(self, root: str, *command: Any) -> Any:
         """Send a command that only reads, or that may be repeated."""
+        return await self._persist(
+            lambda deadline: self._send("command", root, command, deadline)
+        )
 
-        async def once() -> Any:
-            send = await self._line("command", root)
-            return await send(*command)
-
-        return await self._persist(once)
-
-    async def read_many(self, root: str, commands: list[tuple[Any, ...]]) -> list[Any]:
+    async def read_many(self, root: str, commands: list[Command]) -> list[Any]:
         """Send commands that only read, all of one shard, in one round trip."""
 
         async def once() -> list[Any]:
@@ -154,7 +154,7 @@ class Link:
                     pipe.execute_command(*command)
                 return list(await pipe.execute())
 
-        return await self._persist(once)
+        return await self._persist(_in_time(once))
 
     async def run_durably(
         self, script: str, root: str, *args: Any, wait_ms: int
@@ -169,7 +169,7 @@ class Link:
                 reply, replicas = await pipe.execute()
                 return reply, int(replicas)
 
-        return await self._persist(once)
+        return await self._persist(_in_time(once))
 
     async def info(self, root: str) -> dict[str, Any]:
         """Return what the node that holds *root*'s slot says of itself."""
@@ -184,19 +184,41 @@ class Link:
                 return info
             return info | {"save": save[1].decode() if save else ""}
 
-        return await self._persist(once)
+        return await self._persist(_in_time(once))
 
     async def block(self, root: str, keys: list[str], seconds: float) -> str | None:
         """Sleep until one of *keys* has a marker; take it and say whose it was."""
         try:
-            async with asyncio.timeout(seconds + COMMAND_TIMEOUT_SECONDS):
-                send = await self._line("block", root)
-                # 0 would mean for ever, a rounded-down millisecond a busy loop.
-                popped = await send("BZPOPMIN", *keys, max(seconds, 0.001))
-                return popped[0].decode() if popped else None
+            deadline = _after(seconds + COMMAND_TIMEOUT_SECONDS)
+            popped = await self._send("block", root, _pop(keys, seconds), deadline)
+            return popped[0].decode() if popped else None
         except _ERRORS as exc:
             await self._look_again(exc)
             raise self.translate(exc) from exc
+
+    async def block_and_run(
+        self, root: str, keys: list[str], seconds: float, script: str, *args: Any
+    ) -> Any:
+        """
+        Sleep as `block` does, then run a script, woken or not.
+
+        Redis has the script in its hands before it wakes us: that saves the time of a
+        call.  Whoever gives up must find out what the script did.
+        """
+        command = ("EVALSHA", load(script).sha, 1, root, *args)
+        try:
+            deadline = _after(seconds + COMMAND_TIMEOUT_SECONDS)
+            lines = await self._way("block", root, deadline)
+            calls = [_pop(keys, seconds), command]
+            for reply in (replies := await lines.call_all(calls, deadline)):
+                if isinstance(reply, Exception):
+                    raise reply
+        except exceptions.NoScriptError:
+            return await self.run(script, root, *args)
+        except _ERRORS as exc:
+            await self._look_again(exc)
+            raise self.translate(exc) from exc
+        return replies[1]
 
     @asynccontextmanager
     async def subscription(self, root: str, channel: str) -> AsyncIterator[Messages]:
@@ -224,6 +246,7 @@ class Link:
         for lines in self._lines.values():
             await lines.close()
         clients = [*self._clients.values(), *self._sentinels]
+        self._routes.clear()
         self._lines.clear()
         self._clients.clear()
         self._sentinels.clear()
@@ -232,17 +255,16 @@ class Link:
         if self._cluster is not None:
             await self._cluster.aclose()
 
-    async def _persist(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Make *call* until it is answered or the budget is used up."""
+    async def _persist(self, call: Callable[[float], Awaitable[T]]) -> T:
+        """Make *call*, with a deadline each time, until answered or out of budget."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._budget
+        now = loop.time()
+        deadline = now + self._budget
         pause = 0.02
         reason: Exception | None = None
         while True:
             try:
-                once = min(deadline, loop.time() + COMMAND_TIMEOUT_SECONDS)
-                async with asyncio.timeout_at(once):
-                    return await call()
+                return await call(min(deadline, now + COMMAND_TIMEOUT_SECONDS))
             except _ERRORS as exc:
                 # A TimeoutError is an OSError: both the socket's and our deadline's.
                 # The last try is often cut short; what went before tells more.
@@ -256,6 +278,7 @@ class Link:
                 await self._look_again(exc)
             await asyncio.sleep(wait)
             pause = min(pause * 2, 1.0)
+            now = loop.time()
 
     def translate(self, exc: Exception) -> StoreError:
         """Return what an error of redis-py or the system means to a store's user."""
@@ -284,18 +307,37 @@ class Link:
             )
         return StoreError(f"{name} answered with an error: {exc}")
 
-    async def _line(self, purpose: str, root: str) -> Send:
-        """Return what sends one command at a time to the node of *root*'s slot."""
-        client = await self._client(purpose, root)
-        if self._address.service:
-            # Its pool knows when there is another master; lines of our own would not.
-            ask: Send = client.execute_command
-            return ask
-        lines = self._lines.get(client)
+    @property
+    def has_lines(self) -> bool:
+        """Whether calls can be lined up: not where redis-py looks for the master."""
+        return not self._address.service
+
+    async def _send(
+        self, purpose: str, root: str, command: Command, deadline: float
+    ) -> Any:
+        """Send a command to the node of *root*'s slot."""
+        if self.has_lines:
+            lines = self._routes.get((purpose, root))
+            if lines is None:
+                lines = await self._way(purpose, root, deadline)
+            return await lines.call(command, deadline)
+        async with asyncio.timeout_at(deadline):
+            # Its pool knows when there is another master; lines would not.
+            send: Send = (await self._client(purpose, root)).execute_command
+            return await send(*command)
+
+    async def _way(self, purpose: str, root: str, deadline: float) -> Lines:
+        """Return the lines to the node of *root*'s slot."""
+        lines = self._routes.get((purpose, root))
         if lines is None:
-            lines = Lines(client.connection_pool, _CONNECTIONS[purpose])
-            self._lines[client] = lines
-        return lines.call
+            async with asyncio.timeout_at(deadline):
+                client = await self._client(purpose, root)
+            lines = self._lines.get(client)
+            if lines is None:
+                lines = Lines(client.connection_pool, _CONNECTIONS[purpose])
+                self._lines[client] = lines
+            self._routes[purpose, root] = lines
+        return lines
 
     async def _client(self, purpose: str, root: str) -> aioredis.Redis:
         """Return a client of the node that holds *root*'s slot."""
@@ -323,6 +365,7 @@ class Link:
     async def _look_again(self, exc: Exception) -> None:
         """Have the next call ask anew which node has which slot."""
         if self._cluster is not None and not isinstance(exc, exceptions.AskError):
+            self._routes.clear()
             await self._cluster.aclose()
 
     def _connect(self, host: str, port: int, options: dict[str, Any]) -> aioredis.Redis:
@@ -353,6 +396,25 @@ class Link:
                 **options,
             )
         )
+
+
+def _after(seconds: float) -> float:
+    return asyncio.get_running_loop().time() + seconds
+
+
+def _pop(keys: list[str], seconds: float) -> Command:
+    # 0 would mean for ever, a rounded-down millisecond a busy loop.
+    return ("BZPOPMIN", *keys, max(seconds, 0.001))
+
+
+def _in_time(call: Callable[[], Awaitable[T]]) -> Callable[[float], Awaitable[T]]:
+    """Give a call of redis-py's, which has no limit of its own, a deadline."""
+
+    async def within(deadline: float) -> T:
+        async with asyncio.timeout_at(deadline):
+            return await call()
+
+    return within
 
 
 def _options() -> dict[str, Any]:

@@ -58,6 +58,8 @@ _ENDING = {
 #: Most jobs end well and have nothing to say: what is written then, written once.
 _NO_RESULT = Completed()
 _NOTHING = tail_of(_NO_RESULT)
+#: What `cycle.lua` is told of a claim when there is none.
+_NO_CLAIM = ("", 0, "", 0, 0, EXPIRED_TAIL, 0)
 _OVERDUE = {"": "", "lease": "L", "ttl": "T"}
 _encode = msgspec.json.Encoder().encode
 _decode_text = msgspec.json.Decoder(str).decode
@@ -90,9 +92,7 @@ class Running(Shards):
         words = [Word.DONE] * len(outcomes)
         for shard, places in self._by_shard([o.job.id for o in outcomes]).items():
             order, args = arguments(outcomes, places)
-            reply = await self._run(
-                shard, "cycle", "", 0, "", 0, 0, EXPIRED_TAIL, 0, *args, now=now
-            )
+            reply = await self._run(shard, "cycle", *_NO_CLAIM, *args, now=now)
             read_words(reply[0], order, words)
         return words
 
@@ -120,20 +120,8 @@ class Running(Shards):
             order, args = arguments(outcomes, ended.get(shard, ()))
             wanted = [quote(job_type) for job_type in homes.get(shard, ())]
             left = limit - len(jobs)
-            reply = await self._run(
-                shard,
-                "cycle",
-                quote(worker),
-                lease,
-                quote(claim.lane) if wanted else "",
-                claim.seq,
-                left,
-                EXPIRED_TAIL,
-                len(wanted),
-                *wanted,
-                *args,
-                now=now,
-            )
+            asked = claim_arguments(wanted, left, worker, claim, lease)
+            reply = await self._run(shard, "cycle", *asked, *args, now=now)
             read_words(reply[0], order, words)
             clock = reply[1]
             if reply[2] and (not next_at or reply[2] < next_at):
@@ -145,6 +133,40 @@ class Running(Shards):
                     taken.sort(key=lambda job: (job.priority, job.id))
                 jobs += taken
         return words, Claimed(jobs, clock, next_at or None)
+
+    async def stand_by(
+        self,
+        types: Sequence[str],
+        limit: int,
+        *,
+        worker: str,
+        claim: Claim,
+        lease: int = LEASE_MS,
+        timeout: float,
+    ) -> Claimed:
+        check_limit(limit)
+        homes = self._homes(dict.fromkeys(types))
+        if len(homes) != 1 or not self._link.has_lines:
+            return await super().stand_by(
+                types, limit, worker=worker, claim=claim, lease=lease, timeout=timeout
+            )
+        await self.open()
+        [(shard, names)] = homes.items()
+        keys = self._keys[shard]
+        wanted = [quote(name) for name in names]
+        _, now, next_at, taken, lost = await self._link.block_and_run(
+            keys.root,
+            [keys.of_type(name, "wake") for name in names],
+            min(timeout, MAX_BLOCK_SECONDS),
+            "cycle",
+            "",
+            self._shards,
+            shard,
+            *claim_arguments(wanted, limit, worker, claim, lease),
+        )
+        jobs = await self._read_claimed(taken, lost, now=None)
+        jobs.sort(key=lambda job: (job.priority, job.id))
+        return Claimed(jobs, now, next_at or None)
 
     def _rounds(self, shards: set[int], claim: Claim) -> list[int]:
         """Begin with another shard each time, and with the same one when repeated."""
@@ -289,6 +311,15 @@ class Running(Shards):
             now=now,
         )
         return Word(word.decode())
+
+
+def claim_arguments(
+    types: Sequence[str], limit: int, worker: str, claim: Claim, lease: int
+) -> tuple[Any, ...]:
+    """Return what ``cycle.lua`` is told of a claim; *types* as keys have them."""
+    lane = quote(claim.lane) if types else ""
+    who = (quote(worker), lease, lane, claim.seq, limit)
+    return (*who, EXPIRED_TAIL, len(types), *types)
 
 
 def arguments(

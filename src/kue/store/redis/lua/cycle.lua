@@ -56,17 +56,28 @@ for i = 1, ARGV[10] do
   at = at + 1
 end
 
+-- A structure that holds nothing is not there: one look tells of all types.
+local first_group, lines = at, {}
+for _, job_type in ipairs(types) do
+  lines[#lines + 1] = queue(job_type) .. "waiting"
+  lines[#lines + 1] = queue(job_type) .. "delayed"
+end
+local has_work = #lines > 0 and redis.call("EXISTS", unpack(lines)) > 0
+
 -- Check what may be written before it is read: the settling comes before the claim.
 redis.call("ZCARD", root .. ":workers")
-for _, name in ipairs({ "claims", "cancelling", "paused", "limits",
-  "stats:" .. math.floor(now / 60000) }) do
-  redis.call("HLEN", root .. ":" .. name)
+local is_idle = first_group > #ARGV and not has_work
+if not is_idle then
+  for _, name in ipairs({ "claims", "cancelling", "paused", "limits",
+    "stats:" .. math.floor(now / 60000) }) do
+    redis.call("HLEN", root .. ":" .. name)
+  end
+  redis.call("STRLEN", root .. ":fence")
+  for _, job_type in ipairs(types) do
+    check_type(job_type)
+  end
 end
-redis.call("STRLEN", root .. ":fence")
-for _, job_type in ipairs(types) do
-  check_type(job_type)
-end
-local first_group, has_parents = at, redis.call("SCARD", root .. ":parents") > 0
+local has_parents = not is_idle and redis.call("SCARD", root .. ":parents") > 0
 if has_parents then
   check_shard()
 end
@@ -104,7 +115,8 @@ if lane ~= "" then
   elseif seq > last then
     redis.call("HSET", root .. ":claims", field, seq .. ":" .. now)
     redis.call("ZADD", root .. ":workers", now + lease, worker)
-    if limit > 0 then
+    -- Settling may have brought work that was not there before.
+    if limit > 0 and not is_idle then
       claim(types, limit, suffix, expired_tail)
     end
   end
