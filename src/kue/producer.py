@@ -58,6 +58,9 @@ class Producer:
         self._pilot: asyncio.Task[None] | None = None
         #: Set while a caller's own call is on its way, without a pilot.
         self._alone: asyncio.Future[None] | None = None
+        #: Whether others asked meanwhile, the last time.  Then it is worth waiting for
+        #: them: a turn of the event loop, which a lone caller is spared.
+        self._had_company = True
 
     async def add(self, draft: Draft) -> Added:
         """Add one draft, together with those of whoever else asks meanwhile."""
@@ -71,9 +74,11 @@ class Producer:
         loop = asyncio.get_running_loop()
         self._alone = landed = loop.create_future()
         try:
-            # Whoever is ready to ask does so now.
-            await asyncio.sleep(0)
-            if not self._waiting:
+            if self._had_company:
+                # Whoever is ready to ask does so now.
+                await asyncio.sleep(0)
+            self._had_company = bool(self._waiting)
+            if not self._had_company:
                 # A lone caller needs no pilot, which is a third cheaper.
                 [added] = await self.add_batch([draft])
                 return added
@@ -83,6 +88,7 @@ class Producer:
             self._alone = None
             landed.set_result(None)
             if self._waiting:
+                self._had_company = True
                 self._pilot = asyncio.create_task(self._fly(), name="kue producer")
         return await answer
 

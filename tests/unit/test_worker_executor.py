@@ -274,7 +274,6 @@ async def interrupted(handler: Handler, instead: Ending | None) -> Ending | None
         ending.set_result(await execute(run, handler))
 
     task = asyncio.create_task(executing())
-    run.begin(task)
     # The handler takes its first step, up to where it waits.
     await asyncio.sleep(0)
     run.interrupt(instead)

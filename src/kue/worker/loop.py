@@ -20,6 +20,7 @@ from kue.worker import capture
 from kue.worker.budget import Claimant
 from kue.worker.current import CURRENT
 from kue.worker.executor import ending_instead, execute
+from kue.worker.relay import Relay
 from kue.worker.run import Run
 from kue.worker.supply import Supply
 
@@ -178,8 +179,7 @@ class Loop:
         """Start jobs that came for *expected* slots, and give back the others."""
         self.claimant.held -= expected - len(jobs)
         self._expected -= expected
-        for job in jobs:
-            self._start(job)
+        self._start(jobs)
         self._note_due(claimed)
         self._changed.set()
 
@@ -312,8 +312,7 @@ class Loop:
         )
         self._confirm(outcomes, words)
         unused = room - len(claimed.jobs)
-        for job in claimed.jobs:
-            self._start(job)
+        self._start(claimed.jobs)
         self._note_due(claimed)
         self._supply.answer(question, was_full=not unused)
         self.claimant.is_hungry = not self._supply.is_empty
@@ -356,7 +355,11 @@ class Loop:
 
     # -- runs ------------------------------------------------------------------
 
-    def _start(self, job: Job) -> None:
+    def _start(self, jobs: Sequence[Job]) -> None:
+        if jobs:
+            Relay([self._begin(job) for job in jobs], self._run).start()
+
+    def _begin(self, job: Job) -> Run:
         self.begun += 1
         run = Run(job, self._crew, self._abandon)
         earlier = self._runs.get(job.id)
@@ -367,12 +370,12 @@ class Loop:
         self._runs[job.id] = run
         if self._is_stopping:
             run.interrupt(STOPPED)
-        task = asyncio.create_task(self._run(run), name=f"kue job {job.id}")
-        run.begin(task)
+        return run
 
     async def _run(self, run: Run) -> None:
-        CURRENT.set(run)
+        before = CURRENT.set(run)
         ending = await execute(run, self.processor.handler)
+        CURRENT.reset(before)
         if run.partial:
             capture.finish(run)
         # What the run said comes before its end.

@@ -70,10 +70,6 @@ class Run(ActiveJob):
     def should_stop(self) -> bool:
         return self.is_interrupted
 
-    def begin(self, task: asyncio.Task[None]) -> None:
-        """Keep the task that runs the handler: asyncio itself would forget it."""
-        self._task = task
-
     def enter(self) -> bool:
         """
         Tell whether the handler may be called; from now on it can be cancelled.
@@ -81,7 +77,8 @@ class Run(ActiveJob):
         Called in the task that is to call it.
         """
         self.has_begun = not self.is_interrupted
-        self._task = self._task or asyncio.current_task()
+        # Kept here, or asyncio would forget it.
+        self._task = asyncio.current_task()
         timeout = self.job.spec.timeout
         if timeout and self.has_begun:
             self._later(timeout / 1000, self.interrupt, _too_long(timeout))

@@ -78,7 +78,7 @@ local taken = {}
 local function plan_for(job_type)
   local plan = plan_of[job_type]
   if not plan then
-    check_zsets(queue(job_type), TYPE_ZSETS)
+    check_zsets(queue(job_type), { "waiting", "wake" })
     plan = { type = job_type, q = queue(job_type), added = 0,
       waiting = {}, delayed = {}, expires = {}, unique = {}, special = {} }
     plan_of[job_type] = plan
@@ -225,6 +225,10 @@ while ARGV[at] do
     end
     plan.added = plan.added + count
   else
+    if not plan.is_checked then
+      check_zsets(plan.q, TYPE_ZSETS)
+      plan.is_checked = true
+    end
     for _ = 1, count do
       draft_full(plan, left, options, at)
       at = at + 8
@@ -295,8 +299,10 @@ for _, plan in ipairs(plans) do
     end
   end
   if plan.added > 0 then
-    redis.call("HINCRBY", minute, plan.type .. ":added", plan.added)
-    redis.call("EXPIRE", minute, 90000)
+    local added = redis.call("HINCRBY", minute, plan.type .. ":added", plan.added)
+    if added == plan.added then
+      redis.call("EXPIRE", minute, 90000)
+    end
   end
 end
 if is_range and #answer > 1 and shards == 1 then

@@ -2,6 +2,8 @@
 -- Fills `taken` with id, token, record; three a job.
 local taken, stalls, next_at = {}, {}, nil
 local MAX_LOOKED_AT = 1000
+-- Whole numbers print several times faster as such, where they have room for a fence.
+local WHOLE = string.format("%d", 4503599627370496) == "4503599627370496" and "%d" or "%.0f"
 
 local function sooner(time)
   if time and (not next_at or time < next_at) then
@@ -142,17 +144,18 @@ local function start(entry, suffix, fence)
   local tries = entry.has_tries and redis.call("HMGET", q .. "tries", unpack(ids)) or {}
   local t = #taken
   for i = 1, n do
-    local id, attempt = ids[i], 1
+    -- Text, as all that goes into a token: printing numbers is what this loop costs.
+    local id, attempt = ids[i], "1"
     if tries[i] then
       local made, lost = string.match(tries[i], "^(%d+):(%d+)$")
-      attempt = (tonumber(made) or 0) + 1
+      attempt = tostring((tonumber(made) or 0) + 1)
       if lost and lost ~= "0" then
         stalls[#stalls + 1] = id
         stalls[#stalls + 1] = lost
       end
     end
     fence = fence + 1
-    local token = string.format("%.0f", fence) .. started .. attempt .. suffix
+    local token = string.format(WHOLE, fence) .. started .. attempt .. suffix
     runs[2 * i - 1], runs[2 * i] = id, token
     taken[t + 1], taken[t + 2], taken[t + 3] = id, token, entry.records[i]
     t = t + 3

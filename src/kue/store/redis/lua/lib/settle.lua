@@ -106,6 +106,8 @@ local function settle(ending, job_type, delay, flags, first, count)
   local has_parents = redis.call("EXISTS", root .. ":parents") == 1
   local limited = redis.call("HEXISTS", root .. ":limits", job_type) == 1
   local heads, done, stopped, run_ms = {}, {}, {}, 0
+  -- Runs that were started together are read once.
+  local started, started_at
   for i = 1, count do
     local id, token = ids[i], ARGV[first + 3 * i - 2]
     local head = true
@@ -122,7 +124,11 @@ local function settle(ending, job_type, delay, flags, first, count)
         done[#done + 1] = i
       end
       -- fence and start have a fixed width until the year 2286
-      run_ms = run_ms + math.max(0, now - tonumber(string.sub(token, 18, 30)))
+      local start = string.sub(token, 18, 30)
+      if start ~= started then
+        started, started_at = start, tonumber(start)
+      end
+      run_ms = run_ms + math.max(0, now - started_at)
     else
       words[#words + 1] = outcomes + i - 1
       words[#words + 1] = why_not(id, token)

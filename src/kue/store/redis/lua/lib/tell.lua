@@ -1,6 +1,8 @@
 -- Events of one call travel as one message, and only if someone listens.
-local heard = redis.call("ZCARD", root .. ":listeners") > 0
-local watched = not heard and redis.call("ZCARD", root .. ":watched") > 0
+-- Mostly nobody does, and one look tells.
+local is_anybody = redis.call("EXISTS", root .. ":listeners", root .. ":watched") > 0
+local heard = is_anybody and redis.call("ZCARD", root .. ":listeners") > 0
+local watched = is_anybody and not heard and redis.call("ZCARD", root .. ":watched") > 0
 local told = {}
 
 local function tell(kind, id, job_type, attempt, detail)
