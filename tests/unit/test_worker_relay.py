@@ -95,6 +95,8 @@ async def test_a_run_that_cancels_its_own_task_cancels_no_other() -> None:
 
 
 async def test_a_run_that_raises_takes_no_other_with_it() -> None:
+    # Told of when the task is forgotten, which is now or later.
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
     ended: list[int] = []
 
     async def run_one(number: int) -> None:
