@@ -36,7 +36,7 @@ from kue.resource import Resource
 from kue.selection import Selection
 from kue.sync import SyncJobBuilder, SyncJobHandle, SyncKue
 from kue.task import Task
-from kue.worker import ActiveJob, current_job
+from kue.worker import ActiveJob, Interrupted, current_job
 
 __version__ = version("kue")
 
@@ -50,6 +50,7 @@ __all__ = [
     "DurabilityUnknown",
     "Event",
     "Fail",
+    "Interrupted",
     "InvalidTransition",
     "Job",
     "JobBuilder",

@@ -68,10 +68,15 @@ def _has_work(args: tuple[Any, ...], given: dict[str, Any], reply: Any) -> bool:
     return bool(reply)
 
 
+def _stood_by(args: tuple[Any, ...], given: dict[str, Any], reply: Any) -> bool:
+    return bool(reply.jobs)
+
+
 #: Outcomes travel with the next claim, or alone when there is none to make.
 _SETTLING = ("cycle", "settle")
 MOMENTS = {
     "woken": Moment(("wait",), _has_work, after=True),
+    "handed jobs": Moment(("stand_by",), _stood_by, after=True),
     "claimed": Moment(("cycle",), _got_jobs, after=True),
     "before settling": Moment(_SETTLING, _has_outcomes),
     "settled": Moment(_SETTLING, _has_outcomes, after=True),
@@ -107,7 +112,7 @@ class Deadly:
 
     def _deadly(self, verb: Callable[..., Awaitable[Any]]) -> Any:
         async def call(*args: Any, **given: Any) -> Any:
-            if "wait" in self._moment.verbs:
+            if self._moment.verbs in (("wait",), ("stand_by",)):
                 say("waits")
             if not self._moment.after:
                 self._look(args, given, None)
@@ -162,8 +167,10 @@ async def main(step: str, url: str, prefix: str, effects: str) -> None:
     for type in (TYPE, OTHER_TYPE):
         queue.process(type, SLOTS, handle)
     say("ready")
+    # Workers whose types share slots wait and claim apart.
+    concurrency = SLOTS if step == "woken" else None
     async with queue:
-        await queue.run(grace=0)
+        await queue.run(grace=0, concurrency=concurrency)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue import Kue, State
+from kue import Kue, State, StoreUnavailable
 from kue.draft import draft
 from kue.policy import CANCELLED
 from kue.store.values import Claim, Word
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from kue.job import Job
     from kue.store.base import Store
+    from kue.store.values import Reply
     from kue.worker.active import ActiveJob
     from tests.faults.conftest import NewStore
     from tests.support.servers import RedisServer
@@ -262,6 +263,34 @@ async def test_killed_when_it_was_woken_its_wake_up_is_not_lost(story: Story) ->
     await assert_sound(story.store)
 
 
+async def test_killed_when_it_was_handed_jobs_while_it_waited_they_run_elsewhere(
+    story: Story,
+) -> None:
+    async with asyncio.timeout(50), story.victim("handed jobs") as victim:
+        assert await victim.line() == "waits"
+        ids = await story.add()
+        assert await victim.ended() == KILLED
+
+    [job] = await story.finish(ids)
+
+    assert_completed_once(job)
+    assert outcomes(job) == ["stalled", "complete"]
+    assert story.effects == Counter(ids)
+
+
+async def ask_behind_its_back(victim: Process, store: Store, job_id: int) -> Reply:
+    """Cancel a job of a process that stands still from then on."""
+    while True:
+        victim.freeze()
+        try:
+            [reply] = await store.cancel([job_id], reason="not wanted")
+        except StoreUnavailable:
+            # It was stopped in the middle of a write, and locks the file.
+            victim.thaw()
+        else:
+            return reply
+
+
 async def test_killed_over_a_job_that_was_asked_to_end_the_job_is_cancelled(
     story: Story,
 ) -> None:
@@ -269,8 +298,7 @@ async def test_killed_over_a_job_that_was_asked_to_end_the_job_is_cancelled(
     [job_id] = ids = await story.add()
     async with asyncio.timeout(30), story.victim("held") as victim:
         await victim.line()
-        victim.freeze()
-        [reply] = await story.store.cancel(ids, reason="not wanted")
+        reply = await ask_behind_its_back(victim, story.store, job_id)
         assert reply.word is Word.ASKED
         victim.kill()
         await victim.ended()

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import secrets
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -28,12 +28,21 @@ _RENEW_SECONDS = WATCH_MS / 3000
 _RECONNECT_SECONDS = 0.5
 
 
+class _Wish(NamedTuple):
+    """What a feed is about."""
+
+    #: The jobs of a shard; None for all.
+    job_ids: Sequence[int] | None
+    #: Who listens to all.  A name for each: one that goes must not be taken for one
+    #: that comes at the same time.
+    listener: str = ""
+
+
 class _Ear:
     """Listens to one shard, on one connection, for every feed that wants it."""
 
     def __init__(self) -> None:
-        #: Feed → the jobs of this shard that it is about; None for all.
-        self.feeds: dict[Feed, Sequence[int] | None] = {}
+        self.feeds: dict[Feed, _Wish] = {}
         #: Set while the server has our subscription, or when *error* says why not.
         self.ready = asyncio.Event()
         self.error: StoreError | None = None
@@ -54,7 +63,6 @@ class Listening(Shards):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self._listener = secrets.token_hex(8)
         self._ears: dict[int, _Ear] = {}
 
     async def close(self) -> None:
@@ -70,23 +78,28 @@ class Listening(Shards):
     ) -> AsyncIterator[Events]:
         await self.open()
         feed = Feed(buffer, only=None if job_ids is None else frozenset(job_ids))
-        shards = range(self._shards) if job_ids is None else self._by_shard(job_ids)
-        wanted = {
-            shard: None
-            if job_ids is None
-            else [job_id for job_id in job_ids if self._shard_of(job_id) == shard]
-            for shard in shards
-        }
+        wishes = self._wishes(job_ids)
         try:
-            for shard, ids in wanted.items():
-                self._ear(shard).feeds[feed] = ids
-            for shard, ids in wanted.items():
+            for shard, wish in wishes.items():
+                self._ear(shard).feeds[feed] = wish
+            for shard, wish in wishes.items():
                 await self._heard(self._ears[shard])
-                await self._declare(shard, ids)
+                await self._declare(shard, wish)
             yield feed
         finally:
-            for shard in wanted:
+            for shard in wishes:
                 await self._drop(shard, feed)
+
+    def _wishes(self, job_ids: Sequence[int] | None) -> dict[int, _Wish]:
+        """Return what to ask of which shard."""
+        if job_ids is None:
+            wish = _Wish(None, secrets.token_hex(8))
+            return dict.fromkeys(range(self._shards), wish)
+        places = self._by_shard(job_ids)
+        return {
+            shard: _Wish([job_ids[position] for position in positions])
+            for shard, positions in places.items()
+        }
 
     def _ear(self, shard: int) -> _Ear:
         ear = self._ears.get(shard)
@@ -112,10 +125,10 @@ class Listening(Shards):
     async def _drop(self, shard: int, feed: Feed) -> None:
         """Take a feed off; with the last one the shard is listened to no more."""
         ear = self._ears[shard]
-        wanted_all = ear.feeds.pop(feed, ()) is None
-        if wanted_all and None not in ear.feeds.values():
+        wish = ear.feeds.pop(feed, None)
+        if wish is not None and wish.listener:
             with contextlib.suppress(StoreError):
-                await self._forget(shard)
+                await self._forget(shard, wish.listener)
         if not ear.feeds and self._ears.get(shard) is ear and ear.task is not None:
             del self._ears[shard]
             ear.task.cancel()
@@ -155,19 +168,17 @@ class Listening(Shards):
                     renew_at = loop.time() + _RENEW_SECONDS
 
     async def _declare_all(self, shard: int, ear: _Ear) -> None:
-        for job_ids in list(ear.feeds.values()):
-            await self._declare(shard, job_ids)
+        for wish in list(ear.feeds.values()):
+            await self._declare(shard, wish)
 
-    async def _declare(self, shard: int, job_ids: Sequence[int] | None) -> None:
+    async def _declare(self, shard: int, wish: _Wish) -> None:
         """Have transitions tell what happens, for the next while."""
-        listener = self._listener if job_ids is None else ""
-        await self._run(shard, "listen", WATCH_MS, listener, *(job_ids or ()))
+        job_ids = wish.job_ids or ()
+        await self._run(shard, "listen", WATCH_MS, wish.listener, *job_ids)
 
-    async def _forget(self, shard: int) -> None:
+    async def _forget(self, shard: int, listener: str) -> None:
         keys = self._keys[shard]
-        await self._link.read(
-            keys.root, "ZREM", keys.of_shard("listeners"), self._listener
-        )
+        await self._link.read(keys.root, "ZREM", keys.of_shard("listeners"), listener)
 
 
 def read_events(message: bytes) -> list[Event]:
