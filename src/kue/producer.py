@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kue.store.values import MAX_BATCH, Added
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Sequence
 
     from kue.job import Draft
     from kue.store.base import Store
@@ -62,15 +62,18 @@ class Producer:
         #: them: a turn of the event loop, which a lone caller is spared.
         self._had_company = True
 
-    async def add(self, draft: Draft) -> Added:
+    def add(self, draft: Draft) -> Awaitable[Added]:
         """Add one draft, together with those of whoever else asks meanwhile."""
         if self._pilot is None and self._alone is None:
-            return await self._go_first(draft)
+            return self._go_first(draft)
         answer: asyncio.Future[Added] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(draft, answer))
-        return await answer
+        return answer
 
     async def _go_first(self, draft: Draft) -> Added:
+        if self._pilot is not None or self._alone is not None:
+            # Somebody went between the call and the first step.
+            return await self.add(draft)
         loop = asyncio.get_running_loop()
         self._alone = landed = loop.create_future()
         try:

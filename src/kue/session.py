@@ -10,7 +10,7 @@ from kue.outage import Outage
 from kue.producer import Producer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Mapping
     from typing import Any
 
     from kue.job import Draft
@@ -54,10 +54,14 @@ class Session:
                 self._moulds[type] = mould
         return mould
 
-    async def add(self, draft: Draft, *, durable: bool = False) -> Added:
+    def add(self, draft: Draft, *, durable: bool = False) -> Awaitable[Added]:
         """Add one draft; a durable one travels alone."""
-        if self.hub.is_wanted:
-            await self.hub.ready()
+        if durable or self.hub.is_wanted:
+            return self._add_when_heard(draft, durable=durable)
+        return self.producer.add(draft)
+
+    async def _add_when_heard(self, draft: Draft, *, durable: bool) -> Added:
+        await self.hub.ready()
         if durable:
             [added] = await self.producer.add_batch([draft], durable=True)
             return added
