@@ -1,0 +1,143 @@
+"""Requests become calls of operations, and what those return becomes answers."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import secrets
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from starlette.responses import Response
+from starlette.routing import Route
+
+from kue.http.problem import Refused, refused
+from kue.http.section import Call, Operation
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from starlette.requests import Request
+
+    from kue.http.access import Guard
+    from kue.http.section import Section
+    from kue.queue import Kue
+
+logger = logging.getLogger(__name__)
+
+#: Bytes of a request's body, before anything is read from it.
+MAX_BODY = 1024 * 1024
+_JSON = "application/json"
+_encode = msgspec.json.Encoder().encode
+
+
+class Api:
+    """The operations of some sections, for one queue."""
+
+    def __init__(self, q: Kue, guard: Guard, *, max_body: int = MAX_BODY) -> None:
+        self._q = q
+        self._guard = guard
+        self._max_body = max_body
+
+    def routes(self, sections: Iterable[Section]) -> list[Route]:
+        return [
+            Route(
+                operation.path,
+                self._endpoint(operation),
+                methods=[operation.method],
+                name=operation.name,
+            )
+            for section in sections
+            for operation in section.operations
+        ]
+
+    def _endpoint(
+        self, operation: Operation
+    ) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            try:
+                return await self._answer(operation, request)
+            except Exception as exc:
+                return problem_of(exc, request)
+
+        return answer
+
+    async def _answer(self, operation: Operation, request: Request) -> Response:
+        user = await self._guard.who(request)
+        if user is None:
+            raise Refused(
+                HTTPStatus.UNAUTHORIZED,
+                "say who you are: a session or a token",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
+        if user.role < operation.role:
+            role = operation.role.name.lower()
+            raise Refused(HTTPStatus.FORBIDDEN, f"this takes the role {role}")
+        body = await self._body(operation, request)
+        arguments = operation.arguments(request, body)
+        result = await operation.handler(Call(self._q, user, request), **arguments)
+        if isinstance(result, Response):
+            return result
+        return reply(result, operation, request)
+
+    async def _body(self, operation: Operation, request: Request) -> bytes:
+        if operation.body is None:
+            return b""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip()
+        if kind.lower() != _JSON:
+            raise Refused(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+                f"send {_JSON}, not {kind or 'nothing'}",
+            )
+        parts: list[bytes] = []
+        left = self._max_body
+        async for part in request.stream():
+            left -= len(part)
+            if left < 0:
+                raise Refused(
+                    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                    f"a body has at most {self._max_body:,} bytes",
+                )
+            parts.append(part)
+        return b"".join(parts)
+
+
+def reply(result: Any, operation: Operation, request: Request) -> Response:
+    """Return *result* as JSON, or that the caller has it already."""
+    if result is None and operation.returns in (None, type(None)):
+        return Response(status_code=HTTPStatus.NO_CONTENT)
+    content = _encode(result)
+    headers = {"Cache-Control": "no-store"}
+    if operation.method == "GET":
+        tag = f'W/"{hashlib.blake2b(content, digest_size=12).hexdigest()}"'
+        # Kept, but asked for each time.
+        headers = {"Cache-Control": "no-cache", "ETag": tag}
+        if tag in _tags(request.headers.get("if-none-match", "")):
+            return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+    return Response(
+        content, status_code=operation.status, headers=headers, media_type=_JSON
+    )
+
+
+def problem_of(exc: Exception, request: Request) -> Response:
+    """Return how the caller is told of *exc*; a fault of ours is logged."""
+    known = refused(exc)
+    if known is not None:
+        return known.response()
+    request_id = secrets.token_hex(8)
+    logger.error(
+        "%s %s failed, request %s",
+        request.method,
+        request.url.path,
+        request_id,
+        exc_info=exc,
+    )
+    return Refused(
+        HTTPStatus.INTERNAL_SERVER_ERROR,
+        "something went wrong here; the server's log has more",
+    ).response(request_id)
+
+
+def _tags(header: str) -> set[str]:
+    return {part.strip() for part in header.split(",")}

@@ -1,0 +1,136 @@
+"""The API as an OpenAPI document, made of the operations and their types."""
+
+from __future__ import annotations
+
+import re
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kue.http.problem import CONTENT_TYPE, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from kue.http.section import Operation, Section
+
+REF = "#/components/schemas/{name}"
+_PARAMETER = re.compile(r"{(\w+)}")
+
+#: What may always be the answer.
+_ANYWHERE = (
+    HTTPStatus.BAD_REQUEST,
+    HTTPStatus.UNAUTHORIZED,
+    HTTPStatus.FORBIDDEN,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+)
+
+
+def openapi(sections: Sequence[Section], *, version: str) -> dict[str, Any]:
+    """Return the document."""
+    operations = [one for section in sections for one in section.operations]
+    schemas = _Schemas(operations)
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in operations:
+        methods = paths.setdefault(operation.path, {})
+        methods[operation.method.lower()] = _operation(operation, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Kue",
+            "version": version,
+            "description": "Jobs, queues, workers and what happens to them. "
+            "Times are Unix milliseconds.",
+        },
+        "tags": [
+            {"name": section.tag, "description": section.about} for section in sections
+        ],
+        "paths": paths,
+        "components": {"schemas": schemas.components},
+    }
+
+
+class _Schemas:
+    """JSON schemas of all types that operations name."""
+
+    def __init__(self, operations: Iterable[Operation]) -> None:
+        types = [Problem]
+        for one in operations:
+            types += [*one.parameters.values(), one.query, one.body, one.returns]
+        self._types = [type for type in types if type is not None]
+        found, self.components = msgspec.json.schema_components(
+            self._types, ref_template=REF
+        )
+        self._schemas = list(found)
+
+    def of(self, type: Any) -> dict[str, Any]:
+        for known, schema in zip(self._types, self._schemas, strict=True):
+            if known == type:
+                return schema
+        raise KeyError(type)
+
+    def fields(self, type: Any) -> Iterable[tuple[str, dict[str, Any], bool]]:
+        """Yield name, schema and whether it is required of each field of a struct."""
+        schema = self.components[type.__name__]
+        for name, one in schema["properties"].items():
+            yield name, one, name in schema.get("required", ())
+
+
+def _operation(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "operationId": operation.name,
+        "summary": operation.summary,
+        "tags": [operation.tag],
+        "x-role": operation.role.name.lower(),
+        "parameters": [*_path(operation, schemas), *_query(operation, schemas)],
+        "responses": _responses(operation, schemas),
+    }
+    if operation.description:
+        document["description"] = operation.description
+    if operation.body is not None:
+        schema = schemas.of(operation.body)
+        document["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": schema}},
+        }
+    return document
+
+
+def _path(operation: Operation, schemas: _Schemas) -> Iterable[dict[str, Any]]:
+    for name in _PARAMETER.findall(operation.path):
+        yield {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "schema": schemas.of(operation.parameters[name]),
+        }
+
+
+def _query(operation: Operation, schemas: _Schemas) -> Iterable[dict[str, Any]]:
+    if operation.query is None:
+        return
+    for name, schema, required in schemas.fields(operation.query):
+        yield {"name": name, "in": "query", "required": required, "schema": schema}
+
+
+def _responses(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
+    good: dict[str, Any] = {"description": operation.status.phrase}
+    if operation.returns is not None and operation.returns is not type(None):
+        content = {"schema": schemas.of(operation.returns)}
+        good["content"] = {operation.media_type: content}
+    responses = {str(operation.status.value): good}
+    bad = list(_ANYWHERE)
+    if operation.parameters:
+        bad.append(HTTPStatus.NOT_FOUND)
+    if operation.method != "GET":
+        bad += [HTTPStatus.CONFLICT, HTTPStatus.REQUEST_ENTITY_TOO_LARGE]
+    if operation.body is not None:
+        bad.append(HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
+    problem = {CONTENT_TYPE: {"schema": schemas.of(Problem)}}
+    for status in bad:
+        responses[str(status.value)] = {
+            "description": status.phrase,
+            "content": problem,
+        }
+    return responses

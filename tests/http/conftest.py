@@ -1,0 +1,116 @@
+"""A real server on a free port, for a queue on each engine."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+import uvicorn
+
+from kue import Kue
+from kue.http import create_app
+from kue.http.access import Anyone, Role
+from tests.unit.patience import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+    from starlette.types import ASGIApp
+
+    from tests.support.servers import RedisServer
+
+HOST = "127.0.0.1"
+ROLES = {role.name.lower(): role for role in Role}
+
+
+@asynccontextmanager
+async def serving(app: ASGIApp) -> AsyncIterator[str]:
+    """Serve *app* and yield its address."""
+    with socket.create_server((HOST, 0)) as listener:
+        port = listener.getsockname()[1]
+        config = uvicorn.Config(
+            app, lifespan="off", log_level="warning", ws="auto", access_log=False
+        )
+        server = uvicorn.Server(config)
+        task = asyncio.create_task(server.serve([listener]))
+        await until(lambda: server.started)
+        try:
+            yield f"http://{HOST}:{port}"
+        finally:
+            server.should_exit = True
+            await task
+
+
+class Http:
+    """Starts servers for a queue, and gives clients of them."""
+
+    def __init__(self, q: Kue) -> None:
+        self.q = q
+
+    @asynccontextmanager
+    async def client(
+        self, role: str = "admin", **options: Any
+    ) -> AsyncIterator[httpx.AsyncClient]:
+        """Yield a client of the whole application, whose user has *role*."""
+        app = create_app(self.q, guard=Anyone(ROLES[role]), **options)
+        async with self.client_of(app) as client:
+            yield client
+
+    def client_of(self, app: ASGIApp) -> AbstractAsyncContextManager[httpx.AsyncClient]:
+        """Yield a client of *app*; paths are those below ``/api/v1``."""
+        return _client_of(app)
+
+
+@asynccontextmanager
+async def _client_of(app: ASGIApp) -> AsyncIterator[httpx.AsyncClient]:
+    async with (
+        serving(app) as address,
+        httpx.AsyncClient(base_url=f"{address}/api/v1", timeout=20) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where the jobs of a test are kept."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/kue.db"
+    server: RedisServer = request.getfixturevalue("redis_server")
+    server.empty()
+    return server.url
+
+
+@pytest.fixture
+async def q(url: str) -> AsyncIterator[Kue]:
+    async with Kue(url) as queue:
+        yield queue
+
+
+@pytest.fixture
+def http(q: Kue) -> Http:
+    return Http(q)
+
+
+@pytest.fixture
+async def client(http: Http) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of someone who may do everything."""
+    async with http.client() as client:
+        yield client
+
+
+@pytest.fixture
+async def lost() -> AsyncIterator[httpx.AsyncClient]:
+    """A client of a server whose store is away."""
+    with socket.create_server((HOST, 0)) as listener:
+        port = listener.getsockname()[1]
+    async with (
+        Kue(f"redis://{HOST}:{port}", budget="200ms") as queue,
+        Http(queue).client() as client,
+    ):
+        yield client
