@@ -214,7 +214,7 @@ while ARGV[at] do
     for i = 1, count do
       next_seq = next_seq + 1
       -- Printing numbers is what this loop costs: each is printed once.
-      local id = tostring(next_seq * shards + shard)
+      local id = string.format(WHOLE, next_seq * shards + shard)
       records[n + 1], records[n + 2] = job .. id, before .. ARGV[at]
       waiting[w + 1], waiting[w + 2] = is_seq and id or base + next_seq, id
       answer[a + i] = id

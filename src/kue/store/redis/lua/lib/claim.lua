@@ -2,8 +2,6 @@
 -- Fills `taken` with id, token, record; three a job.
 local taken, stalls, next_at = {}, {}, nil
 local MAX_LOOKED_AT = 1000
--- Whole numbers print several times faster as such, where they have room for a fence.
-local WHOLE = string.format("%d", 4503599627370496) == "4503599627370496" and "%d" or "%.0f"
 
 local function sooner(time)
   if time and (not next_at or time < next_at) then

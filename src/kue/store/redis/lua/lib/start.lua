@@ -11,6 +11,9 @@ else
 end
 local job = root .. ":job:"
 
+-- Whole numbers print several times faster as such, where they have room for a fence.
+local WHOLE = string.format("%d", 4503599627370496) == "4503599627370496" and "%d" or "%.0f"
+
 -- Keys of one type begin with this.
 local function queue(job_type)
   return root .. ":" .. job_type .. ":"
