@@ -48,21 +48,18 @@ class Stream(asyncio.Protocol):
     """One client; it counts."""
 
     def __init__(self) -> None:
-        self.is_open = False
+        self.is_open = asyncio.Event()
         self.heard = 0
         self.missed = 0
         self._rest = b""
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        transport.write(REQUEST)
-
     def data_received(self, data: bytes) -> None:
-        whole, end, rest = (self._rest + data).rpartition(b"\n\n")
+        whole, _, rest = (self._rest + data).rpartition(b"\n\n")
         self._rest = rest
         self.heard += whole.count(b'"kind":"enqueue"')
         self.missed += sum(int(number) for number in _MISSED.findall(whole))
-        self.is_open = self.is_open or b"event: store" in whole + end
+        if b"event: store" in whole:
+            self.is_open.set()
 
 
 class Serving:
@@ -167,10 +164,10 @@ async def _open(port: int, streams: int) -> list[Stream]:
     loop = asyncio.get_running_loop()
     clients = []
     for _ in range(streams):
-        _, client = await loop.create_connection(Stream, HOST, port)
+        transport, client = await loop.create_connection(Stream, HOST, port)
+        transport.write(REQUEST)
         clients.append(client)
-    while not all(client.is_open for client in clients):
-        await asyncio.sleep(0.01)
+    await asyncio.gather(*(client.is_open.wait() for client in clients))
     return clients
 
 

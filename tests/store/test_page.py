@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -275,3 +276,17 @@ async def test_jobs_that_are_kept_for_a_time_of_their_own_are_in_order_too(
     await end(store, first, Completed(), now=T0 + 3)
 
     assert await leaf(store, State.COMPLETE) == [second.id, third.id, first.id]
+
+
+@pytest.mark.parametrize("descending", [False, True])
+async def test_a_cursor_from_far_beyond_is_no_way_to_keep_the_store_busy(
+    store: Store, descending: bool
+) -> None:
+    ids = await add_many(store, 3)
+    beyond = f"{-(10**16 - 1)}:{10**16 - 1}"
+
+    async with asyncio.timeout(10):
+        page = await store.page(limit=5, cursor=beyond, descending=descending)
+
+    assert [job.id for job in page.jobs] == (ids[::-1] if descending else [])
+    assert page.cursor is None

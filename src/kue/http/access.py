@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Protocol
+
+from kue.http.problem import Refused
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
@@ -44,3 +47,23 @@ class Anyone:
 
     async def who(self, connection: HTTPConnection) -> User | None:
         return self._user
+
+
+async def admit(guard: Guard, connection: HTTPConnection, needed: Role) -> User:
+    """
+    Return who asks, if they may.
+
+    Raises:
+        Refused: Nobody said who it is, or the role is too low.
+    """
+    user = await guard.who(connection)
+    if user is None:
+        raise Refused(
+            HTTPStatus.UNAUTHORIZED,
+            "say who you are: a session or a token",
+            headers={"WWW-Authenticate": "Bearer"},
+        )
+    if user.role < needed:
+        role = needed.name.lower()
+        raise Refused(HTTPStatus.FORBIDDEN, f"this takes the role {role}")
+    return user

@@ -12,6 +12,8 @@ import msgspec
 from starlette.responses import Response
 from starlette.routing import Route
 
+from kue.http.access import admit
+from kue.http.body import MAX_BODY, read_body
 from kue.http.problem import Refused, refused
 from kue.http.section import Call, Operation
 
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Bytes of a request's body, before anything is read from it.
-MAX_BODY = 1024 * 1024
 _JSON = "application/json"
 _encode = msgspec.json.Encoder().encode
 
@@ -64,16 +64,7 @@ class Api:
         return answer
 
     async def _answer(self, operation: Operation, request: Request) -> Response:
-        user = await self._guard.who(request)
-        if user is None:
-            raise Refused(
-                HTTPStatus.UNAUTHORIZED,
-                "say who you are: a session or a token",
-                headers={"WWW-Authenticate": "Bearer"},
-            )
-        if user.role < operation.role:
-            role = operation.role.name.lower()
-            raise Refused(HTTPStatus.FORBIDDEN, f"this takes the role {role}")
+        user = await admit(self._guard, request, operation.role)
         body = await self._body(operation, request)
         arguments = operation.arguments(request, body)
         result = await operation.handler(Call(self._q, user, request), **arguments)
@@ -84,23 +75,15 @@ class Api:
     async def _body(self, operation: Operation, request: Request) -> bytes:
         if operation.body is None:
             return b""
+        if operation.is_body_optional and _is_empty(request):
+            return b"null"
         kind = request.headers.get("content-type", "").partition(";")[0].strip()
         if kind.lower() != _JSON:
             raise Refused(
                 HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
                 f"send {_JSON}, not {kind or 'nothing'}",
             )
-        parts: list[bytes] = []
-        left = self._max_body
-        async for part in request.stream():
-            left -= len(part)
-            if left < 0:
-                raise Refused(
-                    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                    f"a body has at most {self._max_body:,} bytes",
-                )
-            parts.append(part)
-        return b"".join(parts)
+        return await read_body(request, self._max_body)
 
 
 def reply(result: Any, operation: Operation, request: Request) -> Response:
@@ -137,6 +120,12 @@ def problem_of(exc: Exception, request: Request) -> Response:
         HTTPStatus.INTERNAL_SERVER_ERROR,
         "something went wrong here; the server's log has more",
     ).response(request_id)
+
+
+def _is_empty(request: Request) -> bool:
+    headers = request.headers
+    is_chunked = "transfer-encoding" in headers
+    return headers.get("content-length", "0") == "0" and not is_chunked
 
 
 def _tags(header: str) -> set[str]:

@@ -14,15 +14,18 @@ from starlette.routing import Mount, Route
 
 from kue import __version__
 from kue.http.access import Anyone
+from kue.http.ancestors import kue_json, vertx_kue
 from kue.http.api import Api, problem_of
 from kue.http.headers import SafeHeaders
+from kue.http.live import Live
 from kue.http.openapi import openapi
 from kue.http.problem import Refused
-from kue.http.v1 import SECTIONS
+from kue.http.v1 import SECTIONS, events
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
+    from starlette.routing import BaseRoute
 
     from kue.http.access import Guard
     from kue.queue import Kue
@@ -31,27 +34,43 @@ if TYPE_CHECKING:
 GZIP_BYTES = 1024
 
 
-def create_app(q: Kue, *, guard: Guard | None = None) -> Starlette:
+def create_app(
+    q: Kue, *, guard: Guard | None = None, live: Live | None = None
+) -> Starlette:
     """
     Return the API of *q*, to be served alone or mounted under any prefix.
 
-    The queue stays the caller's, who also closes it.
+    The queue stays the caller's, who closes it after the streams: ``app.state.live``.
     """
-    api = Api(q, guard or Anyone())
-    document = openapi(SECTIONS, version=__version__)
-
-    async def show_document(request: Request) -> Response:
-        return JSONResponse(document)
-
-    routes = [Route("/openapi.json", show_document), *api.routes(SECTIONS)]
-    return Starlette(
-        routes=[Mount("/api/v1", routes=routes)],
+    guard = guard or Anyone()
+    live = live or Live(q)
+    app = Starlette(
+        routes=[
+            Mount("/api/v1", routes=_native(q, guard, live)),
+            Mount("/kue", routes=kue_json.routes(q, guard)),
+            Mount("/vertx-kue", routes=vertx_kue.routes(q, guard)),
+        ],
         middleware=[
             Middleware(SafeHeaders),
             Middleware(GZipMiddleware, minimum_size=GZIP_BYTES),
         ],
         exception_handlers={HTTPException: _no_route, Exception: _fault},
     )
+    app.state.live = live
+    return app
+
+
+def _native(q: Kue, guard: Guard, live: Live) -> list[BaseRoute]:
+    document = openapi(SECTIONS, version=__version__)
+
+    async def show_document(request: Request) -> Response:
+        return JSONResponse(document)
+
+    return [
+        Route("/openapi.json", show_document),
+        *Api(q, guard).routes(SECTIONS),
+        *events.routes(guard, live),
+    ]
 
 
 async def _no_route(request: Request, exc: Exception) -> Response:

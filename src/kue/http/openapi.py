@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from kue.http.section import Operation, Section
 
 REF = "#/components/schemas/{name}"
-_PARAMETER = re.compile(r"{(\w+)}")
+#: A parameter, and how Starlette is to match it.
+_PARAMETER = re.compile(r"{(\w+)(?::\w+)?}")
 
 #: What may always be the answer.
 _ANYWHERE = (
@@ -33,7 +34,7 @@ def openapi(sections: Sequence[Section], *, version: str) -> dict[str, Any]:
     schemas = _Schemas(operations)
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
-        methods = paths.setdefault(operation.path, {})
+        methods = paths.setdefault(_PARAMETER.sub(r"{\1}", operation.path), {})
         methods[operation.method.lower()] = _operation(operation, schemas)
     return {
         "openapi": "3.1.0",
@@ -91,7 +92,7 @@ def _operation(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
     if operation.body is not None:
         schema = schemas.of(operation.body)
         document["requestBody"] = {
-            "required": True,
+            "required": not operation.is_body_optional,
             "content": {"application/json": {"schema": schema}},
         }
     return document

@@ -68,6 +68,12 @@ class Operation:
     def description(self) -> str:
         return "\n\n".join(_paragraphs(self.handler)[1:])
 
+    @property
+    def is_body_optional(self) -> bool:
+        """Whether the body may be left out, which is the same as null."""
+        kind = msgspec.inspect.type_info(self.body)
+        return isinstance(kind, msgspec.inspect.UnionType) and kind.includes_none
+
     def arguments(self, request: Request, body: bytes) -> dict[str, Any]:
         """
         Return what to call the handler with besides the call itself.

@@ -1,7 +1,30 @@
 """The native API, by section.  A new section is one module and one line here."""
 
-from kue.http.v1 import health
+from kue.http.v1 import (
+    bulk,
+    events,
+    failures,
+    health,
+    job_actions,
+    jobs,
+    metrics,
+    queues,
+    stats,
+    workers,
+)
 
-SECTIONS = (health.section,)
+SECTIONS = (
+    health.section,
+    stats.section,
+    queues.section,
+    # Before the single jobs: its paths have a word where theirs have an id.
+    bulk.section,
+    jobs.section,
+    job_actions.section,
+    failures.section,
+    workers.section,
+    events.section,
+    metrics.section,
+)
 
 __all__ = ["SECTIONS"]

@@ -194,7 +194,7 @@ class Reading(Shards):
         first = 0
         if after is not None:
             chunk = after // self._shards // LIVE_CHUNK
-            first, last = (0, chunk) if descending else (chunk, last)
+            first, last = (0, min(chunk, last)) if descending else (chunk, last)
         starts = range(first, last + 1, _CHUNKS)
         for start in reversed(starts) if descending else starts:
             ids: list[int] = []

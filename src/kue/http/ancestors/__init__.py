@@ -1,0 +1,1 @@
+"""The APIs of Kue's two ancestors, for programs that speak to those."""

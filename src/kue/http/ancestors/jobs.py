@@ -1,0 +1,259 @@
+"""
+What the APIs of both ancestors share: five states, pages and options.
+
+Both know inactive, active, complete, failed and delayed.  To them a blocked job is
+inactive, and a cancelled one failed.
+"""
+
+from __future__ import annotations
+
+import re
+import reprlib
+from datetime import timedelta
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from kue.duration import MAX_MS
+from kue.errors import InvalidTransition
+from kue.http.problem import Refused
+from kue.job import State
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kue.handle import JobHandle
+    from kue.job import Job
+    from kue.payload import JSON
+    from kue.queue import Kue
+    from kue.reading import Order
+
+#: What both call the states, and which of ours are meant.
+STATES: Mapping[str, tuple[State, ...]] = MappingProxyType(
+    {
+        "inactive": (State.WAITING, State.BLOCKED),
+        "complete": (State.COMPLETE,),
+        "active": (State.ACTIVE,),
+        "failed": (State.FAILED, State.CANCELLED),
+        "delayed": (State.DELAYED,),
+    }
+)
+_NAMES = {state: name for name, states in STATES.items() for state in states}
+
+#: Jobs in one answer.
+MAX_PAGE = 200
+#: Letters of what is searched for.
+MAX_TEXT = 200
+#: Each look is at 10,000 jobs, the newest first.
+MAX_LOOKS = 10
+
+#: Short enough that every engine can count with it.
+_DIGITS = re.compile(r"[0-9]{1,15}")
+_PRIORITY = re.compile(r"-?[0-9]{1,4}")
+
+
+def number_of(text: str) -> int | None:
+    """Return the id or place that *text* is; None when it can be none."""
+    return int(text) if _DIGITS.fullmatch(text) else None
+
+
+# -- looking -------------------------------------------------------------------
+
+
+def name_of(state: State) -> str:
+    """Return what both call *state*."""
+    return _NAMES[state]
+
+
+def job_of(handle: JobHandle[Any]) -> Job:
+    """Return the job that ``q.get`` read."""
+    assert handle.job is not None
+    return handle.job
+
+
+def attempts_made(job: Job) -> int:
+    """Return how many attempts have ended; the one that runs is not counted yet."""
+    return job.attempts - 1 if job.state is State.ACTIVE else job.attempts
+
+
+def reason_of(job: Job) -> str | None:
+    """Return why a job is failed to both that was cancelled; None for others."""
+    if job.state is not State.CANCELLED:
+        return None
+    reason = job.history[-1].reason if job.history else ""
+    return f"cancelled: {reason}" if reason else "cancelled"
+
+
+def due_at(job: Job) -> int:
+    """Return when the job may run, or could have run, first."""
+    return job.promote_at or job.created_at + job.spec.delay
+
+
+async def counts(q: Kue) -> dict[str, int]:
+    """Return how many jobs are in each state, as ``inactiveCount`` and so on."""
+    counted = await q.counts()
+    return {
+        f"{name}Count": sum(counted[state] for state in states)
+        for name, states in STATES.items()
+    }
+
+
+async def count(q: Kue, name: str, type: str) -> int:
+    """Return how many jobs of *type* are in the state called *name*."""
+    counted = await q.counts(type)
+    return sum(counted[state] for state in STATES[name])
+
+
+async def page(
+    q: Kue,
+    first: int,
+    last: int | None,
+    order: Order = "asc",
+    *,
+    name: str | None = None,
+    type: str | None = None,
+) -> list[Job]:
+    """
+    Return jobs number *first* to *last* (None: all that follow), both included.
+
+    Raises:
+        Refused: They are more than one answer may have.
+    """
+    wanted = MAX_PAGE + 1
+    if last is not None:
+        wanted = min(wanted, last - first + 1)
+    jobs = await _range(q, first, wanted, order, name=name, type=type)
+    if len(jobs) > MAX_PAGE:
+        raise Refused(
+            HTTPStatus.BAD_REQUEST,
+            f"one answer has at most {MAX_PAGE} jobs; ask for fewer at a time",
+        )
+    return jobs
+
+
+async def _range(
+    q: Kue, skip: int, wanted: int, order: Order, *, name: str | None, type: str | None
+) -> list[Job]:
+    if name is None:
+        return await q.range(skip, skip + wanted - 1, order)
+    counted = await q.counts(type)
+    states = STATES[name] if order == "asc" else STATES[name][::-1]
+    jobs: list[Job] = []
+    for state in states:
+        if left := wanted - len(jobs):
+            jobs += await q.range(skip, skip + left - 1, order, state=state, type=type)
+        skip = max(0, skip - counted[state])
+    return jobs
+
+
+async def search(q: Kue, text: str) -> list[str]:
+    """
+    Return the ids of jobs that have *text* in their data, the newest first.
+
+    Raises:
+        Refused: The text is too long.
+    """
+    if len(text) > MAX_TEXT:
+        raise Refused(
+            HTTPStatus.BAD_REQUEST, f"a search is for at most {MAX_TEXT} letters"
+        )
+    ids: list[str] = []
+    cursor: str | None = None
+    for _ in range(MAX_LOOKS if text else 0):
+        found = await q.find(
+            text=text, limit=MAX_PAGE - len(ids), cursor=cursor, descending=True
+        )
+        ids += [str(job.id) for job in found.jobs]
+        cursor = found.cursor
+        if cursor is None or len(ids) >= MAX_PAGE:
+            break
+    return ids
+
+
+# -- changing ------------------------------------------------------------------
+
+
+async def put(handle: JobHandle[Any], name: str) -> None:
+    """
+    Move a job to the state called *name*, as far as that can be done by hand.
+
+    One that is there already stays as it is; a delayed one waits its own delay.
+
+    Raises:
+        InvalidTransition: It runs, or only a worker brings jobs there.
+        UniqueHeld: Another job has taken its unique key.
+    """
+    job = job_of(handle)
+    if name_of(job.state) == name:
+        return
+    if name == "delayed":
+        await handle.delay(timedelta(milliseconds=job.spec.delay))
+    elif name != "inactive":
+        raise InvalidTransition(
+            job.id, job.state, f"be made {name} by hand; workers start and end jobs"
+        )
+    elif job.state.is_final:
+        await handle.retry()
+    else:
+        await handle.promote()
+
+
+def options_of(given: Mapping[str, JSON], *, attempts: str) -> dict[str, Any]:
+    """
+    Return the options of a job, as ``q.enqueue`` takes them.
+
+    Durations are milliseconds.  Whatever is 0, null or empty counts as not given, as
+    both have it; what is unknown is left out.  *attempts* is what they call those.
+
+    Raises:
+        ValueError: One of them makes no sense.
+    """
+    options: dict[str, Any] = {}
+    if number := _whole(given, attempts):
+        options["attempts"] = number
+    if value := given.get("priority"):
+        options["priority"] = priority_of(value)
+    for name in ("delay", "ttl"):
+        if number := _whole(given, name):
+            options[name] = timedelta(milliseconds=number)
+    if value := given.get("backoff"):
+        options["backoff"] = _backoff(value)
+    if value := given.get("removeOnComplete"):
+        options["remove_on_complete"] = _flag(value, "removeOnComplete")
+    return options
+
+
+def priority_of(value: JSON) -> JSON:
+    """Return a priority as number or name, given as either or as digits."""
+    if isinstance(value, str) and _PRIORITY.fullmatch(value):
+        return int(value)
+    return value
+
+
+def _whole(given: Mapping[str, JSON], field: str) -> int:
+    """Return a number that may be given as digits, too; 0 if it is not given."""
+    value = given.get(field) or 0
+    number = number_of(value) if isinstance(value, str) else value
+    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+        shown = reprlib.repr(value)
+        raise ValueError(f"{field} must be a whole number, not {shown}")
+    if number > MAX_MS:
+        raise ValueError(f"{field} is too large: {reprlib.repr(number)}")
+    return number
+
+
+def _backoff(value: JSON) -> JSON:
+    # Kue took the source of a function, too, and evaluated it.
+    if value is not True and not isinstance(value, dict):
+        raise ValueError(
+            f"backoff must be true or an object, not {reprlib.repr(value)}"
+        )
+    return value
+
+
+def _flag(value: JSON, field: str) -> bool:
+    if value in ("true", "false"):
+        return bool(value == "true")
+    if not isinstance(value, bool):
+        raise ValueError(f"{field} must be true or false, not {reprlib.repr(value)}")
+    return value

@@ -1,0 +1,271 @@
+"""
+The REST API of Vert.x Kue, for programs made for it.
+
+Every body is pretty-printed JSON.  A job has the fields of `_show`: ``priority`` and
+``state`` are names in capitals, ``attempts`` and ``max_attempts`` numbers, times are
+Unix ms and 0 when there is none yet.  ``error``, the search and the route to a job's
+priority, which its dashboard looked for, are there.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+from starlette.responses import Response
+
+from kue.errors import JobNotFound
+from kue.http.ancestors import jobs
+from kue.http.ancestors.door import Door, read_json
+from kue.http.problem import Refused, given
+from kue.job import Priority
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.requests import Request
+    from starlette.routing import Route
+
+    from kue.handle import JobHandle
+    from kue.http.access import Guard
+    from kue.job import Job
+    from kue.payload import JSON
+    from kue.queue import Kue
+    from kue.reading import Order
+
+
+def routes(q: Kue, guard: Guard) -> list[Route]:
+    """
+    Return the routes of the API, to be mounted under any prefix.
+
+    Those that look need a viewer, DELETE an admin, everything else an operator.
+    """
+    api = _Api(q)
+    door = Door(guard, _tell)
+    span, any_type = "{first}/to/{last}", "/jobs/{type:path}/{state}"
+    return [
+        door.route("GET", "/job/search/{text:path}", api.search),
+        door.route("GET", "/stats", api.stats),
+        door.route("GET", "/job/types", api.types),
+        *(
+            door.route("GET", path + order, api.range)
+            for path in (
+                f"/jobs/{span}",
+                f"/jobs/{{state}}/{span}",
+                f"{any_type}/{span}",
+            )
+            for order in ("", "/{order}")
+        ),
+        door.route("GET", f"{any_type}/stats", api.count),
+        door.route("PUT", "/job", api.add),
+        door.route("PUT", "/job/{id}/state/{state}", api.put_state),
+        door.route("PUT", "/job/{id}/priority/{priority}", api.put_priority),
+        door.route("GET", "/job/{id}", api.job),
+        door.route("GET", "/job/{id}/log", api.log),
+        door.route("DELETE", "/job/{id}", api.remove),
+        door.route("POST", "/inactive/{id}", api.restart),
+    ]
+
+
+class _Api:
+    """What the routes do."""
+
+    def __init__(self, q: Kue) -> None:
+        self._q = q
+
+    # -- looking ---------------------------------------------------------------
+
+    async def search(self, request: Request) -> Response:
+        return _reply(await jobs.search(self._q, request.path_params["text"]))
+
+    async def stats(self, request: Request) -> Response:
+        worked = await self._q.work_time()
+        return _reply({"workTime": worked, **await jobs.counts(self._q)})
+
+    async def types(self, request: Request) -> Response:
+        return _reply(await self._q.types())
+
+    async def range(self, request: Request) -> Response:
+        asked = request.path_params
+        first, last = _span(asked["first"], asked["last"])
+        found = await jobs.page(
+            self._q,
+            first,
+            last,
+            _order(asked.get("order", "asc")),
+            name=_state(asked["state"]) if "state" in asked else None,
+            type=asked.get("type"),
+        )
+        return _reply([_show(job) for job in found])
+
+    async def count(self, request: Request) -> Response:
+        asked = request.path_params
+        name = _state(asked["state"])
+        return _reply({"count": await jobs.count(self._q, name, asked["type"])})
+
+    async def job(self, request: Request) -> Response:
+        try:
+            handle = await self._get(request)
+        except JobNotFound:
+            return Response(status_code=HTTPStatus.NOT_FOUND)
+        return _reply(_show(jobs.job_of(handle)))
+
+    async def log(self, request: Request) -> Response:
+        lines = await self._q.logs(_id(request))
+        return _reply([line.text for line in lines])
+
+    # -- changing --------------------------------------------------------------
+
+    async def add(self, request: Request) -> Response:
+        """
+        Add a job.
+
+        Of the job that the body is, only what a job is asked for by counts: an id, a
+        state or attempts made in it are not its sender's to say.
+        """
+        body = await read_json(request)
+        with given():
+            wanted = _wanted(body)
+            handle = await self._q.enqueue(
+                wanted["type"], wanted.get("data") or {}, **_options(wanted)
+            )
+        created = {"message": "job created", "id": handle.id}
+        return _reply(created, HTTPStatus.CREATED)
+
+    async def put_state(self, request: Request) -> Response:
+        name = _state(request.path_params["state"])
+        await jobs.put(await self._get(request), name)
+        return _reply({"message": "job_state_updated"})
+
+    async def put_priority(self, request: Request) -> Response:
+        handle = await self._get(request)
+        with given():
+            priority = jobs.priority_of(request.path_params["priority"])
+            await handle.update(priority=priority)
+        return _reply({"message": "job_priority_updated"})
+
+    async def remove(self, request: Request) -> Response:
+        """A job that runs is removed as well, and one that is gone is no error."""
+        job_id = _id(request)
+        await self._q.remove_many([job_id], force=True)
+        return _reply({"message": f"job {job_id} removed"})
+
+    async def restart(self, request: Request) -> Response:
+        handle = await self._get(request)
+        await jobs.put(handle, "inactive")
+        return _reply({"message": f"job {handle.id} restart"})
+
+    async def _get(self, request: Request) -> JobHandle[Any]:
+        return await self._q.get(_id(request))
+
+
+def _id(request: Request) -> int:
+    text = request.path_params["id"]
+    job_id = jobs.number_of(text)
+    if job_id is None:
+        raise _bad(f"a job's id is a number, not {text[:40]!r}")
+    return job_id
+
+
+def _state(text: str) -> str:
+    name = text.lower()
+    if name not in jobs.STATES:
+        known = ", ".join(name.upper() for name in jobs.STATES)
+        raise _bad(f"state {text[:40]!r} is unknown; there are {known}")
+    return name
+
+
+def _order(text: str) -> Order:
+    order = text.lower()
+    if order not in ("asc", "desc"):
+        raise _bad(f"order is asc or desc, not {text[:40]!r}")
+    return cast("Order", order)
+
+
+def _span(first: str, last: str) -> tuple[int, int]:
+    start, stop = jobs.number_of(first), jobs.number_of(last)
+    if start is None or stop is None or stop < start:
+        raise _bad("a range counts from 0 and goes forward, such as 0/to/9")
+    return start, stop
+
+
+def _wanted(body: JSON) -> dict[str, JSON]:
+    if not isinstance(body, dict):
+        raise ValueError("a job is an object")
+    if body.get("type") is None:
+        raise ValueError("Job type cannot be null")
+    if not isinstance(body.get("data") or {}, dict):
+        raise ValueError("data must be an object")
+    return body
+
+
+def _options(wanted: dict[str, JSON]) -> dict[str, Any]:
+    options = jobs.options_of(wanted, attempts="max_attempts")
+    # Who sends a job may listen for it at this address already.
+    if address := wanted.get("address_id"):
+        options["address_id"] = address
+    return options
+
+
+def _show(job: Job) -> dict[str, JSON]:
+    """Return a job as Vert.x Kue's JSON has it."""
+    optional = {
+        "backoff": msgspec.to_builtins(job.spec.backoff),
+        "error": job.error.message if job.error else jobs.reason_of(job),
+        "result": job.result,
+    }
+    shown = {
+        "address_id": job.address_id,
+        "attempts": jobs.attempts_made(job),
+        "created_at": job.created_at,
+        "data": {} if job.data is None else job.data,
+        "delay": job.spec.delay,
+        "duration": job.duration or 0,
+        "failed_at": job.failed_at or 0,
+        "id": job.id,
+        "max_attempts": job.max_attempts,
+        "priority": _level(job.priority),
+        "progress": job.progress,
+        "promote_at": jobs.due_at(job),
+        "removeOnComplete": job.spec.remove_on_complete,
+        "started_at": job.started_at or 0,
+        "state": jobs.name_of(job.state).upper(),
+        "ttl": job.ttl,
+        "type": job.type,
+        "updated_at": job.updated_at,
+        "zid": f"{len(str(job.id)):02}|{job.id}",
+    }
+    given = {name: value for name, value in optional.items() if value is not None}
+    return dict(sorted({**shown, **given}.items()))
+
+
+def _level(priority: int) -> str:
+    """Return the name of the level nearest to *priority*: there, it is one of five."""
+    return min(Priority, key=lambda level: abs(level - priority)).name
+
+
+def _bad(detail: str) -> Refused:
+    return Refused(HTTPStatus.BAD_REQUEST, detail)
+
+
+def _tell(problem: Refused) -> Response:
+    if problem.status is HTTPStatus.NOT_FOUND:
+        return _reply({"message": "job_not_found"}, problem.status)
+    status = problem.status
+    if status is HTTPStatus.INSUFFICIENT_STORAGE:
+        status = HTTPStatus.SERVICE_UNAVAILABLE
+    return _reply({"error": problem.detail}, status, problem.headers)
+
+
+def _reply(
+    value: JSON,
+    status: HTTPStatus = HTTPStatus.OK,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    return Response(
+        msgspec.json.format(msgspec.json.encode(value), indent=2),
+        status_code=status,
+        headers={"Cache-Control": "no-store", **(headers or {})},
+        media_type="application/json",
+    )

@@ -1,0 +1,159 @@
+"""What can be done to one job: retry, copy, promote, prioritise, reschedule, cancel."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta
+from msgspec.structs import replace
+
+from kue.errors import InvalidTransition
+from kue.http.problem import Refused, given
+from kue.http.section import Call, Section
+from kue.http.v1 import views
+from kue.http.v1.jobs import blaming, job_of, update
+from kue.http.v1.views import Added, JobId
+from kue.job import Draft, State
+from kue.payload import encode
+
+if TYPE_CHECKING:
+    from kue.job import Job
+    from kue.payload import JSON
+    from kue.queue import Kue
+
+#: Characters of the reason for a cancellation.
+MAX_REASON = 500
+
+section = Section(
+    "actions", "Retry, copy, hurry, delay and cancel a job.", prefix="/jobs/{job_id}"
+)
+
+
+class NewData(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Other data for a job; left out, it keeps what it has."""
+
+    data: Any = UNSET
+
+
+class NewPriority(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which jobs of its type a job runs before."""
+
+    priority: views.Priority
+
+
+class NewTime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When a job is due: one of the two."""
+
+    delay: views.Span | None = None
+    at: views.Moment | None = None
+
+
+class Reason(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Why a job is cancelled; kept with it."""
+
+    reason: Annotated[str, Meta(max_length=MAX_REASON)] = ""
+
+
+class Cancellation(msgspec.Struct, frozen=True):
+    """What became of a job that was to be cancelled."""
+
+    #: False while it runs: its worker was asked to end it.
+    ended: bool
+
+
+@section.post("/retry", status=HTTPStatus.NO_CONTENT)
+async def retry(call: Call, job_id: JobId, body: NewData | None) -> None:
+    """
+    Put an ended job back in line, with other data if the body has some.
+
+    Its attempts count from nothing.
+    """
+    handle = await call.q.get(job_id)
+    if body is not None and body.data is not UNSET:
+        state = job_of(handle).state
+        # Looked at first, so that the data of a job that cannot be retried stays.
+        if not state.is_final:
+            raise InvalidTransition(job_id, state, "be retried with other data")
+        await update(call.q, handle, {"data": body.data})
+    await handle.retry()
+
+
+@section.post("/copy", status=HTTPStatus.CREATED)
+async def copy(call: Call, job_id: JobId, body: NewData | None) -> Added:
+    """
+    Add a job like this one, with other data if the body has some.
+
+    It has the same options, the unique key among them: while that is held the answer is
+    the holder.  The copy of a delayed job is due when that one is; the copy of a
+    blocked job waits for the same jobs.
+    """
+    job = job_of(await call.q.get(job_id))
+    data = job.data if body is None or body.data is UNSET else body.data
+    with blaming(call.q, job.type, {}, "body"):
+        draft = _copied(call.q, job, data)
+    [handle] = await call.q.enqueue_many([draft])
+    return Added(handle.id, handle.is_new)
+
+
+@section.post("/promote", status=HTTPStatus.NO_CONTENT)
+async def promote(call: Call, job_id: JobId) -> None:
+    """Let a job that is delayed or waits for others run now."""
+    handle = await call.q.get(job_id)
+    await handle.promote()
+
+
+@section.post("/priority", status=HTTPStatus.NO_CONTENT)
+async def prioritise(call: Call, job_id: JobId, body: NewPriority) -> None:
+    """Let a job run sooner or later than others of its type."""
+    handle = await call.q.get(job_id)
+    await update(call.q, handle, {"priority": body.priority})
+
+
+@section.post("/reschedule", status=HTTPStatus.NO_CONTENT)
+async def reschedule(call: Call, job_id: JobId, body: NewTime) -> None:
+    """
+    Let a job run no sooner than after a delay, or at a moment.
+
+    One that has ended starts anew then; one that runs is refused.
+    """
+    if (body.delay is None) == (body.at is None):
+        raise Refused(HTTPStatus.BAD_REQUEST, "give one of delay and at", field="body")
+    handle = await call.q.get(job_id)
+    if body.at is not None:
+        await handle.delay(views.moment(body.at))
+    elif body.delay is not None:
+        with given("body.delay"):
+            await handle.delay(body.delay)
+
+
+@section.post("/cancel")
+async def cancel(call: Call, job_id: JobId, body: Reason | None) -> Cancellation:
+    """
+    Cancel a job that has not ended.
+
+    The worker of one that runs is asked to end it, and does so within seconds.
+    """
+    handle = await call.q.get(job_id)
+    reason = "" if body is None else body.reason
+    return Cancellation(ended=await handle.cancel(reason))
+
+
+def _copied(q: Kue, job: Job, data: JSON) -> Draft:
+    # Jobs that an earlier job waited for may be gone, which would cancel the copy.
+    after = job.spec.after if job.state is State.BLOCKED else ()
+    encoded = encode(data, field="data", limit=q.settings.max_data)
+    return Draft(
+        type=job.type,
+        spec=replace(job.spec, data=encoded, after=after, address_id=None),
+        priority=job.priority,
+        at=job.promote_at if job.state is State.DELAYED else None,
+        unique=job.unique,
+        unique_for=job.unique_for,
+        group=job.group,
+        ttl=job.ttl,
+        expires=job.expires,
+        once=job.once,
+        after_any=job.after_any,
+    )

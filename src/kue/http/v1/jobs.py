@@ -1,0 +1,240 @@
+"""Jobs: find them, add them, look at one, change it, remove it."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from kue.errors import BadPayload, JobNotFound
+from kue.http.access import Role
+from kue.http.problem import Refused, given
+from kue.http.section import Call, Section
+from kue.http.v1 import views
+from kue.http.v1.views import (
+    MAX_PAGE,
+    Added,
+    JobId,
+    JobPage,
+    JobsQuery,
+    Log,
+    NewJob,
+    WholeJob,
+)
+from kue.names import check_name
+from kue.store.values import MAX_LOG_LINES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from kue.handle import JobHandle
+    from kue.job import Job
+    from kue.queue import Kue
+    from kue.store.values import Page
+
+#: The most jobs that one request names or adds.
+MAX_MANY = 1_000
+IDEMPOTENCY_KEY = "idempotency-key"
+#: How long an idempotency key is remembered.
+IDEMPOTENT_FOR = "24h"
+
+section = Section("jobs", "Find, add, look at and change jobs.", prefix="/jobs")
+
+
+class JobEdit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to change of a job; what is left out stays."""
+
+    data: Any = UNSET
+    priority: views.Priority | UnsetType = UNSET
+    tags: views.Tags | UnsetType = UNSET
+    attempts: int | UnsetType = UNSET
+
+
+class LogQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which lines to show."""
+
+    #: Counted from the oldest line that is kept.
+    start: Annotated[int, Meta(ge=0, le=MAX_LOG_LINES)] = 0
+    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = 100
+
+
+@section.get("")
+async def find(call: Call, query: JobsQuery) -> JobPage:
+    """
+    Find jobs, page by page, the newest first.
+
+    Jobs of one state come in its own order: waiting ones by priority, delayed ones by
+    when they are due, ended ones by when they ended.  A page may be short, even empty,
+    and still have a cursor; the last page has none.
+    """
+    page = await _page(call.q, query)
+    return JobPage([views.shown(job) for job in page.jobs], page.cursor)
+
+
+@section.post("", status=HTTPStatus.CREATED)
+async def add(call: Call, body: NewJob) -> Added:
+    """
+    Add a job.
+
+    The header Idempotency-Key makes it safe to ask again: it is the job's unique key,
+    unless the body has one.  For 24 hours, or as long as unique_for says, and in any
+    case until the job has ended, the same key answers with the same job of the type.
+    """
+    job = _keyed(body, call.request.headers.get(IDEMPOTENCY_KEY))
+    options = job.options
+    with blaming(call.q, job.type, options, "body"):
+        handle = await call.q.enqueue(job.type, job.data, **options)
+    return Added(handle.id, handle.is_new)
+
+
+@section.post("/batch", status=HTTPStatus.CREATED)
+async def add_many(
+    call: Call, body: Annotated[list[NewJob], Meta(max_length=MAX_MANY)]
+) -> list[Added]:
+    """
+    Add up to 1,000 jobs, answered for in the order given.
+
+    All are checked before any is added.  They are stored 500 at a time, each such part
+    whole or not at all.  To make asking again safe, give each job a unique key.
+    """
+    if IDEMPOTENCY_KEY in call.request.headers:
+        raise Refused(
+            HTTPStatus.BAD_REQUEST,
+            "one key cannot stand for many jobs; give each its own unique",
+            field=f"header.{IDEMPOTENCY_KEY}",
+        )
+    drafts = []
+    for number, job in enumerate(body):
+        options = job.options
+        with blaming(call.q, job.type, options, f"body[{number}]"):
+            drafts.append(call.q.draft(job.type, job.data, **options))
+    handles = await call.q.enqueue_many(drafts)
+    return [Added(handle.id, handle.is_new) for handle in handles]
+
+
+@section.get("/{job_id}")
+async def show(call: Call, job_id: JobId) -> WholeJob:
+    """Everything there is to know of a job."""
+    return views.whole(job_of(await call.q.get(job_id)))
+
+
+@section.patch("/{job_id}")
+async def edit(call: Call, job_id: JobId, body: JobEdit) -> WholeJob:
+    """
+    Change data, priority, tags or attempts of a job, whatever its state.
+
+    A run in progress keeps the data it started with.
+    """
+    changes = {
+        name: value
+        for name, value in msgspec.structs.asdict(body).items()
+        if value is not UNSET
+    }
+    if not changes:
+        raise Refused(
+            HTTPStatus.BAD_REQUEST,
+            "say what to change: data, priority, tags or attempts",
+            field="body",
+        )
+    handle = await call.q.get(job_id)
+    await update(call.q, handle, changes)
+    return views.whole(await handle.refresh())
+
+
+@section.delete("/{job_id}", role=Role.ADMIN, status=HTTPStatus.NO_CONTENT)
+async def remove(call: Call, job_id: JobId) -> None:
+    """
+    Delete a job with its log, for good.
+
+    One that runs is refused: cancel it first.
+    """
+    [answer] = await call.q.remove_many([job_id])
+    if answer.error is not None:
+        raise answer.error
+
+
+@section.get("/{job_id}/logs")
+async def logs(call: Call, job_id: JobId, query: LogQuery) -> Log:
+    """What a job's runs logged; the newest 1,000 lines are kept."""
+    # One line more than is shown tells whether there is more.
+    last = query.start + query.limit
+    lines = await call.q.logs(job_id, query.start, last)
+    # A job that is gone has no lines.
+    if not lines and not await call.q.exists(job_id):
+        raise JobNotFound(job_id)
+    return Log(
+        [views.line(line) for line in lines[: query.limit]],
+        last if len(lines) > query.limit else None,
+    )
+
+
+@section.get("/{job_id}/attempts")
+async def attempts(call: Call, job_id: JobId) -> list[views.Attempt]:
+    """How a job's runs ended, and what was done to it; the newest 20 are kept."""
+    return views.whole(job_of(await call.q.get(job_id))).history
+
+
+def job_of(handle: JobHandle[Any]) -> Job:
+    """Return the job that ``Kue.get`` has just read."""
+    assert handle.job is not None
+    return handle.job
+
+
+async def update(q: Kue, handle: JobHandle[Any], changes: dict[str, Any]) -> None:
+    """Change a job; what does not fit is told as a fault of the body."""
+    options = {name: value for name, value in changes.items() if name != "data"}
+    with blaming(q, handle.type, options, "body"):
+        await handle.update(**changes)
+
+
+@contextmanager
+def blaming(
+    q: Kue, type: str, options: Mapping[str, Any], place: str
+) -> Iterator[None]:
+    """Tell which part of *place* does not fit when a draft of it cannot be made."""
+    try:
+        yield
+    except BadPayload as exc:
+        field = f"{place}.{exc.field}"
+        raise Refused(HTTPStatus.BAD_REQUEST, str(exc), field=field) from exc
+    except (ValueError, TypeError) as exc:
+        field = f"{place}.{_misfit(q, type, options)}"
+        raise Refused(HTTPStatus.BAD_REQUEST, str(exc), field=field) from exc
+
+
+def _misfit(q: Kue, type: str, options: Mapping[str, Any]) -> str:
+    """Return the first part that does not fit with those before it."""
+    tried: dict[str, Any] = {}
+    for name, value in {"type": type, **options}.items():
+        tried[name] = value
+        try:
+            q.draft(**tried)
+        except (ValueError, TypeError):
+            return name
+    raise AssertionError(f"nothing is wrong with {tried!r}")
+
+
+def _keyed(job: NewJob, key: str | None) -> NewJob:
+    """Return *job* with the idempotency key, if there is one, for its unique key."""
+    if key is None or job.unique is not None:
+        return job
+    with given(f"header.{IDEMPOTENCY_KEY}"):
+        check_name(key, what=IDEMPOTENCY_KEY)
+    length = job.unique_for or IDEMPOTENT_FOR
+    return msgspec.structs.replace(job, unique=key, unique_for=length)
+
+
+async def _page(q: Kue, query: JobsQuery) -> Page:
+    where: dict[str, Any] = {
+        "limit": query.limit,
+        "cursor": query.cursor,
+        "descending": query.order == "desc",
+    }
+    wanted = query.wanted
+    # The store has an index for these two, and reads jobs to look for the others.
+    if wanted.keys() <= {"type"}:
+        return await q.page(query.state, query.type, **where)
+    return await q.find(state=query.state, **wanted, **where)

@@ -1,0 +1,117 @@
+"""Numbers for Prometheus, in its text format."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from starlette.responses import Response
+
+from kue.errors import StoreError
+from kue.http.section import Call, Section
+from kue.http.v1.stats import MINUTE_MS, Sums, summed, worker_counts
+from kue.reading import STATS_MINUTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from kue.job import State
+    from kue.queue import Kue
+
+section = Section("metrics", "Numbers for Prometheus.")
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+#: What is counted by the minute: in the name of a metric, of the field, in words.
+COUNTED = (
+    ("added", "added", "Jobs added"),
+    ("completed", "complete", "Jobs completed"),
+    ("failed", "failed", "Jobs failed for good"),
+)
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+
+Text = Annotated[Any, msgspec.Meta(extra_json_schema={"type": "string"})]
+#: Labels with their values, and a number.
+Sample = tuple[dict[str, str], float]
+
+
+@section.get("/metrics", media_type="text/plain")
+async def metrics(call: Call) -> Text:
+    """
+    Jobs by type and state, what happened to them, and workers, as Prometheus reads it.
+
+    All are gauges.  Those named 24h and 1m count what happened in the last 24 hours and
+    in the last full minute; they fall as time passes, and are no counters.  While the
+    store is away the answer is that alone: kue_store_up is 0.
+    """
+    try:
+        lines = await _collect(call.q)
+    except StoreError:
+        lines = []
+    text = "\n".join([*_up(is_up=bool(lines)), *lines, ""])
+    headers = {"Cache-Control": "no-store"}
+    return Response(text, headers=headers, media_type=CONTENT_TYPE)
+
+
+async def _collect(q: Kue) -> list[str]:
+    counts = await q.counts_by_type()
+    workers = worker_counts(await q.workers())
+    minute = await q.now() // MINUTE_MS
+    stats = await q.stats(minute - STATS_MINUTES + 1, minute)
+    day = summed(stats, lambda stat: stat.type)
+    last = summed(
+        (stat for stat in stats if stat.minute == minute - 1), lambda stat: stat.type
+    )
+    return [
+        *_metric("kue_jobs", "Jobs by type and state.", _jobs(counts)),
+        *_happened("24h", "in the last 24 hours", day, counts),
+        *_happened("1m", "in the last full minute", last, counts),
+        *_metric(
+            "kue_run_seconds_24h",
+            "Time of all runs that ended in the last 24 hours.",
+            (({"type": type}, day.get(type, Sums()).run_ms / 1000) for type in counts),
+        ),
+        *_metric(
+            "kue_workers",
+            "Workers; lost ones are gone with jobs still in their hands.",
+            [({"state": "alive"}, workers.alive), ({"state": "lost"}, workers.lost)],
+        ),
+    ]
+
+
+def _up(*, is_up: bool) -> Iterator[str]:
+    return _metric("kue_store_up", "Whether the store answers.", [({}, int(is_up))])
+
+
+def _jobs(counts: Mapping[str, Mapping[State, int]]) -> Iterator[Sample]:
+    for type, states in counts.items():
+        for state, number in states.items():
+            yield {"type": type, "state": state.value}, number
+
+
+def _happened(
+    span: str, when: str, sums: Mapping[str, Sums], types: Iterable[str]
+) -> Iterator[str]:
+    # Types to which nothing happened are 0: a series that comes and goes alarms nobody.
+    for name, field, words in COUNTED:
+        yield from _metric(
+            f"kue_jobs_{name}_{span}",
+            f"{words} {when}.",
+            (
+                ({"type": type}, getattr(sums.get(type, Sums()), field))
+                for type in types
+            ),
+        )
+
+
+def _metric(name: str, about: str, samples: Iterable[Sample]) -> Iterator[str]:
+    yield f"# HELP {name} {about}"
+    yield f"# TYPE {name} gauge"
+    for labels, value in samples:
+        yield f"{name}{_labels(labels)} {value}"
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    if not labels:
+        return ""
+    pairs = (f'{name}="{value.translate(_ESCAPES)}"' for name, value in labels.items())
+    return "{" + ",".join(pairs) + "}"

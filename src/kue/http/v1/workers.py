@@ -1,0 +1,212 @@
+"""Who runs jobs: what they say of themselves, what they run, and how to quiet them."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+
+from kue.http.problem import Refused
+from kue.http.section import Call, Section
+from kue.http.v1.queues import PauseOrder, PauseView, end_of, views
+from kue.http.v1.stats import is_lost
+from kue.job import State
+from kue.names import MAX_BYTES
+from kue.store.values import MAX_BATCH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kue.job import Job
+    from kue.queue import Kue
+    from kue.store.values import WorkerStatus
+
+section = Section("workers", "Who runs jobs, and how they are.")
+
+#: Running jobs looked at for the list of all workers.
+MAX_RUNNING = 200
+#: Pages of running jobs looked at for one worker.
+MAX_PAGES = 10
+
+WorkerName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_BYTES)]
+
+
+class Running(msgspec.Struct, frozen=True):
+    """A job in a worker's hands."""
+
+    id: int
+    type: str
+    attempt: int
+    progress: int
+    started_at: int
+    #: How long it has been running, in ms.
+    elapsed_ms: int
+
+
+class Said(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker says of itself; null where it says nothing."""
+
+    host: str | None = None
+    pid: int | None = None
+    version: str | None = None
+    #: Unix ms.
+    started_at: int | None = None
+    #: How many jobs of each type it runs at once.
+    slots: dict[str, int] = {}
+    #: Runs that it has ended.
+    done: int | None = None
+    #: Bytes that its process holds.
+    memory: int | None = None
+    #: How late its event loop is.
+    lag_ms: float | None = None
+    #: How often a handler held the loop, and where it did last.
+    blocked: int | None = None
+    blocked_at: str | None = None
+
+
+class WorkerView(Said, frozen=True, kw_only=True):
+    """A worker that the store knows of."""
+
+    name: str
+    alive: bool
+    #: Gone, with jobs still in its hands.
+    lost: bool
+    paused: bool
+    pause: PauseView | None
+    #: Past this without a beat it is gone, Unix ms.
+    deadline: int
+    #: How many jobs it runs.
+    active: int
+    #: Those that were looked at; `active` may be more.
+    running: list[Running]
+
+
+class WorkerPause(msgspec.Struct, frozen=True):
+    """What keeps a worker from starting jobs; null if nothing does."""
+
+    name: str
+    pause: PauseView | None
+
+
+class WorkerList(msgspec.Struct, frozen=True):
+    """All workers, by name."""
+
+    workers: list[WorkerView]
+
+
+@section.get("/workers")
+async def list_workers(call: Call) -> WorkerList:
+    """
+    All workers, with what they run.
+
+    At most 200 running jobs are looked at for all of them together.
+    """
+    facts = await call.q.workers()
+    page = await call.q.page(State.ACTIVE, limit=MAX_RUNNING)
+    return WorkerList(await _shown(call.q, facts, page.jobs))
+
+
+@section.get("/workers/{name:path}")
+async def show_worker(call: Call, name: WorkerName) -> WorkerView:
+    """One worker, with what it runs; up to 5,000 running jobs are looked at."""
+    worker = await _worker(call.q, name)
+    jobs = await _running(call.q, worker) if worker.active else []
+    [shown] = await _shown(call.q, [worker], jobs)
+    return shown
+
+
+@section.post("/workers/{name:path}/pause")
+async def pause_worker(call: Call, name: WorkerName, body: PauseOrder) -> WorkerPause:
+    """
+    Let a worker start nothing new; it hears of it with its next beat.
+
+    What it runs goes on, and others take what it leaves.
+    """
+    until = await end_of(call.q, body)
+    await _worker(call.q, name)
+    await call.q.pause(worker=name, reason=body.reason, by=call.user.name, until=until)
+    return WorkerPause(name, (await _pauses(call.q)).get(name))
+
+
+@section.post("/workers/{name:path}/resume")
+async def resume_worker(call: Call, name: WorkerName) -> WorkerPause:
+    """Let a worker take jobs again."""
+    if not await call.q.resume(worker=name):
+        # One that is away may be known by its pause alone.
+        await _worker(call.q, name)
+    return WorkerPause(name, (await _pauses(call.q)).get(name))
+
+
+async def _worker(q: Kue, name: str) -> WorkerStatus:
+    for worker in await q.workers():
+        if worker.name == name:
+            return worker
+    raise Refused(HTTPStatus.NOT_FOUND, f"no worker is named {name!r}")
+
+
+async def _pauses(q: Kue) -> dict[str, PauseView]:
+    return {pause.worker: pause for pause in views(await q.paused()) if pause.worker}
+
+
+async def _running(q: Kue, worker: WorkerStatus) -> list[Job]:
+    """Look for what a worker runs among all that runs."""
+    found: list[Job] = []
+    cursor: str | None = None
+    for _ in range(MAX_PAGES):
+        page = await q.page(State.ACTIVE, limit=MAX_BATCH, cursor=cursor)
+        found += [job for job in page.jobs if job.worker == worker.name]
+        cursor = page.cursor
+        if cursor is None or len(found) >= min(worker.active, MAX_RUNNING):
+            break
+    return found[:MAX_RUNNING]
+
+
+async def _shown(
+    q: Kue, workers: Iterable[WorkerStatus], jobs: Iterable[Job]
+) -> list[WorkerView]:
+    now = await q.now()
+    pauses = await _pauses(q)
+    running: dict[str | None, list[Running]] = {}
+    for job in jobs:
+        running.setdefault(job.worker, []).append(_run(job, now))
+    return [
+        _view(worker, pauses.get(worker.name), running.get(worker.name, []))
+        for worker in workers
+    ]
+
+
+def _view(
+    worker: WorkerStatus, pause: PauseView | None, running: list[Running]
+) -> WorkerView:
+    return WorkerView(
+        **msgspec.structs.asdict(_said(worker)),
+        name=worker.name,
+        alive=worker.alive,
+        lost=is_lost(worker),
+        paused=worker.paused,
+        pause=pause,
+        deadline=worker.deadline,
+        active=worker.active,
+        running=running,
+    )
+
+
+def _said(worker: WorkerStatus) -> Said:
+    try:
+        return msgspec.convert(worker.info, Said)
+    except msgspec.ValidationError:
+        # Another version, with other words for it.
+        return Said()
+
+
+def _run(job: Job, now: int) -> Running:
+    started_at = job.started_at or now
+    return Running(
+        id=job.id,
+        type=job.type,
+        attempt=job.attempts,
+        progress=job.progress,
+        started_at=started_at,
+        elapsed_ms=max(0, now - started_at),
+    )

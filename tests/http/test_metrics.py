@@ -1,0 +1,179 @@
+"""Numbers for Prometheus."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kue.job import Completed, State
+from tests.support.jobs import MINUTE, add_many, add_one, claim_one, end, start_one
+
+if TYPE_CHECKING:
+    import httpx
+
+    from kue import Kue
+    from tests.http.conftest import Http
+
+#: A line of the text format that is no comment.
+SAMPLE = re.compile(
+    r"(?P<name>[a-z_0-9]+)"
+    r"(?:{(?P<labels>(?:[a-z]+=\"(?:[^\"\\\n]|\\[\\\"n])*\",?)+)})?"
+    r" (?P<value>[0-9.]+)"
+)
+
+
+async def samples(client: httpx.AsyncClient) -> dict[str, float]:
+    """Return every sample by its name and labels; each line must be well formed."""
+    answer = await client.get("/metrics")
+    assert answer.status_code == 200
+    assert answer.text.endswith("\n")
+    found: dict[str, float] = {}
+    for line in answer.text.removesuffix("\n").split("\n"):
+        if line.startswith("# "):
+            continue
+        assert SAMPLE.fullmatch(line), line
+        name, _, value = line.rpartition(" ")
+        assert name not in found
+        found[name] = float(value)
+    return found
+
+
+async def test_jobs_are_counted_by_type_and_state(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    await add_many(q.store, 3, now=await q.now())
+
+    found = await samples(client)
+
+    assert found['kue_jobs{type="email",state="waiting"}'] == 3
+    states = [name for name in found if name.startswith('kue_jobs{type="email"')]
+    assert len(states) == len(State)
+    assert found["kue_store_up"] == 1
+
+
+async def test_what_happened_is_counted_by_day_and_by_minute(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    now = await q.now()
+    # Two hours ago, so that no minute that ends meanwhile makes a difference.
+    ago = now - 120 * MINUTE
+    await add_many(q.store, 3, now=ago)
+    job = await claim_one(q.store, now=ago)
+    await end(q.store, job, Completed(), now=ago + 1_500)
+
+    found = await samples(client)
+
+    assert found['kue_jobs_added_24h{type="email"}'] == 3
+    assert found['kue_jobs_completed_24h{type="email"}'] == 1
+    assert found['kue_jobs_failed_24h{type="email"}'] == 0
+    assert found['kue_run_seconds_24h{type="email"}'] == 1.5
+    assert found['kue_jobs_added_1m{type="email"}'] == 0
+
+
+async def test_the_last_full_minute_is_counted_by_itself(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    now = await q.now()
+    # Whether or not a minute ends meanwhile, one of these is the last full one.
+    await add_many(q.store, 2, now=now - MINUTE)
+    await add_many(q.store, 2, now=now)
+
+    found = await samples(client)
+
+    assert found['kue_jobs_added_1m{type="email"}'] == 2
+    assert found['kue_jobs_added_24h{type="email"}'] == 4
+
+
+async def test_workers_are_counted_alive_and_lost(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    ago = await q.now() - 5_000
+    await start_one(q.store, worker="w1", now=ago)
+    await q.store.renew("w1", lease=1_000, now=ago)
+    await q.store.renew("w2")
+    await q.store.renew("w3")
+
+    found = await samples(client)
+
+    assert found['kue_workers{state="alive"}'] == 2
+    assert found['kue_workers{state="lost"}'] == 1
+
+
+@pytest.mark.parametrize(
+    ("type", "label"),
+    [
+        ("a/b", "a/b"),
+        ("a b", "a b"),
+        ("ü", "ü"),
+        ("a:b{}", "a:b{}"),
+        ('say "hi"', r"say \"hi\""),
+        ("back\\slash", r"back\\slash"),
+        ("\\n", r"\\n"),
+        ('"} 1', r"\"} 1"),
+    ],
+)
+async def test_a_type_may_have_any_name(
+    client: httpx.AsyncClient, q: Kue, type: str, label: str
+) -> None:
+    await add_one(q.store, type)
+
+    found = await samples(client)
+
+    assert found[f'kue_jobs{{type="{label}",state="waiting"}}'] == 1
+
+
+async def test_every_metric_says_once_what_it_is(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    await add_one(q.store)
+    await add_one(q.store, "other")
+
+    text = (await client.get("/metrics")).text
+
+    names = re.findall(r"^(kue_\w+)", text, re.M)
+    assert re.findall(r"^# TYPE (\S+) gauge$", text, re.M) == list(dict.fromkeys(names))
+    assert re.findall(r"^# HELP (\S+) .+\.$", text, re.M) == list(dict.fromkeys(names))
+
+
+async def test_prometheus_is_told_the_format(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/metrics")
+
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert answer.headers["cache-control"] == "no-store"
+
+
+async def test_an_empty_queue_has_numbers_too(client: httpx.AsyncClient) -> None:
+    assert await samples(client) == {
+        "kue_store_up": 1,
+        'kue_workers{state="alive"}': 0,
+        'kue_workers{state="lost"}': 0,
+    }
+
+
+async def test_of_a_store_that_is_away_only_that_is_told(
+    lost: httpx.AsyncClient,
+) -> None:
+    """An answer of 503 would leave no metric to raise an alarm by."""
+    assert await samples(lost) == {"kue_store_up": 0}
+
+
+async def test_a_parameter_that_there_is_not_is_refused(
+    client: httpx.AsyncClient,
+) -> None:
+    answer = await client.get("/metrics?name=up")
+
+    assert (answer.status_code, answer.json()["field"]) == (400, "query.name")
+
+
+async def test_who_may_look_sees_them(http: Http) -> None:
+    async with http.client("viewer") as client:
+        assert (await client.get("/metrics")).status_code == 200
+
+
+async def test_the_document_says_that_they_are_text(client: httpx.AsyncClient) -> None:
+    document = (await client.get("/openapi.json")).json()
+
+    [good] = document["paths"]["/metrics"]["get"]["responses"]["200"]["content"].items()
+    assert good == ("text/plain", {"schema": {"type": "string"}})

@@ -1,0 +1,314 @@
+"""How the queue does as a whole, over HTTP."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kue.http.v1.stats import MAX_WARNINGS
+from kue.job import Completed, State
+from tests.support.jobs import (
+    DAY,
+    HOUR,
+    MINUTE,
+    add_many,
+    add_one,
+    claim_one,
+    end,
+    job_in,
+    start_one,
+)
+
+if TYPE_CHECKING:
+    import httpx
+
+    from kue import Kue
+    from tests.http.conftest import Http
+
+NONE = dict.fromkeys(State, 0)
+ROUTES = ["/stats", "/stats/history"]
+
+
+async def history(client: httpx.AsyncClient, **query: Any) -> dict[str, Any]:
+    answer = await client.get("/stats/history", params=query)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+# -- now -----------------------------------------------------------------------
+
+
+async def test_an_empty_queue_has_nothing_amiss(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/stats")
+
+    assert answer.status_code == 200
+    assert answer.json() == {
+        "counts": NONE,
+        "workers": {"alive": 0, "lost": 0},
+        "rates": {"added": 0, "complete": 0, "failed": 0},
+        "next_waits_ms": None,
+        "warnings": [],
+        "more_warnings": 0,
+    }
+
+
+async def test_all_types_are_counted_together(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    ago = await q.now() - 2 * MINUTE
+    for state in State:
+        await job_in(q.store, state, f"type-{state}", now=ago)
+    await add_many(q.store, 24, "email", now=ago)
+
+    stats = (await client.get("/stats")).json()
+
+    # One more is delayed: the parent of the one that is blocked.
+    assert stats["counts"] == dict.fromkeys(State, 1) | {"waiting": 25, "delayed": 2}
+    assert stats["rates"]["added"] == pytest.approx(32 / 300, abs=1e-4)
+    assert stats["rates"]["complete"] == pytest.approx(1 / 300, abs=1e-4)
+    assert stats["rates"]["failed"] == pytest.approx(1 / 300, abs=1e-4)
+
+
+async def test_the_wait_of_the_next_job_is_told(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    now = await q.now()
+    await add_one(q.store, now=now)
+    await add_one(q.store, "other", now=now - 2 * HOUR, delay="1h", priority="high")
+    await q.store.tend(now=now)
+
+    stats = (await client.get("/stats")).json()
+
+    assert HOUR <= stats["next_waits_ms"] < HOUR + MINUTE
+
+
+async def test_a_job_that_was_put_back_waits_since_then(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    job_id = await job_in(q.store, State.FAILED, now=await q.now() - DAY)
+    await (await q.get(job_id)).retry()
+
+    assert (await client.get("/stats")).json()["next_waits_ms"] < MINUTE
+
+
+# -- warnings ------------------------------------------------------------------
+
+
+async def test_waiting_jobs_that_no_worker_takes_are_warned_of(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    await add_many(q.store, 2, "email")
+    await add_one(q.store, "video")
+    await add_one(q.store, "audio")
+    await q.store.renew("w1", info={"slots": {"audio": 1}})
+
+    stats = (await client.get("/stats")).json()
+
+    assert stats["workers"] == {"alive": 1, "lost": 0}
+    assert stats["warnings"] == [
+        {
+            "code": "no-worker",
+            "message": "2 jobs of type 'email' wait, and no live worker takes it",
+            "queue": "email",
+            "worker": None,
+        },
+        {
+            "code": "no-worker",
+            "message": "1 job of type 'video' waits, and no live worker takes it",
+            "queue": "video",
+            "worker": None,
+        },
+    ]
+
+
+async def test_a_worker_that_does_not_say_what_it_takes_may_take_anything(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    await add_one(q.store)
+    await q.store.renew("w1")
+
+    assert (await client.get("/stats")).json()["warnings"] == []
+
+
+async def test_pauses_are_warned_of_by_whom_and_why(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    await q.pause()
+    await q.pause("email", by="ann", reason="server moves")
+    await q.pause(worker="w1", by="bob")
+
+    warnings = (await client.get("/stats")).json()["warnings"]
+
+    assert {one["code"] for one in warnings} == {"paused"}
+    assert [(one["message"], one["queue"], one["worker"]) for one in warnings] == [
+        ("everything is paused", None, None),
+        ("queue 'email' is paused by ann: server moves", "email", None),
+        ("worker 'w1' is paused by bob", None, "w1"),
+    ]
+
+
+async def test_a_worker_gone_with_jobs_in_its_hands_is_lost(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    ago = await q.now() - 5_000
+    await start_one(q.store, worker="w1", now=ago)
+    await q.store.renew("w1", lease=1_000, now=ago)
+
+    stats = (await client.get("/stats")).json()
+
+    assert stats["workers"] == {"alive": 0, "lost": 1}
+    [warning] = stats["warnings"]
+    assert (warning["code"], warning["worker"]) == ("lost-worker", "w1")
+    assert warning["message"].startswith("worker 'w1' is gone with 1 job in its hands")
+
+
+async def test_a_worker_that_left_with_nothing_in_its_hands_is_not_lost(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    await q.store.renew("w1")
+    await q.store.leave("w1")
+
+    stats = (await client.get("/stats")).json()
+
+    assert (stats["workers"], stats["warnings"]) == ({"alive": 0, "lost": 0}, [])
+
+
+async def test_warnings_are_no_more_than_can_be_read(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    for number in range(MAX_WARNINGS + 3):
+        await q.pause(f"type-{number}")
+
+    stats = (await client.get("/stats")).json()
+
+    assert (len(stats["warnings"]), stats["more_warnings"]) == (MAX_WARNINGS, 3)
+
+
+# -- by time -------------------------------------------------------------------
+
+
+async def test_a_history_has_a_point_for_each_minute(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    now = await q.now() // MINUTE * MINUTE
+    await add_many(q.store, 3, now=now - 10 * MINUTE)
+    job = await claim_one(q.store, now=now - 9 * MINUTE)
+    await end(q.store, job, Completed(), now=now - 9 * MINUTE + 500)
+    await add_one(q.store, "other", now=now - 9 * MINUTE)
+
+    found = await history(client, since=now - 11 * MINUTE, until=now - 8 * MINUTE + 1)
+
+    assert (found["since"], found["until"]) == (now - 11 * MINUTE, now - 8 * MINUTE)
+    assert found["step"] == "minute"
+    assert [(point["at"] - now) // MINUTE for point in found["points"]] == [
+        -11,
+        -10,
+        -9,
+        -8,
+    ]
+    assert [point["added"] for point in found["points"]] == [0, 3, 1, 0]
+    assert found["points"][2] == {
+        "at": now - 9 * MINUTE,
+        "added": 1,
+        "complete": 1,
+        "failed": 0,
+        "run_ms": 500,
+    }
+
+
+@pytest.mark.parametrize(("step", "size"), [("hour", HOUR), ("day", DAY)])
+async def test_steps_are_sums_of_their_minutes(
+    client: httpx.AsyncClient, q: Kue, step: str, size: int
+) -> None:
+    now = await q.now()
+    await add_many(q.store, 2, now=now - 3 * HOUR)
+    await add_many(q.store, 5, now=now - 4 * HOUR)
+
+    found = await history(client, step=step)
+
+    assert sum(point["added"] for point in found["points"]) == 7
+    assert all(point["at"] % size == 0 for point in found["points"])
+    steps = {point["at"] // size for point in found["points"] if point["added"]}
+    assert steps == {(now - 3 * HOUR) // size, (now - 4 * HOUR) // size}
+
+
+async def test_a_history_may_be_that_of_one_type(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    now = await q.now()
+    await add_many(q.store, 2, now=now)
+    await add_many(q.store, 3, "a/b", now=now)
+
+    found = await history(client, type="a/b")
+
+    assert sum(point["added"] for point in found["points"]) == 3
+
+
+async def test_a_history_has_sixty_steps_if_nothing_else_is_said(
+    client: httpx.AsyncClient,
+) -> None:
+    assert len((await history(client))["points"]) == 60
+
+
+async def test_a_history_is_cut_to_what_is_kept(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    now = await q.now()
+
+    found = await history(client, since=0, until=now + 365 * DAY)
+
+    assert len(found["points"]) == 24 * 60 + 1
+    assert now - DAY - MINUTE < found["since"] <= now - DAY + MINUTE
+    assert now - MINUTE < found["until"] <= now + MINUTE
+
+
+async def test_a_time_that_is_not_kept_has_no_points(
+    client: httpx.AsyncClient,
+) -> None:
+    assert (await history(client, since=0, until=1))["points"] == []
+
+
+# -- refusing ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("step=week", "query.step"),
+        ("since=yesterday", "query.since"),
+        ("since=-1", "query.since"),
+        ("until=9999999999999999", "query.until"),
+        ("since=2&until=1", "query.since"),
+        ("since=1&since=2", "query.since"),
+        ("type=", "query.type"),
+        ("page=1", "query"),
+    ],
+)
+async def test_a_time_that_makes_no_sense_is_refused(
+    client: httpx.AsyncClient, query: str, field: str
+) -> None:
+    answer = await client.get(f"/stats/history?{query}")
+
+    assert (answer.status_code, answer.json().get("field")) == (400, field)
+
+
+async def test_a_history_of_a_type_that_there_is_not_is_404(
+    client: httpx.AsyncClient,
+) -> None:
+    answer = await client.get("/stats/history?type=emial")
+
+    assert answer.status_code == 404
+    assert answer.json()["detail"] == "no job of type 'emial' was ever added"
+
+
+@pytest.mark.parametrize("path", ROUTES)
+async def test_who_may_look_sees_them(http: Http, path: str) -> None:
+    async with http.client("viewer") as client:
+        assert (await client.get(path)).status_code == 200
+
+
+@pytest.mark.parametrize("path", ROUTES)
+async def test_a_store_that_is_away_is_503(lost: httpx.AsyncClient, path: str) -> None:
+    assert (await lost.get(path)).status_code == 503
