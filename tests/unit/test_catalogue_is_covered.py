@@ -23,11 +23,6 @@ NUMBERS = [
 ]
 #: What belongs to a part that is built later, and to which.
 LATER = {
-    "D-42": "the order of a list in the REST API",
-    "D-43": "what DELETE answers in the REST API",
-    "D-44": "which fields PUT takes in the REST API",
-    "D-47": "the JSON that the dashboard shows",
-    "D-48": "who may use the REST API and the dashboard",
     "D-49": "what the HTTP server logs when it starts",
     "U-2": "the status codes of the REST API",
     "U-3": "the methods of the REST API",
