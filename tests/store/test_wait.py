@@ -386,3 +386,14 @@ async def test_a_waiter_that_gives_up_takes_no_wake_up_with_it(store: Store) -> 
 
     assert (await Waiter(store, name="w2").take()).id == job_id
     assert await state_of(store, job_id) is State.ACTIVE
+
+
+async def test_one_look_sees_the_work_of_every_type(store: Store) -> None:
+    """Whichever shard answers first: nothing may be known there yet."""
+    types = [f"type-{number}" for number in range(12)]
+    for type in types:
+        job_id = await add_now(store, type)
+
+        assert type in await store.wait(types, 0)
+
+        await store.remove([job_id])

@@ -30,6 +30,7 @@ class Wire:
         self.is_cut = False
         self._lose: Counter[str] = Counter()
         self._gates: dict[str, asyncio.Event] = {}
+        self._broken: frozenset[str] = frozenset()
         self._answered: Counter[str] = Counter()
         self._changed = asyncio.Condition()
         self.store = cast("Store", _End(self))
@@ -37,6 +38,13 @@ class Wire:
     def lose_reply(self, verb: str, times: int = 1) -> None:
         """Let the next calls of *verb* happen, but never tell the caller."""
         self._lose[verb] += times
+
+    def break_off(self, *verbs: str) -> None:
+        """Let no call of *verbs* through, until `mend`."""
+        self._broken = frozenset(verbs)
+
+    def mend(self) -> None:
+        self._broken = frozenset()
 
     def hold(self, verb: str) -> asyncio.Event:
         """Keep calls of *verb* from going out until the event returned is set."""
@@ -98,7 +106,7 @@ class Wire:
     ) -> Any:
         if name in self._gates:
             await self._gates[name].wait()
-        if self.is_cut and name != "close":
+        if (self.is_cut and name != "close") or name in self._broken:
             raise StoreUnavailable("the wire is cut")
         reply = await verb(*args, **given)
         if self._lose[name] > 0:

@@ -166,3 +166,23 @@ async def test_a_store_that_is_not_fit_is_heard_of_at_once(tmp_path: Path) -> No
     with pytest.raises(StoreCorrupt):
         await q.run()
     await q.close()
+
+
+async def test_a_store_that_can_do_all_but_wait_is_not_asked_without_rest(
+    q: Kue, wire: Wire
+) -> None:
+    """As where a rule of the server forbids the blocking command alone."""
+
+    @q.process("email")
+    async def handler(job: ActiveJob) -> None: ...
+
+    wire.break_off("stand_by", "wait")
+
+    async with q.work():
+        await wire.until_answered("wait", 3)
+        tries = wire.times("stand_by")
+        job = await q.enqueue("email")
+        wire.mend()
+        await job.result(timeout=20)
+
+    assert tries == 1

@@ -114,19 +114,24 @@ class Watch:
         room = min(loop.spare for loop in loops)
         for loop in loops:
             loop.expect(room)
-        claimed, is_void = await self._claim(types, room)
+        claimed, failure = await self._claim(types, room)
         is_full = len(claimed.jobs) >= room
         for loop in loops:
             jobs = [job for job in claimed.jobs if job.type == loop.type]
             loop.receive(jobs, claimed, expected=room)
-            if is_void or (is_full and jobs):
+            if isinstance(failure, asyncio.CancelledError) or (is_full and jobs):
                 loop.wake()
+        if isinstance(failure, Exception):
+            # Only this call may have failed: the next must not follow without rest.
+            await self._wait(types)
 
-    async def _claim(self, types: list[str], limit: int) -> tuple[Claimed, bool]:
-        """Return what came, and whether the call was given up."""
+    async def _claim(
+        self, types: list[str], limit: int
+    ) -> tuple[Claimed, BaseException | None]:
+        """Return what came, and why the call was given up if it was."""
         last = self._lanes.pop() if self._lanes else Claim(secrets.token_hex(4), 0)
         claim = Claim(last.lane, last.seq + 1)
-        is_void = False
+        failure: BaseException | None = None
         try:
             claimed = await self._store.stand_by(
                 types,
@@ -136,10 +141,10 @@ class Watch:
                 lease=self._lease,
                 timeout=self._seconds(types),
             )
-        except (Exception, asyncio.CancelledError):
+        except (Exception, asyncio.CancelledError) as exc:
             # It may have got jobs, which nobody would run and our own beat would keep
             # alive.
-            is_void = True
+            failure = exc
             claimed = await self._outage.persist(
                 f"wait {types[0]}",
                 lambda: self._store.claim(
@@ -147,7 +152,7 @@ class Watch:
                 ),
             )
         self._lanes.append(claim)
-        return claimed, is_void
+        return claimed, failure
 
     def _seconds(self, types: list[str]) -> float:
         now = asyncio.get_running_loop().time()

@@ -242,13 +242,20 @@ class Running(Shards):
         if not homes:
             await asyncio.sleep(timeout)
             return frozenset()
-        sleepers = [
+        sleepers = {
             asyncio.create_task(self._sleep(shard, names, timeout), name="kue-wait")
             for shard, names in homes.items()
-        ]
+        }
+        ready: frozenset[str] = frozenset()
+        asleep = sleepers
         try:
-            done, _ = await asyncio.wait(sleepers, return_when=asyncio.FIRST_COMPLETED)
-            return frozenset().union(*(sleeper.result() for sleeper in done))
+            # A shard without work speaks for itself alone.
+            while asleep and not ready:
+                done, asleep = await asyncio.wait(
+                    asleep, return_when=asyncio.FIRST_COMPLETED
+                )
+                ready = ready.union(*(sleeper.result() for sleeper in done))
+            return ready
         finally:
             for sleeper in sleepers:
                 sleeper.cancel()
