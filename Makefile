@@ -21,7 +21,7 @@ PORT ?= 6379
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
-setup: .venv/dev.stamp have-redis ## make .venv with the pinned tools and this package; get redis-server
+setup: .venv/dev.stamp have-redis have-browser ## make .venv with the pinned tools and this package; get redis-server and a browser
 	@echo "ready: make test, make demo, $(BIN)/kue --help"
 
 demo: .venv/run.stamp ## see Kue work; needs no Redis
@@ -64,9 +64,12 @@ clean: ## remove what was built; .venv stays
 		.mypy_cache .pytest_cache .ruff_cache
 	find src tests tools benchmarks chaos -name __pycache__ -prune -exec rm -rf {} +
 
-.PHONY: have-redis
+.PHONY: have-redis have-browser
 have-redis:
 	@tools/have-redis.sh
+
+have-browser: .venv/dev.stamp
+	@tools/have-browser.sh
 
 # The stamps make the second run quick, and set up anew when a requirement changed.
 # dev.txt contains run.txt.
