@@ -2,44 +2,31 @@
 What many open streams of events cost: memory and time of the server, events lost.
 
 ``python -m benchmarks.streams`` starts a Redis and a server of its own, opens streams
-and adds jobs at a steady rate; every add is told to every stream.
+and adds jobs at a steady rate; every add is told to every stream.  Some clients read
+nothing until the end: they are told how much they missed, and harm nobody else.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import signal
-import socket
-import sys
 import time
-from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import cast
 
 import click
-import uvicorn
 import uvloop
-from starlette.applications import Starlette
-from starlette.routing import Mount
+from redis.asyncio import Redis
 from tests.support.servers import HOST, RedisServer
 
 import kue
-from kue.http.access import Anyone
-from kue.http.api import Api
-from kue.http.live import Live
-from kue.http.v1.events import section
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+from benchmarks.serving import MEGABYTE, started
 
 #: Adds a second are made in so many pieces.
 PIECES = 20
 #: Seconds the last events may take.
-PATIENCE_SECONDS = 4.0
-MEGABYTE = 1_000_000
+PATIENCE_SECONDS = 10.0
 REQUEST = f"GET /api/v1/events HTTP/1.0\r\nHost: {HOST}\r\n\r\n".encode()
 _MISSED = re.compile(rb'event: lagged\n(?:id: .*\n)?data: .*"missed":(\d+)')
 
@@ -52,6 +39,18 @@ class Stream(asyncio.Protocol):
         self.heard = 0
         self.missed = 0
         self._rest = b""
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def stop_reading(self) -> None:
+        assert self._transport is not None
+        self._transport.pause_reading()
+
+    def go_on_reading(self) -> None:
+        assert self._transport is not None
+        self._transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
         whole, _, rest = (self._rest + data).rpartition(b"\n\n")
@@ -62,101 +61,68 @@ class Stream(asyncio.Protocol):
             self.is_open.set()
 
 
-class Serving:
-    """The server's process, as those who measure it see it."""
-
-    def __init__(self, process: asyncio.subprocess.Process, port: int) -> None:
-        self._pid = process.pid
-        self.port = port
-
-    @property
-    def memory(self) -> int:
-        """Bytes it holds."""
-        pages = int(Path(f"/proc/{self._pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
-
-    @property
-    def cpu_seconds(self) -> float:
-        stat = Path(f"/proc/{self._pid}/stat").read_text()
-        fields = stat.rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-@asynccontextmanager
-async def started(url: str) -> AsyncIterator[Serving]:
-    """Start a server; after the body it is ended."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "benchmarks.streams", "--serve", url),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    try:
-        assert process.stdout is not None
-        yield Serving(process, int(await process.stdout.readline()))
-    finally:
-        process.send_signal(signal.SIGKILL)
-        await process.wait()
-
-
 @click.command()
 @click.option("--streams", default=200, show_default=True)
+@click.option("--slow", default=5, show_default=True, help="More, that do not read.")
 @click.option("--rate", default=2_000, show_default=True, help="Adds a second.")
-@click.option("--seconds", default=10, show_default=True)
-@click.option("--serve", hidden=True, help="Be the server, of this Redis.")
-def main(streams: int, rate: int, seconds: int, serve: str | None) -> None:
+@click.option("--seconds", default=20, show_default=True)
+def main(streams: int, slow: int, rate: int, seconds: int) -> None:
     """
     Measure what many open streams of events cost.
 
     Needs redis-server in PATH; it is started on a free port, and ended.
     """
-    if serve is not None:
-        uvloop.run(_serve(serve))
-        return
     with TemporaryDirectory() as folder:
         server = RedisServer(Path(folder))
         try:
-            uvloop.run(_measure(server.url, streams, rate, seconds))
+            uvloop.run(_measure(server.url, streams, slow, rate, seconds))
         finally:
             server.stop()
 
 
-async def _serve(url: str) -> None:
-    async with kue.Kue(url) as q:
-        paths = Api(q, Anyone()).routes([section])
-        app = Starlette(routes=[Mount("/api/v1", routes=paths)])
-        app.state.live = Live(q)
-        with socket.create_server((HOST, 0), backlog=1_000) as listener:
-            sys.stdout.write(f"{listener.getsockname()[1]}\n")
-            sys.stdout.flush()
-            config = uvicorn.Config(
-                app, lifespan="off", log_level="warning", access_log=False
-            )
-            await uvicorn.Server(config).serve([listener])
-
-
-async def _measure(url: str, streams: int, rate: int, seconds: int) -> None:
+async def _measure(url: str, streams: int, slow: int, rate: int, seconds: int) -> None:
     async with started(url) as server, kue.Kue(url) as q:
         alone = server.memory
         clients = await _open(server.port, streams)
+        sleepers = await _open(server.port, slow)
+        for sleeper in sleepers:
+            sleeper.stop_reading()
+        subscriptions = await _subscriptions(url)
         opened, cpu = server.memory, server.cpu_seconds
         added, took = await _add(q, rate, seconds)
         late = await _heard(clients, added)
         cpu = server.cpu_seconds - cpu
+        full = server.memory
+        for sleeper in sleepers:
+            sleeper.go_on_reading()
+        await _heard(sleepers, added)
         heard = sum(client.heard for client in clients)
         missed = sum(client.missed for client in clients)
+        told = sum(sleeper.missed for sleeper in sleepers)
+        got = sum(sleeper.heard for sleeper in sleepers)
         rows = {
-            "streams": f"{streams:,}",
+            "streams": f"{streams:,} and {slow:,} that do not read",
+            "subscriptions at the store": f"{subscriptions}",
             "adds a second": f"{added / took:,.0f}",
             "events delivered": f"{heard:,} of {added * streams:,}",
             "events told as lagged": f"{missed:,}",
             "streams that lagged": f"{sum(c.missed > 0 for c in clients):,}",
             "last event after the last add, s": f"{late:.2f}",
+            "slow ones got, and were told of": f"{got:,} and {told:,}"
+            f" of {added * slow:,}",
             "server's share of a core, %": f"{cpu / (took + late) * 100:.0f}",
             "server's memory alone, MB": f"{alone / MEGABYTE:.1f}",
             "with the streams open, MB": f"{opened / MEGABYTE:.1f}",
-            "after the last event, MB": f"{server.memory / MEGABYTE:.1f}",
+            "after the last event, MB": f"{full / MEGABYTE:.1f}",
         }
     for what, value in rows.items():
         print(f"{what:34}{value}")
+
+
+async def _subscriptions(url: str) -> int:
+    """Return how many connections of Redis are subscribed to anything."""
+    async with Redis.from_url(url) as redis:
+        return sum(int(client["ssub"]) > 0 for client in await redis.client_list())
 
 
 async def _open(port: int, streams: int) -> list[Stream]:

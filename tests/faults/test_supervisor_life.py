@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from textwrap import dedent
 from typing import TYPE_CHECKING
 
 import pytest
@@ -83,6 +84,30 @@ async def test_a_hang_up_replaces_all_processes_one_after_the_other(
     assert not set(before) & set(after)
     assert job.state is State.COMPLETE
     assert job.result in before
+
+
+async def test_a_hang_up_replaces_a_process_that_is_still_starting(lone: Shift) -> None:
+    """It may have read the old code already."""
+    go = lone.folder / "go"
+    source = f"""
+        import pathlib, time
+        while not pathlib.Path({str(go)!r}).exists():
+            time.sleep(0.01)
+    """
+    target = f"{lone.write()}:q"
+    small = lone.folder / "small.py"
+    small.write_text(dedent(source) + small.read_text())
+    async with lone.start(target=target) as workers:
+        await patiently(lambda: len(workers.children()) == 1)
+        [early] = workers.children()
+        workers.signal(signal.SIGHUP)
+        await workers.logged("replacing all worker processes")
+        go.touch()
+        await workers.logged("all worker processes are replaced")
+        after = workers.children()
+
+    assert len(after) == 1
+    assert early not in after
 
 
 async def test_a_hang_up_with_broken_code_leaves_the_old_processes_at_work(

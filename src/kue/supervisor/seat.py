@@ -103,11 +103,14 @@ class Seat:
         self._asked.clear()
 
     async def _fill(self) -> Child:
-        child = await self._start()
+        child: Child | None = None
         while child is None:
+            # One that began before it was asked for may have read old code.
+            is_fresh = self.is_replacing
             child = await self._start()
         self.child = child
-        self._replaced(True)
+        if is_fresh:
+            self._replaced(True)
         return child
 
     async def _start(self) -> Child | None:

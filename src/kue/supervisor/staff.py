@@ -86,11 +86,13 @@ class Staff:
         Returns whether all were; the first that does not come up ends it.
         """
         for seat in self.seats:
-            old = seat.child
-            if old is not None and old.is_up:
-                if not await seat.replace(self._options.grace).done:
-                    return False
-                await old.gone.wait()
+            if seat.is_over:
+                continue
+            if not await seat.replace(self._options.grace).done:
+                return False
+            for child in list(self.children):
+                if child.number == seat.number and child is not seat.child:
+                    await child.gone.wait()
         return True
 
     def reload(self) -> None:

@@ -1,0 +1,180 @@
+"""
+How long the dashboard's pages take when the store is full.
+
+``python -m benchmarks.pages`` fills a store of its own with a million jobs, of which
+half failed, starts a server, and asks it for what pages show: over HTTP, and page by
+page in a real browser.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import click
+import httpx
+import uvloop
+from playwright.async_api import async_playwright
+from tests.browser.chromium import launched
+from tests.support.servers import HOST, RedisServer
+
+import kue
+from benchmarks.serving import MEGABYTE, started
+from kue.job import Error, Failed
+from kue.store.values import MAX_BATCH, Claim, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.async_api import Browser
+
+    from benchmarks.serving import Serving
+
+TYPES = ("email", "invoice", "report", "thumbnail", "webhook")
+ERRORS = (
+    ("TimeoutError", "no answer from mail.example.com after {} s"),
+    ("ConnectionError", "connection {} refused"),
+    ("ValueError", "the amount of invoice {} is negative"),
+    ("KeyError", "'customer_{}'"),
+)
+#: Jobs added in one call.
+PIECE = 10_000
+ROUNDS = 5
+
+#: What pages ask, below /api/v1.
+REQUESTS = (
+    "/stats",
+    "/stats/history",
+    "/stats/history?step=hour",
+    "/queues",
+    "/queues/email",
+    "/jobs",
+    "/jobs?state=failed&limit=200",
+    "/jobs?state=waiting&type=email",
+    "/jobs?state=failed&tag=nobody-has-this",
+    "/jobs?data.n=7",
+    "/jobs?text=nobody+says+this",
+    "/jobs/1",
+    "/jobs/1/logs",
+    "/errors",
+    "/workers",
+    "/metrics",
+)
+PAGES = (
+    "/",
+    "/queues",
+    "/queues/email",
+    "/jobs",
+    "/jobs?state=failed",
+    "/jobs?state=failed&type=email&tag=nobody-has-this",
+    "/jobs/1",
+    "/errors",
+    "/workers",
+    "/metrics",
+)
+
+
+@click.command()
+@click.option("--jobs", default=1_000_000, show_default=True, help="Half of them fail.")
+@click.option(
+    "--engine",
+    type=click.Choice(["redis", "sqlite"]),
+    default="redis",
+    show_default=True,
+)
+def main(jobs: int, engine: str) -> None:
+    """
+    Measure how long pages take when the store is full.
+
+    Needs chromium and redis-server in PATH; both are started, and ended.
+    """
+    with TemporaryDirectory() as folder, _store(engine, Path(folder)) as url:
+        uvloop.run(_measure(url, jobs))
+
+
+@contextmanager
+def _store(engine: str, folder: Path) -> Iterator[str]:
+    if engine == "sqlite":
+        yield f"sqlite:///{folder}/kue.db"
+        return
+    server = RedisServer(folder)
+    try:
+        yield server.url
+    finally:
+        server.stop()
+
+
+async def _measure(url: str, jobs: int) -> None:
+    async with kue.Kue(url) as q:
+        began = time.monotonic()
+        await _fill(q, jobs)
+        print(f"{jobs:,} jobs, half of them failed, in {_since(began):.0f} s\n")
+    async with started(url) as server:
+        alone = server.memory
+        await _ask(server)
+        print()
+        async with async_playwright() as playwright, launched(playwright) as browser:
+            await _open(server, browser)
+        print()
+        print(f"server's memory alone, MB  {alone / MEGABYTE:.1f}")
+        print(f"after all of it, MB        {server.memory / MEGABYTE:.1f}")
+
+
+async def _fill(q: kue.Kue, jobs: int) -> None:
+    for first in range(0, jobs, PIECE):
+        await q.enqueue_many(
+            TYPES[first // PIECE % len(TYPES)],
+            ({"n": n, "to": f"user-{n}@example.com"} for n in range(PIECE)),
+        )
+    claim = Claim("fill", 0)
+    failed = 0
+    while failed < jobs // 2:
+        claim = Claim(claim.lane, claim.seq + 1)
+        claimed = await q.store.claim(TYPES, MAX_BATCH, worker="filler", claim=claim)
+        outcomes = []
+        for job in claimed.jobs:
+            kind, message = ERRORS[job.id % len(ERRORS)]
+            outcomes.append(Outcome(job, Failed(Error(kind, message.format(job.id)))))
+        await q.store.settle(outcomes)
+        failed += len(outcomes)
+    await q.store.leave("filler")
+
+
+async def _ask(server: Serving) -> None:
+    address = f"http://{HOST}:{server.port}/api/v1"
+    print(f"{'request':54}{'median ms':>10}{'worst ms':>10}")
+    async with httpx.AsyncClient(timeout=60) as client:
+        for path in REQUESTS:
+            taken = []
+            for _ in range(ROUNDS):
+                began = time.monotonic()
+                (await client.get(address + path)).raise_for_status()
+                taken.append(_since(began) * 1000)
+            print(f"{path:54}{median(taken):10.0f}{max(taken):10.0f}")
+
+
+async def _open(server: Serving, browser: Browser) -> None:
+    """Time each page from the click on its link to the moment it shows everything."""
+    print(f"{'page':54}{'median ms':>10}{'worst ms':>10}")
+    for path in PAGES:
+        taken = []
+        for _ in range(ROUNDS):
+            page = await browser.new_page()
+            began = time.monotonic()
+            await page.goto(f"http://{HOST}:{server.port}{path}")
+            await page.wait_for_selector("main[data-ready]")
+            taken.append(_since(began) * 1000)
+            await page.close()
+        print(f"{path:54}{median(taken):10.0f}{max(taken):10.0f}")
+
+
+def _since(began: float) -> float:
+    return time.monotonic() - began
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m benchmarks.pages")
