@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,6 @@ import uvicorn
 from kue import Kue
 from kue.http import create_app
 from kue.http.access import Anyone, Role
-from tests.unit.patience import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -37,14 +35,15 @@ async def serving(app: ASGIApp) -> AsyncIterator[str]:
         config = uvicorn.Config(
             app, lifespan="off", log_level="warning", ws="auto", access_log=False
         )
+        config.load()
         server = uvicorn.Server(config)
-        task = asyncio.create_task(server.serve([listener]))
-        await until(lambda: server.started)
+        server.lifespan = config.lifespan_class(config)
+        # Not serve(), which looks only ten times a second whether it is to stop.
+        await server.startup(sockets=[listener])
         try:
             yield f"http://{HOST}:{port}"
         finally:
-            server.should_exit = True
-            await task
+            await server.shutdown(sockets=[listener])
 
 
 class Http:

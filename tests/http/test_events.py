@@ -181,7 +181,7 @@ def app_of(
 ) -> Starlette:
     guard = guard or Anyone()
     live = Live(q, bounds)
-    app = create_app(q, guard=guard)
+    app = create_app(q, guard=guard, hosts=["kue.example"])
     app.state.live = live
     paths = [*Api(q, guard).routes([section]), *routes(guard, live)]
     app.router.routes.insert(0, Mount("/api/v1", routes=paths))

@@ -17,7 +17,16 @@ from kue.schedule import every
 from kue.settings import load
 from kue.store import store_for
 from kue.store.base import Store
-from kue.store.values import Change, Claim, Filter, Limits, LogLine, Outcome, Progress
+from kue.store.values import (
+    Act,
+    Change,
+    Claim,
+    Filter,
+    Limits,
+    LogLine,
+    Outcome,
+    Progress,
+)
 from tests.support.jobs import T0
 
 if TYPE_CHECKING:
@@ -82,6 +91,12 @@ VERBS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "workers": lambda store: store.workers(),
     "stats": lambda store: store.stats(1, 2),
     "check": lambda store: store.check(),
+    "keep": lambda store: store.keep("room", "a", "1"),
+    "kept": lambda store: store.kept("room", "a"),
+    "all_kept": lambda store: store.all_kept("room"),
+    "forget": lambda store: store.forget("room", "a"),
+    "note": lambda store: store.note(Act(who="ann", what="look")),
+    "acts": lambda store: store.acts(),
     "find": lambda store: store.find(Filter()),
     "watch": lambda store: _watch(store),
 }

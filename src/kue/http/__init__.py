@@ -1,5 +1,8 @@
 """Kue over HTTP: an API and a dashboard, as an ASGI application."""
 
+from kue.http.access import Role, Scope, User
 from kue.http.app import create_app
+from kue.http.login import Accounts
+from kue.http.redaction import Redaction
 
-__all__ = ["create_app"]
+__all__ = ["Accounts", "Redaction", "Role", "Scope", "User", "create_app"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import secrets
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,11 @@ import msgspec
 from starlette.responses import Response
 from starlette.routing import Route
 
-from kue.http.access import admit
+from kue.http.access import User, check_scope, identify
+from kue.http.audit import Audit
 from kue.http.body import MAX_BODY, read_body
 from kue.http.problem import Refused, refused
+from kue.http.rules import Rules
 from kue.http.section import Call, Operation
 
 if TYPE_CHECKING:
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from kue.http.access import Guard
+    from kue.http.access import Guard, Scope
     from kue.http.section import Section
     from kue.queue import Kue
 
@@ -32,12 +35,32 @@ _JSON = "application/json"
 _encode = msgspec.json.Encoder().encode
 
 
+#: Who asks where everyone may.
+NOBODY = User("")
+
+
+@dataclass
+class _Visit:
+    """What is known of a request so far."""
+
+    user: User | None = None
+
+
 class Api:
     """The operations of some sections, for one queue."""
 
-    def __init__(self, q: Kue, guard: Guard, *, max_body: int = MAX_BODY) -> None:
+    def __init__(
+        self,
+        q: Kue,
+        guard: Guard,
+        rules: Rules | None = None,
+        *,
+        max_body: int = MAX_BODY,
+    ) -> None:
         self._q = q
         self._guard = guard
+        self._rules = rules or Rules()
+        self._audit = Audit(q, self._rules.redaction)
         self._max_body = max_body
 
     def routes(self, sections: Iterable[Section]) -> list[Route]:
@@ -56,21 +79,62 @@ class Api:
         self, operation: Operation
     ) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
+            visit = _Visit()
             try:
-                return await self._answer(operation, request)
+                response = await self._answer(operation, request, visit)
+            except Exception as exc:
+                response = problem_of(exc, request)
+            # Operations that no right is needed for note themselves what counts.
+            if operation.is_change and operation.scope is not None and visit.user:
+                await self._audit.note_change(
+                    request,
+                    visit.user,
+                    operation.act,
+                    response.status_code,
+                    getattr(request.state, "body", b""),
+                )
+            return response
+
+        return answer
+
+    def guarded(
+        self, scope: Scope, show: Callable[[Request], Awaitable[Response]]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """Return *show* for those who have *scope*."""
+
+        async def answer(request: Request) -> Response:
+            try:
+                check_scope(await identify(self._guard, request), scope)
+                return await show(request)
             except Exception as exc:
                 return problem_of(exc, request)
 
         return answer
 
-    async def _answer(self, operation: Operation, request: Request) -> Response:
-        user = await admit(self._guard, request, operation.role)
+    async def _answer(
+        self, operation: Operation, request: Request, visit: _Visit
+    ) -> Response:
+        if not operation.is_open:
+            visit.user = await identify(self._guard, request)
+            check_scope(visit.user, operation.scope)
+            if operation.is_change and operation.scope is not None:
+                self._rules.check_change()
         body = await self._body(operation, request)
         arguments = operation.arguments(request, body)
-        result = await operation.handler(Call(self._q, user, request), **arguments)
+        call = Call(
+            self._q,
+            visit.user or NOBODY,
+            request,
+            self._guard,
+            self._rules,
+            self._audit,
+        )
+        result = await operation.handler(call, **arguments)
         if isinstance(result, Response):
             return result
-        return reply(result, operation, request)
+        response = reply(result, operation, request)
+        response.headers.update(call.headers)
+        return response
 
     async def _body(self, operation: Operation, request: Request) -> bytes:
         if operation.body is None:

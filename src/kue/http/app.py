@@ -13,21 +13,26 @@ from starlette.responses import JSONResponse
 from starlette.routing import Mount, Route
 
 from kue import __version__
-from kue.http.access import Anyone
+from kue.http.access import Anyone, Scope, guard_of
 from kue.http.ancestors import kue_json, vertx_kue
 from kue.http.api import Api, problem_of
+from kue.http.gate import Gate, Hosts
 from kue.http.headers import SafeHeaders
 from kue.http.live import Live
 from kue.http.openapi import openapi
 from kue.http.problem import Refused
+from kue.http.redaction import Redaction
+from kue.http.rules import Badge, Rules
 from kue.http.v1 import SECTIONS, events
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.routing import BaseRoute
 
-    from kue.http.access import Guard
+    from kue.http.access import Guard, Question
     from kue.queue import Kue
 
 #: Below this, packing an answer costs more than sending it.
@@ -35,23 +40,48 @@ GZIP_BYTES = 1024
 
 
 def create_app(
-    q: Kue, *, guard: Guard | None = None, live: Live | None = None
+    q: Kue,
+    *,
+    guard: Guard | Question | None = None,
+    read_only: bool = False,
+    hosts: Iterable[str] | None = None,
+    badge: str = "",
+    redact: Redaction | Iterable[str] = (),
+    live: Live | None = None,
 ) -> Starlette:
     """
     Return the API of *q*, to be served alone or mounted under any prefix.
 
     The queue stays the caller's, who closes it after the streams: ``app.state.live``.
+
+    Args:
+        guard: Tells who asks: `Accounts`, or a function of one's own, plain or async,
+            that takes the request and returns a `User` or None.  Left out, whoever
+            reaches the server may do everything.
+        read_only: Refuse every change but logging in and out.
+        hosts: Names that the server answers to besides those of loopback; ``*`` is any.
+            Left out, only loopback is meant while there is no guard and the app is
+            served alone; under a prefix it is the outer application's business.
+        badge: Which environment this is, such as "production".
+        redact: Names of keys whose values are hidden besides the usual ones, or a
+            `Redaction`.
     """
-    guard = guard or Anyone()
-    live = live or Live(q)
+    rules = Rules(
+        read_only=read_only,
+        badge=Badge.of(badge),
+        redaction=redact if isinstance(redact, Redaction) else Redaction(redact),
+    )
+    known = guard_of(guard)
+    live = live or Live(q, redaction=rules.redaction)
     app = Starlette(
         routes=[
-            Mount("/api/v1", routes=_native(q, guard, live)),
-            Mount("/kue", routes=kue_json.routes(q, guard)),
-            Mount("/vertx-kue", routes=vertx_kue.routes(q, guard)),
+            Mount("/api/v1", routes=_native(q, known, rules, live)),
+            Mount("/kue", routes=kue_json.routes(q, known, rules)),
+            Mount("/vertx-kue", routes=vertx_kue.routes(q, known, rules)),
         ],
         middleware=[
             Middleware(SafeHeaders),
+            Middleware(Gate, hosts=Hosts(hosts, is_open=isinstance(known, Anyone))),
             Middleware(GZipMiddleware, minimum_size=GZIP_BYTES),
         ],
         exception_handlers={HTTPException: _no_route, Exception: _fault},
@@ -60,15 +90,16 @@ def create_app(
     return app
 
 
-def _native(q: Kue, guard: Guard, live: Live) -> list[BaseRoute]:
+def _native(q: Kue, guard: Guard, rules: Rules, live: Live) -> list[BaseRoute]:
+    api = Api(q, guard, rules)
     document = openapi(SECTIONS, version=__version__)
 
     async def show_document(request: Request) -> Response:
         return JSONResponse(document)
 
     return [
-        Route("/openapi.json", show_document),
-        *Api(q, guard).routes(SECTIONS),
+        Route("/openapi.json", api.guarded(Scope.READ, show_document)),
+        *api.routes(SECTIONS),
         *events.routes(guard, live),
     ]
 

@@ -29,4 +29,6 @@ async def read_body(request: Request, limit: int = MAX_BODY) -> bytes:
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
                 f"a body has at most {limit:,} bytes",
             )
+    # For the audit log, which tells in short what was asked for.
+    request.state.body = bytes(body)
     return bytes(body)

@@ -25,6 +25,7 @@ import msgspec
 from kue.clock import SystemClock
 from kue.errors import StoreError
 from kue.events import Event, Kind
+from kue.http.redaction import Redaction
 from kue.listeners import Background
 from kue.outage import Outage
 
@@ -264,8 +265,14 @@ class Live:
     The store is listened to from the first client on, and a while after the last left.
     """
 
-    def __init__(self, q: Kue, bounds: Bounds | None = None) -> None:
+    def __init__(
+        self,
+        q: Kue,
+        bounds: Bounds | None = None,
+        redaction: Redaction | None = None,
+    ) -> None:
         self._q = q
+        self._redaction = redaction or Redaction()
         self._bounds = bounds or Bounds()
         #: Tells numbers of this life of the server from those of another.
         self._epoch = secrets.token_hex(4)
@@ -440,7 +447,7 @@ class Live:
             type=event.type,
             at=event.at,
             attempt=event.attempt,
-            detail=event.detail,
+            detail=self._redaction.detail(event.detail),
         )
         message = Message(told, event)
         self._ring.add((message,))

@@ -83,7 +83,7 @@ def _operation(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
         "operationId": operation.name,
         "summary": operation.summary,
         "tags": [operation.tag],
-        "x-role": operation.role.name.lower(),
+        **_rights(operation),
         "parameters": [*_path(operation, schemas), *_query(operation, schemas)],
         "responses": _responses(operation, schemas),
     }
@@ -96,6 +96,15 @@ def _operation(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
             "content": {"application/json": {"schema": schema}},
         }
     return document
+
+
+def _rights(operation: Operation) -> dict[str, str]:
+    if operation.is_open or operation.scope is None:
+        return {}
+    return {
+        "x-scope": operation.scope.value,
+        "x-role": operation.scope.role.label,
+    }
 
 
 def _path(operation: Operation, schemas: _Schemas) -> Iterable[dict[str, Any]]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from starlette.responses import Response
 
+from kue.accounts.records import NameTaken, NoSuchAccount
 from kue.errors import (
     BadPayload,
     InvalidTransition,
@@ -84,9 +85,9 @@ def refused(error: Exception) -> Refused | None:
     match error:
         case Refused():
             return error
-        case JobNotFound():
+        case JobNotFound() | NoSuchAccount():
             return Refused(HTTPStatus.NOT_FOUND, str(error))
-        case InvalidTransition() | UniqueHeld():
+        case InvalidTransition() | UniqueHeld() | NameTaken():
             return Refused(HTTPStatus.CONFLICT, str(error))
         case BadPayload():
             return Refused(HTTPStatus.BAD_REQUEST, str(error), field=error.field)

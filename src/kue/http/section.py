@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 import msgspec
 
-from kue.http.access import Role, User
+from kue.http.access import Guard, Scope, User
 from kue.http.problem import Refused
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+    from kue.http.audit import Audit
+    from kue.http.redaction import Redaction
+    from kue.http.rules import Rules
     from kue.queue import Kue
 
 Handler = Callable[..., Awaitable[Any]]
@@ -37,6 +40,15 @@ class Call:
     q: Kue
     user: User
     request: Request
+    guard: Guard
+    rules: Rules
+    audit: Audit
+    #: Of the answer, besides those that every answer has.
+    headers: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def redaction(self) -> Redaction:
+        return self.rules.redaction
 
 
 @dataclass(frozen=True)
@@ -47,8 +59,11 @@ class Operation:
     path: str
     handler: Handler
     tag: str
-    role: Role
+    #: What it takes; None when it is enough to be known.
+    scope: Scope | None
     status: HTTPStatus
+    #: Whether everyone may, known or not.
+    is_open: bool = False
     parameters: Mapping[str, Any] = field(default_factory=dict)
     query: Any = None
     body: Any = None
@@ -59,6 +74,15 @@ class Operation:
     def name(self) -> str:
         """Unique in the document."""
         return f"{self.tag}_{self.handler.__name__}"
+
+    @property
+    def is_change(self) -> bool:
+        return self.method != "GET"
+
+    @property
+    def act(self) -> str:
+        """What the audit log calls it."""
+        return f"{self.tag}.{self.handler.__name__}"
 
     @property
     def summary(self) -> str:
@@ -110,7 +134,7 @@ class Section:
         self._prefix = prefix
 
     def get(self, path: str, **options: Any) -> Callable[[Handler], Handler]:
-        return self._operation("GET", path, **{"role": Role.VIEWER, **options})
+        return self._operation("GET", path, **{"scope": Scope.READ, **options})
 
     def post(self, path: str, **options: Any) -> Callable[[Handler], Handler]:
         return self._operation("POST", path, **options)
@@ -129,7 +153,8 @@ class Section:
         method: str,
         path: str,
         *,
-        role: Role = Role.OPERATOR,
+        scope: Scope | None = Scope.MANAGE,
+        is_open: bool = False,
         status: HTTPStatus = HTTPStatus.OK,
         media_type: str = "application/json",
     ) -> Callable[[Handler], Handler]:
@@ -142,8 +167,9 @@ class Section:
                     path=self._prefix + path,
                     handler=handler,
                     tag=self.tag,
-                    role=role,
+                    scope=scope,
                     status=status,
+                    is_open=is_open,
                     parameters={
                         name: hints[name]
                         for name in names

@@ -19,11 +19,15 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from kue.errors import ConfigError
 from kue.events import Event
 from kue.settings import LEASE_MS, Keep
 from kue.store.values import (
     MAX_BATCH,
+    Act,
+    Acts,
     Added,
     Beat,
     Change,
@@ -532,6 +536,55 @@ class Store(ABC):
     def cursor_after(job: Job, state: State | None) -> str:
         """Return the cursor of what follows *job* on pages of *state*."""
         return f"{sort_key(job, state)}:{job.id}"
+
+    # -- small records ---------------------------------------------------------
+
+    @abstractmethod
+    async def keep(
+        self,
+        room: str,
+        name: str,
+        value: str,
+        *,
+        was: str | msgspec.UnsetType | None = msgspec.UNSET,
+        until: int | None = None,
+        now: int | None = None,
+    ) -> bool:
+        """
+        Write a small record: text of up to MAX_KEPT bytes, by room and name.
+
+        With *was* only if it has that value now (None: if there is none), so that of
+        two who change it one is refused; tells whether it is so now.  Past *until* it
+        is over: never returned, and swept by `tend`.
+
+        Raises:
+            ValueError: The room is not one word, the name is none or the value is
+                too large.
+        """
+
+    @abstractmethod
+    async def kept(self, room: str, name: str, *, now: int | None = None) -> str | None:
+        """Return a record; None when there is none, or it is over."""
+
+    @abstractmethod
+    async def all_kept(self, room: str, *, now: int | None = None) -> dict[str, str]:
+        """Return the records of a room, by name."""
+
+    @abstractmethod
+    async def forget(self, room: str, name: str, *, now: int | None = None) -> bool:
+        """Delete a record; tell whether there was one."""
+
+    @abstractmethod
+    async def note(self, act: Act, *, now: int | None = None) -> int:
+        """
+        Append to the audit log, which keeps the newest MAX_ACTS; return the number.
+
+        Number and time of *act* are set here.
+        """
+
+    @abstractmethod
+    async def acts(self, limit: int = 50, cursor: str | None = None) -> Acts:
+        """Return a page of the audit log, the newest first."""
 
     # -- listening -------------------------------------------------------------
 

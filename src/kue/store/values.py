@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from kue.job import Attempt, Ending, Job, State, priority_of
+from kue.names import check_name
 from kue.payload import JSON
 
 if TYPE_CHECKING:
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 MAX_BATCH = 500
 #: Lines kept of a job's log; older ones fall off.
 MAX_LOG_LINES = 1000
+#: Bytes of a small record.
+MAX_KEPT = 64 * 1024
+#: Acts kept in the audit log; older ones fall off.
+MAX_ACTS = 10_000
 #: Characters kept of one log line.
 MAX_LOG_TEXT = 4000
 #: Seen no tending for this long, the store (or everyone) was away: see `grace_gap`.
@@ -282,6 +287,40 @@ class Stat(msgspec.Struct, frozen=True):
     run_ms: int = 0
 
 
+class Act(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something someone did, or was not let do: a line of the audit log."""
+
+    #: Grows with each act; set by the engine.
+    id: int = 0
+    #: By the engine's clock, Unix ms; set by the engine.
+    at: int = 0
+    who: str
+    #: The operation, such as ``jobs.remove``.
+    what: str
+    #: What it was done to: a job's id, the name of a type.
+    target: str = ""
+    #: What was answered, as HTTP has it.
+    status: int = 0
+    #: Where it came from.
+    address: str = ""
+    detail: str = ""
+
+
+class Acts(msgspec.Struct, frozen=True):
+    """Some acts, the newest first, and where the rest begins."""
+
+    acts: list[Act]
+    #: To be given back for what follows; None at the end.
+    cursor: str | None = None
+
+    @classmethod
+    def of(cls, found: list[Act], limit: int) -> Acts:
+        """Return up to *limit* of *found*, which has one more if there is more."""
+        shown = found[:limit]
+        has_more = len(found) > limit and bool(shown)
+        return cls(shown, str(shown[-1].id) if has_more else None)
+
+
 class Finding(msgspec.Struct, frozen=True):
     """Something `check` found that must not be."""
 
@@ -365,6 +404,32 @@ def check_limits(limits: Limits | None) -> None:
         value = getattr(limits, name)
         if value is not None and value < 1:
             raise ValueError(f"{name} must be at least 1, not {value}; pause instead")
+
+
+def check_kept(room: str, name: str, value: str = "") -> None:
+    """Raise `ValueError` for a small record that cannot be."""
+    if not (room.isascii() and room.isalpha() and room.islower() and len(room) <= 40):
+        raise ValueError(f"a room is one word of small letters, not {room[:50]!r}")
+    check_name(name, what="the name of a record")
+    if len(value.encode()) > MAX_KEPT:
+        raise ValueError(f"a record has at most {MAX_KEPT:,} bytes")
+
+
+def read_act_cursor(cursor: str | None) -> int | None:
+    """
+    Return the number of the last act seen.
+
+    Raises:
+        ValueError: It did not come from a page.
+    """
+    if cursor is None:
+        return None
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 15):
+        raise ValueError(
+            f"cursor {cursor[:50]!r} did not come from a page; leave it out to start "
+            "over"
+        )
+    return int(cursor)
 
 
 def read_cursor(cursor: str | None) -> tuple[int, int] | None:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 from starlette.routing import Route
 
-from kue.http.access import Role, admit
+from kue.http.access import Scope, User, check_scope, identify
+from kue.http.audit import Audit
 from kue.http.body import read_body
+from kue.http.gate import check_origin
 from kue.http.problem import Refused, refused
 
 if TYPE_CHECKING:
@@ -19,13 +21,15 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from kue.http.access import Guard
+    from kue.http.rules import Rules
     from kue.payload import JSON
+    from kue.queue import Kue
 
 logger = logging.getLogger(__name__)
 
 Handler: TypeAlias = Callable[["Request"], Awaitable["Response"]]
 
-_ROLES = {"GET": Role.VIEWER, "DELETE": Role.ADMIN}
+_SCOPES = {"GET": Scope.READ, "DELETE": Scope.ADMIN}
 
 
 class Door:
@@ -35,28 +39,66 @@ class Door:
     Who asks is told by the guard, which neither ancestor had.
     """
 
-    def __init__(self, guard: Guard, tell: Callable[[Refused], Response]) -> None:
+    def __init__(
+        self,
+        q: Kue,
+        guard: Guard,
+        rules: Rules,
+        tell: Callable[[Refused], Response],
+        *,
+        name: str,
+    ) -> None:
         self._guard = guard
+        self._rules = rules
+        self._audit = Audit(q, rules.redaction)
         self._tell = tell
+        self._name = name
 
     def route(
-        self, method: str, path: str, handler: Handler, *, role: Role | None = None
+        self, method: str, path: str, handler: Handler, *, scope: Scope | None = None
     ) -> Route:
-        """Return the route to *handler*; by default viewers look and admins delete."""
-        needed = role or _ROLES.get(method, Role.OPERATOR)
+        """Return the route to *handler*; by default GET looks and DELETE is admins'."""
+        needed = scope or _SCOPES.get(method, Scope.MANAGE)
+        if needed is Scope.READ:
+            return Route(path, self._looking(handler), methods=[method])
+        route = Route(path, self._changing(handler, needed), methods=[method])
+        if route.methods is not None:
+            # It comes with every GET, but must change nothing.
+            route.methods.discard("HEAD")
+        return route
 
+    def _looking(self, handler: Handler) -> Handler:
         async def answer(request: Request) -> Response:
             try:
-                await admit(self._guard, request, needed)
+                check_scope(await identify(self._guard, request), Scope.READ)
                 return await handler(request)
             except Exception as exc:
                 return self._tell(_explained(exc, request))
 
-        route = Route(path, answer, methods=[method])
-        if needed is not Role.VIEWER and route.methods is not None:
-            # It comes with every GET, but must change nothing.
-            route.methods.discard("HEAD")
-        return route
+        return answer
+
+    def _changing(self, handler: Handler, needed: Scope) -> Handler:
+        act = f"{self._name}.{handler.__name__}"
+
+        async def answer(request: Request) -> Response:
+            user: User | None = None
+            try:
+                user = await identify(self._guard, request)
+                check_scope(user, needed)
+                self._rules.check_change()
+                # The gate looks at methods, and one of Kue's GETs changes something.
+                check_origin(request)
+                response = await handler(request)
+                status = response.status_code
+            except Exception as exc:
+                problem = _explained(exc, request)
+                response, status = self._tell(problem), problem.status
+            if user is not None:
+                body = getattr(request.state, "body", b"")
+                await self._audit.note_change(request, user, act, status, body)
+            return response
+
+        return answer
 
 
 def _explained(exc: Exception, request: Request) -> Refused:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kue.handle import JobHandle
+    from kue.http.redaction import Redaction
     from kue.job import Job
     from kue.payload import JSON
     from kue.queue import Kue
@@ -146,9 +147,9 @@ async def _range(
     return jobs
 
 
-async def search(q: Kue, text: str) -> list[str]:
+async def search(q: Kue, text: str, redaction: Redaction) -> list[str]:
     """
-    Return the ids of jobs that have *text* in their data, the newest first.
+    Return the ids of jobs that show *text* in their data, the newest first.
 
     Raises:
         Refused: The text is too long.
@@ -163,7 +164,7 @@ async def search(q: Kue, text: str) -> list[str]:
         found = await q.find(
             text=text, limit=MAX_PAGE - len(ids), cursor=cursor, descending=True
         )
-        ids += [str(job.id) for job in found.jobs]
+        ids += [str(job.id) for job in found.jobs if redaction.finds(text, job.data)]
         cursor = found.cursor
         if cursor is None or len(ids) >= MAX_PAGE:
             break

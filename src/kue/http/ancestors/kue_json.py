@@ -16,10 +16,11 @@ import msgspec
 from starlette.responses import Response
 
 from kue.errors import JobNotFound
-from kue.http.access import Role
+from kue.http.access import Scope
 from kue.http.ancestors import jobs
 from kue.http.ancestors.door import Door, read_json
 from kue.http.problem import Refused, given, refused
+from kue.http.rules import Rules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from kue.handle import JobHandle
     from kue.http.access import Guard
+    from kue.http.redaction import Redaction
     from kue.job import Job
     from kue.payload import JSON
     from kue.queue import Kue
@@ -41,16 +43,17 @@ _JSON = "application/json"
 _SAID_WITH_OK = {HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}
 
 
-def routes(q: Kue, guard: Guard) -> list[Route]:
+def routes(q: Kue, guard: Guard, rules: Rules | None = None) -> list[Route]:
     """
     Return the routes of the API, to be mounted under any prefix.
 
     Those that look need a viewer, DELETE an admin, everything else an operator: also
-    ``GET /inactive/:id``, which restarts a job.  That a page elsewhere cannot make a
-    browser send it is up to the guard.
+    ``GET /inactive/:id``, which restarts a job.
     """
-    api = _Api(q)
-    door, adding = Door(guard, _tell), Door(guard, _tell_adding)
+    known = rules or Rules()
+    api = _Api(q, known.redaction)
+    door = Door(q, guard, known, _tell, name="kue")
+    adding = Door(q, guard, known, _tell_adding, name="kue")
     span, any_type = "{first}..{last}", "/jobs/{type:path}/{state}"
     return [
         door.route("GET", "/stats", api.stats),
@@ -71,16 +74,17 @@ def routes(q: Kue, guard: Guard) -> list[Route]:
         door.route("PUT", "/job/{id}/state/{state}", api.put_state),
         door.route("PUT", "/job/{id}/priority/{priority}", api.put_priority),
         door.route("DELETE", "/job/{id}", api.remove),
-        adding.route("POST", "/job", api.add),
-        door.route("GET", "/inactive/{id}", api.restart, role=Role.OPERATOR),
+        adding.route("POST", "/job", api.add, scope=Scope.ENQUEUE),
+        door.route("GET", "/inactive/{id}", api.restart, scope=Scope.MANAGE),
     ]
 
 
 class _Api:
     """What the routes do."""
 
-    def __init__(self, q: Kue) -> None:
+    def __init__(self, q: Kue, redaction: Redaction) -> None:
         self._q = q
+        self._redaction = redaction
 
     # -- looking ---------------------------------------------------------------
 
@@ -90,7 +94,11 @@ class _Api:
         return _reply({**counted, "workTime": worked or None})
 
     async def search(self, request: Request) -> Response:
-        return _reply(await jobs.search(self._q, request.query_params.get("q", "")))
+        return _reply(
+            await jobs.search(
+                self._q, request.query_params.get("q", ""), self._redaction
+            )
+        )
 
     async def types(self, request: Request) -> Response:
         return _reply(await self._q.types())
@@ -106,7 +114,7 @@ class _Api:
         found = await jobs.page(self._q, first, last, name=name, type=asked.get("type"))
         is_descending = asked.get("order") == "desc"
         found.sort(key=lambda job: job.id, reverse=is_descending)
-        return _reply([_show(job) for job in found])
+        return _reply([_show(self._redaction.job(job)) for job in found])
 
     async def count(self, request: Request) -> Response:
         asked = request.path_params
@@ -116,13 +124,13 @@ class _Api:
         return _reply({"count": await jobs.count(self._q, name, asked["type"])})
 
     async def job(self, request: Request) -> Response:
-        job = jobs.job_of(await self._get(request))
+        job = self._redaction.job(jobs.job_of(await self._get(request)))
         return _reply({**_show(job), "id": str(job.id)})
 
     async def log(self, request: Request) -> Response:
         job_id = jobs.number_of(request.path_params["id"])
         lines = [] if job_id is None else await self._q.logs(job_id)
-        return _reply([line.text for line in lines])
+        return _reply([self._redaction.text(line.text) for line in lines])
 
     # -- changing --------------------------------------------------------------
 

@@ -16,9 +16,11 @@ import msgspec
 from starlette.responses import Response
 
 from kue.errors import JobNotFound
+from kue.http.access import Scope
 from kue.http.ancestors import jobs
 from kue.http.ancestors.door import Door, read_json
 from kue.http.problem import Refused, given
+from kue.http.rules import Rules
 from kue.job import Priority
 
 if TYPE_CHECKING:
@@ -29,20 +31,22 @@ if TYPE_CHECKING:
 
     from kue.handle import JobHandle
     from kue.http.access import Guard
+    from kue.http.redaction import Redaction
     from kue.job import Job
     from kue.payload import JSON
     from kue.queue import Kue
     from kue.reading import Order
 
 
-def routes(q: Kue, guard: Guard) -> list[Route]:
+def routes(q: Kue, guard: Guard, rules: Rules | None = None) -> list[Route]:
     """
     Return the routes of the API, to be mounted under any prefix.
 
     Those that look need a viewer, DELETE an admin, everything else an operator.
     """
-    api = _Api(q)
-    door = Door(guard, _tell)
+    known = rules or Rules()
+    api = _Api(q, known.redaction)
+    door = Door(q, guard, known, _tell, name="vertx")
     span, any_type = "{first}/to/{last}", "/jobs/{type:path}/{state}"
     return [
         door.route("GET", "/job/search/{text:path}", api.search),
@@ -58,7 +62,7 @@ def routes(q: Kue, guard: Guard) -> list[Route]:
             for order in ("", "/{order}")
         ),
         door.route("GET", f"{any_type}/stats", api.count),
-        door.route("PUT", "/job", api.add),
+        door.route("PUT", "/job", api.add, scope=Scope.ENQUEUE),
         door.route("PUT", "/job/{id}/state/{state}", api.put_state),
         door.route("PUT", "/job/{id}/priority/{priority}", api.put_priority),
         door.route("GET", "/job/{id}", api.job),
@@ -71,13 +75,16 @@ def routes(q: Kue, guard: Guard) -> list[Route]:
 class _Api:
     """What the routes do."""
 
-    def __init__(self, q: Kue) -> None:
+    def __init__(self, q: Kue, redaction: Redaction) -> None:
         self._q = q
+        self._redaction = redaction
 
     # -- looking ---------------------------------------------------------------
 
     async def search(self, request: Request) -> Response:
-        return _reply(await jobs.search(self._q, request.path_params["text"]))
+        return _reply(
+            await jobs.search(self._q, request.path_params["text"], self._redaction)
+        )
 
     async def stats(self, request: Request) -> Response:
         worked = await self._q.work_time()
@@ -97,7 +104,7 @@ class _Api:
             name=_state(asked["state"]) if "state" in asked else None,
             type=asked.get("type"),
         )
-        return _reply([_show(job) for job in found])
+        return _reply([_show(self._redaction.job(job)) for job in found])
 
     async def count(self, request: Request) -> Response:
         asked = request.path_params
@@ -109,11 +116,11 @@ class _Api:
             handle = await self._get(request)
         except JobNotFound:
             return Response(status_code=HTTPStatus.NOT_FOUND)
-        return _reply(_show(jobs.job_of(handle)))
+        return _reply(_show(self._redaction.job(jobs.job_of(handle))))
 
     async def log(self, request: Request) -> Response:
         lines = await self._q.logs(_id(request))
-        return _reply([line.text for line in lines])
+        return _reply([self._redaction.text(line.text) for line in lines])
 
     # -- changing --------------------------------------------------------------
 

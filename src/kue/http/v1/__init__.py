@@ -1,6 +1,7 @@
 """The native API, by section.  A new section is one module and one line here."""
 
 from kue.http.v1 import (
+    accounts,
     bulk,
     events,
     failures,
@@ -25,6 +26,7 @@ SECTIONS = (
     workers.section,
     events.section,
     metrics.section,
+    *accounts.SECTIONS,
 )
 
 __all__ = ["SECTIONS"]

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from kue.errors import KueError
-from kue.http.access import Role
+from kue.http.access import Scope
 from kue.http.problem import RETRY_AFTER, Refused
 from kue.http.section import Call, Section
 from kue.http.v1.jobs import MAX_MANY
@@ -220,7 +220,7 @@ async def start(call: Call, body: BulkAsked) -> BulkStarted:
     It runs in the background and ends with the server.  What is added, started or ended
     after it began is left alone, unless it was named.  Removing takes the role admin.
     """
-    if body.action is Action.REMOVE and call.user.role < Role.ADMIN:
+    if body.action is Action.REMOVE and not call.user.may(Scope.ADMIN):
         raise Refused(HTTPStatus.FORBIDDEN, "removing takes the role admin")
     states = _states(body)
     # Asked here so that whoever asks hears of a store that is away.

@@ -11,7 +11,6 @@ import asyncio
 from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, cast
-from urllib.parse import urlsplit
 
 import msgspec
 from starlette.responses import Response
@@ -20,6 +19,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from kue.events import Kind
 from kue.http.access import admit
+from kue.http.gate import NOT_ALLOWED
 from kue.http.live import Wish
 from kue.http.problem import RETRY_AFTER, Refused, refused
 from kue.http.section import Call, Section
@@ -48,8 +48,8 @@ RETRY = b"retry: 1000\n\n"
 #: A comment, which clients ignore and proxies take for life.
 KEEP_ALIVE = b":\n\n"
 
-#: Close codes of WebSockets: not allowed, and not now.
-NOT_ALLOWED, NOT_NOW = 1008, 1013
+#: The close code of WebSockets for what is not possible now.
+NOT_NOW = 1013
 #: Bytes of the reason for a close, as the protocol has it.
 MAX_REASON = 123
 
@@ -195,9 +195,7 @@ async def _admitted(websocket: WebSocket, guard: Guard, live: Live) -> Watched:
         Refused: It may not, or not now, or does not make sense.
     """
     [operation] = section.operations
-    if not _is_same_origin(websocket):
-        raise Refused(HTTPStatus.FORBIDDEN, "the page is of another origin")
-    await admit(guard, websocket, operation.role)
+    await admit(guard, websocket, operation.scope)
     if live.is_full:
         raise Refused(
             HTTPStatus.SERVICE_UNAVAILABLE, "there are too many streams open already"
@@ -206,19 +204,6 @@ async def _admitted(websocket: WebSocket, guard: Guard, live: Live) -> Watched:
     arguments = operation.arguments(cast("Request", websocket), b"")
     query: Watched = arguments["query"]
     return query
-
-
-def _is_same_origin(websocket: WebSocket) -> bool:
-    """
-    Tell whether a page of this very server asks, or no page at all.
-
-    Browsers let any page open WebSockets to anywhere, cookies included.
-    """
-    origin = websocket.headers.get("origin")
-    if origin is None:
-        return True
-    host = websocket.headers.get("host", "")
-    return bool(host) and urlsplit(origin).netloc.lower() == host.lower()
 
 
 async def _refuse(websocket: WebSocket, problem: Refused) -> None:

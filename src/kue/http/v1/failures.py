@@ -15,6 +15,7 @@ from kue.store.values import MAX_BATCH
 from kue.sweeping import Swept
 
 if TYPE_CHECKING:
+    from kue.http.redaction import Redaction
     from kue.job import Job
 
 section = Section("errors", "What jobs failed of.")
@@ -85,7 +86,7 @@ async def list_errors(call: Call, query: ErrorsQuery) -> ErrorGroups:
             break
     groups = tally.groups()
     return ErrorGroups(
-        groups=groups[: query.limit],
+        groups=[_hidden(group, call.redaction) for group in groups[: query.limit]],
         total=len(groups),
         looked_at=tally.jobs,
         is_all=cursor is None,
@@ -106,16 +107,20 @@ async def retry_errors(call: Call, body: RetryOrder) -> Retried:
     wanted = Selection(type=body.type, until=await q.now() + 1)
     swept = Swept()
     async for jobs in q.ended(wanted):
-        ids = [job.id for job in jobs if _is_meant(job, body)]
+        ids = [job.id for job in jobs if _is_meant(job, body, call.redaction)]
         swept = swept.plus(await q.retry_many(ids, states={State.FAILED}))
     return Retried(retried=swept.done, changed=swept.changed, held=swept.held)
 
 
-def _is_meant(job: Job, order: RetryOrder) -> bool:
+def _hidden(group: ErrorGroup, redaction: Redaction) -> ErrorGroup:
+    return msgspec.structs.replace(group, message=redaction.text(group.message))
+
+
+def _is_meant(job: Job, order: RetryOrder, redaction: Redaction) -> bool:
     # Asked of the tally, so that a group has the same jobs here as where it is shown.
     tally = Tally()
     tally.count(job)
-    [group] = tally.groups()
+    [group] = [_hidden(one, redaction) for one in tally.groups()]
     return group.kind == order.kind and (
         order.message is None or shape(group.message) == shape(order.message)
     )

@@ -25,7 +25,7 @@ class Readiness(msgspec.Struct, frozen=True):
     now: int
 
 
-@section.get("/health")
+@section.get("/health", is_open=True)
 async def health(call: Call) -> Health:
     """Whether the server answers; asks nothing of the store."""
     return Health()

@@ -72,11 +72,13 @@ async def retry(call: Call, job_id: JobId, body: NewData | None) -> None:
     """
     handle = await call.q.get(job_id)
     if body is not None and body.data is not UNSET:
-        state = job_of(handle).state
+        job = job_of(handle)
+        state = job.state
         # Looked at first, so that the data of a job that cannot be retried stays.
         if not state.is_final:
             raise InvalidTransition(job_id, state, "be retried with other data")
-        await update(call.q, handle, {"data": body.data})
+        data = call.redaction.restore(body.data, job.data)
+        await update(call.q, handle, {"data": data})
     await handle.retry()
 
 
@@ -90,7 +92,9 @@ async def copy(call: Call, job_id: JobId, body: NewData | None) -> Added:
     blocked job waits for the same jobs.
     """
     job = job_of(await call.q.get(job_id))
-    data = job.data if body is None or body.data is UNSET else body.data
+    data = job.data
+    if body is not None and body.data is not UNSET:
+        data = call.redaction.restore(body.data, job.data)
     with blaming(call.q, job.type, {}, "body"):
         draft = _copied(call.q, job, data)
     [handle] = await call.q.enqueue_many([draft])

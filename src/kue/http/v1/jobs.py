@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from kue.errors import BadPayload, JobNotFound
-from kue.http.access import Role
+from kue.http.access import Scope
 from kue.http.problem import Refused, given
 from kue.http.section import Call, Section
 from kue.http.v1 import views
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from kue.handle import JobHandle
+    from kue.http.redaction import Redaction
     from kue.job import Job
     from kue.queue import Kue
     from kue.store.values import Page
@@ -71,10 +72,12 @@ async def find(call: Call, query: JobsQuery) -> JobPage:
     and still have a cursor; the last page has none.
     """
     page = await _page(call.q, query)
-    return JobPage([views.shown(job) for job in page.jobs], page.cursor)
+    hide = call.redaction
+    jobs = [job for job in page.jobs if _is_shown(job, query.text, hide)]
+    return JobPage([views.shown(job, hide) for job in jobs], page.cursor)
 
 
-@section.post("", status=HTTPStatus.CREATED)
+@section.post("", scope=Scope.ENQUEUE, status=HTTPStatus.CREATED)
 async def add(call: Call, body: NewJob) -> Added:
     """
     Add a job.
@@ -90,7 +93,7 @@ async def add(call: Call, body: NewJob) -> Added:
     return Added(handle.id, handle.is_new)
 
 
-@section.post("/batch", status=HTTPStatus.CREATED)
+@section.post("/batch", scope=Scope.ENQUEUE, status=HTTPStatus.CREATED)
 async def add_many(
     call: Call, body: Annotated[list[NewJob], Meta(max_length=MAX_MANY)]
 ) -> list[Added]:
@@ -118,7 +121,7 @@ async def add_many(
 @section.get("/{job_id}")
 async def show(call: Call, job_id: JobId) -> WholeJob:
     """Everything there is to know of a job."""
-    return views.whole(job_of(await call.q.get(job_id)))
+    return views.whole(job_of(await call.q.get(job_id)), call.redaction)
 
 
 @section.patch("/{job_id}")
@@ -126,7 +129,8 @@ async def edit(call: Call, job_id: JobId, body: JobEdit) -> WholeJob:
     """
     Change data, priority, tags or attempts of a job, whatever its state.
 
-    A run in progress keeps the data it started with.
+    A run in progress keeps the data it started with.  Hidden values (•••) that are sent
+    back as they were shown stay what they are.
     """
     changes = {
         name: value
@@ -140,11 +144,14 @@ async def edit(call: Call, job_id: JobId, body: JobEdit) -> WholeJob:
             field="body",
         )
     handle = await call.q.get(job_id)
+    if "data" in changes:
+        kept = job_of(handle).data
+        changes["data"] = call.redaction.restore(changes["data"], kept)
     await update(call.q, handle, changes)
-    return views.whole(await handle.refresh())
+    return views.whole(await handle.refresh(), call.redaction)
 
 
-@section.delete("/{job_id}", role=Role.ADMIN, status=HTTPStatus.NO_CONTENT)
+@section.delete("/{job_id}", scope=Scope.ADMIN, status=HTTPStatus.NO_CONTENT)
 async def remove(call: Call, job_id: JobId) -> None:
     """
     Delete a job with its log, for good.
@@ -166,7 +173,7 @@ async def logs(call: Call, job_id: JobId, query: LogQuery) -> Log:
     if not lines and not await call.q.exists(job_id):
         raise JobNotFound(job_id)
     return Log(
-        [views.line(line) for line in lines[: query.limit]],
+        [views.line(line, call.redaction) for line in lines[: query.limit]],
         last if len(lines) > query.limit else None,
     )
 
@@ -174,7 +181,8 @@ async def logs(call: Call, job_id: JobId, query: LogQuery) -> Log:
 @section.get("/{job_id}/attempts")
 async def attempts(call: Call, job_id: JobId) -> list[views.Attempt]:
     """How a job's runs ended, and what was done to it; the newest 20 are kept."""
-    return views.whole(job_of(await call.q.get(job_id))).history
+    job = job_of(await call.q.get(job_id))
+    return views.whole(job, call.redaction).history
 
 
 def job_of(handle: JobHandle[Any]) -> Job:
@@ -225,6 +233,11 @@ def _keyed(job: NewJob, key: str | None) -> NewJob:
         check_name(key, what=IDEMPOTENCY_KEY)
     length = job.unique_for or IDEMPOTENT_FOR
     return msgspec.structs.replace(job, unique=key, unique_for=length)
+
+
+def _is_shown(job: Job, text: str | None, redaction: Redaction) -> bool:
+    """Tell whether a job was not found by what is hidden of it."""
+    return text is None or redaction.finds(text, job.data)
 
 
 async def _page(q: Kue, query: JobsQuery) -> Page:

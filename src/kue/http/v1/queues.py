@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import msgspec
 
 from kue.duration import milliseconds
-from kue.http.access import Role
+from kue.http.access import Scope
 from kue.http.problem import Refused, given
 from kue.http.section import Call, Section
 from kue.http.v1.stats import (
@@ -246,7 +246,7 @@ async def lift_limits(call: Call, type: TypeName) -> None:
     await call.q.limit(type)
 
 
-@section.post("/queues/{type:path}/clear", role=Role.ADMIN)
+@section.post("/queues/{type:path}/clear", scope=Scope.ADMIN)
 async def clear_queue(call: Call, type: TypeName, body: ClearOrder) -> Cleared:
     """Remove all jobs of a type that are in some states, for good; not running ones."""
     if State.ACTIVE in body.states:

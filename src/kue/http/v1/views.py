@@ -15,6 +15,7 @@ from kue.names import MAX_BYTES
 
 if TYPE_CHECKING:
     from kue import job as jobs
+    from kue.http.redaction import Redaction
     from kue.store import values
 
 #: The largest number that every reader of JSON keeps exact.
@@ -242,19 +243,20 @@ class JobsQuery(JobFilter, frozen=True, kw_only=True, forbid_unknown_fields=True
     order: Literal["asc", "desc"] = "desc"
 
 
-def shown(job: jobs.Job) -> Job:
+def shown(job: jobs.Job, redaction: Redaction) -> Job:
     """Return *job* as lists show it."""
-    return msgspec.convert(document(job), Job)
+    return msgspec.convert(document(redaction.job(job)), Job)
 
 
-def whole(job: jobs.Job) -> WholeJob:
-    """Return everything there is to know of *job*."""
-    return msgspec.convert(document(job), WholeJob)
+def whole(job: jobs.Job, redaction: Redaction) -> WholeJob:
+    """Return everything there is to know of *job*, but what is hidden."""
+    return msgspec.convert(document(redaction.job(job)), WholeJob)
 
 
-def line(line: values.LogLine) -> LogLine:
+def line(line: values.LogLine, redaction: Redaction) -> LogLine:
     """Return a line as the API shows it."""
-    return LogLine(line.text, line.level, line.attempt, line.at or None)
+    text = redaction.text(line.text)
+    return LogLine(text, line.level, line.attempt, line.at or None)
 
 
 def moment(given: int | datetime) -> datetime:

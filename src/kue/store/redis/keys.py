@@ -51,6 +51,9 @@ key, after the tag             type    holds
                                zset
 ``:stats:<minute>``            hash    type:added, :complete, :failed, :run_ms
 ``:listeners`` ``:watched``    zset    who listens to all; which jobs are listened to
+``:kept``                      hash    room:name → until, tab, value: small records
+``:fading``                    zset    those that end; score = until
+``:acts``                      zset    audit log: time, tab, call, tab, JSON
 ``:quiet``                     string  upkeep may rest; expires when it may no longer
 ``:events``                    –       channel (sharded publish)
 =============================  ======  ================================================
@@ -109,6 +112,9 @@ SHARD_KEYS = {
     "due": "zset",
     "listeners": "zset",
     "watched": "zset",
+    "kept": "hash",
+    "fading": "zset",
+    "acts": "zset",
     "quiet": "string",
 }
 #: Redis type of what can stand behind ``:job:<id>:``.

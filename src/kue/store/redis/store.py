@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kue.store.redis.checking import Checking
+from kue.store.redis.keeping import Keeping
 from kue.store.redis.listening import Listening
 from kue.store.redis.upkeep import Upkeep
 from kue.store.redis.workers import Workers
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from kue.settings import Settings
 
 
-class RedisStore(Upkeep, Workers, Listening, Checking):
+class RedisStore(Upkeep, Workers, Listening, Checking, Keeping):
     """Jobs in Redis, Valkey, or a Redis Cluster."""
 
     @classmethod

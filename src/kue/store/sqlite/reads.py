@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
 from kue.errors import StoreError, StoreFull, StoreUnavailable
 from kue.store.base import Events, OnProgress, Store
-from kue.store.sqlite import gates, listening, reading, schedules, workers
+from kue.store.sqlite import gates, kept, listening, reading, schedules, workers
 from kue.store.sqlite.checking import check
 from kue.store.sqlite.engine import Engine
 from kue.store.sqlite.listening import Ear
 from kue.store.sqlite.pages import Request
 from kue.store.values import (
     WATCH_MS,
+    Acts,
     Limits,
     LogLine,
     Page,
@@ -25,7 +26,9 @@ from kue.store.values import (
     Stat,
     WorkerStatus,
     check_batch,
+    check_kept,
     check_limit,
+    read_act_cursor,
     read_cursor,
 )
 
@@ -143,6 +146,20 @@ class SqliteReads(Store):
 
     async def stats(self, since: int, until: int) -> list[Stat]:
         return await self._read(reading.stats, since, until)
+
+    async def kept(self, room: str, name: str, *, now: int | None = None) -> str | None:
+        check_kept(room, name)
+        moment = self._clock.now_ms() if now is None else now
+        return await self._read(kept.show, room, name, moment)
+
+    async def all_kept(self, room: str, *, now: int | None = None) -> dict[str, str]:
+        check_kept(room, room)
+        moment = self._clock.now_ms() if now is None else now
+        return await self._read(kept.show_all, room, moment)
+
+    async def acts(self, limit: int = 50, cursor: str | None = None) -> Acts:
+        check_limit(limit)
+        return await self._read(kept.acts, limit, read_act_cursor(cursor))
 
     async def check(
         self, *, repair: bool = False, on_progress: OnProgress | None = None

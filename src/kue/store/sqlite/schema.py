@@ -233,8 +233,27 @@ CREATE TABLE worker_pauses (
 ) STRICT, WITHOUT ROWID;
 """
 
+_THIRD = """
+-- small records, by room and name
+CREATE TABLE kept (
+    room TEXT,
+    name TEXT,
+    value TEXT NOT NULL,
+    until INTEGER,
+    PRIMARY KEY (room, name)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX kept_until ON kept (until) WHERE until IS NOT NULL;
+
+-- the audit log
+CREATE TABLE acts (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    at INTEGER NOT NULL,
+    act TEXT NOT NULL
+) STRICT;
+"""
+
 #: What makes version n + 1 of a file out of version n; version 0 is an empty file.
-MIGRATIONS: tuple[str, ...] = (_FIRST, _SECOND)
+MIGRATIONS: tuple[str, ...] = (_FIRST, _SECOND, _THIRD)
 
 
 def check_engine(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from kue.clock import Clock, SystemClock
 from kue.job import State
 from kue.settings import LEASE_MS
@@ -12,6 +14,7 @@ from kue.store.sqlite import (
     adding,
     claiming,
     gates,
+    kept,
     operating,
     schedules,
     settling,
@@ -23,6 +26,7 @@ from kue.store.sqlite.place import Place
 from kue.store.sqlite.reads import SqliteReads
 from kue.store.values import (
     MAX_BATCH,
+    Act,
     Added,
     Beat,
     Change,
@@ -36,6 +40,7 @@ from kue.store.values import (
     Tended,
     Word,
     check_batch,
+    check_kept,
     check_limit,
     check_limits,
     check_move,
@@ -263,3 +268,23 @@ class SqliteStore(SqliteReads):
 
     async def unschedule(self, name: str) -> bool:
         return await self._write(None, schedules.delete, name)
+
+    async def keep(
+        self,
+        room: str,
+        name: str,
+        value: str,
+        *,
+        was: str | msgspec.UnsetType | None = msgspec.UNSET,
+        until: int | None = None,
+        now: int | None = None,
+    ) -> bool:
+        check_kept(room, name, value)
+        return await self._write(now, kept.keep, room, name, value, was, until)
+
+    async def forget(self, room: str, name: str, *, now: int | None = None) -> bool:
+        check_kept(room, name)
+        return await self._write(now, kept.forget, room, name)
+
+    async def note(self, act: Act, *, now: int | None = None) -> int:
+        return await self._write(now, kept.note, act)

@@ -10,6 +10,7 @@ from kue import policy
 from kue.job import Job, State
 from kue.store.sqlite import (
     gates,
+    kept,
     keys,
     links,
     promotion,
@@ -190,4 +191,5 @@ def _forget(turn: Turn) -> None:
     turn.run("DELETE FROM listeners WHERE deadline <= ?", turn.wall)
     turn.run("DELETE FROM watched WHERE deadline <= ?", turn.wall)
     keys.forget(turn)
+    kept.sweep(turn)
     workers.forget(turn)

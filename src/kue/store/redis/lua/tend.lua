@@ -206,6 +206,15 @@ local function prune_rule(job_type, q, state, count, age)
   end
 end
 
+-- Small records that are over.  Damage there must not keep jobs waiting.
+local function sweep_kept()
+  local over = redis.pcall("ZRANGEBYSCORE", root .. ":fading", "-inf", now, "LIMIT", 0, limit)
+  if not over.err and #over > 0
+    and type(redis.pcall("HDEL", root .. ":kept", unpack(over))) == "number" then
+    redis.call("ZREM", root .. ":fading", unpack(over))
+  end
+end
+
 -- Unique keys that were to outlast their job have.
 local function lapse(q)
   for _, key in ipairs(redis.call("ZRANGEBYSCORE", q .. "lapse", "-inf", now,
@@ -347,6 +356,7 @@ for _, job_type in ipairs(types) do
     rouse(job_type, q, read_limits(redis.call("HGET", root .. ":limits", job_type)))
   end
 end
+sweep_kept()
 local in_this_call = released
 release_rest()
 -- Listeners live by the server's clock, also while a test owns the jobs'.

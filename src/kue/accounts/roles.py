@@ -1,0 +1,61 @@
+"""What someone may do."""
+
+from __future__ import annotations
+
+from enum import IntEnum, StrEnum
+
+
+class Scope(StrEnum):
+    """A right; every operation takes one."""
+
+    #: Look.
+    READ = "read"
+    #: Add jobs.
+    ENQUEUE = "enqueue"
+    #: Retry, cancel, edit, pause.
+    MANAGE = "manage"
+    #: Remove for good, and say who may do what.
+    ADMIN = "admin"
+
+    @property
+    def role(self) -> Role:
+        """The lowest role that has it."""
+        return min(role for role in Role if self in role.scopes)
+
+
+class Role(IntEnum):
+    """Rights that people have together; each role has all of those before it."""
+
+    VIEWER = 1
+    OPERATOR = 2
+    ADMIN = 3
+
+    @property
+    def scopes(self) -> frozenset[Scope]:
+        return _SCOPES[self]
+
+    @property
+    def label(self) -> str:
+        """As people and programs write it."""
+        return self.name.lower()
+
+    @classmethod
+    def of(cls, label: str) -> Role:
+        """
+        Return the role called *label*.
+
+        Raises:
+            ValueError: There is none.
+        """
+        for role in cls:
+            if role.label == label:
+                return role
+        known = ", ".join(role.label for role in cls)
+        raise ValueError(f"role {label!r} is unknown; there are {known}")
+
+
+_SCOPES = {
+    Role.VIEWER: frozenset({Scope.READ}),
+    Role.OPERATOR: frozenset({Scope.READ, Scope.ENQUEUE, Scope.MANAGE}),
+    Role.ADMIN: frozenset(Scope),
+}

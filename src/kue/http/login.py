@@ -1,0 +1,135 @@
+"""A guard that knows accounts: sessions by cookie, programs by token."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from kue.accounts.records import name_of
+from kue.accounts.sessions import MAX_MS, Sessions
+from kue.accounts.tokens import Tokens
+from kue.accounts.users import Users
+from kue.http.access import User
+from kue.http.gate import ROOT
+from kue.http.problem import Refused
+from kue.http.throttle import Throttle
+
+if TYPE_CHECKING:
+    from starlette.requests import HTTPConnection
+
+    from kue.accounts.passwords import Hasher
+    from kue.queue import Kue
+
+COOKIE = "kue_session"
+#: Failed logins before it takes longer: for one name, and from one address.
+FREE_BY_NAME, FREE_BY_ADDRESS = 5, 20
+
+
+class Accounts:
+    """
+    Users, sessions and tokens in the store of *q*.
+
+    Args:
+        hasher: What a new password's hash costs.
+        by_name: Slows down who guesses the password of one user.
+        by_address: Slows down who guesses from one address.
+    """
+
+    def __init__(
+        self,
+        q: Kue,
+        *,
+        hasher: Hasher | None = None,
+        by_name: Throttle | None = None,
+        by_address: Throttle | None = None,
+    ) -> None:
+        self.users = Users(q.store, hasher)
+        self.tokens = Tokens(q.store)
+        self._sessions = Sessions(q.store, self.users)
+        self._by_name = by_name or Throttle(FREE_BY_NAME)
+        self._by_address = by_address or Throttle(FREE_BY_ADDRESS)
+
+    async def who(self, connection: HTTPConnection) -> User | None:
+        """Return whose token or session it is; a token that is none is nobody's."""
+        header = connection.headers.get("authorization")
+        if header is not None:
+            return await self._bearer(header)
+        secret = connection.cookies.get(COOKIE)
+        account = await self._sessions.find(secret) if secret else None
+        return None if account is None else User(account.name, account.role)
+
+    async def _bearer(self, header: str) -> User | None:
+        kind, _, secret = header.partition(" ")
+        if kind.lower() != "bearer":
+            return None
+        token = await self.tokens.find(secret.strip())
+        if token is None:
+            return None
+        return User(f"token:{token.name}", scopes=frozenset(token.scopes))
+
+    def is_session(self, connection: HTTPConnection) -> bool:
+        """Tell whether whoever was let in was so by a session, which can be ended."""
+        return "authorization" not in connection.headers
+
+    async def log_in(
+        self, connection: HTTPConnection, name: str, password: str
+    ) -> tuple[User, str]:
+        """
+        Begin a session, and end the one there was; return whose, and the cookie.
+
+        Raises:
+            Refused: Name or password is wrong, or it was tried too often.
+        """
+        address = connection.client.host if connection.client else ""
+        known = _known(name)
+        self._check(known, address)
+        account = await self.users.verify(known, password)
+        if account is None:
+            raise Refused(HTTPStatus.UNAUTHORIZED, "name or password is wrong")
+        self._by_name.clear(known)
+        self._by_address.pardon(address)
+        await self.end(connection)
+        secret = await self._sessions.begin(account)
+        user = User(account.name, account.role)
+        return user, _cookie(connection, secret, MAX_MS // 1000)
+
+    def _check(self, name: str, address: str) -> None:
+        wait = max(self._by_name.wait(name), self._by_address.wait(address))
+        if wait:
+            raise Refused(
+                HTTPStatus.TOO_MANY_REQUESTS,
+                f"that was tried too often; wait {wait} s",
+                headers={"Retry-After": str(wait)},
+            )
+        self._by_name.count(name)
+        self._by_address.count(address)
+
+    async def log_out(self, connection: HTTPConnection) -> str:
+        """End the session; return the cookie that takes the place of its own."""
+        await self.end(connection)
+        return _cookie(connection, "", 0)
+
+    async def end(self, connection: HTTPConnection) -> None:
+        """End the session of a request, if it has one."""
+        secret = connection.cookies.get(COOKIE)
+        if secret:
+            await self._sessions.end(secret)
+
+
+def _known(name: str) -> str:
+    try:
+        return name_of(name)
+    except ValueError:
+        # Nobody is called that; all such names share their tries.
+        return ""
+
+
+def _cookie(connection: HTTPConnection, secret: str, seconds: int) -> str:
+    # Where the application is mounted: others on the same host do not get it.
+    path = quote(connection.scope.get(ROOT) or "/", safe="/-._~!$&'()*+,=:@%")
+    is_secure = connection.scope.get("scheme") in ("https", "wss")
+    return (
+        f"{COOKIE}={secret}; Path={path}; Max-Age={seconds}; HttpOnly; SameSite=Strict"
+        + ("; Secure" if is_secure else "")
+    )
