@@ -9,14 +9,7 @@ from setproctitle import setproctitle
 
 from kue import settings
 from kue.cli.reach import refuse_missing_file, settings_here, url_option
-from kue.cli.site import (
-    listener_for,
-    open_browser,
-    serve,
-    site_of,
-    site_options,
-    stopped_by_signals,
-)
+from kue.cli.site import Site, site_options
 from kue.cli.terminal import EXIT_CODES, say
 from kue.loops import run
 from kue.queue import Kue
@@ -25,8 +18,6 @@ from kue.supervisor.target import BadTarget, load
 
 if TYPE_CHECKING:
     import socket
-
-    from kue.cli.site import Site
 
 
 @click.command(epilog=EXIT_CODES)
@@ -51,9 +42,11 @@ def dashboard(target: str | None, opens: bool, **given: Any) -> None:
     --read-only; so it listens on this machine alone.  To listen elsewhere there must be
     a user.
     """
-    site = site_of(**given)
+    from kue.cli import site_server
+
+    site = Site(**given)
     q = queue_of(target)
-    with listener_for(site) as listener:
+    with site_server.listener_for(site) as listener:
         logs.configure("dashboard", format="text", level="INFO")
         setproctitle(f"kue dashboard on {q.store.name}")
         run(_serve(q, site, listener, opens=opens))
@@ -78,13 +71,15 @@ def queue_of(target: str | None) -> Kue:
 
 
 async def _serve(q: Kue, site: Site, listener: socket.socket, *, opens: bool) -> None:
+    from kue.cli import site_server
+
     def tell() -> None:
-        url = site.url(listener)
+        url = site_server.url(site, listener)
         say(f"the dashboard of {q.store.name}; Ctrl-C ends it")
         click.echo(url)
         if opens:
-            open_browser(url)
+            site_server.open_browser(url)
 
     async with q:
-        with stopped_by_signals() as stopping:
-            await serve(q, site, listener, stopping, on_start=tell)
+        with site_server.stopped_by_signals() as stopping:
+            await site_server.serve(q, site, listener, stopping, on_start=tell)
