@@ -23,7 +23,7 @@ from kue.http.serve import Serving, check, listen, serving
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from starlette.applications import Starlette
 
@@ -92,6 +92,24 @@ def _guard(site: Site) -> Guard:
     return Anyone(Role.VIEWER if site.read_only else Role.ADMIN)
 
 
+@contextlib.asynccontextmanager
+async def shown(
+    q: Kue, site: Site, listener: socket.socket, *, command: str = "dashboard"
+) -> AsyncIterator[asyncio.Task[None]]:
+    """
+    Serve the dashboard of *q* for as long as the context lasts; yields what does.
+
+    Raises:
+        ConfigError: Something that was asked for makes no sense, or is not safe.
+        StoreRefused, StoreCorrupt: The store is not fit to keep jobs.
+    """
+    is_local = Address.bound(listener, site.host).is_local
+    app = application(q, site, is_local=is_local, command=command)
+    await _look_at(q)
+    async with serving(app, listener, how(site)) as server:
+        yield server
+
+
 async def serve(
     q: Kue,
     site: Site,
@@ -105,13 +123,9 @@ async def serve(
     Serve the dashboard of *q* until *stopping*; *on_start* is called when it answers.
 
     Raises:
-        ConfigError: Something that was asked for makes no sense, or is not safe.
-        StoreRefused, StoreCorrupt: The store is not fit to keep jobs.
+        As `shown`.
     """
-    is_local = Address.bound(listener, site.host).is_local
-    app = application(q, site, is_local=is_local, command=command)
-    await _look_at(q)
-    async with serving(app, listener, how(site)) as server:
+    async with shown(q, site, listener, command=command) as server:
         on_start()
         waiting = asyncio.create_task(stopping.wait(), name="kue stop")
         await asyncio.wait([waiting, server], return_when=asyncio.FIRST_COMPLETED)
