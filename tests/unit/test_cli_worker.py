@@ -7,7 +7,7 @@ from typing import Any
 import click
 import pytest
 
-from kue.cli.worker import _options, worker
+from kue.cli.worker import options_of, worker
 from kue.supervisor.options import Options
 from tests.unit.test_cli import exit_code
 
@@ -15,7 +15,7 @@ from tests.unit.test_cli import exit_code
 def options(*arguments: str) -> Options:
     """Return what the arguments mean."""
     given = worker.make_context("worker", list(arguments)).params
-    return _options(**given)
+    return options_of(**given)
 
 
 def test_only_the_target_must_be_given() -> None:

@@ -10,6 +10,7 @@ import click
 import kue
 from kue.cli.bench import bench
 from kue.cli.completion import completion
+from kue.cli.dashboard import dashboard
 from kue.cli.demo import demo
 from kue.cli.doctor import doctor
 from kue.cli.failed import failed
@@ -24,6 +25,7 @@ from kue.cli.terminal import (
     UNAVAILABLE,
     say,
 )
+from kue.cli.up import up
 from kue.cli.worker import worker
 from kue.cli.workers import workers
 from kue.errors import ConfigError, KueError, StoreUnavailable
@@ -68,7 +70,10 @@ def group(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-COMMANDS = (demo, doctor, worker, job, queue, workers, failed, bench, completion)
+COMMANDS = (
+    *(demo, up, worker, dashboard, job, queue, workers, failed),
+    *(doctor, bench, completion),
+)
 for command in COMMANDS:
     group.add_command(command)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
@@ -25,15 +26,17 @@ if TYPE_CHECKING:
 
 Counts = dict[str, dict[State, int]]
 
-#: Blocked jobs are left out: the demo has none.
 SHOWN = (
     State.WAITING,
+    State.BLOCKED,
     State.DELAYED,
     State.ACTIVE,
     State.COMPLETE,
     State.FAILED,
     State.CANCELLED,
 )
+#: Shown when there are some.
+RARE = frozenset({State.BLOCKED, State.DELAYED, State.CANCELLED})
 STYLES = {
     Kind.COMPLETE: "green",
     Kind.FAILED_ATTEMPT: "yellow",
@@ -43,8 +46,10 @@ STYLES = {
 #: Too many to be read one by one; the picture and the counts show them.
 QUIET = frozenset({Kind.PROGRESS, Kind.ENQUEUE, Kind.START})
 
-LATEST = 8
-RUNNING = 11
+LATEST = 4
+RUNNING = 5
+#: Seconds between two lines that say how things stand.
+STANDING_SECONDS = 2.0
 
 
 class View(Protocol):
@@ -77,10 +82,26 @@ class LinesView:
         pass
 
 
+class BriefView(LinesView):
+    """A line now and then, for pipes that a day's work would drown."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def tell(self, event: Event) -> None:
+        pass
+
+    def show(self, counts: Counts, running: Sequence[Job]) -> None:
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + STANDING_SECONDS
+            click.echo(_standing(counts))
+
+
 class LiveView:
     """A picture that is drawn again and again."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, link: str) -> None:
+        self._link = link
         self._live = Live(console=console, refresh_per_second=10, transient=True)
         self._latest: deque[Event] = deque(maxlen=LATEST)
 
@@ -97,28 +118,49 @@ class LiveView:
 
     def show(self, counts: Counts, running: Sequence[Job]) -> None:
         parts: list[RenderableType] = [counts_table(counts), _running_table(running)]
+        if self._link:
+            parts.insert(0, Text(f"Dashboard  {self._link}", style="bold"))
         parts.append(Text("\n").join(_line(event) for event in self._latest))
         self._live.update(Group(*parts))
 
 
-def view_for(console: Console) -> View:
-    """Return the view that fits where we write to."""
-    return LiveView(console) if console.is_terminal else LinesView()
+def view_for(console: Console, link: str, *, is_brief: bool) -> View:
+    """Return the view that fits where we write to; *link* is the dashboard's."""
+    if console.is_terminal:
+        return LiveView(console, link)
+    return BriefView() if is_brief else LinesView()
 
 
 def counts_table(counts: Counts) -> Table:
     """Return how many jobs of each type are in each state."""
     table = Table(title="Jobs", title_justify="left")
-    table.add_column("type")
-    for state in SHOWN:
+    table.add_column("type", no_wrap=True)
+    sums = _sums(counts)
+    shown = [state for state in SHOWN if sums[state] or state not in RARE]
+    for state in shown:
         table.add_column(state.value, justify="right")
     for type, states in sorted(counts.items()):
-        table.add_row(type, *(_number(states.get(state, 0)) for state in SHOWN))
+        table.add_row(type, *(_number(states.get(state, 0)) for state in shown))
     return table
+
+
+def _sums(counts: Counts) -> dict[State, int]:
+    return {
+        state: sum(states.get(state, 0) for states in counts.values())
+        for state in SHOWN
+    }
 
 
 def _number(number: int) -> str:
     return f"{number:,}" if number else "·"
+
+
+def _standing(counts: Counts) -> str:
+    now = datetime.now().astimezone()
+    facts = ", ".join(
+        f"{number:,} {state}" for state, number in _sums(counts).items() if number
+    )
+    return f"{now:%H:%M:%S}  {facts or 'no jobs yet'}"
 
 
 def _running_table(jobs: Sequence[Job]) -> Table:

@@ -19,7 +19,7 @@ from kue.supervisor.supervisor import NotStarted, Supervisor
 from kue.supervisor.target import split
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
     from datetime import timedelta
 
 #: By how many -v minus -q.
@@ -160,11 +160,11 @@ def worker(context: click.Context, /, **given: Any) -> None:
     once, a third one kills.  SIGHUP replaces the processes one after the other, with
     the code that is there by then.
     """
-    options = _options(**given)
-    context.exit(_run(options))
+    options = options_of(**given)
+    context.exit(run(options, _supervise))
 
 
-def _options(
+def options_of(
     *,
     target: str,
     max_age: timedelta | None,
@@ -175,6 +175,12 @@ def _options(
     verbose: int,
     **given: Any,
 ) -> Options:
+    """
+    Return what the command line asks for.
+
+    Raises:
+        BadTarget, click.UsageError: It makes no sense.
+    """
     split(target)
     if given["strict"] and given["concurrency"] is None:
         raise click.UsageError(
@@ -194,7 +200,10 @@ def _level(loudness: int) -> str:
     return LEVELS[max(-2, min(loudness, 1))]
 
 
-def _run(options: Options) -> int:
+def run(
+    options: Options, supervise: Callable[[Options], Coroutine[Any, Any, int]]
+) -> int:
+    """Do what *supervise* does, as the process that looks after workers."""
     if os.name != "posix":
         raise ConfigError(
             "kue worker needs a Unix: elsewhere, run await q.run() in a program"
@@ -206,7 +215,7 @@ def _run(options: Options) -> int:
     try:
         with logs.unblocked(handler):
             # Not uvloop: there is little to do, and it would take its memory.
-            return asyncio.run(_supervise(options))
+            return asyncio.run(supervise(options))
     except NotStarted as exc:
         _tell(options, exc)
         return REFUSED

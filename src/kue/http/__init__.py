@@ -3,6 +3,7 @@
 from kue.http.access import Role, Scope, User
 from kue.http.app import create_app
 from kue.http.login import Accounts
+from kue.http.prefix import Under
 from kue.http.redaction import Redaction
 
-__all__ = ["Accounts", "Redaction", "Role", "Scope", "User", "create_app"]
+__all__ = ["Accounts", "Redaction", "Role", "Scope", "Under", "User", "create_app"]

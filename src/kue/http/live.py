@@ -26,6 +26,7 @@ from kue.clock import SystemClock
 from kue.errors import StoreError
 from kue.events import Event, Kind
 from kue.http.redaction import Redaction
+from kue.http.stopping import until_stopping
 from kue.listeners import Background
 from kue.outage import Outage
 
@@ -286,6 +287,7 @@ class Live:
         self._is_closed = False
         self._background = Background()
         self._task: asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -351,6 +353,14 @@ class Live:
         self._stay()
         if self._task is None or self._task.done():
             self._task = self._background.start(self._listen(), "kue live")
+        if self._ending is None or self._ending.done():
+            self._ending = self._background.start(self._end_with_server(), "kue end")
+
+    async def _end_with_server(self) -> None:
+        await until_stopping()
+        for reader in self._readers:
+            reader.close()
+        self._stop()
 
     def _rest(self) -> None:
         if not self._readers and not self._is_closed:
@@ -367,6 +377,9 @@ class Live:
         if self._task is not None:
             self._task.cancel()
             self._task = None
+        if self._ending is not None:
+            self._ending.cancel()
+            self._ending = None
         self._is_up = None
         # What happens from now on is not heard: a number is left out, so that whoever
         # comes back with an earlier one is told so.

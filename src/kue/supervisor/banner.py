@@ -6,13 +6,16 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kue.supervisor.messages import Hello
     from kue.supervisor.options import Options
 
 
-def banner(options: Options, hello: Hello) -> str:
+def banner(options: Options, hello: Hello, more: Sequence[tuple[str, str]] = ()) -> str:
     """Return the facts for people, in several lines."""
     facts = [
+        *more,
         ("store", hello.store),
         ("", hello.durability),
         ("processes", _size(options, hello)),
@@ -28,12 +31,13 @@ def banner(options: Options, hello: Hello) -> str:
     return "\n".join([_title(options), *lines])
 
 
-def record(options: Options, hello: Hello) -> str:
+def record(options: Options, hello: Hello, more: Sequence[tuple[str, str]] = ()) -> str:
     """Return the same in a line, for logs."""
     types = ", ".join(hello.types)
+    besides = "".join(f"; {name}: {fact}" for name, fact in more)
     return (
         f"{_title(options)} on {hello.store}: {hello.durability}; "
-        f"{_size(options, hello)}; types: {types}"
+        f"{_size(options, hello)}; types: {types}{besides}"
     )
 
 

@@ -23,7 +23,7 @@ from kue.supervisor.staff import Staff
 from kue.supervisor.watch import Watcher
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Sequence
     from typing import Any
 
     from kue.supervisor.messages import Failure
@@ -44,10 +44,18 @@ class NotStarted(KueError):
 
 
 class Supervisor:
-    """What ``kue worker`` does."""
+    """
+    What ``kue worker`` does.
 
-    def __init__(self, options: Options) -> None:
+    Args:
+        facts: What its greeting says besides: names and values.
+    """
+
+    def __init__(
+        self, options: Options, *, facts: Sequence[tuple[str, str]] = ()
+    ) -> None:
         self._options = options
+        self._facts = facts
         self._group = asyncio.TaskGroup()
         self._pacemaker = Pacemaker()
         self._notifier = Notifier()
@@ -171,9 +179,10 @@ class Supervisor:
     async def _greet(self) -> None:
         hello = await self._staff.first
         if self._options.log_format == "json":
-            logger.info("%s", record(self._options, hello))
+            logger.info("%s", record(self._options, hello, self._facts))
         elif logger.isEnabledFor(logging.INFO):
-            await asyncio.to_thread(_write, banner(self._options, hello))
+            text = banner(self._options, hello, self._facts)
+            await asyncio.to_thread(_write, text)
         if self._options.reload and hello.folder is not None:
             await self._watcher.add(hello.folder)
 

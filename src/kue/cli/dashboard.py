@@ -1,0 +1,85 @@
+"""``kue dashboard``: see a queue in a browser."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+from setproctitle import setproctitle
+
+from kue import settings
+from kue.cli.reach import refuse_missing_file, settings_here, url_option
+from kue.cli.site import Site, site_options
+from kue.cli.terminal import EXIT_CODES, say
+from kue.loops import run
+from kue.queue import Kue
+from kue.supervisor import logs
+from kue.supervisor.target import BadTarget, load
+
+if TYPE_CHECKING:
+    import socket
+
+
+@click.command(epilog=EXIT_CODES)
+@click.argument("target", required=False)
+@url_option
+@site_options
+def dashboard(target: str | None, opens: bool, **given: Any) -> None:
+    """
+    Serve the dashboard and the REST API of a queue.
+
+    TARGET is the URL of a store, or module:attribute as for kue worker; without it, the
+    queue is found as by every command.  The address is written to standard output.
+    Ctrl-C and SIGTERM end it.
+
+    \b
+      kue dashboard
+      kue dashboard redis://localhost:6379/0 --open
+      kue dashboard app:q --port 8080 --read-only
+      kue dashboard --prefix /jobs --proxy 10.0.0.0/8 --allow-host ops.example.com
+
+    Who can reach it may do everything, unless users were added (kue user add) or with
+    --read-only; so it listens on this machine alone.  To listen elsewhere there must be
+    a user.
+    """
+    from kue.cli import site_server
+
+    site = Site(**given)
+    q = queue_of(target)
+    with site_server.listener_for(site) as listener:
+        logs.configure("dashboard", format="text", level="INFO")
+        setproctitle(f"kue dashboard on {q.store.name}")
+        run(_serve(q, site, listener, opens=opens))
+
+
+def queue_of(target: str | None) -> Kue:
+    """
+    Return the queue that *target* names: a URL, module:attribute, or nothing.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    if target is not None and "://" not in target:
+        try:
+            return load(target)[0]
+        except BadTarget as exc:
+            click.echo(exc.detail, err=True, nl=False)
+            raise
+    known = settings_here() if target is None else settings.load(url=target)
+    refuse_missing_file(known.url)
+    return Kue(known.url)
+
+
+async def _serve(q: Kue, site: Site, listener: socket.socket, *, opens: bool) -> None:
+    from kue.cli import site_server
+
+    def tell() -> None:
+        url = site_server.url(site, listener)
+        say(f"the dashboard of {q.store.name}; Ctrl-C ends it")
+        click.echo(url)
+        if opens:
+            site_server.open_browser(url)
+
+    async with q:
+        with site_server.stopped_by_signals() as stopping:
+            await site_server.serve(q, site, listener, stopping, on_start=tell)

@@ -1,0 +1,161 @@
+"""
+Serving a `Site`.
+
+Imported by those alone who serve: a web server takes long to import, and most commands
+do without.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import webbrowser
+from typing import TYPE_CHECKING
+
+from kue.cli.terminal import program, say
+from kue.errors import StoreUnavailable
+from kue.http.access import Anyone, Role
+from kue.http.app import create_app
+from kue.http.exposure import Address, Exposed
+from kue.http.prefix import checked
+from kue.http.serve import Serving, check, listen, serving
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from starlette.applications import Starlette
+
+    from kue.cli.site import Site
+    from kue.http.access import Guard
+    from kue.queue import Kue
+
+
+def how(site: Site) -> Serving:
+    """
+    Return how *site* is to be served.
+
+    Raises:
+        ConfigError: What was asked for makes no sense.
+    """
+    serving = Serving(
+        prefix=checked(site.prefix),
+        proxies=site.proxies,
+        certfile=site.certfile,
+        keyfile=site.keyfile,
+    )
+    check(serving)
+    return serving
+
+
+def url(site: Site, listener: socket.socket) -> str:
+    """Return where a browser on this machine finds *site*."""
+    bound = Address.bound(listener, site.host)
+    return bound.url(scheme=how(site).scheme, prefix=checked(site.prefix))
+
+
+def listener_for(site: Site) -> socket.socket:
+    """
+    Return a socket that listens where *site* is to be.
+
+    Raises:
+        ConfigError: It cannot, or something else that was asked for makes no sense.
+    """
+    how(site)
+    return listen(Address.of(site.host, site.port))
+
+
+def application(
+    q: Kue,
+    site: Site,
+    *,
+    is_local: bool,
+    has_users: bool = False,
+    command: str = "dashboard",
+) -> Starlette:
+    """
+    Return the application that *site* asks for; *command* did.
+
+    Raises:
+        Exposed: Others could reach it, and nobody would have to log in.
+    """
+    if not is_local and not has_users:
+        kue = program()
+        again = f"{kue} {command} --host {site.host}"
+        raise Exposed(site.host, (f"{kue} user add NAME --role admin", again))
+    return create_app(q, guard=_guard(site))
+
+
+def _guard(site: Site) -> Guard:
+    """Choose who decides who may do what."""
+    return Anyone(Role.VIEWER if site.read_only else Role.ADMIN)
+
+
+@contextlib.asynccontextmanager
+async def shown(
+    q: Kue, site: Site, listener: socket.socket, *, command: str = "dashboard"
+) -> AsyncIterator[asyncio.Task[None]]:
+    """
+    Serve the dashboard of *q* for as long as the context lasts; yields what does.
+
+    Raises:
+        ConfigError: Something that was asked for makes no sense, or is not safe.
+        StoreRefused, StoreCorrupt: The store is not fit to keep jobs.
+    """
+    is_local = Address.bound(listener, site.host).is_local
+    app = application(q, site, is_local=is_local, command=command)
+    await _look_at(q)
+    async with serving(app, listener, how(site)) as server:
+        yield server
+
+
+async def serve(
+    q: Kue,
+    site: Site,
+    listener: socket.socket,
+    stopping: asyncio.Event,
+    *,
+    command: str = "dashboard",
+    on_start: Callable[[], object] = lambda: None,
+) -> None:
+    """
+    Serve the dashboard of *q* until *stopping*; *on_start* is called when it answers.
+
+    Raises:
+        As `shown`.
+    """
+    async with shown(q, site, listener, command=command) as server:
+        on_start()
+        waiting = asyncio.create_task(stopping.wait(), name="kue stop")
+        await asyncio.wait([waiting, server], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+
+
+async def _look_at(q: Kue) -> None:
+    """Open the store; one that is away may come back, and is waited for."""
+    try:
+        await q.open()
+    except StoreUnavailable as exc:
+        say(f"{exc}; the dashboard waits for it")
+
+
+@contextlib.contextmanager
+def stopped_by_signals() -> Iterator[asyncio.Event]:
+    """Give an event that SIGINT and SIGTERM set, for as long as the context lasts."""
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    for number in numbers:
+        loop.add_signal_handler(number, stopping.set)
+    try:
+        yield stopping
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+
+def open_browser(url: str) -> None:
+    """Show *url* to who sits here; a machine without a browser is told so."""
+    if not webbrowser.open(url):
+        say(f"there is no browser here to open {url} in")
