@@ -16,6 +16,7 @@ from kue import __version__
 from kue.http.access import Anyone
 from kue.http.ancestors import kue_json, vertx_kue
 from kue.http.api import Api, problem_of
+from kue.http.dashboard import routes as dashboard
 from kue.http.headers import SafeHeaders
 from kue.http.live import Live
 from kue.http.openapi import openapi
@@ -38,7 +39,7 @@ def create_app(
     q: Kue, *, guard: Guard | None = None, live: Live | None = None
 ) -> Starlette:
     """
-    Return the API of *q*, to be served alone or mounted under any prefix.
+    Return API and dashboard of *q*, to be served alone or mounted under any prefix.
 
     The queue stays the caller's, who closes it after the streams: ``app.state.live``.
     """
@@ -49,6 +50,7 @@ def create_app(
             Mount("/api/v1", routes=_native(q, guard, live)),
             Mount("/kue", routes=kue_json.routes(q, guard)),
             Mount("/vertx-kue", routes=vertx_kue.routes(q, guard)),
+            *dashboard(),
         ],
         middleware=[
             Middleware(SafeHeaders),
