@@ -114,7 +114,7 @@ function groupView(first) {
   sample.append(h("summary", null, "Sample stack"), body);
   const node = h(
     "li",
-    { class: "panel error-group" },
+    { class: "card error-group" },
     count,
     h(
       "div",

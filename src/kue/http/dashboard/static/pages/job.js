@@ -23,6 +23,8 @@ import { timeline } from "./job/timeline.js";
 
 //: Buttons of their own; everything else is in the menu.
 const FIRST = ["retry", "promote", "cancel"];
+//: Characters of what a run says with its progress that fit on a line.
+const SHORT = 120;
 const KEYS = { r: "retry", n: "promote", c: "cancel", e: "edit" };
 
 export const page = {
@@ -269,8 +271,13 @@ function progressView({ state, progress, progress_data: data }) {
   if (state !== "active" && !(progress > 0 && progress < 100)) return null;
   return [
     bar(state === "active" && progress === 0 ? null : progress, { text: true }),
-    data !== null && tree(data),
+    data !== null && progressData(data),
   ];
+}
+
+function progressData(data) {
+  const text = JSON.stringify(data);
+  return text.length <= SHORT ? h("code", { class: "soft" }, text) : tree(data);
 }
 
 function noJob(id) {

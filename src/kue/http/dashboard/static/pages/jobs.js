@@ -16,7 +16,8 @@ import { COLUMNS, choose, chosen } from "./jobs/columns.js";
 import { saveCsv, saveJson } from "./jobs/files.js";
 import { PRIORITIES, asBody, asParams, filtersOf } from "./jobs/filter.js";
 import { filterBar } from "./jobs/filterbar.js";
-import { PAGE, readCounts, readPage } from "./jobs/reading.js";
+import { orderPicker, usualOrder } from "./jobs/order.js";
+import { readCounts, readPage } from "./jobs/reading.js";
 import { stateTabs } from "./jobs/tabs.js";
 import { READY_MADE, forgetView, saveView, savedViews, searchOf } from "./jobs/views.js";
 
@@ -55,8 +56,8 @@ class JobsView {
     this._isStale = false;
     this._stops = [];
     this._tabs = stateTabs(
-      (state) => href(`/jobs?${this._search({ state })}`),
-      (state) => this._change({ state }),
+      (state) => href(`/jobs?${this._search({ state, order: null })}`),
+      (state) => this._change({ state, order: null }),
     );
     this._bar = filterBar({
       suggest: (name) => this._suggest(name),
@@ -75,6 +76,7 @@ class JobsView {
       clear: () => this._table.clear(),
       onDone: () => this._restart(),
     });
+    this._order = orderPicker((order) => this._change({ order }));
     this._fault = h("p", { class: "fault", role: "alert" });
     this._hint = h("p", { class: "list-hint", role: "status", hidden: true });
     this._none = h("div", { hidden: true });
@@ -84,7 +86,7 @@ class JobsView {
       { class: "jobs-page" },
       h("header", { class: "page-head" }, h("h1", null, "Jobs"), this._tools()),
       this._tabs.node,
-      this._bar.node,
+      h("div", { class: "filter-row" }, this._bar.node, this._order.node),
       this._fault,
       this._bulk.node,
       this._hint,
@@ -109,6 +111,10 @@ class JobsView {
 
   get _filters() {
     return filtersOf(query());
+  }
+
+  get _orderNow() {
+    return query().order ?? usualOrder(this._state);
   }
 
   get _state() {
@@ -160,6 +166,7 @@ class JobsView {
     const type = query().type;
     const types = type ? [type] : undefined;
     this._bar.show(this._filters);
+    this._order.show(this._state, this._orderNow);
     this._tabs.show(this._state, this._isCounted ? this._counts : null);
     this._stops.push(
       refresher((signal) => this._read(signal), { types }),
@@ -182,7 +189,8 @@ class JobsView {
     }
     let found;
     try {
-      const { state, cursor, order } = query();
+      const { state, cursor } = query();
+      const order = this._orderNow;
       const params = { ...asParams(this._filters), state, cursor, order };
       found = await readPage(params, signal);
     } catch (problem) {
@@ -254,26 +262,27 @@ class JobsView {
 
   _page() {
     const isFirst = !query().cursor;
+    const back = this._trail.length > 1 ? "Previous" : "First page";
     const count = this._known();
     const shown = this._table.rows.length;
     const told = count !== undefined && isFirst && shown ? ` of ${plural(count, "job")}` : "";
     fill(
       this._foot,
-      h("span", { class: "faint" }, shown ? `${shown}${told || (shown === 1 ? " job" : " jobs")}` : ""),
-      !isFirst && h("button", { onclick: () => this._newer() }, this._trail.length > 1 ? "Newer" : "First page"),
+      h("span", { class: "faint" }, shown ? (told ? `${shown}${told}` : plural(shown, "job")) : ""),
+      !isFirst && h("button", { onclick: () => this._previous() }, back),
       this._cursor !== null &&
-        h("button", { onclick: () => this._older() }, this._isPart ? "Search on" : "Older"),
+        h("button", { onclick: () => this._next() }, this._isPart ? "Search on" : "Next"),
     );
   }
 
-  _older() {
+  _next() {
     if (this._cursor === null) return;
     this._trail.push(query().cursor ?? null);
     this._change({ cursor: this._cursor });
     this._table.node.scrollIntoView({ block: "nearest" });
   }
 
-  _newer() {
+  _previous() {
     this._change({ cursor: this._trail.pop() ?? null });
   }
 
@@ -306,16 +315,18 @@ class JobsView {
 
   _views() {
     const open = (view) => go(`/jobs?${view.search}`);
+    const forget = ({ name }) =>
+      h(
+        "button",
+        { class: "plain", "aria-label": `Forget ${name}`, onclick: () => forgetView(name) },
+        "×",
+      );
     const own = savedViews().map((view) =>
       h(
         "div",
         { class: "menu-row" },
         menuItem(view.name, () => open(view)),
-        h(
-          "button",
-          { class: "plain", "aria-label": `Forget ${view.name}`, onclick: () => forgetView(view.name) },
-          "×",
-        ),
+        forget(view),
       ),
     );
     return [
@@ -382,10 +393,11 @@ class JobsView {
   _keys() {
     return {
       ...this._table.keys,
+      "/": { label: "Filter", run: () => this._bar.input.focus() },
       r: { label: "Retry what is selected, or the row", run: () => this._act("retry", retry) },
       c: { label: "Cancel what is selected, or the row", run: () => this._act("cancel", cancel) },
       a: { label: "Add a job", run: () => can("manage") && this._add() },
-      o: { label: "Older jobs", run: () => this._older() },
+      o: { label: "Next page", run: () => this._next() },
       Escape: { label: "Select nothing", run: () => this._table.clear() },
     };
   }

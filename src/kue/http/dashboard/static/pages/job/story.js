@@ -5,6 +5,7 @@ export const STRETCHES = {
   blocked: "blocked by others",
   delayed: "delayed",
   waiting: "waited",
+  active: "has been running",
   running: "ran",
   failed: "ran and failed",
   backoff: "backed off",
@@ -51,7 +52,7 @@ export function stretches(job, now) {
   }
   if (job.state === "active") {
     wait(job.started_at);
-    add("running", job.started_at, now, { attempt: job.attempts, open: true });
+    add("active", job.started_at, now, { attempt: job.attempts, open: true });
   } else if (job.state === "waiting") {
     if (idle === "earlier") idle = "delayed";
     wait(now, { open: true });

@@ -51,7 +51,7 @@ function part(stretch, now) {
   const run = attempt ? `attempt ${attempt} ` : "";
   const told = open && to <= now ? `${duration(length)} so far` : duration(length);
   const found = h("span", {
-    class: `timeline-part timeline-${kind}${open ? " is-open" : ""}`,
+    class: `timeline-part timeline-${kind}`,
     title: `${run}${STRETCHES[kind]}: ${told}, from ${time(from)}`,
   });
   // The square root keeps a short run visible beside a long wait.

@@ -16,7 +16,6 @@ export function filterBar({ suggest, onChange }) {
   const chips = h("ul", { class: "chips", "aria-label": "Filters" });
   const input = h("input", {
     class: "filter-input",
-    dataset: { search: "" },
     type: "text",
     role: "combobox",
     placeholder: "Filter: type, tag, data.user_id=42, or words",
