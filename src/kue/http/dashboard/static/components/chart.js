@@ -8,7 +8,7 @@ import { area, bars, line, stepLabel, ticks, timeLabel, timeTicks } from "./scal
 //: Pixels around the plot: room for ticks and their labels.
 const EDGE = { top: 10, right: 12, bottom: 24, left: 52 };
 //: Pixels that one label below the plot needs.
-const LABEL = 76;
+const LABEL = 60;
 //: Bars thinner than this blur; an area of the same shape is shown instead.
 const THINNEST = 3;
 //: Steps that Page Up and Page Down go.

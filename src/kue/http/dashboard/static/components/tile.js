@@ -1,6 +1,7 @@
 // A number that is to be seen from afar, with its name and a word on it.
 
 import { h } from "../lib/dom.js";
+import { short } from "../lib/format.js";
 import { href } from "../lib/router.js";
 
 //: Return {node, update({value, unit, note, tone})}.
@@ -29,6 +30,23 @@ export function tile({ label, path = null, extra = null }) {
   }
 
   return { node, update };
+}
+
+//: "3 min 20 s" as a large number and what follows it.
+export function parted(text) {
+  const [value, ...rest] = text.split(" ");
+  return { value, unit: rest.length ? ` ${rest.join(" ")}` : "" };
+}
+
+//: Jobs a second, so that several can be compared.
+export function perSecond(rate) {
+  const isSmall = rate > 0 && rate < 0.01;
+  return { value: isSmall ? "<0.01" : digits(rate), unit: "/s" };
+}
+
+function digits(value) {
+  if (value >= 100) return short(value);
+  return String(Number(value.toPrecision(value < 1 ? 2 : 3)));
 }
 
 //: Set the text of a node, if it is another than before.

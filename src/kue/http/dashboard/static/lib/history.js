@@ -8,15 +8,43 @@ const PERCENTILES = ["p50", "p95", "p99"];
 
 //: Return {times, step, points} of the last *length* ms, of all types or of one.
 //:
-//: The step that is under way is left out: its numbers would look like a fall.
-export async function history({ step = "minute", length, type = null }, signal) {
-  const size = STEPS[step];
+//: *fold* makes one of so many steps: sums of what is counted, and the worst of what is
+//: measured.  The step that is under way is left out: it would look like a fall.
+export async function history({ step = "minute", length, fold = 1, type = null }, signal) {
+  const size = STEPS[step] * fold;
   const now = Date.now();
   const params = { step, type, since: Math.max(0, now - length) };
   const found = await api.get("/stats/history", params, { signal });
   const last = found.until - (found.until % size);
-  const points = found.points.filter(({ at }) => at < last);
+  const points = folded(found.points, size).filter(({ at }) => at < last);
   return { times: points.map(({ at }) => at), step: size, points };
+}
+
+function folded(points, size) {
+  const found = new Map();
+  for (const point of points) {
+    const at = point.at - (point.at % size);
+    found.set(at, found.has(at) ? joined(found.get(at), point) : { ...point, at });
+  }
+  return [...found.values()];
+}
+
+function joined(one, other) {
+  const sums = ["added", "complete", "failed", "run_ms"].map((name) => [
+    name,
+    one[name] + other[name],
+  ]);
+  const worst = ["wait", "run"]
+    .filter((name) => name in one)
+    .map((name) => [name, higher(one[name], other[name])]);
+  return { at: one.at, ...Object.fromEntries([...sums, ...worst]) };
+}
+
+function higher(one, other) {
+  if (!one || !other) return one ?? other;
+  return Object.fromEntries(
+    PERCENTILES.map((which) => [which, Math.max(one[which], other[which])]),
+  );
 }
 
 //: One number of each point.

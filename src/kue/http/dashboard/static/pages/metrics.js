@@ -2,7 +2,7 @@
 
 import { chart, inStep } from "../components/chart.js";
 import { panel } from "../components/panel.js";
-import { RANGES, USUAL, rangeButtons, rangeOf } from "../components/range.js";
+import { RANGES, USUAL, rangeButtons, rangeOf, stepText } from "../components/range.js";
 import { tile } from "../components/tile.js";
 import { h } from "../lib/dom.js";
 import { duration, number, percent, short } from "../lib/format.js";
@@ -41,15 +41,15 @@ export const page = {
     }
 
     async function read(signal) {
-      const { step, length } = RANGES[range];
+      const { step, length, fold } = RANGES[range];
       const types = queues.chosen();
       const of = types.length ? types : [null];
       const pasts = await Promise.all(
-        of.map((type) => history({ step, length, type }, signal)),
+        of.map((type) => history({ step, length, fold, type }, signal)),
       );
       plots.update(
         types.length > 1 ? sideBySide(types, pasts) : together(pasts[0]),
-        `${RANGES[range].step}, last ${RANGES[range].label}`,
+        stepText(RANGES[range]),
         types.length > 1,
       );
       sums.update(totals(pasts));
@@ -95,12 +95,12 @@ function makePlots() {
   });
   inStep(...plots.map(({ chart: one }) => one));
 
-  function update(data, time, isCompared) {
+  function update(data, steps, isCompared) {
     for (const { name, title, compared, chart: one, per, node, heading } of plots) {
       node.hidden = data[name] === null;
       if (data[name] === null) continue;
       heading.textContent = isCompared ? compared : title;
-      per.textContent = `by ${time}`;
+      per.textContent = steps;
       one.update(data[name]);
     }
   }

@@ -5,10 +5,10 @@ import { empty } from "../components/empty.js";
 import { panel } from "../components/panel.js";
 import { spark } from "../components/spark.js";
 import { states } from "../components/states.js";
-import { tile } from "../components/tile.js";
+import { parted, perSecond, tile } from "../components/tile.js";
 import { api } from "../lib/api.js";
 import { h } from "../lib/dom.js";
-import { NOTHING, bytes, duration, number, rate, short } from "../lib/format.js";
+import { NOTHING, bytes, duration, number, short } from "../lib/format.js";
 import { column, history, throughput } from "../lib/history.js";
 import { refresher } from "../lib/live.js";
 import { href } from "../lib/router.js";
@@ -127,10 +127,9 @@ function makeTiles() {
   return { nodes, update, past };
 }
 
-function flowing(perSecond, name) {
-  const [value, unit] = rate(perSecond).split("/");
-  const isFailing = name === "failed" && perSecond > 0;
-  return { value, unit: `/${unit}`, note: "mean of 5 minutes", tone: isFailing ? "bad" : "" };
+function flowing(rate, name) {
+  const isFailing = name === "failed" && rate > 0;
+  return { ...perSecond(rate), note: "mean of 5 min", tone: isFailing ? "bad" : "" };
 }
 
 function waiting(stats) {
@@ -161,12 +160,6 @@ function stored({ engine, version, memory_bytes: memory, rtt_ms: rtt }) {
     return { ...parted(duration(rtt)), note: `round trip, ${note}` };
   }
   return { ...parted(bytes(memory)), note: `${duration(rtt)} round trip, ${note}` };
-}
-
-//: "3 min 20 s" as a large number and what follows it.
-function parted(text) {
-  const [value, ...rest] = text.split(" ");
-  return { value, unit: rest.length ? ` ${rest.join(" ")}` : "" };
 }
 
 function more(path, text) {

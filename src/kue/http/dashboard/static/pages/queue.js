@@ -43,7 +43,7 @@ export const page = {
     const missing = h("div", { hidden: true }, unknown(type));
     const body = h(
       "div",
-      { class: "stack", hidden: true },
+      { class: "pile", hidden: true },
       h("div", { class: "tiles" }, tiles.nodes),
       panel("Jobs by state", {}, counts.node),
       h("div", { class: "page-bar" }, rangeButtons(range, choose)),
@@ -57,7 +57,7 @@ export const page = {
         h(
           "div",
           { class: "named" },
-          h("a", { class: "faint", href: href("/queues") }, "Queues"),
+          h("a", { class: "faint crumb", href: href("/queues") }, "Queues"),
           h("h1", null, type),
           badges,
         ),
@@ -138,10 +138,10 @@ export const page = {
 
     function beginCharts() {
       stopCharts();
-      const { step, length, everyMs } = RANGES[range];
+      const { step, length, fold, everyMs } = RANGES[range];
       const draw = async (signal) => {
         if (!missing.hidden) return;
-        plots.update(together(await history({ step, length, type }, signal)));
+        plots.update(together(await history({ step, length, fold, type }, signal)));
       };
       stopCharts = refresher(draw, { minMs: everyMs, everyMs, types: [type] });
     }

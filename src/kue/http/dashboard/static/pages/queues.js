@@ -41,6 +41,7 @@ export const page = {
       link: ({ type }) => `/queues/${part(type)}`,
       columns: columns(lines, act),
     });
+    rows.node.classList.add("queues-table", "carded");
     const count = h("span", { class: "faint" });
     const everything = h("button", { type: "button", onclick: turnEverything });
     const search = h("input", {

@@ -8,6 +8,13 @@ import { href } from "../../lib/router.js";
 import { marks } from "../queues/marks.js";
 
 const SHOWN = 8;
+const NUMBERS = [
+  { key: "waiting", label: "Waiting", render: ({ counts }) => number(counts.waiting) },
+  { key: "active", label: "Active", render: ({ counts }) => number(counts.active) },
+  { key: "failed", label: "Failed", render: ({ counts }) => number(counts.failed) },
+  { key: "out", label: "Out", render: ({ rates }) => rate(rates.complete) },
+  { key: "wait", label: "Wait p95", render: ({ latency }) => duration(latency?.p95) },
+];
 
 //: Return {node, update(queues), keys}.
 export function glance() {
@@ -17,13 +24,11 @@ export function glance() {
     link: ({ type }) => `/queues/${part(type)}`,
     columns: [
       { key: "type", label: "Queue", render: name },
-      { key: "waiting", label: "Waiting", end: true, render: ({ counts }) => number(counts.waiting) },
-      { key: "active", label: "Active", end: true, render: ({ counts }) => number(counts.active) },
-      { key: "failed", label: "Failed", end: true, render: ({ counts }) => number(counts.failed) },
-      { key: "out", label: "Out", end: true, render: ({ rates }) => rate(rates.complete) },
-      { key: "wait", label: "Wait p95", end: true, render: ({ latency }) => duration(latency?.p95) },
+      ...NUMBERS.map((column) => ({ ...column, end: true })),
     ],
   });
+
+  shown.node.classList.add("carded");
 
   function update(queues) {
     const busiest = [...queues].sort((a, b) => load(b) - load(a)).slice(0, SHOWN);

@@ -25,7 +25,7 @@ export function warnings({ onChange }) {
   const verdict = h("p", { class: "verdict", role: "status" });
   const list = h("ul", { class: "warnings" });
   const rest = h("p", { class: "warnings-rest" });
-  const node = h("div", { class: "stack" }, list, rest);
+  const node = h("div", { class: "pile" }, list, rest);
   const show = keyed(
     list,
     (one) => JSON.stringify([one.code, one.queue, one.worker]),

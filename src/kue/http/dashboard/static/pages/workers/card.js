@@ -5,7 +5,7 @@ import { keyed } from "../../components/keyed.js";
 import { write } from "../../components/tile.js";
 import { part } from "../../lib/api.js";
 import { fill, h } from "../../lib/dom.js";
-import { NOTHING, bytes, duration, number, ticking, timeAgo } from "../../lib/format.js";
+import { bytes, duration, number, ticking, timeAgo } from "../../lib/format.js";
 import { can } from "../../lib/me.js";
 import { href } from "../../lib/router.js";
 import { pause, resume } from "../queues/acts.js";
@@ -161,9 +161,9 @@ function run({ id, type, attempt, elapsed_ms: elapsed }) {
   const node = h(
     "li",
     null,
-    h("a", { href: href(`/jobs/${id}`) }, `#${id}`),
+    h("a", { class: "run-id", href: href(`/jobs/${id}`) }, `#${id}`),
     h("span", { class: "run-type" }, type),
-    h("span", { class: "faint" }, attempt > 1 ? `attempt ${number(attempt)}` : ""),
+    h("span", { class: "run-attempt" }, attempt > 1 ? `attempt ${number(attempt)}` : ""),
     progress,
     // By this clock: the store's may be another, and it is to go on from here.
     h("span", { class: "run-time" }, ticking(Date.now() - elapsed)),
@@ -171,7 +171,7 @@ function run({ id, type, attempt, elapsed_ms: elapsed }) {
 
   function update({ progress: share }) {
     once(progress, String(share), () =>
-      share > 0 ? bar(share, { label: `Progress of job ${id}`, text: true }) : NOTHING,
+      share > 0 ? bar(share, { label: `Progress of job ${id}`, text: true }) : null,
     );
   }
 
