@@ -1,8 +1,8 @@
 """
 The dashboard: one page of HTML, and modules that browsers load as they are.
 
-Nothing here knows a job.  Everything shown is read from the API, by the rights of whoever
-looks, so these files may be had by anyone.
+Nothing here knows a job.  Everything shown is read from the API, by the rights of
+whoever looks, so these files may be had by anyone.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CONTENT_TYPES = {
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
-#: First parts of paths that programs ask for: they are told in JSON that nothing is there.
+#: First parts of paths that programs ask for: they are told in JSON what is not there.
 DATA = frozenset({"api", "assets", "kue", "vertx-kue"})
 #: Where a page says which path it has.
 _PATH = re.compile(r'^\s*path: "(/[^"]*)"', re.MULTILINE)
@@ -149,7 +149,8 @@ def _answer(
 ) -> Response:
     # Kept, but asked for each time: a new version shows at once.
     headers = {"Cache-Control": "no-cache", "ETag": asset.tag}
-    if asset.tag in request.headers.get("if-none-match", "") and status.is_success:
+    has_it = asset.tag in request.headers.get("if-none-match", "")
+    if has_it and status is HTTPStatus.OK:
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
     return Response(
         asset.content,

@@ -22,5 +22,5 @@ export function showKeys() {
 }
 
 function caps(key) {
-  return key.split(" ").map((one) => h("kbd", null, one));
+  return key.split(" ").map((one) => h("kbd", null, one === "Escape" ? "Esc" : one));
 }

@@ -89,6 +89,8 @@ function connection() {
     h("span", { class: "dot" }),
     text,
   );
+  // Heard on every page, so that what it says is so.
+  live.on(() => {}, { kinds: ["lagged"] });
   live.onState((state) => {
     const [word, title] = SAID[state];
     node.dataset.live = state;

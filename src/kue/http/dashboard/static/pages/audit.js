@@ -78,7 +78,7 @@ export const page = {
 
 function answer({ status }) {
   const isDone = status < 400;
-  const words = { 401: "not logged in", 403: "refused", 404: "not there", 409: "conflict", 429: "too often" };
+  const words = { 401: "refused", 403: "refused", 404: "not there", 409: "conflict", 429: "too often" };
   const text = isDone ? "done" : (words[status] ?? "failed");
   return h("span", { class: ["nowrap", isDone ? "good" : "bad"], title: `Status ${status}` }, text);
 }

@@ -40,13 +40,16 @@ export function operation(one, document) {
 }
 
 function parameterTable(parameters, document) {
+  const about = (one) => one.description ?? one.schema?.description ?? "";
+  const hasAbout = parameters.some(about);
+  const heads = ["Name", "In", "Type", hasAbout && "About"].filter(Boolean);
   return h(
     "div",
     { class: "table-box", tabindex: 0, role: "region", "aria-label": "Parameters" },
     h(
       "table",
       null,
-      h("thead", null, h("tr", null, ["Name", "In", "Type", "About"].map((text) => h("th", { scope: "col" }, text)))),
+      h("thead", null, h("tr", null, heads.map((text) => h("th", { scope: "col" }, text)))),
       h(
         "tbody",
         null,
@@ -57,7 +60,7 @@ function parameterTable(parameters, document) {
             h("td", null, h("code", null, one.name), one.required && h("span", { class: "faint" }, " needed")),
             h("td", null, one.in),
             h("td", null, typeOf(one.schema, document)),
-            h("td", { class: "soft" }, one.description ?? one.schema?.description ?? ""),
+            hasAbout && h("td", { class: "soft" }, about(one)),
           ),
         ),
       ),

@@ -3,6 +3,8 @@
 import { h } from "../../lib/dom.js";
 
 const REF = "#/components/schemas/";
+//: Numbers from here on are limits of the format, not of what is meant.
+const HUGE = 2 ** 47;
 
 //: All named schemas.
 export function schemas(document) {
@@ -69,7 +71,8 @@ export function typeOf(schema, document) {
 }
 
 function bounds(schema) {
-  const { minimum, maximum, minLength, maxLength } = schema;
+  const { minimum, minLength, maxLength } = schema;
+  const maximum = schema.maximum < HUGE ? schema.maximum : undefined;
   if (minimum !== undefined && maximum !== undefined) return `, ${minimum} to ${maximum}`;
   if (minimum !== undefined) return `, from ${minimum}`;
   if (maximum !== undefined) return `, up to ${maximum}`;

@@ -23,7 +23,7 @@ export function people({ api, me }) {
     { key: "acts", label: "", class: "end nowrap", render: acts },
   ];
   const list = table({ columns, key: (user) => user.name, caption: "People" });
-  const place = h("div");
+  const place = h("div", { class: "flush" });
   const add = h("button", { class: "small", onclick: create }, "Add a person");
   const node = h(
     "section",

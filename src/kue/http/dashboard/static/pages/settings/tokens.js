@@ -30,7 +30,7 @@ export function tokens({ api }) {
     },
   ];
   const list = table({ columns, key: (token) => token.id, caption: "Tokens" });
-  const place = h("div");
+  const place = h("div", { class: "flush" });
   const add = h("button", { class: "small", onclick: create }, "Make a token");
   const node = h(
     "section",
