@@ -101,7 +101,7 @@ class JobView {
       actions: h("div", { class: "actions" }),
       notes: h("div", { class: "job-notes" }),
       progress: h("div", { class: "job-progress" }),
-      attempts: h("div", { class: "attempts" }),
+      attempts: h("div", { class: "endings" }),
       facts: h("div"),
       data: h("div"),
       result: h("div"),

@@ -51,6 +51,7 @@ class JobsView {
     this._counts = null;
     this._cursor = null;
     this._isPart = false;
+    this._columns = "";
     //: Cursors of the pages before this one, the first of which has none.
     this._trail = [];
     this._isStale = false;
@@ -97,7 +98,6 @@ class JobsView {
   }
 
   start() {
-    this._showColumns();
     this._ctx.keys(this._keys());
     this._ctx.actions(this._actions());
     this._restart();
@@ -167,6 +167,7 @@ class JobsView {
     const types = type ? [type] : undefined;
     this._bar.show(this._filters);
     this._order.show(this._state, this._orderNow);
+    this._showColumns();
     this._tabs.show(this._state, this._isCounted ? this._counts : null);
     this._stops.push(
       refresher((signal) => this._read(signal), { types }),
@@ -348,7 +349,7 @@ class JobsView {
   }
 
   _columnPicker() {
-    const shown = new Set(chosen().map((column) => column.key));
+    const shown = new Set(chosen(this._state).map((column) => column.key));
     const toggle = (key, isOn) => {
       if (isOn) shown.add(key);
       else shown.delete(key);
@@ -375,7 +376,10 @@ class JobsView {
   }
 
   _showColumns() {
-    this._table.show(chosen().map((column) => column.key));
+    const keys = chosen(this._state).map((column) => column.key);
+    if (keys.join() === this._columns) return;
+    this._columns = keys.join();
+    this._table.show(keys);
   }
 
   _exports() {
@@ -386,7 +390,7 @@ class JobsView {
     const what = this._table.selected.size ? "selected" : "shown";
     return [
       menuItem(`JSON of the jobs ${what}`, () => saveJson(jobs())),
-      menuItem(`CSV of the jobs ${what}`, () => saveCsv(jobs(), chosen())),
+      menuItem(`CSV of the jobs ${what}`, () => saveCsv(jobs(), chosen(this._state))),
     ];
   }
 
@@ -412,7 +416,7 @@ class JobsView {
     return [
       can("manage") && { label: "Add a job", run: () => this._add() },
       { label: "Export what is shown as JSON", run: () => saveJson(this._table.rows) },
-      { label: "Export what is shown as CSV", run: () => saveCsv(this._table.rows, chosen()) },
+      { label: "Export what is shown as CSV", run: () => saveCsv(this._table.rows, chosen(this._state)) },
       { label: "Save this view", run: () => this._saveView() },
     ].filter(Boolean);
   }

@@ -14,7 +14,7 @@ const OUTCOMES = {
   released: ["put back", "waiting"],
   stalled: ["worker lost", "blocked"],
   cancelled: ["cancelled", "cancelled"],
-  restarted: ["put back in line by hand", "waiting"],
+  restarted: ["put back in line", "waiting"],
 };
 const TAKEN = {
   lease: "its worker gave no sign of life",
@@ -36,25 +36,25 @@ export function keyOf(entry) {
 function entryView(entry, open) {
   const [words, state] = OUTCOMES[entry.outcome] ?? [entry.outcome, "waiting"];
   const head = [
-    h("span", { class: "attempt-number" }, entry.attempt ? `Attempt ${entry.attempt}` : "—"),
-    h("span", { class: "attempt-outcome", dataset: { state } }, words),
-    h("span", { class: "attempt-error" }, firstLine(entry)),
+    h("span", { class: "ending-number" }, entry.attempt ? `Attempt ${entry.attempt}` : "—"),
+    h("span", { class: "ending-outcome", dataset: { state } }, words),
+    h("span", { class: "ending-error" }, firstLine(entry)),
     h(
       "span",
-      { class: "attempt-facts" },
+      { class: "ending-facts" },
       entry.duration !== null && `${duration(entry.duration)}, `,
       timeAgo(entry.at),
     ),
   ];
   const body = bodyOf(entry);
   if (!body.length) {
-    return h("div", { class: "attempt" }, h("div", { class: "attempt-head" }, head));
+    return h("div", { class: "ending" }, h("div", { class: "ending-head" }, head));
   }
   return h(
     "details",
-    { class: "attempt", dataset: { key: keyOf(entry) }, open },
-    h("summary", { class: "attempt-head" }, head),
-    h("div", { class: "attempt-body" }, body),
+    { class: "ending", dataset: { key: keyOf(entry) }, open },
+    h("summary", { class: "ending-head" }, head),
+    h("div", { class: "ending-body" }, body),
   );
 }
 

@@ -9,6 +9,7 @@ export const STRETCHES = {
   running: "ran",
   failed: "ran and failed",
   backoff: "backed off",
+  ahead: "still to wait",
   ended: "had ended",
   earlier: "earlier, no longer kept",
 };
@@ -17,8 +18,8 @@ const ENDED_BADLY = new Set(["retry", "failed", "stalled", "cancelled"]);
 
 //: The stretches of a job's life up to *now*, each {kind, from, to, attempt, open}.
 //:
-//: They follow each other without gaps.  The last is *open* while it goes on; one that
-//: ends after *now* is a delay that is not over.
+//: They follow each other without gaps.  The one that goes on is *open*; what lies
+//: after it is what is left of a delay.
 export function stretches(job, now) {
   const found = [];
   const add = (kind, from, to, more = {}) => {
@@ -58,19 +59,19 @@ export function stretches(job, now) {
     wait(now, { open: true });
   } else if (job.state === "delayed") {
     const kind = idle === "backoff" ? "backoff" : "delayed";
-    add(kind, at, job.promote_at ?? now, { open: true });
+    add(kind, at, now, { open: true });
+    add("ahead", now, job.promote_at ?? now);
   } else if (job.state === "blocked") {
     add("blocked", at, now, { open: true });
   }
   return found;
 }
 
-//: How long each kind took in all, up to *now*: a map from kind to ms.
-export function totals(found, now) {
+//: How long each kind takes in all: a map from kind to ms.
+export function totals(found) {
   const sums = new Map();
   for (const { kind, from, to } of found) {
-    const length = Math.max(0, Math.min(to, now) - from);
-    sums.set(kind, (sums.get(kind) ?? 0) + length);
+    sums.set(kind, (sums.get(kind) ?? 0) + to - from);
   }
   return sums;
 }

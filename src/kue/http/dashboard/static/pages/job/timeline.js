@@ -18,12 +18,12 @@ export function timeline(clock) {
   function draw() {
     const now = clock();
     const found = stretches(shown, now);
-    const sums = totals(found, now);
+    const sums = totals(found);
     const words = [...sums].map(([kind, ms]) => `${STRETCHES[kind]} ${duration(ms)}`);
     bar.setAttribute("aria-label", words.join(", ") || "just added");
-    fill(bar, found.map((stretch) => part(stretch, now)));
+    fill(bar, found.map(part));
     fill(legend, [...sums].map(([kind, ms]) => entry(kind, ms)));
-    fill(ends, firstAndLast(shown, found, now));
+    fill(ends, firstAndLast(shown, found));
   }
 
   const timer = setInterval(() => {
@@ -45,11 +45,10 @@ function isGoingOn(job) {
   return ["waiting", "active", "delayed", "blocked"].includes(job.state);
 }
 
-function part(stretch, now) {
-  const { kind, from, to, attempt, open } = stretch;
-  const length = Math.max(to - from, 0);
+function part({ kind, from, to, attempt, open }) {
+  const length = to - from;
   const run = attempt ? `attempt ${attempt} ` : "";
-  const told = open && to <= now ? `${duration(length)} so far` : duration(length);
+  const told = open ? `${duration(length)} so far` : duration(length);
   const found = h("span", {
     class: `timeline-part timeline-${kind}`,
     title: `${run}${STRETCHES[kind]}: ${told}, from ${time(from)}`,
@@ -70,8 +69,8 @@ function entry(kind, ms) {
   );
 }
 
-function firstAndLast(job, found, now) {
+function firstAndLast(job, found) {
   const last = found.at(-1);
-  const end = last?.open && last.to <= now ? "now" : time(last?.to ?? job.created_at);
+  const end = last?.open ? "now" : time(last?.to ?? job.created_at);
   return [h("span", {}, time(job.created_at)), h("span", {}, end)];
 }

@@ -8,7 +8,17 @@ import { stateBadge } from "../../components/state.js";
 import { PRIORITIES } from "./filter.js";
 
 const KEY = "kue.columns";
-const USUAL = ["id", "type", "state", "data", "priority", "attempts", "run", "updated_at"];
+//: What matters of a job in each state, and of any job.
+const USUAL = {
+  waiting: ["type", "state", "data", "priority", "attempts", "created_at"],
+  active: ["type", "state", "data", "attempts", "worker", "run"],
+  delayed: ["type", "state", "data", "priority", "attempts", "promote_at"],
+  blocked: ["type", "state", "data", "priority", "created_at"],
+  complete: ["type", "data", "priority", "attempts", "run", "ended_at"],
+  failed: ["type", "error", "data", "attempts", "run", "ended_at"],
+  cancelled: ["type", "data", "priority", "attempts", "ended_at"],
+};
+const USUAL_OF_ALL = ["type", "state", "data", "priority", "attempts", "run", "updated_at"];
 //: Characters of the data that a row shows.
 const DATA_LENGTH = 90;
 
@@ -22,7 +32,13 @@ export const COLUMNS = [
     render: (job) => h("a", { href: href(`/jobs/${job.id}`) }, String(job.id)),
     text: (job) => job.id,
   },
-  { key: "type", label: "Type", render: (job) => job.type, text: (job) => job.type },
+  {
+    key: "type",
+    label: "Type",
+    class: "name",
+    render: (job) => named(job.type),
+    text: (job) => job.type,
+  },
   {
     key: "state",
     label: "State",
@@ -32,6 +48,13 @@ export const COLUMNS = [
       job.held && h("span", { class: "note", title: job.held }, " held"),
     ],
     text: (job) => job.state,
+  },
+  {
+    key: "error",
+    label: "Error",
+    class: "wide",
+    render: (job) => (job.error ? brief(`${job.error.kind}: ${job.error.message}`) : ""),
+    text: (job) => (job.error ? `${job.error.kind}: ${job.error.message}` : ""),
   },
   {
     key: "data",
@@ -61,16 +84,10 @@ export const COLUMNS = [
     text: (job) => job.duration,
   },
   {
-    key: "error",
-    label: "Error",
-    class: "wide",
-    render: (job) => (job.error ? brief(`${job.error.kind}: ${job.error.message}`) : ""),
-    text: (job) => (job.error ? `${job.error.kind}: ${job.error.message}` : ""),
-  },
-  {
     key: "worker",
     label: "Worker",
-    render: (job) => job.worker ?? "",
+    class: "name",
+    render: (job) => named(job.worker),
     text: (job) => job.worker,
   },
   {
@@ -79,16 +96,22 @@ export const COLUMNS = [
     render: (job) => job.tags.map((tag) => h("span", { class: "tag" }, tag)),
     text: (job) => job.tags.join(" "),
   },
-  { key: "group", label: "Group", render: (job) => job.group ?? "", text: (job) => job.group },
+  {
+    key: "group",
+    label: "Group",
+    class: "name",
+    render: (job) => named(job.group),
+    text: (job) => job.group,
+  },
   moment("created_at", "Created"),
   moment("updated_at", "Changed"),
   moment("promote_at", "Due"),
   moment("ended_at", "Ended"),
 ];
 
-//: Those that are chosen, in their order.
-export function chosen() {
-  let keys = USUAL;
+//: Those that are chosen, or usual for jobs in *state*, in their order.
+export function chosen(state) {
+  let keys = USUAL[state] ?? USUAL_OF_ALL;
   try {
     const kept = JSON.parse(localStorage.getItem(KEY) ?? "null");
     if (Array.isArray(kept)) keys = kept;
@@ -114,6 +137,10 @@ export function priorityName(priority) {
 
 export function json(value) {
   return value === null || value === undefined ? "" : JSON.stringify(value);
+}
+
+function named(name) {
+  return name ? h("span", { title: name }, name) : "";
 }
 
 function brief(value) {

@@ -36,6 +36,7 @@ export function stateTabs(address, onChoose) {
     for (const tab of tabs) {
       const count = tab.state === ALL ? sum : counts?.[tab.state] ?? 0;
       tab.count.textContent = counts ? short(count) : "";
+      tab.node.classList.toggle("is-empty", count === 0);
       tab.count.title = counts ? number(count) : "";
       tab.node.href = address(tab.state);
       if (tab.state === current) tab.node.setAttribute("aria-current", "true");
