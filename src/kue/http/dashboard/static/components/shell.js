@@ -26,18 +26,18 @@ export function shell({ pages, openPalette }) {
     .map((page) => ({ page, node: link(page) }));
   const menu = h(
     "nav",
-    { class: "nav", "aria-label": "Pages" },
+    { class: "nav", "aria-label": "Dashboard" },
     h("ul", null, links.map((one) => h("li", null, one.node))),
   );
   const search = h(
     "button",
-    { class: "search-button", onclick: openPalette },
+    { class: "search-button", "aria-label": "Search", onclick: openPalette },
     icon("search"),
     h("span", null, "Search"),
     h("kbd", null, isMac() ? "⌘K" : "Ctrl K"),
   );
   const side = h(
-    "div",
+    "header",
     { class: "side" },
     h("div", { class: "brand" }, brand(), badge()),
     search,

@@ -50,7 +50,7 @@ export function table({
       head,
       selectable && h("th", { class: "cell-select" }, all),
       visible.map((one) =>
-        h("th", { scope: "col", class: [one.end && "end", one.class], title: one.title }, one.label),
+        h("th", { scope: "col", class: [one.end && "end", one.class], title: one.title }, nameOf(one)),
       ),
     );
   }
@@ -219,4 +219,9 @@ export function table({
     current,
     keys,
   };
+}
+
+//: A column of buttons has a name for those alone who do not see what is in it.
+function nameOf({ label }) {
+  return label || h("span", { class: "offscreen" }, "Actions");
 }

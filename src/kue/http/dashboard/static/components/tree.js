@@ -35,21 +35,18 @@ function branch(name, value, path, depth) {
     if (!inside.hasChildNodes()) rest(inside, entries, path, isList, depth - 1);
   };
   if (isOpen) grow();
-  return h(
-    "details",
-    { class: "tree-branch", open: isOpen, ontoggle: grow },
-    h(
-      "summary",
-      { class: "tree-line" },
-      icon("right"),
-      label(name),
-      h("span", { class: "tree-brace" }, start),
-      h("span", { class: "tree-count" }, count),
-      buttons(value, path),
-    ),
-    inside,
-    h("div", { class: "tree-brace tree-end" }, end),
+  const head = h(
+    "summary",
+    { class: "tree-line" },
+    icon("right"),
+    label(name),
+    h("span", { class: "tree-brace" }, start),
+    h("span", { class: "tree-count" }, count),
   );
+  const foot = h("div", { class: "tree-brace tree-end" }, end);
+  const details = h("details", { open: isOpen, ontoggle: grow }, head, inside, foot);
+  // Beside the summary, which is a button itself.
+  return h("div", { class: "tree-branch" }, details, buttons(value, path));
 }
 
 //: Add the entries, the first of them if there are many.
@@ -102,12 +99,7 @@ function label(name) {
 }
 
 function buttons(value, path) {
-  const copy = (text, told) => (event) => {
-    // In a summary it would fold, too.
-    event.preventDefault();
-    event.stopPropagation();
-    copyText(text, told);
-  };
+  const copy = (text, told) => () => copyText(text, told);
   const plain = typeof value === "string" ? value : JSON.stringify(value, null, 2);
   const act = (what, text, told) =>
     h("button", { class: "plain small", type: "button", title: `Copy ${what}`, onclick: copy(text, told) }, what);

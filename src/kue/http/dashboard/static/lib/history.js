@@ -14,10 +14,20 @@ export async function history({ step = "minute", length, fold = 1, type = null }
   const size = STEPS[step] * fold;
   const now = Date.now();
   const params = { step, type, since: Math.max(0, now - length) };
-  const found = await api.get("/stats/history", params, { signal });
+  const found = await read(params, signal);
   const last = found.until - (found.until % size);
   const points = folded(found.points, size).filter(({ at }) => at < last);
   return { times: points.map(({ at }) => at), step: size, points };
+}
+
+async function read(params, signal) {
+  try {
+    return await api.get("/stats/history", params, { signal });
+  } catch (error) {
+    // A queue that is only set up has had no job yet.
+    if (!error.isMissing) throw error;
+    return { until: 0, points: [] };
+  }
 }
 
 function folded(points, size) {
