@@ -16,6 +16,7 @@ from kue import __version__
 from kue.http.access import Anyone, Scope, guard_of
 from kue.http.ancestors import kue_json, vertx_kue
 from kue.http.api import Api, problem_of
+from kue.http.dashboard import routes as dashboard
 from kue.http.gate import Gate, Hosts
 from kue.http.headers import SafeHeaders
 from kue.http.live import Live
@@ -50,7 +51,7 @@ def create_app(
     live: Live | None = None,
 ) -> Starlette:
     """
-    Return the API of *q*, to be served alone or mounted under any prefix.
+    Return API and dashboard of *q*, to be served alone or mounted under any prefix.
 
     The queue stays the caller's, who closes it after the streams: ``app.state.live``.
 
@@ -78,6 +79,7 @@ def create_app(
             Mount("/api/v1", routes=_native(q, known, rules, live)),
             Mount("/kue", routes=kue_json.routes(q, known, rules)),
             Mount("/vertx-kue", routes=vertx_kue.routes(q, known, rules)),
+            *dashboard(),
         ],
         middleware=[
             Middleware(SafeHeaders),

@@ -1,0 +1,160 @@
+"""
+The dashboard: one page of HTML, and modules that browsers load as they are.
+
+Nothing here knows a job.  Everything shown is read from the API, by the rights of
+whoever looks, so these files may be had by anyone.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from hashlib import blake2b
+from html import escape
+from http import HTTPStatus
+from importlib.resources import files
+from string import Template
+from typing import TYPE_CHECKING, NamedTuple
+
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.routing import Route
+
+from kue import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from importlib.resources.abc import Traversable
+
+    from starlette.requests import Request
+    from starlette.routing import BaseRoute
+
+ASSETS = "/assets"
+INDEX = "index.html"
+CONTENT_TYPES = {
+    "css": "text/css; charset=utf-8",
+    "html": "text/html; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+#: First parts of paths that programs ask for: they are told in JSON what is not there.
+DATA = frozenset({"api", "assets", "kue", "vertx-kue"})
+#: Where a page says which path it has.
+_PATH = re.compile(r'^\s*path: "(/[^"]*)"', re.MULTILINE)
+_PARAMETER = re.compile(r":\w+")
+
+
+class Asset(NamedTuple):
+    """A file that browsers may have."""
+
+    content: bytes
+    content_type: str
+    tag: str
+
+
+class Dashboard(NamedTuple):
+    """Everything that is served, read once."""
+
+    index: Template
+    #: By path below the folder.
+    assets: dict[str, Asset]
+    #: Matches the paths of all pages.
+    pages: re.Pattern[str]
+
+
+def routes() -> list[BaseRoute]:
+    """Return what comes after all other routes: files by name, and pages."""
+    dashboard = _dashboard()
+
+    async def asset(request: Request) -> Response:
+        found = dashboard.assets.get(request.path_params["name"])
+        if found is None:
+            raise HTTPException(HTTPStatus.NOT_FOUND)
+        return _answer(request, found)
+
+    async def page(request: Request) -> Response:
+        path = "/" + request.path_params["path"]
+        is_page = dashboard.pages.fullmatch(path) is not None
+        if not is_page and path.split("/")[1] in DATA:
+            raise HTTPException(HTTPStatus.NOT_FOUND)
+        status = HTTPStatus.OK if is_page else HTTPStatus.NOT_FOUND
+        return _answer(request, _index(dashboard, request), status)
+
+    return [
+        Route(f"{ASSETS}/{{name:path}}", asset, name="dashboard_asset"),
+        Route("/{path:path}", page, name="dashboard_page"),
+    ]
+
+
+@cache
+def _dashboard() -> Dashboard:
+    """Read the files, whose names are fixed from then on: no request names a path."""
+    contents = dict(_walk(files(__name__) / "static"))
+    index = Template(contents.pop(INDEX).decode())
+    assets = {name: _asset(name, content) for name, content in contents.items()}
+    paths = [
+        path
+        for name, content in contents.items()
+        if re.fullmatch(r"pages/\w+\.js", name)
+        for path in _PATH.findall(content.decode())
+    ]
+    # Names may contain slashes, however a proxy passes them on.
+    pages = "|".join(_PARAMETER.sub(".+", path) for path in paths)
+    return Dashboard(index, assets, re.compile(f"(?:{pages})/?"))
+
+
+def _walk(folder: Traversable, above: str = "") -> Iterator[tuple[str, bytes]]:
+    for entry in folder.iterdir():
+        name = f"{above}{entry.name}"
+        if entry.is_dir():
+            yield from _walk(entry, f"{name}/")
+        elif name.rpartition(".")[2] in CONTENT_TYPES:
+            yield name, entry.read_bytes()
+
+
+def _asset(name: str, content: bytes) -> Asset:
+    tag = f'W/"{blake2b(content, digest_size=12).hexdigest()}"'
+    return Asset(content, CONTENT_TYPES[name.rpartition(".")[2]], tag)
+
+
+def _index(dashboard: Dashboard, request: Request) -> Asset:
+    """Return the page, which says where it is mounted and what it will load."""
+    prefix = "/" + request.scope.get("root_path", "").strip("/")
+    prefix = escape(prefix.rstrip("/"))
+    assets = prefix + ASSETS
+    # Sheets in folders are for single pages, and may go beyond that for all.
+    names = sorted(dashboard.assets, key=lambda name: ("/" in name, name))
+    styles = [
+        f'<link rel="stylesheet" href="{assets}/{name}">'
+        for name in names
+        if name.endswith(".css")
+    ]
+    modules = [
+        f'<link rel="modulepreload" href="{assets}/{name}">'
+        for name in names
+        if name.endswith(".js") and "/" in name
+    ]
+    text = dashboard.index.substitute(
+        prefix=prefix,
+        assets=assets,
+        version=__version__,
+        styles="\n".join(styles),
+        modules="\n".join(modules),
+    )
+    return _asset(INDEX, text.encode())
+
+
+def _answer(
+    request: Request, asset: Asset, status: HTTPStatus = HTTPStatus.OK
+) -> Response:
+    # Kept, but asked for each time: a new version shows at once.
+    headers = {"Cache-Control": "no-cache", "ETag": asset.tag}
+    has_it = asset.tag in request.headers.get("if-none-match", "")
+    if has_it and status is HTTPStatus.OK:
+        return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+    return Response(
+        asset.content,
+        status_code=status.value,
+        headers=headers,
+        media_type=asset.content_type,
+    )

@@ -1,0 +1,394 @@
+// A chart over time: lines, areas and stacked bars on one scale.
+//
+// It can be read by pointer, by keyboard (arrows, Home, End) and as a table.
+
+import { fill, h, svg } from "../lib/dom.js";
+import { area, bars, line, stepLabel, ticks, timeLabel, timeTicks } from "./scale.js";
+
+//: Pixels around the plot: room for ticks and their labels.
+const EDGE = { top: 10, right: 12, bottom: 24, left: 52 };
+//: Pixels that one label below the plot needs.
+const LABEL = 60;
+//: Bars thinner than this blur; an area of the same shape is shown instead.
+const THINNEST = 3;
+//: Steps that Page Up and Page Down go.
+const STRIDE = 10;
+
+//: Return {node, update(data), point(index), onPoint, destroy()}.
+//:
+//: data is {times, step, series}: when each step begins (Unix ms), how long it is, and
+//: series of {name, tone, kind, values}, with as many values as times; null is a gap.
+//: kind is "line", "area" or "bars"; bars are stacked in the order given.  tone names a
+//: colour of the style sheet.  unit is "count", "number" or "ms", and chooses the ticks.
+export function chart({ title, unit = "count", format = String, height = 220 }) {
+  const hidden = new Set();
+  let data = { times: [], step: 60_000, series: [] };
+  let chosen = null;
+  let width = 0;
+  let plot = null;
+
+  const picture = svg("svg", { class: "chart-picture", "aria-hidden": "true" });
+  const tip = h("div", { class: "chart-tip", hidden: true, "aria-hidden": "true" });
+  const surface = h(
+    "div",
+    {
+      class: "chart-surface",
+      tabindex: 0,
+      role: "slider",
+      "aria-label": `${title}, step by step`,
+      "aria-valuemin": 0,
+      "aria-valuemax": 0,
+      "aria-valuenow": 0,
+      onpointermove: (event) => choose(indexAt(event)),
+      onpointerdown: (event) => choose(indexAt(event)),
+      onpointerleave: () => choose(null),
+      onblur: () => choose(null),
+      onkeydown: walk,
+    },
+    picture,
+    tip,
+  );
+  const legend = h("div", { class: "chart-legend" });
+  const table = h("div", { class: "chart-table-scroll" });
+  const details = h(
+    "details",
+    { class: "chart-table", ontoggle: fillTable },
+    h("summary", {}, "As a table"),
+    table,
+  );
+  const node = h("figure", { class: "chart" }, legend, surface, details);
+  node.setAttribute("aria-label", title);
+  const self = { node, update, point, onPoint: null, destroy };
+
+  const observer = new ResizeObserver(([entry]) => {
+    const found = Math.floor(entry.contentRect.width);
+    if (found !== width) {
+      width = found;
+      draw();
+    }
+  });
+  observer.observe(surface);
+
+  function update(next) {
+    data = next;
+    if (chosen !== null && chosen >= data.times.length) {
+      chosen = null;
+    }
+    fillLegend();
+    draw();
+    fillTable();
+  }
+
+  function destroy() {
+    observer.disconnect();
+  }
+
+  function shown() {
+    return data.series.filter(({ name }) => !hidden.has(name));
+  }
+
+  function draw() {
+    if (width > 0) {
+      plot = layout(data, shown(), { width, height, unit });
+      picture.setAttribute("width", width);
+      picture.setAttribute("height", height);
+      picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
+      fill(picture, axes(plot, data, format), plot.marks, nothing(plot, height));
+    }
+    point(chosen);
+  }
+
+  // -- one step ---------------------------------------------------------------
+
+  function choose(index) {
+    if (index !== chosen) {
+      point(index);
+      self.onPoint?.(index);
+    }
+  }
+
+  //: Show what happened in one step; null shows none.
+  function point(index) {
+    chosen = index !== null && index < data.times.length ? index : null;
+    picture.querySelector(".chart-cross")?.remove();
+    tip.hidden = chosen === null;
+    describe();
+    if (chosen === null || plot === null) {
+      return;
+    }
+    picture.append(cross(plot, chosen));
+    fill(
+      tip,
+      h("strong", {}, stepLabel(data.times[chosen], data.step)),
+      shown().map(({ name, tone, values }) =>
+        h(
+          "div",
+          { class: "chart-tip-row" },
+          h("span", { class: `swatch tone-${tone}` }),
+          h("span", {}, name),
+          h("span", { class: "chart-tip-value" }, said(values[chosen])),
+        ),
+      ),
+    );
+    const { x } = plot.places[chosen];
+    const isRight = x > width / 2;
+    tip.style.left = isRight ? "" : `${x + 12}px`;
+    tip.style.right = isRight ? `${width - x + 12}px` : "";
+  }
+
+  function describe() {
+    const last = Math.max(0, data.times.length - 1);
+    const index = chosen ?? last;
+    surface.setAttribute("aria-valuemax", last);
+    surface.setAttribute("aria-valuenow", index);
+    const values = shown().map(({ name, values: of }) => `${name} ${said(of[index])}`);
+    surface.setAttribute(
+      "aria-valuetext",
+      data.times.length
+        ? [stepLabel(data.times[index], data.step), ...values].join(", ")
+        : "no data",
+    );
+  }
+
+  function said(value) {
+    return value === null || value === undefined ? "none" : format(value);
+  }
+
+  function indexAt(event) {
+    if (plot === null || data.times.length === 0) {
+      return null;
+    }
+    const { left } = surface.getBoundingClientRect();
+    const index = Math.floor((event.clientX - left - EDGE.left) / plot.band);
+    return Math.min(data.times.length - 1, Math.max(0, index));
+  }
+
+  function walk(event) {
+    const last = data.times.length - 1;
+    const from = chosen ?? last;
+    const to = {
+      ArrowLeft: chosen === null ? last : from - 1,
+      ArrowDown: chosen === null ? last : from - 1,
+      ArrowRight: chosen === null ? last : from + 1,
+      ArrowUp: chosen === null ? last : from + 1,
+      PageDown: from - STRIDE,
+      PageUp: from + STRIDE,
+      Home: 0,
+      End: last,
+    }[event.key];
+    if (event.key === "Escape" && chosen !== null) {
+      choose(null);
+    } else if (to !== undefined && last >= 0) {
+      choose(Math.min(last, Math.max(0, to)));
+    } else {
+      return;
+    }
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  // -- beside the picture -----------------------------------------------------
+
+  function fillLegend() {
+    // Kept while the names stay: a button that is replaced loses the focus.
+    const key = JSON.stringify(data.series.map(({ name, tone }) => [name, tone]));
+    if (legend.dataset.key === key) {
+      return;
+    }
+    legend.dataset.key = key;
+    fill(
+      legend,
+      data.series.map(({ name, tone, kind }) =>
+        h(
+          "button",
+          {
+            type: "button",
+            class: "chart-key",
+            title: `Show or hide ${name}`,
+            "aria-pressed": String(!hidden.has(name)),
+            onclick: (event) => toggle(name, event.currentTarget),
+          },
+          h("span", { class: `swatch swatch-${kind ?? "line"} tone-${tone}` }),
+          name,
+        ),
+      ),
+    );
+  }
+
+  function toggle(name, button) {
+    if (!hidden.delete(name)) {
+      hidden.add(name);
+    }
+    button.setAttribute("aria-pressed", String(!hidden.has(name)));
+    draw();
+  }
+
+  function fillTable() {
+    if (!details.open) {
+      return;
+    }
+    const rows = data.times.map((at, index) =>
+      h(
+        "tr",
+        {},
+        h("th", { scope: "row" }, stepLabel(at, data.step)),
+        data.series.map(({ values }) => h("td", {}, said(values[index]))),
+      ),
+    );
+    fill(
+      table,
+      h(
+        "table",
+        {},
+        h("caption", { class: "offscreen" }, title),
+        h(
+          "thead",
+          {},
+          h(
+            "tr",
+            {},
+            h("th", { scope: "col" }, "From"),
+            data.series.map(({ name }) => h("th", { scope: "col" }, name)),
+          ),
+        ),
+        // What is newest is what is looked for.
+        h("tbody", {}, rows.reverse()),
+      ),
+    );
+    table.tabIndex = 0;
+    table.setAttribute("role", "region");
+    table.setAttribute("aria-label", `${title} as a table`);
+  }
+
+  return self;
+}
+
+//: Let several charts over the same times show the same step.
+export function inStep(...charts) {
+  for (const one of charts) {
+    one.onPoint = (index) => {
+      charts.filter((other) => other !== one).forEach((other) => other.point(index));
+    };
+  }
+}
+
+// -- what is drawn --------------------------------------------------------------
+
+//: Return where everything is: scales, the places of all steps, and the marks.
+function layout({ times }, series, { width, height, unit }) {
+  const inner = Math.max(1, width - EDGE.left - EDGE.right);
+  const floor = height - EDGE.bottom;
+  const stacked = series.filter(({ kind }) => kind === "bars");
+  const sums = times.map((_, index) =>
+    stacked.reduce((sum, { values }) => sum + (values[index] ?? 0), 0),
+  );
+  const known = series
+    .filter(({ kind }) => kind !== "bars")
+    .flatMap(({ values }) => values.filter((value) => value !== null));
+  const max = [...sums, ...known].reduce((most, one) => Math.max(most, one), 0);
+  const steps = ticks(max, { unit });
+  const top = steps.at(-1);
+  const band = inner / Math.max(1, times.length);
+  const xOf = (index) => EDGE.left + (index + 0.5) * band;
+  const yOf = (value) => floor - (value / top) * (floor - EDGE.top);
+  const place = (value, index) =>
+    value === null || value === undefined ? null : { x: xOf(index), y: yOf(value) };
+
+  const marks = [];
+  const tops = [];
+  let floors = times.map((_, index) => ({ x: xOf(index), y: floor }));
+  for (const { tone, values } of stacked) {
+    const points = floors.map(({ x, y }, index) => ({
+      x,
+      y: y - (floor - yOf(values[index] ?? 0)),
+    }));
+    const isThin = band < THINNEST;
+    marks.push(
+      svg("path", {
+        class: `chart-bars tone-${tone}`,
+        d: isThin ? area(points, floors) : bars(points, floors, band * 0.72),
+      }),
+    );
+    tops.push({ tone, points });
+    floors = points;
+  }
+  for (const { tone, kind, values } of series.filter((one) => one.kind !== "bars")) {
+    const points = times.map((_, index) => place(values[index], index));
+    if (kind === "area") {
+      const d = area(points, floor);
+      marks.push(svg("path", { class: `chart-area tone-${tone}`, d }));
+    }
+    marks.push(svg("path", { class: `chart-line tone-${tone}`, d: line(points) }));
+    tops.push({ tone, points });
+  }
+  const places = times.map((_, index) => ({ x: xOf(index) }));
+  return { band, floor, inner, isEmpty: max === 0, marks, places, steps, tops, yOf };
+}
+
+function axes(plot, { times, step }, format) {
+  const right = EDGE.left + plot.inner;
+  const levels = plot.steps.map((value) => {
+    const y = plot.yOf(value);
+    return [
+      svg("line", { class: "chart-grid", x1: EDGE.left, x2: right, y1: y, y2: y }),
+      svg(
+        "text",
+        { class: "chart-label", x: EDGE.left - 8, y: y + 4, "text-anchor": "end" },
+        format(value),
+      ),
+    ];
+  });
+  if (times.length === 0) {
+    return levels.flat();
+  }
+  const from = times[0];
+  const to = times.at(-1);
+  const count = Math.max(1, Math.floor(plot.inner / LABEL));
+  const wanted = timeTicks(from, to, count);
+  const moments = wanted.moments.map((at) => {
+    const x = EDGE.left + ((at - from) / step + 0.5) * plot.band;
+    return svg(
+      "text",
+      { class: "chart-label", x, y: plot.floor + 17, "text-anchor": "middle" },
+      timeLabel(at, wanted.step),
+    );
+  });
+  return [...levels.flat(), ...moments];
+}
+
+function cross(plot, index) {
+  const { x } = plot.places[index];
+  const dots = plot.tops
+    .filter(({ points }) => points[index])
+    .map(({ tone, points }) =>
+      svg("circle", {
+        class: `chart-dot tone-${tone}`,
+        cx: x,
+        cy: points[index].y,
+        r: 3.5,
+      }),
+    );
+  const rule = svg("line", {
+    class: "chart-rule",
+    x1: x,
+    x2: x,
+    y1: EDGE.top,
+    y2: plot.floor,
+  });
+  return svg("g", { class: "chart-cross" }, rule, dots);
+}
+
+function nothing(plot, height) {
+  return plot.isEmpty
+    ? svg(
+        "text",
+        {
+          class: "chart-nothing",
+          x: EDGE.left + plot.inner / 2,
+          y: (height - EDGE.bottom + EDGE.top) / 2,
+          "text-anchor": "middle",
+        },
+        "Nothing in this time",
+      )
+    : null;
+}

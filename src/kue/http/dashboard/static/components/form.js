@@ -1,0 +1,160 @@
+// Forms made of fields, which show what the server says of each.
+
+import { fill, h, uid } from "../lib/dom.js";
+import { openDialog } from "./dialog.js";
+
+//: Make a form.  Fields: {name, label, type?, value?, required?, help?, placeholder?,
+//: options?: [value | [value, label]], rows?, parse?: text → value, autocomplete?}; types
+//: are those of inputs, "select", "area", "check" and "json".
+//: submit(values) may raise a Problem, which is shown at its field.
+export function form({ fields, submit, action = "Save", cancel = null, danger = false }) {
+  const controls = fields.map(control);
+  const fault = h("p", { class: "fault", role: "alert" });
+  const kind = danger ? "danger" : "primary";
+  const button = h("button", { class: kind, type: "submit" }, action);
+  const buttons = h(
+    "div",
+    { class: "form-actions" },
+    cancel && h("button", { type: "button", onclick: cancel }, "Cancel"),
+    button,
+  );
+  const rows = controls.map((one) => one.row);
+  const node = h("form", { class: "form", novalidate: true, onsubmit: send }, rows, fault, buttons);
+
+  function values() {
+    return Object.fromEntries(controls.map((one) => [one.name, one.value()]));
+  }
+
+  //: Show *error* at the field it is about.
+  function blame(error) {
+    const place = String(error.field ?? "").replace(/^(body|query)\.?/, "");
+    const found = place && controls.find((one) => place.split(/[.[]/)[0] === one.name);
+    if (found) found.blame(error.message);
+    else fill(fault, error.message);
+  }
+
+  async function send(event) {
+    event.preventDefault();
+    for (const one of controls) one.blame("");
+    fill(fault);
+    let given;
+    try {
+      given = values();
+    } catch (error) {
+      blame(error);
+      return;
+    }
+    button.disabled = true;
+    try {
+      await submit(given);
+    } catch (error) {
+      blame(error);
+    } finally {
+      button.disabled = false;
+    }
+  }
+
+  return { node, values, blame, controls, focus: () => controls[0]?.input.focus() };
+}
+
+//: The same in a dialog; returns a promise of what submit returned, or undefined.
+export function formDialog({ title, text = "", fields, submit, action = "Save", danger = false }) {
+  const made = form({
+    fields,
+    action,
+    danger,
+    cancel: () => dialog.close(),
+    submit: async (values) => {
+      const result = await submit(values);
+      dialog.close(result ?? true);
+    },
+  });
+  const dialog = openDialog({ title, body: [text && h("p", null, text), made.node] });
+  made.focus();
+  return dialog.closed;
+}
+
+function control(field) {
+  const id = uid("field");
+  const input = inputOf(field, id);
+  const fault = h("span", { class: "fault", id: `${id}-fault` });
+  const isCheck = field.type === "check";
+  const row = h(
+    "div",
+    { class: isCheck ? "field field-check" : "field" },
+    h("label", { for: id }, field.label, field.required && h("span", { class: "faint" }, " (needed)")),
+    input,
+    field.help && h("span", { class: "help", id: `${id}-help` }, field.help),
+    fault,
+  );
+  input.setAttribute("aria-describedby", `${id}-help ${id}-fault`);
+
+  function blame(message) {
+    fill(fault, message);
+    if (message) input.setAttribute("aria-invalid", "true");
+    else input.removeAttribute("aria-invalid");
+    if (message) input.focus();
+  }
+
+  function value() {
+    if (isCheck) return input.checked;
+    const text = input.value;
+    if (field.required && !text.trim()) throw wrong(field.name, `${field.label} is needed`);
+    if (field.type === "json") return json(field, text);
+    if (field.type === "number") return text === "" ? null : Number(text);
+    return field.parse ? field.parse(text) : text;
+  }
+
+  return { name: field.name, row, input, blame, value };
+}
+
+function inputOf(field, id) {
+  const shared = {
+    id,
+    name: field.name,
+    placeholder: field.placeholder,
+    autocomplete: field.autocomplete ?? "off",
+  };
+  switch (field.type) {
+    case "select":
+      return h(
+        "select",
+        shared,
+        (field.options ?? []).map((one) => {
+          const [value, label = value] = [one].flat();
+          return h("option", { value, selected: value === field.value }, label);
+        }),
+      );
+    case "area":
+    case "json":
+      return h("textarea", {
+        ...shared,
+        rows: field.rows ?? 6,
+        spellcheck: "false",
+        class: field.type === "json" ? "mono" : "",
+        value: field.type === "json" ? pretty(field.value) : (field.value ?? ""),
+      });
+    case "check":
+      return h("input", { ...shared, type: "checkbox", checked: Boolean(field.value) });
+    default:
+      return h("input", { ...shared, type: field.type ?? "text", value: field.value ?? "" });
+  }
+}
+
+function pretty(value) {
+  if (value === undefined) return "";
+  return typeof value === "string" ? value : JSON.stringify(value, null, 2);
+}
+
+function json(field, text) {
+  if (!text.trim()) return null;
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw wrong(field.name, `not JSON: ${error.message}`);
+  }
+}
+
+function wrong(field, message) {
+  return Object.assign(new Error(message), { field });
+}

@@ -1,0 +1,26 @@
+// All keys that work here.
+
+import { h } from "../lib/dom.js";
+import { allKeys } from "../lib/keys.js";
+import { openDialog } from "./dialog.js";
+
+export function showKeys() {
+  const always = { group: "Always", keys: [["Ctrl K", "Go anywhere, do anything"], ["Esc", "Close"]] };
+  const seen = new Map();
+  for (const { group, keys } of [...allKeys(), always]) {
+    if (keys.length) seen.set(group, [...(seen.get(group) ?? []), ...keys]);
+  }
+  const groups = [...seen].map(([group, keys]) =>
+    h(
+      "section",
+      null,
+      h("h3", null, group),
+      h("dl", null, keys.map(([key, label]) => [h("dt", null, caps(key)), h("dd", null, label)])),
+    ),
+  );
+  openDialog({ title: "Keys", body: h("div", { class: "keys" }, groups), wide: true });
+}
+
+function caps(key) {
+  return key.split(" ").map((one) => h("kbd", null, one === "Escape" ? "Esc" : one));
+}

@@ -1,0 +1,53 @@
+// A button that shows more when asked to.
+
+import { fill, h } from "../lib/dom.js";
+import { icon } from "./icon.js";
+
+//: A menu: *content()* gives the nodes it shows, anew each time it opens.
+//:
+//: Whatever is chosen in it closes it, unless it is inside something marked data-stay.
+export function menu(label, content, { name = label, glyph = "down", end = false } = {}) {
+  const list = h("div", { class: end ? "menu-list menu-end" : "menu-list" });
+  const summary = h(
+    "summary",
+    { class: "button", role: "button", "aria-label": name, "aria-expanded": "false" },
+    label,
+    icon(glyph),
+  );
+  const node = h("details", { class: "menu", ontoggle: turn, onkeydown: leave }, summary, list);
+
+  function turn() {
+    summary.setAttribute("aria-expanded", String(node.open));
+    if (node.open) fill(list, content());
+    const listen = node.open ? "addEventListener" : "removeEventListener";
+    document[listen]("pointerdown", outside);
+  }
+
+  function outside(event) {
+    if (!node.contains(event.target)) node.open = false;
+  }
+
+  function leave(event) {
+    if (event.key !== "Escape" || !node.open) return;
+    event.preventDefault();
+    event.stopPropagation();
+    node.open = false;
+    summary.focus();
+  }
+
+  list.addEventListener("click", (event) => {
+    const isChosen = event.target.closest("button, a") && !event.target.closest("[data-stay]");
+    if (isChosen) node.open = false;
+  });
+  return { node, close: () => (node.open = false) };
+}
+
+//: One line of a menu; *run* is called when it is chosen.
+export function menuItem(label, run, { danger = false, hint = "" } = {}) {
+  return h(
+    "button",
+    { type: "button", class: danger ? "menu-item danger" : "menu-item", onclick: run },
+    label,
+    hint && h("span", { class: "hint" }, hint),
+  );
+}

@@ -1,0 +1,148 @@
+// Navigation and signs that every page has around it.
+
+import { api } from "../lib/api.js";
+import { fill, h } from "../lib/dom.js";
+import { live } from "../lib/live.js";
+import { can, me } from "../lib/me.js";
+import { version } from "../lib/place.js";
+import { href } from "../lib/router.js";
+import { showKeys } from "./help.js";
+import { icon } from "./icon.js";
+import { nextTheme, themeName } from "./theme.js";
+import { toastProblem } from "./toast.js";
+
+const SAID = {
+  live: ["Live", "What happens is shown as it happens"],
+  paused: ["Paused", "What is shown stands still"],
+  away: ["Connecting", "The server or its store does not answer"],
+  polling: ["Polling", "No stream gets through; what is shown is read every few seconds"],
+};
+
+//: Returns {node, show(main, page)}.
+export function shell({ pages, openPalette }) {
+  const links = pages
+    .filter((page) => page.nav && can(page.nav.needs ?? "look"))
+    .sort((one, other) => one.nav.order - other.nav.order)
+    .map((page) => ({ page, node: link(page) }));
+  const menu = h(
+    "nav",
+    { class: "nav", "aria-label": "Dashboard" },
+    h("ul", null, links.map((one) => h("li", null, one.node))),
+  );
+  const search = h(
+    "button",
+    { class: "search-button", "aria-label": "Search", onclick: openPalette },
+    icon("search"),
+    h("span", null, "Search"),
+    h("kbd", null, isMac() ? "⌘K" : "Ctrl K"),
+  );
+  const side = h(
+    "header",
+    { class: "side" },
+    h("div", { class: "brand" }, brand(), badge()),
+    search,
+    menu,
+    h("div", { class: "side-foot" }, connection(), buttons()),
+  );
+  const slot = h("div", { class: "slot" });
+  const skip = h("a", { class: "skip", href: "#main" }, "Skip to content");
+  const node = h("div", { class: "shell" }, skip, side, slot);
+
+  function show(main, page) {
+    const top = page && `/${page.path.split("/")[1]}`;
+    for (const one of links) {
+      const isHere = one.page.path === page?.path || one.page.path === top;
+      if (isHere) one.node.setAttribute("aria-current", "page");
+      else one.node.removeAttribute("aria-current");
+      if (isHere) one.node.scrollIntoView?.({ block: "nearest", inline: "nearest" });
+    }
+    fill(slot, readOnly(), main);
+  }
+
+  return { node, show };
+}
+
+function link({ path, nav }) {
+  return h("a", { href: href(path) }, icon(nav.icon), h("span", null, nav.label));
+}
+
+function brand() {
+  return h("a", { class: "brand-name", href: href("/"), title: `Kue ${version}` }, "Kue");
+}
+
+function badge() {
+  if (!me.badge?.text) return null;
+  return h("span", { class: "badge", dataset: { tone: me.badge.tone ?? "info" } }, me.badge.text);
+}
+
+function readOnly() {
+  if (!me.read_only) return null;
+  const text = "Read-only: this dashboard shows everything and changes nothing.";
+  return h("div", { class: "banner", role: "note" }, icon("lock"), text);
+}
+
+function connection() {
+  const text = h("span");
+  const node = h(
+    "button",
+    { class: "connection", onclick: () => live.hold(!live.isHeld) },
+    h("span", { class: "dot" }),
+    text,
+  );
+  // Heard on every page, so that what it says is so.
+  live.on(() => {}, { kinds: ["lagged"] });
+  live.onState((state) => {
+    const [word, title] = SAID[state];
+    node.dataset.live = state;
+    node.title = title;
+    node.setAttribute("aria-label", `${word}: ${title}. Press to ${live.isHeld ? "go on" : "hold"}`);
+    fill(text, word);
+  });
+  return node;
+}
+
+function buttons() {
+  const theme = h("button", { class: "plain", onclick: turn });
+  function name() {
+    const now = themeName();
+    const label = `Theme: ${now}`;
+    theme.title = label;
+    theme.setAttribute("aria-label", label);
+    fill(theme, icon({ light: "sun", dark: "moon", system: "auto" }[now]));
+  }
+  function turn() {
+    nextTheme();
+    name();
+  }
+  name();
+  const help = h(
+    "button",
+    { class: "plain", title: "Keys (?)", "aria-label": "Show the keys", onclick: showKeys },
+    h("span", { class: "question" }, "?"),
+  );
+  return h("div", { class: "side-buttons" }, who(), h("span", { class: "side-tools" }, theme, help, out()));
+}
+
+function who() {
+  if (!me.can_log_out) return null;
+  const title = `${me.name}, ${me.role}`;
+  return h("span", { class: "who", title }, icon("person"), h("span", null, me.name));
+}
+
+function out() {
+  if (!me.can_log_out) return null;
+  async function leave() {
+    try {
+      await api.post("/logout");
+      window.location.assign(href("/login"));
+    } catch (error) {
+      toastProblem(error);
+    }
+  }
+  const props = { class: "plain", title: "Log out", "aria-label": "Log out", onclick: leave };
+  return h("button", props, icon("leave"));
+}
+
+function isMac() {
+  return /Mac|iPhone|iPad/.test(navigator.userAgent);
+}

@@ -1,0 +1,98 @@
+// What happened, step by step, as charts want it.
+
+import { api } from "./api.js";
+
+const MINUTE = 60_000;
+const STEPS = { minute: MINUTE, hour: 60 * MINUTE, day: 24 * 60 * MINUTE };
+const PERCENTILES = ["p50", "p95", "p99"];
+
+//: Return {times, step, points} of the last *length* ms, of all types or of one.
+//:
+//: *fold* makes one of so many steps: sums of what is counted, and the worst of what is
+//: measured.  The step that is under way is left out: it would look like a fall.
+export async function history({ step = "minute", length, fold = 1, type = null }, signal) {
+  const size = STEPS[step] * fold;
+  const now = Date.now();
+  const params = { step, type, since: Math.max(0, now - length) };
+  const found = await read(params, signal);
+  const last = found.until - (found.until % size);
+  const points = folded(found.points, size).filter(({ at }) => at < last);
+  return { times: points.map(({ at }) => at), step: size, points };
+}
+
+async function read(params, signal) {
+  try {
+    return await api.get("/stats/history", params, { signal });
+  } catch (error) {
+    // A queue that is only set up has had no job yet.
+    if (!error.isMissing) throw error;
+    return { until: 0, points: [] };
+  }
+}
+
+function folded(points, size) {
+  const found = new Map();
+  for (const point of points) {
+    const at = point.at - (point.at % size);
+    found.set(at, found.has(at) ? joined(found.get(at), point) : { ...point, at });
+  }
+  return [...found.values()];
+}
+
+function joined(one, other) {
+  const sums = ["added", "complete", "failed", "run_ms"].map((name) => [
+    name,
+    one[name] + other[name],
+  ]);
+  const worst = ["wait", "run"]
+    .filter((name) => name in one)
+    .map((name) => [name, higher(one[name], other[name])]);
+  return { at: one.at, ...Object.fromEntries([...sums, ...worst]) };
+}
+
+function higher(one, other) {
+  if (!one || !other) return one ?? other;
+  return Object.fromEntries(
+    PERCENTILES.map((which) => [which, Math.max(one[which], other[which])]),
+  );
+}
+
+//: One number of each point.
+export function column({ points }, name) {
+  return points.map((point) => point[name] ?? 0);
+}
+
+//: One number of each point, by the second.
+export function perSecond(past, name) {
+  return column(past, name).map((count) => (count * 1000) / past.step);
+}
+
+//: What a chart of everything that came and went shows.
+export function throughput(past) {
+  return {
+    times: past.times,
+    step: past.step,
+    series: [
+      { name: "complete", tone: "complete", kind: "bars", values: column(past, "complete") },
+      { name: "failed", tone: "failed", kind: "bars", values: column(past, "failed") },
+      { name: "added", tone: "added", kind: "line", values: column(past, "added") },
+    ],
+  };
+}
+
+//: What a chart of "wait" or "run" shows; null where the server does not tell.
+export function percentiles(past, name) {
+  if (!past.points.some((point) => name in point)) return null;
+  const series = PERCENTILES.map((which) => ({
+    name: which,
+    tone: which,
+    kind: "line",
+    values: percentile(past, name, which),
+  }));
+  return { times: past.times, step: past.step, series };
+}
+
+//: One percentile of "wait" or "run", step by step; null where nothing was measured.
+export function percentile({ points }, name, which) {
+  return points.map((point) => point[name]?.[which] ?? null);
+}

@@ -1,0 +1,41 @@
+// Who looks at the dashboard, and what they may do.
+
+import { api } from "./api.js";
+
+const ROLES = ["viewer", "operator", "admin"];
+//: The lowest role that may.
+const NEEDED = { look: "viewer", manage: "operator", remove: "admin", admin: "admin" };
+//: On a server that asks nobody who they are.
+const ANYONE = {
+  name: "local",
+  role: "admin",
+  scopes: [],
+  read_only: false,
+  badge: null,
+  can_log_out: false,
+};
+
+export const me = { ...ANYONE, isKnown: false };
+
+//: Ask the server; raises a Problem with status 401 when nobody is logged in.
+export async function whoAmI() {
+  let told = ANYONE;
+  try {
+    told = await api.get("/me");
+  } catch (error) {
+    if (!error.isMissing) throw error;
+  }
+  return become(told);
+}
+
+export function become(told) {
+  return Object.assign(me, ANYONE, told, { isKnown: true });
+}
+
+//: Whether whoever looks may "look", "manage" (add, retry, cancel, pause), "remove" (for
+//: good) or "admin" (say who may do what).
+export function can(what) {
+  const needed = NEEDED[what] ?? "admin";
+  if (needed !== "viewer" && me.read_only) return false;
+  return ROLES.indexOf(me.role) >= ROLES.indexOf(needed);
+}

@@ -1,0 +1,187 @@
+// What jobs failed of: groups of the same error, and a way to retry all of one.
+
+import { empty } from "../components/empty.js";
+import { keyed } from "../components/keyed.js";
+import { bulk, can } from "../lib/actions.js";
+import { api } from "../lib/api.js";
+import { fill, h } from "../lib/dom.js";
+import { number, plural, timeAgo } from "../lib/format.js";
+import { refresher } from "../lib/live.js";
+import { go, href, query, setQuery } from "../lib/router.js";
+import { stackView } from "./job/stack.js";
+
+const LIMIT = 100;
+//: What changes which jobs have failed.
+const KINDS = ["failed", "enqueue", "remove"];
+
+export const page = {
+  path: "/errors",
+  title: "Errors",
+  nav: { label: "Errors", icon: "errors", order: 40, key: "e" },
+
+  mount(root, ctx) {
+    const told = h("p", { class: "faint", role: "status" });
+    const type = h("select", { "aria-label": "Queue", onchange: choose });
+    const list = h("ol", { class: "error-groups" });
+    const none = h("div", { hidden: true });
+    const show = keyed(list, keyOf, groupView);
+    let groups = [];
+    root.append(
+      h("header", { class: "page-head" }, h("h1", null, "Errors"), type),
+      told,
+      none,
+      list,
+    );
+
+    async function read(signal) {
+      const wanted = query().type ?? "";
+      const found = await api.get("/errors", { type: wanted, limit: LIMIT }, { signal });
+      groups = found.groups;
+      show(groups);
+      say(found);
+      nothing(wanted);
+    }
+
+    function say(found) {
+      const jobs = groups.reduce((sum, group) => sum + group.count, 0);
+      const rest = found.total - groups.length;
+      const parts = [
+        `${plural(found.total, "error")} of ${plural(jobs, "failed job")}`,
+        rest > 0 && `the ${number(groups.length)} most frequent are shown`,
+        found.is_all === false && `only the newest ${number(found.looked_at)} were looked at`,
+      ];
+      told.textContent = groups.length ? parts.filter(Boolean).join("; ") : "";
+    }
+
+    function nothing(wanted) {
+      none.hidden = groups.length > 0;
+      if (none.hidden) return;
+      const words = wanted
+        ? `No job of type ${wanted} has failed.`
+        : "No job has failed. Those that do are grouped here by what went wrong.";
+      fill(none, empty({ title: "No errors", text: words }));
+    }
+
+    async function offerTypes() {
+      const { queues } = await api.get("/queues");
+      const wanted = query().type ?? "";
+      const names = queues.map((queue) => queue.type);
+      if (wanted && !names.includes(wanted)) names.unshift(wanted);
+      fill(
+        type,
+        h("option", { value: "" }, "All queues"),
+        names.map((name) => h("option", { value: name }, name)),
+      );
+      type.value = wanted;
+    }
+
+    function choose() {
+      setQuery({ type: type.value });
+      restart();
+    }
+
+    let stop = () => {};
+    function restart() {
+      stop();
+      stop = refresher(read, { minMs: 2_000, kinds: KINDS });
+    }
+    restart();
+    offerTypes().catch(() => {});
+    ctx.actions([{ label: "Show all failed jobs", run: () => go("/jobs?state=failed") }]);
+    return () => stop();
+  },
+};
+
+function keyOf({ fingerprint, type, kind, message }) {
+  return fingerprint ? `${type} ${fingerprint}` : JSON.stringify([type, kind, message]);
+}
+
+//: The jobs of a group, on their own page.
+function jobsPath({ type, fingerprint, kind }) {
+  const search = new URLSearchParams({ state: "failed", type });
+  if (fingerprint) search.set("fingerprint", fingerprint);
+  else search.set("error", kind);
+  return `/jobs?${search}`;
+}
+
+function groupView(first) {
+  let group = first;
+  const count = h("span", { class: "error-count" });
+  const times = h("p", { class: "error-times" });
+  const sample = h("details", { class: "error-sample", ontoggle: () => look() });
+  const body = h("div", { class: "error-stack" });
+  const actions = h("div", { class: "actions" });
+  sample.append(h("summary", null, "Sample stack"), body);
+  const node = h(
+    "li",
+    { class: "card error-group" },
+    count,
+    h(
+      "div",
+      { class: "error-what" },
+      h("h2", null, first.kind, first.message && ": ", h("span", null, first.message)),
+      h("a", { class: "error-type", href: href(queuePath(first.type)) }, first.type),
+      times,
+    ),
+    actions,
+    sample,
+  );
+  let shownJob = null;
+
+  async function look() {
+    if (!sample.open || shownJob === group.job_id) return;
+    shownJob = group.job_id;
+    fill(body, h("p", { class: "faint" }, "Reading…"));
+    try {
+      fill(body, sampleView(await api.get(`/jobs/${shownJob}`)));
+    } catch (problem) {
+      fill(body, h("p", { class: "faint" }, `Cannot be shown: ${problem.message}`));
+    }
+  }
+
+  function update(newer) {
+    group = newer;
+    count.textContent = number(group.count);
+    count.title = plural(group.count, "failed job");
+    fill(times, "last ", timeAgo(group.last_at), ", first ", timeAgo(group.first_at));
+    if (actions.childElementCount === 0) fill(actions, buttons(() => group));
+    look();
+  }
+
+  return { node, update };
+}
+
+function buttons(current) {
+  const group = current();
+  return [
+    h("a", { class: "button", href: href(jobsPath(group)) }, "Show jobs"),
+    group.fingerprint &&
+      can("manage") &&
+      h(
+        "button",
+        { class: "primary", onclick: () => retryAll(current()) },
+        "Retry all",
+      ),
+  ];
+}
+
+function retryAll({ type, fingerprint, count }) {
+  return bulk("retry", { filter: { state: "failed", type, fingerprint } }, { count });
+}
+
+function sampleView(job) {
+  const head = h(
+    "p",
+    null,
+    "Job ",
+    h("a", { href: href(`/jobs/${job.id}`) }, String(job.id)),
+    job.worker && ` on ${job.worker}`,
+  );
+  if (!job.error) return [head, h("p", { class: "faint" }, "It has not failed any more.")];
+  const { stack, message } = job.error;
+  return [head, stack ? stackView(stack) : h("pre", { class: "message" }, message)];
+}
+
+function queuePath(type) {
+  return `/queues/${encodeURIComponent(type)}`;
+}

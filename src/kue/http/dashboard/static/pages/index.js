@@ -1,0 +1,29 @@
+// All pages.  A new one is a module beside this, and a line here.
+
+import { page as api } from "./api.js";
+import { page as audit } from "./audit.js";
+import { page as errors } from "./errors.js";
+import { page as job } from "./job.js";
+import { page as jobs } from "./jobs.js";
+import { page as login } from "./login.js";
+import { page as metrics } from "./metrics.js";
+import { page as overview } from "./overview.js";
+import { page as queue } from "./queue.js";
+import { page as queues } from "./queues.js";
+import { page as settings } from "./settings.js";
+import { page as workers } from "./workers.js";
+
+export const pages = [
+  overview,
+  queues,
+  queue,
+  jobs,
+  job,
+  errors,
+  workers,
+  metrics,
+  audit,
+  settings,
+  api,
+  login,
+];

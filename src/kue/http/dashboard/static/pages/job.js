@@ -1,0 +1,289 @@
+// One job: how it stands, what it did when, what went wrong, and what to do about it.
+
+import { bar } from "../components/bar.js";
+import { copyButton } from "../components/copy.js";
+import { empty } from "../components/empty.js";
+import { menu, menuItem } from "../components/menu.js";
+import { panel } from "../components/panel.js";
+import { stateBadge } from "../components/state.js";
+import { tree } from "../components/tree.js";
+import { api } from "../lib/api.js";
+import { fill, h } from "../lib/dom.js";
+import { timeAgo } from "../lib/format.js";
+import { refresher } from "../lib/live.js";
+import { href } from "../lib/router.js";
+import { attemptsView, factList } from "./job/attempts.js";
+import { codeView } from "./job/code.js";
+import { doable } from "./job/doing.js";
+import { factsOf } from "./job/facts.js";
+import { logPanel } from "./job/log.js";
+import { hasNeeds, needs } from "./job/needs.js";
+import { asBody } from "./job/snippets.js";
+import { timeline } from "./job/timeline.js";
+
+//: Buttons of their own; everything else is in the menu.
+const FIRST = ["retry", "promote", "cancel"];
+//: Characters of what a run says with its progress that fit on a line.
+const SHORT = 120;
+const KEYS = { r: "retry", n: "promote", c: "cancel", e: "edit" };
+
+export const page = {
+  path: "/jobs/:id",
+  title: "Job",
+
+  mount(root, ctx) {
+    const { id } = ctx.params;
+    ctx.setTitle(`Job ${id}`);
+    if (!/^[1-9]\d{0,15}$/.test(id)) {
+      root.append(noJob(id));
+      return () => {};
+    }
+    const view = new JobView(Number(id), ctx);
+    root.append(view.node);
+    const stop = refresher((signal) => view.read(signal), { minMs: 300, jobId: Number(id) });
+    return () => {
+      stop();
+      view.stop();
+    };
+  },
+};
+
+class JobView {
+  constructor(id, ctx) {
+    this._id = id;
+    this._ctx = ctx;
+    this._job = null;
+    this._log = logPanel(api, id);
+    this._timeline = timeline(() => Date.now());
+    this._needs = needs();
+    this._code = codeView();
+    this.node = h("div", { class: "job-page" });
+    this._parts = null;
+  }
+
+  async read(signal) {
+    try {
+      this._show(await api.get(`/jobs/${this._id}`, null, { signal }));
+    } catch (problem) {
+      if (problem.status !== 404) throw problem;
+      if (this._job) this._gone();
+      else fill(this.node, noJob(this._id));
+    }
+  }
+
+  stop() {
+    this._log.stop();
+    this._timeline.stop();
+  }
+
+  _show(job) {
+    this._job = job;
+    if (!this._parts) this._build();
+    for (const part of this._parts) part(job);
+    this._timeline.show(job);
+    this._log.follow(job.state === "active");
+    this._ctx.setTitle(`Job ${job.id}, ${job.state}`);
+    this._ctx.actions(doable(job).map(({ label, run }) => ({ label, run })));
+  }
+
+  //: It was removed while we looked; what was known of it stays.
+  _gone() {
+    this.stop();
+    this._ctx.actions([]);
+    this._job = null;
+    this.node.classList.add("is-gone");
+    fill(this._heads.actions, h("span", { class: "note", role: "status" }, "This job was removed."));
+  }
+
+  _build() {
+    const heads = {
+      title: h("div", { class: "job-title" }),
+      actions: h("div", { class: "actions" }),
+      notes: h("div", { class: "job-notes" }),
+      progress: h("div", { class: "job-progress" }),
+      attempts: h("div", { class: "endings" }),
+      facts: h("div"),
+      data: h("div"),
+      result: h("div"),
+    };
+    const result = panel("Result", {}, heads.result);
+    const links = panel("Dependencies", {}, this._needs.node);
+    const copyData = copyButton(() => JSON.stringify(this._job?.data ?? null, null, 2), "Copy the data");
+    this._heads = heads;
+    fill(
+      this.node,
+      h("header", { class: "page-head" }, heads.title, heads.actions),
+      heads.notes,
+      heads.progress,
+      panel("Timeline", {}, this._timeline.node),
+      h(
+        "div",
+        { class: "job-columns" },
+        h(
+          "div",
+          { class: "job-main" },
+          panel("Data", { aside: copyData }, heads.data),
+          result,
+          panel("Attempts", {}, heads.attempts),
+          panel("Log", {}, this._log.node),
+        ),
+        h(
+          "div",
+          { class: "job-side" },
+          panel("Facts", {}, heads.facts),
+          links,
+          panel("Run another like it", {}, this._code.node),
+        ),
+      ),
+    );
+    this._parts = [
+      part(heads.title, titleOf, (job) => titleView(job)),
+      part(heads.actions, (job) => doable(job).map(({ name }) => name), () => this._buttons()),
+      part(heads.notes, notesOf, notesView),
+      part(heads.progress, progressOf, progressView),
+      part(heads.facts, ({ data, result: _, history, error, ...rest }) => rest, (job) =>
+        factList(factsOf(job)),
+      ),
+      part(heads.data, (job) => job.data, (job) => tree(job.data)),
+      part(heads.result, (job) => job.result, (job) => tree(job.result)),
+      part(heads.attempts, (job) => job.history, (job) => this._attempts(job)),
+      once((job) => [job.after, job.parent, job.state], (job) => {
+        links.hidden = !hasNeeds(job);
+        if (hasNeeds(job)) this._needs.show(job);
+      }),
+      once(asBody, (job) => this._code.show(job)),
+      once((job) => job.state, (job) => {
+        result.hidden = job.state !== "complete" || job.result === null;
+        this._log.refresh();
+      }),
+    ];
+    this._ctx.keys(this._keys());
+  }
+
+  _buttons() {
+    const all = doable(this._job);
+    const run = (name) => this._run(name);
+    const first = all.filter(({ name }) => FIRST.includes(name));
+    const rest = all.filter(({ name }) => !FIRST.includes(name));
+    const more = menu(
+      "More",
+      () => rest.map(({ name, label, danger }) => menuItem(label, () => run(name), { danger })),
+      { name: "More actions", end: true },
+    );
+    return [
+      first.map(({ name, label }) =>
+        h("button", { class: name === "cancel" ? "" : "primary", onclick: () => run(name) }, label),
+      ),
+      rest.length > 0 && more.node,
+    ];
+  }
+
+  //: Do it to the job as it is by now.
+  _run(name) {
+    if (!this._job) return;
+    doable(this._job).find((one) => one.name === name)?.run();
+  }
+
+  _keys() {
+    const labels = { retry: "Retry", promote: "Run now", cancel: "Cancel", edit: "Edit the data" };
+    const acts = Object.entries(KEYS).map(([key, name]) => [
+      key,
+      { label: labels[name], run: () => this._run(name) },
+    ]);
+    const search = { label: "Search the log", run: () => this._log.search.focus() };
+    return { ...Object.fromEntries(acts), l: search };
+  }
+
+  _attempts(job) {
+    if (!job.history.length) return h("p", { class: "faint" }, "No run has ended yet.");
+    const known = new Map(
+      [...this._heads.attempts.querySelectorAll("details[data-key]")].map((node) => [
+        node.dataset.key,
+        node.open,
+      ]),
+    );
+    return attemptsView(job.history, (key, isLast) => known.get(key) ?? isLast);
+  }
+}
+
+//: Return show(job), which draws *node* anew when what it is about is another than before.
+function part(node, about, draw) {
+  return once(about, (job) => {
+    const focused = node.contains(document.activeElement) && document.activeElement.textContent;
+    fill(node, draw(job));
+    if (focused === false) return;
+    const again = [...node.querySelectorAll("a, button, summary")];
+    again.find((one) => one.textContent === focused)?.focus();
+  });
+}
+
+function once(about, act) {
+  let last;
+  return (job) => {
+    const text = JSON.stringify(about(job) ?? null);
+    if (text === last) return;
+    last = text;
+    act(job);
+  };
+}
+
+function titleOf({ type, state, cancelling }) {
+  return [type, state, cancelling];
+}
+
+function titleView(job) {
+  const path = `/jobs?${new URLSearchParams({ type: job.type })}`;
+  return [
+    h("h1", null, `Job ${job.id}`),
+    h("a", { class: "job-type", href: href(path) }, job.type),
+    stateBadge(job.state),
+    job.cancelling && h("span", { class: "note" }, "asked to end"),
+  ];
+}
+
+function notesOf({ held, state, promote_at: due, error }) {
+  return [held, state, due, error];
+}
+
+function notesView(job) {
+  const due = job.state === "delayed" && job.promote_at;
+  const similar = new URLSearchParams({ state: "failed", type: job.type });
+  if (job.error) similar.set("error", job.error.kind);
+  return [
+    job.held && h("p", { class: "job-note" }, `Held back: ${job.held}`),
+    due && h("p", { class: "job-note" }, "Runs ", timeAgo(due)),
+    job.error &&
+      h(
+        "div",
+        { class: "job-error", role: "note" },
+        h("b", null, job.error.kind),
+        h("span", { class: "job-error-message" }, job.error.message.split("\n", 1)[0]),
+        h("a", { href: href(`/jobs?${similar}`) }, "Similar failures"),
+      ),
+  ];
+}
+
+function progressOf({ state, progress, progress_data: data }) {
+  return [state, progress, data];
+}
+
+function progressView({ state, progress, progress_data: data }) {
+  if (state !== "active" && !(progress > 0 && progress < 100)) return null;
+  return [
+    bar(state === "active" && progress === 0 ? null : progress, { text: true }),
+    data !== null && progressData(data),
+  ];
+}
+
+function progressData(data) {
+  const text = JSON.stringify(data);
+  return text.length <= SHORT ? h("code", { class: "soft" }, text) : tree(data);
+}
+
+function noJob(id) {
+  return empty({
+    title: "No such job",
+    text: `There is no job ${id}. Jobs that ended are removed after a while.`,
+    action: h("a", { class: "button", href: href("/jobs") }, "All jobs"),
+  });
+}

@@ -1,0 +1,103 @@
+// How a job's runs ended, and what was done to it, the newest first.
+
+import { h } from "../../lib/dom.js";
+import { duration, timeAgo } from "../../lib/format.js";
+import { href } from "../../lib/router.js";
+import { tree } from "../../components/tree.js";
+import { stackView } from "./stack.js";
+
+//: What became of a run, as people say it, and the state whose colour it has.
+const OUTCOMES = {
+  complete: ["complete", "complete"],
+  retry: ["failed, runs again", "delayed"],
+  failed: ["failed", "failed"],
+  released: ["put back", "waiting"],
+  stalled: ["worker lost", "blocked"],
+  cancelled: ["cancelled", "cancelled"],
+  restarted: ["put back in line", "waiting"],
+};
+const TAKEN = {
+  lease: "its worker gave no sign of life",
+  ttl: "its run gave no sign of life in time",
+};
+
+export function attemptsView(history, isOpen) {
+  const last = history.length - 1;
+  return history
+    .map((entry, number) => entryView(entry, isOpen(keyOf(entry), number === last)))
+    .reverse();
+}
+
+//: What tells an entry from others of its job.
+export function keyOf(entry) {
+  return `${entry.at}:${entry.attempt ?? ""}:${entry.outcome}`;
+}
+
+function entryView(entry, open) {
+  const [words, state] = OUTCOMES[entry.outcome] ?? [entry.outcome, "waiting"];
+  const head = [
+    h("span", { class: "ending-number" }, entry.attempt ? `Attempt ${entry.attempt}` : "—"),
+    h("span", { class: "ending-outcome", dataset: { state } }, words),
+    h("span", { class: "ending-error" }, firstLine(entry)),
+    h(
+      "span",
+      { class: "ending-facts" },
+      entry.duration !== null && `${duration(entry.duration)}, `,
+      timeAgo(entry.at),
+    ),
+  ];
+  const body = bodyOf(entry);
+  if (!body.length) {
+    return h("div", { class: "ending" }, h("div", { class: "ending-head" }, head));
+  }
+  return h(
+    "details",
+    { class: "ending", dataset: { key: keyOf(entry) }, open },
+    h("summary", { class: "ending-head" }, head),
+    h("div", { class: "ending-body" }, body),
+  );
+}
+
+function firstLine(entry) {
+  if (entry.error) {
+    const message = entry.error.message.split("\n", 1)[0];
+    return message ? `${entry.error.kind}: ${message}` : entry.error.kind;
+  }
+  return entry.reason;
+}
+
+function bodyOf(entry) {
+  const parts = [];
+  const facts = [];
+  if (entry.worker) {
+    const search = new URLSearchParams({ worker: entry.worker });
+    facts.push(["Worker", h("a", { href: href(`/jobs?${search}`) }, entry.worker)]);
+  }
+  if (entry.started_at) facts.push(["Started", timeAgo(entry.started_at)]);
+  if (entry.taken) facts.push(["Ended by upkeep", TAKEN[entry.taken] ?? entry.taken]);
+  if (entry.delay) facts.push(["Next run after", duration(entry.delay)]);
+  if (entry.reason && entry.error) facts.push(["Reason", entry.reason]);
+  if (facts.length) parts.push(factList(facts));
+  if (entry.error) {
+    const { message, stack } = entry.error;
+    if (message.includes("\n")) parts.push(h("pre", { class: "message" }, message));
+    if (stack) parts.push(stackView(stack));
+  }
+  if (entry.result !== null && entry.result !== undefined) parts.push(tree(entry.result));
+  return parts;
+}
+
+export function factList(facts) {
+  return h(
+    "dl",
+    { class: "facts" },
+    facts.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]),
+  );
+}
+
+export function attemptCount(job) {
+  const rest = job.max_attempts - job.attempts;
+  const made = `${job.attempts} of ${job.max_attempts}`;
+  if (["complete", "cancelled"].includes(job.state) || rest <= 0) return made;
+  return `${made}, ${rest} left`;
+}

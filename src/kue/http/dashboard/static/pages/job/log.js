@@ -1,0 +1,228 @@
+// What a job's runs logged: followed while it runs, by level and by word.
+
+import { h, fill } from "../../lib/dom.js";
+import { time } from "../../lib/format.js";
+
+const PAGE = 200;
+//: The store keeps so many lines; older ones fall off, which moves all others.
+const KEPT = 1000;
+const FOLLOW_MS = 1000;
+const LEVELS = ["debug", "info", "warning", "error"];
+
+//: A panel with the log of job *id*.
+//:
+//: `follow(isRunning)` says whether there will be more; `stop()` ends it.
+export function logPanel(api, id) {
+  const level = h(
+    "select",
+    { "aria-label": "Level", onchange: draw },
+    h("option", { value: "" }, "All levels"),
+    LEVELS.map((name) => h("option", { value: name }, `${name} and above`)),
+  );
+  const attempt = h("select", { "aria-label": "Attempt", hidden: true, onchange: draw });
+  const search = h("input", {
+    type: "search",
+    placeholder: "Search the log",
+    "aria-label": "Search the log",
+    oninput: draw,
+  });
+  const following = h("input", { type: "checkbox", checked: true, onchange: toEnd });
+  const list = h("ol", {
+    class: "log",
+    role: "log",
+    tabindex: "0",
+    "aria-label": "Log",
+    onscroll: onScroll,
+  });
+  const note = h("p", { class: "log-note", role: "status" });
+  const tools = h(
+    "div",
+    { class: "log-tools" },
+    level,
+    attempt,
+    search,
+    h("label", { class: "check" }, following, " Follow"),
+  );
+  const node = h("div", { class: "log-panel" }, tools, list, note);
+
+  let lines = [];
+  let drawn = [];
+  let drawnWithAttempt = false;
+  let timer = 0;
+  let isRunning = false;
+  let isStopped = false;
+  let reading = null;
+
+  async function more() {
+    const known = lines.length;
+    const last = lines.at(-1);
+    const found = await page(Math.min(known, KEPT - PAGE));
+    if (known < KEPT - PAGE) {
+      lines.push(...found);
+    } else {
+      lines = joined(lines, found);
+    }
+    return lines.length > known || !same(lines.at(-1), last);
+  }
+
+  async function page(start) {
+    const found = [];
+    let next = start;
+    while (next !== null && found.length < KEPT) {
+      const answer = await api.get(`/jobs/${id}/logs`, { start: next, limit: PAGE });
+      found.push(...answer.lines);
+      next = answer.next;
+    }
+    return found;
+  }
+
+  async function read() {
+    try {
+      if (await more()) draw();
+      else if (!lines.length) draw();
+    } catch (problem) {
+      if (problem.status !== 404) note.textContent = `The log cannot be read: ${said(problem)}`;
+    }
+  }
+
+  //: One reading at a time; whoever asks meanwhile gets the one after it.
+  function refresh() {
+    reading = (reading ?? Promise.resolve()).then(() => (isStopped ? null : read()));
+    return reading;
+  }
+
+  function tick() {
+    clearTimeout(timer);
+    if (isStopped || !isRunning) return;
+    timer = setTimeout(async () => {
+      if (!document.hidden) await refresh();
+      tick();
+    }, FOLLOW_MS);
+  }
+
+  function draw() {
+    const wanted = lines.filter(isWanted);
+    const runs = [...new Set(lines.map((line) => line.attempt))];
+    offerAttempts(attempt, runs);
+    show(wanted, runs.length > 1);
+    if (!lines.length) {
+      note.textContent = isRunning
+        ? "Nothing logged yet. What the run logs or prints appears here."
+        : "Nothing was logged. What a run logs or prints is kept here.";
+    } else if (wanted.length < lines.length) {
+      note.textContent = `${wanted.length} of ${lines.length} lines`;
+    } else {
+      note.textContent = lines.length >= KEPT ? `The newest ${KEPT} lines are kept.` : "";
+    }
+    list.hidden = !lines.length;
+    toEnd();
+  }
+
+  //: Lines that follow those shown are added, so that selected text stays.
+  function show(wanted, withAttempt) {
+    const goesOn =
+      withAttempt === drawnWithAttempt &&
+      drawn.length <= wanted.length &&
+      drawn.every((line, number) => line === wanted[number]);
+    const fresh = goesOn ? wanted.slice(drawn.length) : wanted;
+    if (!goesOn) fill(list);
+    list.append(...fresh.map((line) => row(line, withAttempt)));
+    drawn = wanted;
+    drawnWithAttempt = withAttempt;
+  }
+
+  function isWanted(line) {
+    const least = LEVELS.indexOf(level.value);
+    if (least > 0 && rank(line.level) < least) return false;
+    if (attempt.value && String(line.attempt) !== attempt.value) return false;
+    return line.text.toLowerCase().includes(search.value.toLowerCase());
+  }
+
+  function toEnd() {
+    if (following.checked) list.scrollTop = list.scrollHeight;
+  }
+
+  function onScroll() {
+    const rest = list.scrollHeight - list.scrollTop - list.clientHeight;
+    // Whoever scrolls up wants to read; whoever returns to the end, to follow.
+    following.checked = rest < 24;
+  }
+
+  refresh();
+  return {
+    node,
+    search,
+    refresh,
+    follow(is) {
+      const ended = isRunning && !is;
+      isRunning = is;
+      // The last lines come with the end.
+      if (ended) refresh();
+      tick();
+    },
+    stop() {
+      isStopped = true;
+      clearTimeout(timer);
+    },
+  };
+}
+
+function same(one, other) {
+  if (!one || !other) return one === other;
+  return one.at === other.at && one.text === other.text && one.attempt === other.attempt;
+}
+
+//: What is kept of *old* and the newest lines, which overlap unless many came.
+function joined(old, newest) {
+  const first = newest[0];
+  if (!first) return old;
+  let from = old.length - 1;
+  while (from >= 0 && !same(old[from], first)) from -= 1;
+  const kept = from < 0 ? [] : old.slice(0, from);
+  return [...kept, ...newest].slice(-KEPT);
+}
+
+function rank(level) {
+  const name = { warn: "warning", critical: "error", fatal: "error" }[level] ?? level;
+  const found = LEVELS.indexOf(name);
+  return found < 0 ? 1 : found;
+}
+
+function offerAttempts(select, runs) {
+  const values = ["", ...runs.map(String)];
+  const known = [...select.options].map((option) => option.value);
+  select.hidden = runs.length < 2;
+  if (values.join() === known.join()) return;
+  const chosen = select.value;
+  fill(
+    select,
+    values.map((value) =>
+      h("option", { value }, value === "" ? "All attempts" : `Attempt ${value}`),
+    ),
+  );
+  select.value = values.includes(chosen) ? chosen : "";
+}
+
+function row(line, withAttempt) {
+  const name = LEVELS[rank(line.level)];
+  return h(
+    "li",
+    { class: `log-line log-${name}` },
+    h("span", { class: "log-time", title: line.at ? time(line.at) : "" }, clock(line.at)),
+    h("span", { class: "log-level" }, line.level || "info"),
+    withAttempt && h("span", { class: "log-attempt" }, `#${line.attempt}`),
+    h("span", { class: "log-text" }, line.text),
+  );
+}
+
+function clock(ms) {
+  if (!ms) return "";
+  const date = new Date(ms);
+  const two = (number) => String(number).padStart(2, "0");
+  const parts = [date.getHours(), date.getMinutes(), date.getSeconds()].map(two);
+  return `${parts.join(":")}.${String(date.getMilliseconds()).padStart(3, "0")}`;
+}
+
+function said(problem) {
+  return problem.detail || problem.title || problem.message;
+}

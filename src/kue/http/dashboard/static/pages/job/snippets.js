@@ -1,0 +1,104 @@
+// A job as code that adds another like it: Python, the command line, cURL.
+
+//: What is said of a job only when it is not the default.
+const OPTIONS = [
+  { name: "priority", of: (job) => job.priority },
+  { name: "delay", of: (job) => seconds(job.delay) },
+  { name: "attempts", of: (job) => job.max_attempts, usual: 1 },
+  { name: "backoff", of: (job) => job.backoff },
+  { name: "timeout", of: (job) => seconds(job.timeout) },
+  { name: "ttl", of: (job) => seconds(job.ttl) },
+  { name: "expires", of: (job) => seconds(job.expires) },
+  { name: "unique", of: (job) => job.unique },
+  { name: "unique_for", of: (job) => seconds(job.unique_for) },
+  { name: "group", of: (job) => job.group },
+  { name: "tags", of: (job) => (job.tags?.length ? job.tags : null) },
+];
+//: The command line has no words for these.
+const MORE_OPTIONS = [
+  { name: "remove_on_complete", of: (job) => job.remove_on_complete || null },
+  { name: "retention", of: (job) => seconds(job.retention) },
+  {
+    name: "delivery",
+    of: (job) => job.delivery,
+    usual: "at-least-once",
+  },
+  { name: "meta", of: (job) => (Object.keys(job.meta ?? {}).length ? job.meta : null) },
+];
+
+//: The body of POST /jobs that adds a job like this one.
+export function asBody(job) {
+  const body = { type: job.type };
+  if (job.data !== null && job.data !== undefined) body.data = job.data;
+  return { ...body, ...given(job, [...OPTIONS, ...MORE_OPTIONS]) };
+}
+
+export function asPython(job) {
+  const rest = Object.entries(given(job, [...OPTIONS, ...MORE_OPTIONS])).map(
+    ([name, value]) => `    ${name}=${python(value)},`,
+  );
+  const lines = [`    ${python(job.type)},`];
+  if (job.data !== null && job.data !== undefined) {
+    lines.push(`    ${python(job.data)},`);
+  }
+  return ["job = await q.enqueue(", ...lines, ...rest, ")"].join("\n");
+}
+
+export function asCommand(job) {
+  const words = ["kue job add", quoted(job.type)];
+  if (job.data !== null && job.data !== undefined) {
+    words.push(quoted(JSON.stringify(job.data)));
+  }
+  for (const [name, value] of Object.entries(given(job, OPTIONS))) {
+    if (name === "tags") {
+      words.push(...value.map((tag) => `--tag ${quoted(tag)}`));
+      continue;
+    }
+    const text = typeof value === "object" ? JSON.stringify(value) : String(value);
+    // A negative number would be taken for an option.
+    words.push(`--${name.replace("_", "-")}=${quoted(text)}`);
+  }
+  return words.join(" ");
+}
+
+export function asCurl(job, url) {
+  return [
+    `curl ${quoted(url)} \\`,
+    "  -H 'Content-Type: application/json' \\",
+    `  -d ${quoted(JSON.stringify(asBody(job)))}`,
+  ].join("\n");
+}
+
+function given(job, options) {
+  const found = {};
+  for (const { name, of, usual } of options) {
+    const value = of(job);
+    if (value === null || value === undefined || value === 0) continue;
+    if (value !== usual) found[name] = value;
+  }
+  return found;
+}
+
+function seconds(ms) {
+  return ms === null || ms === undefined ? null : ms / 1000;
+}
+
+//: A JSON value as Python writes it.
+export function python(value) {
+  if (value === null || value === undefined) return "None";
+  if (value === true) return "True";
+  if (value === false) return "False";
+  if (typeof value === "string") return JSON.stringify(value);
+  if (typeof value !== "object") return String(value);
+  if (Array.isArray(value)) return `[${value.map(python).join(", ")}]`;
+  const parts = Object.entries(value).map(
+    ([key, inner]) => `${JSON.stringify(key)}: ${python(inner)}`,
+  );
+  return `{${parts.join(", ")}}`;
+}
+
+//: A word that a shell takes as it is.
+export function quoted(word) {
+  if (/^[\w@%+=:,./-]+$/.test(word)) return word;
+  return `'${word.replaceAll("'", "'\\''")}'`;
+}

@@ -1,0 +1,464 @@
+// Jobs: find them by what they are, look at them, act on many at once.
+
+import { formDialog } from "../components/form.js";
+import { empty } from "../components/empty.js";
+import { menu, menuItem } from "../components/menu.js";
+import { table } from "../components/table.js";
+import { can, cancel, canDo, retry } from "../lib/actions.js";
+import { api } from "../lib/api.js";
+import { fill, h } from "../lib/dom.js";
+import { plural } from "../lib/format.js";
+import { refresher } from "../lib/live.js";
+import { go, href, query, setQuery } from "../lib/router.js";
+import { addJob } from "./jobs/add.js";
+import { bulkBar } from "./jobs/bulkbar.js";
+import { COLUMNS, choose, chosen } from "./jobs/columns.js";
+import { saveCsv, saveJson } from "./jobs/files.js";
+import { PRIORITIES, asBody, asParams, filtersOf } from "./jobs/filter.js";
+import { filterBar } from "./jobs/filterbar.js";
+import { orderPicker, usualOrder } from "./jobs/order.js";
+import { readCounts, readPage } from "./jobs/reading.js";
+import { stateTabs } from "./jobs/tabs.js";
+import { READY_MADE, forgetView, saveView, savedViews, searchOf } from "./jobs/views.js";
+
+const TIMES = ["15m", "1h", "24h", "7d", "30d"];
+const FIRST_JOB = `from kue import Kue
+
+q = Kue()
+
+@q.task
+async def email(to: str) -> None:
+    ...
+
+await email.enqueue(to="ann@example.com")`;
+
+export const page = {
+  path: "/jobs",
+  title: "Jobs",
+  nav: { label: "Jobs", icon: "jobs", order: 30, key: "j" },
+
+  mount(root, ctx) {
+    const view = new JobsView(ctx);
+    root.append(view.node);
+    view.start();
+    return () => view.stop();
+  },
+};
+
+class JobsView {
+  constructor(ctx) {
+    this._ctx = ctx;
+    this._counts = null;
+    this._cursor = null;
+    this._isPart = false;
+    this._columns = "";
+    //: Cursors of the pages before this one, the first of which has none.
+    this._trail = [];
+    this._isStale = false;
+    this._stops = [];
+    this._tabs = stateTabs(
+      (state) => href(`/jobs?${this._search({ state, order: null })}`),
+      (state) => this._change({ state, order: null }),
+    );
+    this._bar = filterBar({
+      suggest: (name) => this._suggest(name),
+      onChange: (changes) => this._change(changes),
+    });
+    this._table = table({
+      columns: COLUMNS,
+      key: (job) => job.id,
+      caption: "Jobs",
+      link: (job) => `/jobs/${job.id}`,
+      selectable: can("manage"),
+      onSelect: () => this._selected(),
+    });
+    this._bulk = bulkBar({
+      matching: () => this._matching(),
+      clear: () => this._table.clear(),
+      onDone: () => this._restart(),
+    });
+    this._order = orderPicker((order) => this._change({ order }));
+    this._fault = h("p", { class: "fault", role: "alert" });
+    this._hint = h("p", { class: "list-hint", role: "status", hidden: true });
+    this._none = h("div", { hidden: true });
+    this._foot = h("nav", { class: "pager", "aria-label": "Pages" });
+    this.node = h(
+      "div",
+      { class: "jobs-page" },
+      h("header", { class: "page-head" }, h("h1", null, "Jobs"), this._tools()),
+      this._tabs.node,
+      h("div", { class: "filter-row" }, this._bar.node, this._order.node),
+      this._fault,
+      this._bulk.node,
+      this._hint,
+      this._table.node,
+      this._none,
+      this._foot,
+    );
+  }
+
+  start() {
+    this._ctx.keys(this._keys());
+    this._ctx.actions(this._actions());
+    this._restart();
+  }
+
+  stop() {
+    for (const stop of this._stops.splice(0)) stop();
+  }
+
+  // -- what is wanted ----------------------------------------------------------
+
+  get _filters() {
+    return filtersOf(query());
+  }
+
+  get _orderNow() {
+    return query().order ?? usualOrder(this._state);
+  }
+
+  get _state() {
+    return query().state ?? "";
+  }
+
+  //: All that match, for an act on many: the server wants one state.
+  _matching() {
+    if (!this._state) return null;
+    try {
+      return { filter: asBody(this._filters, this._state), count: this._known() };
+    } catch {
+      return null;
+    }
+  }
+
+  //: How many match, where that is known: what is counted is types and states.
+  _known() {
+    if (!this._isCounted || !this._counts) return undefined;
+    if (this._state) return this._counts[this._state] ?? 0;
+    return Object.values(this._counts).reduce((sum, one) => sum + one, 0);
+  }
+
+  get _isCounted() {
+    return this._filters.every(([name]) => name === "type");
+  }
+
+  _search(changes) {
+    const search = new URLSearchParams(searchOf(query()));
+    for (const [name, value] of Object.entries(changes)) {
+      search.delete(name);
+      if (value) search.set(name, value);
+    }
+    return search.toString();
+  }
+
+  //: Write other filters into the address, and show what they find.
+  _change(changes) {
+    setQuery({ cursor: null, ...changes }, { replace: false });
+    if (!("cursor" in changes)) this._trail = [];
+    this._table.clear();
+    this._restart();
+  }
+
+  // -- reading -----------------------------------------------------------------
+
+  _restart() {
+    this.stop();
+    const type = query().type;
+    const types = type ? [type] : undefined;
+    this._bar.show(this._filters);
+    this._order.show(this._state, this._orderNow);
+    this._showColumns();
+    this._tabs.show(this._state, this._isCounted ? this._counts : null);
+    this._stops.push(
+      refresher((signal) => this._read(signal), { types }),
+      refresher((signal) => this._count(type, signal), { minMs: 2_000, types }),
+    );
+  }
+
+  async _count(type, signal) {
+    this._counts = await readCounts(type, signal);
+    this._tabs.show(this._state, this._isCounted ? this._counts : null);
+    this._page();
+  }
+
+  async _read(signal) {
+    // Rows that are being chosen from must not move away.
+    if (this._table.selected.size) {
+      this._isStale = true;
+      this._tell();
+      return;
+    }
+    let found;
+    try {
+      const { state, cursor } = query();
+      const order = this._orderNow;
+      const params = { ...asParams(this._filters), state, cursor, order };
+      found = await readPage(params, signal);
+    } catch (problem) {
+      if (problem.name === "AbortError") return;
+      this._blame(problem);
+      return;
+    }
+    this._fault.textContent = "";
+    this._isStale = false;
+    this._cursor = found.cursor;
+    this._isPart = found.isPart;
+    if (!this._table.selected.size) this._show(found.jobs);
+  }
+
+  _blame(problem) {
+    this._fault.textContent = problem.message;
+    // What an unreachable server last said still stands.
+    if (problem.status === 0 || problem.status >= 500) return;
+    this._cursor = null;
+    this._isPart = false;
+    this._table.update([]);
+    this._none.hidden = true;
+    this._page();
+  }
+
+  // -- showing -----------------------------------------------------------------
+
+  _show(jobs) {
+    this._table.update(jobs);
+    this._table.node.hidden = jobs.length === 0;
+    this._nothing(jobs.length === 0);
+    this._tell();
+    this._page();
+  }
+
+  _nothing(isEmpty) {
+    const isShown = !this._none.hidden;
+    this._none.hidden = !isEmpty;
+    if (!isEmpty) fill(this._none);
+    else if (!isShown || this._none.dataset.search !== window.location.search) {
+      this._none.dataset.search = window.location.search;
+      fill(this._none, this._emptyView());
+    }
+  }
+
+  _emptyView() {
+    if (this._isPart) {
+      const text = "None of the jobs looked at so far matches; there are more to look at.";
+      return empty({ title: "Nothing yet", text });
+    }
+    if (this._filters.length || this._state || query().cursor) {
+      const action = { label: "Show all jobs", run: () => go("/jobs") };
+      const text = this._state && !this._filters.length ? `No job is ${this._state}.` : "";
+      return empty({ title: "No such jobs", text: text || "No job matches all of this.", action });
+    }
+    const text = "Jobs appear here as soon as a program adds one, without a reload.";
+    return empty({ title: "No jobs yet", text, code: FIRST_JOB });
+  }
+
+  _tell() {
+    this._hint.hidden = !this._isStale;
+    if (!this._isStale) return;
+    fill(
+      this._hint,
+      "The list stands still while jobs are selected. ",
+      h("button", { class: "plain", onclick: () => this._table.clear() }, "Clear and go on"),
+    );
+  }
+
+  _page() {
+    const isFirst = !query().cursor;
+    const back = this._trail.length > 1 ? "Previous" : "First page";
+    const count = this._known();
+    const shown = this._table.rows.length;
+    const told = count !== undefined && isFirst && shown ? ` of ${plural(count, "job")}` : "";
+    fill(
+      this._foot,
+      h("span", { class: "faint" }, shown ? (told ? `${shown}${told}` : plural(shown, "job")) : ""),
+      !isFirst && h("button", { onclick: () => this._previous() }, back),
+      this._cursor !== null &&
+        h("button", { onclick: () => this._next() }, this._isPart ? "Search on" : "Next"),
+    );
+  }
+
+  _next() {
+    if (this._cursor === null) return;
+    this._trail.push(query().cursor ?? null);
+    this._change({ cursor: this._cursor });
+    this._table.node.scrollIntoView({ block: "nearest" });
+  }
+
+  _previous() {
+    this._change({ cursor: this._trail.pop() ?? null });
+  }
+
+  _selected() {
+    const ids = this._table.selected;
+    this._bulk.show(this._table.rows.filter((job) => ids.has(job.id)));
+    if (!ids.size && this._isStale) this._restart();
+  }
+
+  // -- tools -------------------------------------------------------------------
+
+  _tools() {
+    const views = menu("Views", () => this._views(), { end: true });
+    const columns = menu("Columns", () => this._columnPicker(), { end: true });
+    const files = menu("Export", () => this._exports(), { end: true });
+    const add = h("button", { class: "primary", onclick: () => this._add() }, "Add job");
+    return h(
+      "div",
+      { class: "actions" },
+      views.node,
+      columns.node,
+      files.node,
+      can("manage") && add,
+    );
+  }
+
+  _add() {
+    return addJob({ type: query().type });
+  }
+
+  _views() {
+    const open = (view) => go(`/jobs?${view.search}`);
+    const forget = ({ name }) =>
+      h(
+        "button",
+        { class: "plain", "aria-label": `Forget ${name}`, onclick: () => forgetView(name) },
+        "×",
+      );
+    const own = savedViews().map((view) =>
+      h(
+        "div",
+        { class: "menu-row" },
+        menuItem(view.name, () => open(view)),
+        forget(view),
+      ),
+    );
+    return [
+      own,
+      own.length > 0 && h("hr"),
+      READY_MADE.map((view) => menuItem(view.name, () => open(view))),
+      h("hr"),
+      menuItem("Save this view…", () => this._saveView()),
+    ];
+  }
+
+  _saveView() {
+    return formDialog({
+      title: "Save this view",
+      text: "State, filters and order get a name, in this browser.",
+      fields: [{ name: "name", label: "Name", required: true }],
+      submit: ({ name }) => saveView(name.trim().slice(0, 60), searchOf(query())),
+    });
+  }
+
+  _columnPicker() {
+    const shown = new Set(chosen(this._state).map((column) => column.key));
+    const toggle = (key, isOn) => {
+      if (isOn) shown.add(key);
+      else shown.delete(key);
+      choose([...shown]);
+      this._showColumns();
+    };
+    const boxes = COLUMNS.filter((column) => !column.fixed).map((column) =>
+      h(
+        "label",
+        { class: "menu-check" },
+        h("input", {
+          type: "checkbox",
+          checked: shown.has(column.key),
+          onchange: (event) => toggle(column.key, event.target.checked),
+        }),
+        column.label,
+      ),
+    );
+    const usual = () => {
+      choose(null);
+      this._showColumns();
+    };
+    return [h("div", { dataset: { stay: "" } }, boxes), h("hr"), menuItem("As usual", usual)];
+  }
+
+  _showColumns() {
+    const keys = chosen(this._state).map((column) => column.key);
+    if (keys.join() === this._columns) return;
+    this._columns = keys.join();
+    this._table.show(keys);
+  }
+
+  _exports() {
+    const jobs = () => {
+      const ids = this._table.selected;
+      return ids.size ? this._table.rows.filter((job) => ids.has(job.id)) : this._table.rows;
+    };
+    const what = this._table.selected.size ? "selected" : "shown";
+    return [
+      menuItem(`JSON of the jobs ${what}`, () => saveJson(jobs())),
+      menuItem(`CSV of the jobs ${what}`, () => saveCsv(jobs(), chosen(this._state))),
+    ];
+  }
+
+  _keys() {
+    return {
+      ...this._table.keys,
+      "/": { label: "Filter", run: () => this._bar.input.focus() },
+      r: { label: "Retry what is selected, or the row", run: () => this._act("retry", retry) },
+      c: { label: "Cancel what is selected, or the row", run: () => this._act("cancel", cancel) },
+      a: { label: "Add a job", run: () => can("manage") && this._add() },
+      o: { label: "Next page", run: () => this._next() },
+      Escape: { label: "Select nothing", run: () => this._table.clear() },
+    };
+  }
+
+  _act(act, one) {
+    const job = this._table.current();
+    if (this._table.selected.size) this._bulk.run(act);
+    else if (job && canDo(act, job)) one(job);
+  }
+
+  _actions() {
+    return [
+      can("manage") && { label: "Add a job", run: () => this._add() },
+      { label: "Export what is shown as JSON", run: () => saveJson(this._table.rows) },
+      { label: "Export what is shown as CSV", run: () => saveCsv(this._table.rows, chosen(this._state)) },
+      { label: "Save this view", run: () => this._saveView() },
+    ].filter(Boolean);
+  }
+
+  // -- suggestions -------------------------------------------------------------
+
+  async _suggest(name) {
+    const rows = this._table.rows;
+    switch (name) {
+      case "type":
+        return (await known("/queues", "queues")).map((queue) => queue.type);
+      case "worker":
+        return (await known("/workers", "workers")).map((worker) => worker.name);
+      case "priority":
+        return [...PRIORITIES.values()];
+      case "since":
+      case "until":
+        return TIMES;
+      case "tag":
+        return distinct(rows.flatMap((job) => job.tags));
+      case "group":
+        return distinct(rows.map((job) => job.group));
+      case "error":
+        return distinct(rows.map((job) => job.error?.kind));
+      case "data.":
+        return distinct(rows.flatMap((job) => Object.keys(Object(job.data))));
+      default:
+        return [];
+    }
+  }
+}
+
+//: What the server lists; nothing when it does not answer.
+async function known(path, name) {
+  try {
+    const answer = await api.get(path);
+    return Array.isArray(answer) ? answer : (answer[name] ?? []);
+  } catch {
+    return [];
+  }
+}
+
+function distinct(values) {
+  return [...new Set(values.filter(Boolean))].sort();
+}

@@ -1,0 +1,165 @@
+// The columns that a list of jobs can have, and which of them someone chose.
+
+import { h } from "../../lib/dom.js";
+import { duration, number, ticking, timeAgo } from "../../lib/format.js";
+import { href } from "../../lib/router.js";
+import { bar } from "../../components/bar.js";
+import { stateBadge } from "../../components/state.js";
+import { PRIORITIES } from "./filter.js";
+
+const KEY = "kue.columns";
+//: What matters of a job in each state, and of any job.
+const USUAL = {
+  waiting: ["type", "state", "data", "priority", "attempts", "created_at"],
+  active: ["type", "state", "data", "attempts", "worker", "run"],
+  delayed: ["type", "state", "data", "priority", "attempts", "promote_at"],
+  blocked: ["type", "state", "data", "priority", "created_at"],
+  complete: ["type", "data", "priority", "attempts", "run", "ended_at"],
+  failed: ["type", "error", "data", "attempts", "run", "ended_at"],
+  cancelled: ["type", "data", "priority", "attempts", "ended_at"],
+};
+const USUAL_OF_ALL = ["type", "state", "data", "priority", "attempts", "run", "updated_at"];
+//: Characters of the data that a row shows.
+const DATA_LENGTH = 90;
+
+//: Each has what a cell shows and what a file gets.
+export const COLUMNS = [
+  {
+    key: "id",
+    label: "Job",
+    end: true,
+    fixed: true,
+    render: (job) => h("a", { href: href(`/jobs/${job.id}`) }, String(job.id)),
+    text: (job) => job.id,
+  },
+  {
+    key: "type",
+    label: "Type",
+    class: "name",
+    render: (job) => named(job.type),
+    text: (job) => job.type,
+  },
+  {
+    key: "state",
+    label: "State",
+    render: (job) => [
+      stateBadge(job.state),
+      job.cancelling && h("span", { class: "note" }, " cancelling"),
+      job.held && h("span", { class: "note", title: job.held }, " held"),
+    ],
+    text: (job) => job.state,
+  },
+  {
+    key: "error",
+    label: "Error",
+    class: "wide",
+    render: (job) => (job.error ? brief(`${job.error.kind}: ${job.error.message}`) : ""),
+    text: (job) => (job.error ? `${job.error.kind}: ${job.error.message}` : ""),
+  },
+  {
+    key: "data",
+    label: "Data",
+    class: "code wide",
+    render: (job) => brief(job.data),
+    text: (job) => json(job.data),
+  },
+  {
+    key: "priority",
+    label: "Priority",
+    render: (job) => priorityName(job.priority),
+    text: (job) => job.priority,
+  },
+  {
+    key: "attempts",
+    label: "Attempts",
+    end: true,
+    render: (job) => `${number(job.attempts)}/${number(job.max_attempts)}`,
+    text: (job) => job.attempts,
+  },
+  {
+    key: "run",
+    label: "Run",
+    class: "run",
+    render: runCell,
+    text: (job) => job.duration,
+  },
+  {
+    key: "worker",
+    label: "Worker",
+    class: "name",
+    render: (job) => named(job.worker),
+    text: (job) => job.worker,
+  },
+  {
+    key: "tags",
+    label: "Tags",
+    render: (job) => job.tags.map((tag) => h("span", { class: "tag" }, tag)),
+    text: (job) => job.tags.join(" "),
+  },
+  {
+    key: "group",
+    label: "Group",
+    class: "name",
+    render: (job) => named(job.group),
+    text: (job) => job.group,
+  },
+  moment("created_at", "Created"),
+  moment("updated_at", "Changed"),
+  moment("promote_at", "Due"),
+  moment("ended_at", "Ended"),
+];
+
+//: Those that are chosen, or usual for jobs in *state*, in their order.
+export function chosen(state) {
+  let keys = USUAL[state] ?? USUAL_OF_ALL;
+  try {
+    const kept = JSON.parse(localStorage.getItem(KEY) ?? "null");
+    if (Array.isArray(kept)) keys = kept;
+  } catch {
+    // What is kept there is not ours, or nothing may be kept.
+  }
+  return COLUMNS.filter((column) => column.fixed || keys.includes(column.key));
+}
+
+//: Remember which are chosen; null for the usual ones.
+export function choose(keys) {
+  try {
+    if (keys === null) localStorage.removeItem(KEY);
+    else localStorage.setItem(KEY, JSON.stringify(keys));
+  } catch {
+    // Then they are as usual next time.
+  }
+}
+
+export function priorityName(priority) {
+  return PRIORITIES.get(priority) ?? String(priority);
+}
+
+export function json(value) {
+  return value === null || value === undefined ? "" : JSON.stringify(value);
+}
+
+function named(name) {
+  return name ? h("span", { title: name }, name) : "";
+}
+
+function brief(value) {
+  const whole = typeof value === "string" ? value : json(value);
+  const line = whole.split("\n", 1)[0];
+  if (line.length <= DATA_LENGTH) return line;
+  return h("span", { title: line.slice(0, 1000) }, `${line.slice(0, DATA_LENGTH)}…`);
+}
+
+function runCell(job) {
+  if (job.state !== "active") return job.duration === null ? "" : duration(job.duration);
+  return [ticking(job.started_at), job.progress > 0 && bar(job.progress)];
+}
+
+function moment(key, label) {
+  return {
+    key,
+    label,
+    render: (job) => (job[key] === null ? "" : timeAgo(job[key])),
+    text: (job) => (job[key] === null ? "" : new Date(job[key]).toISOString()),
+  };
+}

@@ -1,0 +1,48 @@
+// One tab for each state, with how many jobs are in it.
+
+import { STATES } from "../../components/state.js";
+import { h } from "../../lib/dom.js";
+import { number, short } from "../../lib/format.js";
+
+const ALL = "";
+
+//: Tabs that lead to the same list in another state.  *address(state)* is where a tab
+//: leads; *onChoose(state)* hears of a plain click.  Returns {node, show(state, counts)};
+//: counts are null when they are not known.
+export function stateTabs(address, onChoose) {
+  const tabs = [ALL, ...STATES].map((state) => {
+    const count = h("span", { class: "tab-count" });
+    const node = h(
+      "a",
+      { class: "tab", href: address(state), dataset: { state: state || "all" }, onclick },
+      h("span", { class: "tab-name" }, state || "all"),
+      count,
+    );
+    function onclick(event) {
+      if (event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+      event.preventDefault();
+      onChoose(state);
+    }
+    return { state, node, count };
+  });
+  const node = h(
+    "nav",
+    { class: "tabs", "aria-label": "States" },
+    tabs.map((tab) => tab.node),
+  );
+
+  function show(current, counts) {
+    const sum = counts && Object.values(counts).reduce((all, one) => all + one, 0);
+    for (const tab of tabs) {
+      const count = tab.state === ALL ? sum : counts?.[tab.state] ?? 0;
+      tab.count.textContent = counts ? short(count) : "";
+      tab.node.classList.toggle("is-empty", count === 0);
+      tab.count.title = counts ? number(count) : "";
+      tab.node.href = address(tab.state);
+      if (tab.state === current) tab.node.setAttribute("aria-current", "true");
+      else tab.node.removeAttribute("aria-current");
+    }
+  }
+
+  return { node, show };
+}

@@ -1,0 +1,33 @@
+// Say who you are.
+
+import { form } from "../components/form.js";
+import { h } from "../lib/dom.js";
+import { become } from "../lib/me.js";
+
+export const page = {
+  path: "/login",
+  title: "Log in",
+
+  mount(root, { query, api, go }) {
+    root.classList.add("login");
+    const made = form({
+      action: "Log in",
+      fields: [
+        { name: "name", label: "Name", autocomplete: "username" },
+        { name: "password", label: "Password", type: "password", autocomplete: "current-password" },
+      ],
+      async submit(values) {
+        become(await api.post("/login", values));
+        go(inside(query.next), { replace: true });
+      },
+    });
+    root.append(h("div", { class: "card login-card" }, h("h1", null, "Kue"), made.node));
+    made.focus();
+  },
+};
+
+//: Where to go on: a path of ours, or the first page.
+function inside(next) {
+  const isPath = typeof next === "string" && /^\/(?![/\\])/.test(next);
+  return isPath && !next.startsWith("/login") ? next : "/";
+}

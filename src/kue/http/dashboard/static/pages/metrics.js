@@ -1,0 +1,132 @@
+// How it went: throughput, failures, waits and run times, over an hour or a season.
+
+import { chart, inStep } from "../components/chart.js";
+import { panel } from "../components/panel.js";
+import { RANGES, USUAL, rangeButtons, rangeOf, stepText } from "../components/range.js";
+import { tile } from "../components/tile.js";
+import { h } from "../lib/dom.js";
+import { duration, number, percent, short } from "../lib/format.js";
+import { history } from "../lib/history.js";
+import { refresher } from "../lib/live.js";
+import { query, setQuery } from "../lib/router.js";
+import { picker } from "./metrics/picker.js";
+import { sideBySide, together, totals } from "./metrics/plots.js";
+
+export const page = {
+  path: "/metrics",
+  title: "Metrics",
+  nav: { label: "Metrics", icon: "metrics", order: 60, key: "m" },
+
+  mount(root) {
+    const asked = query();
+    let range = rangeOf(asked.range);
+    let stop = () => {};
+    const queues = picker({ types: [asked.type ?? []].flat(), onChange: choose });
+    const plots = makePlots();
+    const sums = makeSums();
+    const buttons = rangeButtons(range, (next) => {
+      range = next;
+      choose();
+    });
+    root.append(
+      h("header", { class: "page-head" }, h("h1", null, "Metrics"), buttons),
+      queues.node,
+      h("div", { class: "tiles tiles-few" }, sums.nodes),
+      h("div", { class: "columns columns-even" }, plots.nodes),
+    );
+
+    function choose() {
+      setQuery({ range: range === USUAL ? null : range, type: queues.chosen() });
+      begin();
+    }
+
+    async function read(signal) {
+      const { step, length, fold } = RANGES[range];
+      const types = queues.chosen();
+      const of = types.length ? types : [null];
+      const pasts = await Promise.all(
+        of.map((type) => history({ step, length, fold, type }, signal)),
+      );
+      plots.update(
+        types.length > 1 ? sideBySide(types, pasts) : together(pasts[0]),
+        stepText(RANGES[range]),
+        types.length > 1,
+      );
+      sums.update(totals(pasts));
+    }
+
+    function begin() {
+      stop();
+      const { everyMs } = RANGES[range];
+      stop = refresher(read, { minMs: everyMs, everyMs });
+    }
+
+    const stopNames = refresher(queues.load, { minMs: 30_000 });
+    begin();
+    return () => {
+      stop();
+      stopNames();
+      plots.destroy();
+    };
+  },
+};
+
+// -- charts ----------------------------------------------------------------------
+
+const PLOTS = [
+  { name: "flow", title: "Throughput", compared: "Complete, by queue", format: short },
+  { name: "failures", title: "Failures", compared: "Failed, by queue", format: short },
+  {
+    name: "wait",
+    title: "Time in line",
+    compared: "Time in line, p95",
+    unit: "ms",
+    format: duration,
+  },
+  { name: "run", title: "Run time", compared: "Run time, p95", unit: "ms", format: duration },
+];
+
+function makePlots() {
+  const plots = PLOTS.map(({ name, title, compared, unit, format }) => {
+    const one = chart({ title, unit, format });
+    const per = h("span", { class: "faint" });
+    const node = panel(title, { aside: per }, one.node);
+    return { name, title, compared, chart: one, per, node, heading: node.querySelector("h2") };
+  });
+  inStep(...plots.map(({ chart: one }) => one));
+
+  function update(data, steps, isCompared) {
+    for (const { name, title, compared, chart: one, per, node, heading } of plots) {
+      node.hidden = data[name] === null;
+      if (data[name] === null) continue;
+      heading.textContent = isCompared ? compared : title;
+      per.textContent = steps;
+      one.update(data[name]);
+    }
+  }
+
+  function destroy() {
+    plots.forEach(({ chart: one }) => one.destroy());
+  }
+
+  return { nodes: plots.map(({ node }) => node), update, destroy };
+}
+
+function makeSums() {
+  const [added, complete, failed] = ["Added", "Complete", "Failed"].map((label) =>
+    tile({ label }),
+  );
+
+  function update(sums) {
+    const ended = sums.complete + sums.failed;
+    added.update({ value: number(sums.added) });
+    complete.update({ value: number(sums.complete) });
+    failed.update({
+      value: number(sums.failed),
+      note: ended > 0 ? `${percent(sums.failed / ended)} of what ended` : "",
+      tone: sums.failed > 0 ? "bad" : "",
+    });
+  }
+
+  return { nodes: [added, complete, failed].map(({ node }) => node), update };
+}

@@ -1,0 +1,69 @@
+// What the charts of the metrics page show: of everything, or of queues side by side.
+
+import { column, percentile, percentiles, throughput } from "../../lib/history.js";
+
+//: Return {flow, failures, wait, run}, each what a chart takes; null where nothing is told.
+export function together(past) {
+  return {
+    flow: throughput(past),
+    failures: {
+      times: past.times,
+      step: past.step,
+      series: [
+        { name: "failed", tone: "failed", kind: "bars", values: column(past, "failed") },
+      ],
+    },
+    wait: percentiles(past, "wait"),
+    run: percentiles(past, "run") ?? means(past),
+  };
+}
+
+//: The same with a line for each queue; *pasts* are histories in the order of *types*.
+export function sideBySide(types, pasts) {
+  const [{ times, step }] = pasts;
+  const lines = (of) => ({
+    times,
+    step,
+    series: types.map((name, index) => ({
+      name,
+      tone: String(index + 1),
+      kind: "line",
+      values: aligned(pasts[index], times, of(pasts[index])),
+    })),
+  });
+  const isTold = (name) => pasts.some(({ points }) => points.some((one) => name in one));
+  return {
+    flow: lines((past) => column(past, "complete")),
+    failures: lines((past) => column(past, "failed")),
+    wait: isTold("wait") ? lines((past) => percentile(past, "wait", "p95")) : null,
+    run: isTold("run") ? lines((past) => percentile(past, "run", "p95")) : lines(mean),
+  };
+}
+
+//: Return what happened in all of the time: {added, complete, failed}.
+export function totals(pasts) {
+  const sum = (name) =>
+    pasts
+      .flatMap((past) => column(past, name))
+      .reduce((total, count) => total + count, 0);
+  return { added: sum("added"), complete: sum("complete"), failed: sum("failed") };
+}
+
+// Asked one after the other, histories may begin a step apart.
+function aligned(past, times, values) {
+  if (past.times[0] === times[0] && past.times.length === times.length) return values;
+  const byTime = new Map(past.times.map((at, index) => [at, values[index]]));
+  return times.map((at) => byTime.get(at) ?? null);
+}
+
+function means(past) {
+  const series = [{ name: "mean", tone: "p50", kind: "line", values: mean(past) }];
+  return { times: past.times, step: past.step, series };
+}
+
+function mean({ points }) {
+  return points.map(({ run_ms: ms, complete, failed }) => {
+    const runs = complete + failed;
+    return runs > 0 ? ms / runs : null;
+  });
+}

@@ -1,0 +1,175 @@
+// The first page: is it healthy, told in five seconds.
+
+import { chart } from "../components/chart.js";
+import { empty } from "../components/empty.js";
+import { panel } from "../components/panel.js";
+import { spark } from "../components/spark.js";
+import { states } from "../components/states.js";
+import { parted, perSecond, tile } from "../components/tile.js";
+import { api } from "../lib/api.js";
+import { h } from "../lib/dom.js";
+import { NOTHING, bytes, duration, number, short } from "../lib/format.js";
+import { column, history, throughput } from "../lib/history.js";
+import { refresher } from "../lib/live.js";
+import { href } from "../lib/router.js";
+import { failures } from "./overview/failures.js";
+import { glance } from "./overview/glance.js";
+import { warnings } from "./overview/warnings.js";
+import { SAMPLE } from "./queues/sample.js";
+
+const HOUR = 3_600_000;
+const FAILURES = 6;
+//: Milliseconds a job may wait before it is worth a colour.
+const LONG_WAIT = 60_000;
+
+export const page = {
+  path: "/",
+  title: "Overview",
+  nav: { label: "Overview", icon: "overview", order: 10, key: "o" },
+
+  mount(root, ctx) {
+    const health = warnings({ onChange: () => read() });
+    const tiles = makeTiles();
+    const counts = states();
+    const flow = chart({ title: "Jobs a minute, last hour", format: short, height: 200 });
+    const queues = glance();
+    const failed = failures();
+    const start = h("div", { hidden: true }, welcome());
+    root.append(
+      h("header", { class: "page-head" }, h("h1", null, "Overview"), health.verdict),
+      health.node,
+      start,
+      h("div", { class: "tiles" }, tiles.nodes),
+      panel("Jobs by state", {}, counts.node),
+      panel("Jobs a minute", { aside: more("/metrics", "Metrics") }, flow.node),
+      h(
+        "div",
+        { class: "columns" },
+        panel("Queues", { aside: more("/queues", "All queues"), tight: true }, queues.node),
+        panel("Failed last", { aside: more("/errors", "All errors") }, failed.node),
+      ),
+    );
+
+    async function read(signal) {
+      const stats = await api.get("/stats", null, { signal });
+      health.update(stats);
+      tiles.update(stats);
+      counts.update(stats.counts);
+      const isEmpty = Object.values(stats.counts).every((count) => count === 0);
+      start.hidden = !isEmpty || stats.rates.added > 0;
+    }
+
+    async function readLists(signal) {
+      const wanted = { state: "failed", limit: FAILURES };
+      const [{ queues: all }, { jobs }] = await Promise.all([
+        api.get("/queues", null, { signal }),
+        api.get("/jobs", wanted, { signal }),
+      ]);
+      queues.update(all);
+      failed.update(jobs);
+    }
+
+    async function readPast(signal) {
+      const past = await history({ length: HOUR }, signal);
+      flow.update(throughput(past));
+      tiles.past(past);
+    }
+
+    ctx.keys(queues.keys);
+    const stops = [
+      refresher(read, { minMs: 1_000, everyMs: 10_000 }),
+      refresher(readLists, { minMs: 2_000, everyMs: 15_000 }),
+      refresher(readPast, { minMs: 10_000, everyMs: 15_000 }),
+    ];
+    return () => {
+      stops.forEach((stop) => stop());
+      flow.destroy();
+    };
+  },
+};
+
+// -- the numbers -----------------------------------------------------------------
+
+const FLOWS = [
+  { label: "In", name: "added", path: null },
+  { label: "Out", name: "complete", path: "/jobs?state=complete" },
+  { label: "Failing", name: "failed", path: "/errors" },
+];
+
+function makeTiles() {
+  const flows = FLOWS.map(({ label, name, path }) => {
+    const extra = spark({ label: `${label}, jobs a minute in the last hour`, format: short });
+    return { name, line: extra, tile: tile({ label, path, extra: extra.node }) };
+  });
+  const oldest = tile({ label: "Oldest waiting", path: "/jobs?state=waiting&order=asc" });
+  const latency = tile({ label: "Wait p95", path: "/metrics" });
+  const workers = tile({ label: "Workers", path: "/workers" });
+  const store = tile({ label: "Store" });
+
+  function update(stats) {
+    for (const { name, tile: one } of flows) one.update(flowing(stats.rates[name], name));
+    oldest.update(waiting(stats));
+    latency.node.hidden = stats.latency === undefined;
+    latency.update(late(stats));
+    workers.update(manned(stats.workers));
+    store.node.hidden = !stats.store;
+    if (stats.store) store.update(stored(stats.store));
+  }
+
+  function past(of) {
+    for (const { name, line } of flows) {
+      line.update({ tone: name, values: column(of, name) });
+    }
+  }
+
+  const rest = [oldest, latency, workers, store];
+  const nodes = [...flows.map(({ tile: one }) => one.node), ...rest.map(({ node }) => node)];
+  return { nodes, update, past };
+}
+
+function flowing(rate, name) {
+  const isFailing = name === "failed" && rate > 0;
+  return { ...perSecond(rate), note: "mean of 5 min", tone: isFailing ? "bad" : "" };
+}
+
+function waiting(stats) {
+  const ms = stats.oldest_waits_ms ?? stats.next_waits_ms;
+  if (ms === null || ms === undefined) return { value: NOTHING, note: "nothing waits" };
+  const isLong = ms >= LONG_WAIT;
+  const note = `${number(stats.counts.waiting)} waiting`;
+  return { ...parted(duration(ms)), note, tone: isLong ? "warn" : "" };
+}
+
+function late({ latency, run_time: run }) {
+  if (!latency) return { value: NOTHING, note: "nothing started lately" };
+  const runs = run ? `, run p95 ${duration(run.p95)}` : "";
+  return { ...parted(duration(latency.p95)), note: `p50 ${duration(latency.p50)}${runs}` };
+}
+
+function manned({ alive, busy, lost }) {
+  const parts = [];
+  if (busy !== undefined) parts.push(`${number(busy)} busy`);
+  parts.push(`${number(lost)} lost`);
+  const tone = lost > 0 ? "bad" : alive === 0 ? "warn" : "";
+  return { value: number(alive), unit: " alive", note: parts.join(", "), tone };
+}
+
+function stored({ engine, version, memory_bytes: memory, rtt_ms: rtt }) {
+  const note = [engine, version].filter(Boolean).join(" ");
+  if (typeof memory !== "number") {
+    return { ...parted(duration(rtt)), note: `round trip, ${note}` };
+  }
+  return { ...parted(bytes(memory)), note: `${duration(rtt)} round trip, ${note}` };
+}
+
+function more(path, text) {
+  return h("a", { class: "more", href: href(path) }, text);
+}
+
+function welcome() {
+  return empty({
+    title: "Nothing here yet",
+    text: "No job was ever added. This adds one, and a worker runs it:",
+    code: SAMPLE,
+  });
+}

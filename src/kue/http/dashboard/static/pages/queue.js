@@ -1,0 +1,181 @@
+// One queue: how it stands and goes, what is next, what holds it back.
+
+import { empty } from "../components/empty.js";
+import { panel } from "../components/panel.js";
+import { RANGES, USUAL, rangeButtons, rangeOf } from "../components/range.js";
+import { states } from "../components/states.js";
+import { api, part } from "../lib/api.js";
+import { fill, h } from "../lib/dom.js";
+import { history } from "../lib/history.js";
+import { refresher } from "../lib/live.js";
+import { can } from "../lib/me.js";
+import { href, query, setQuery } from "../lib/router.js";
+import { addJob } from "./jobs/add.js";
+import { together } from "./metrics/plots.js";
+import { charts } from "./queue/charts.js";
+import { errors } from "./queue/errors.js";
+import { line } from "./queue/line.js";
+import { numbers } from "./queue/numbers.js";
+import { takers } from "./queue/takers.js";
+import { clear, limit, pause, promoteDelayed, resume, retryFailed } from "./queues/acts.js";
+import { marks, pauseText } from "./queues/marks.js";
+
+export const page = {
+  path: "/queues/:type",
+  title: "Queue",
+
+  mount(root, ctx) {
+    const { type } = ctx.params;
+    let queue = null;
+    let range = rangeOf(query().range);
+    let stopCharts = () => {};
+    ctx.setTitle(type);
+
+    const badges = h("span", { class: "marks" });
+    const acts = h("div", { class: "actions" });
+    const paused = h("div", { class: "notes" });
+    const tiles = numbers();
+    const counts = states({ type });
+    const plots = charts();
+    const next = line(type);
+    const failing = errors(type);
+    const workers = takers(type);
+    const missing = h("div", { hidden: true }, unknown(type));
+    const body = h(
+      "div",
+      { class: "pile", hidden: true },
+      h("div", { class: "tiles" }, tiles.nodes),
+      panel("Jobs by state", {}, counts.node),
+      h("div", { class: "page-bar" }, rangeButtons(range, choose)),
+      h("div", { class: "columns columns-three" }, plots.nodes),
+      h("div", { class: "columns columns-three" }, next.node, failing.node, workers.node),
+    );
+    root.append(
+      h(
+        "header",
+        { class: "page-head" },
+        h(
+          "div",
+          { class: "named" },
+          h("a", { class: "faint crumb", href: href("/queues") }, "Queues"),
+          h("h1", null, type),
+          badges,
+        ),
+        acts,
+      ),
+      paused,
+      missing,
+      body,
+    );
+
+    async function read(signal) {
+      try {
+        queue = await api.get(`/queues/${part(type)}`, null, { signal });
+      } catch (error) {
+        if (error.status !== 404) throw error;
+        queue = null;
+      }
+      missing.hidden = queue !== null;
+      body.hidden = queue === null;
+      if (queue === null) return;
+      fillMarks();
+      fillActs();
+      tiles.update(queue);
+      counts.update(queue.counts);
+    }
+
+    async function readLists(signal) {
+      if (missing.hidden) await Promise.all([next.read(signal), workers.read(signal)]);
+    }
+
+    async function readErrors(signal) {
+      if (missing.hidden) await failing.read(signal);
+    }
+
+    function fillMarks() {
+      const key = JSON.stringify([queue.pauses, queue.limits, queue.workers]);
+      if (badges.dataset.key === key) return;
+      badges.dataset.key = key;
+      fill(badges, marks(queue));
+      fill(paused, queue.pauses.map(pauseNote));
+    }
+
+    //: Made anew only when they change: a button that is replaced loses the focus.
+    function fillActs() {
+      const wanted = actsFor(queue);
+      const key = wanted.map(({ label }) => label).join();
+      if (acts.dataset.key === key) return;
+      acts.dataset.key = key;
+      fill(acts, wanted.map(({ label, kind, run }) =>
+        h("button", { type: "button", class: kind, onclick: run }, label),
+      ));
+      ctx.actions(wanted.map(({ label, run }) => ({ label: `${label}: ${type}`, run })));
+    }
+
+    function actsFor({ pauses, counts: of }) {
+      const isPaused = pauses.some((one) => one.type !== null);
+      const act = (label, what, kind = "") => ({ label, kind, run: () => then(what(queue)) });
+      return [
+        can("manage") && act("Add job", () => addJob({ type }), "primary"),
+        can("manage") && isPaused && act("Resume", () => resume({ type })),
+        can("manage") && !isPaused && act("Pause", () => pause({ type })),
+        can("manage") && act("Limits", limit),
+        can("manage") && of.failed > 0 && act("Retry failed", retryFailed),
+        can("manage") && of.delayed > 0 && act("Promote delayed", promoteDelayed),
+        can("remove") && act("Clear", clear, "danger"),
+      ].filter(Boolean);
+    }
+
+    async function then(doing) {
+      if (await doing) await Promise.all([read(), readLists(), readErrors()]);
+    }
+
+    function choose(name) {
+      range = name;
+      setQuery({ range: name === USUAL ? null : name });
+      beginCharts();
+    }
+
+    function beginCharts() {
+      stopCharts();
+      const { step, length, fold, everyMs } = RANGES[range];
+      const draw = async (signal) => {
+        if (!missing.hidden) return;
+        plots.update(together(await history({ step, length, fold, type }, signal)));
+      };
+      stopCharts = refresher(draw, { minMs: everyMs, everyMs, types: [type] });
+    }
+
+    ctx.keys({
+      a: { label: "Add a job", run: () => can("manage") && then(addJob({ type })) },
+      P: {
+        label: "Pause or resume the queue",
+        run: () => acts.querySelectorAll("button")[1]?.click(),
+      },
+    });
+    const stops = [
+      refresher(read, { minMs: 1_000, everyMs: 10_000, types: [type] }),
+      refresher(readLists, { minMs: 3_000, everyMs: 15_000, types: [type] }),
+      // Thousands of failed jobs may be looked at for it.
+      refresher(readErrors, { minMs: 15_000, types: [type] }),
+    ];
+    beginCharts();
+    return () => {
+      stops.forEach((stop) => stop());
+      stopCharts();
+      plots.destroy();
+    };
+  },
+};
+
+function pauseNote(pause) {
+  return h("p", { class: "note", dataset: { tone: "warn" } }, pauseText(pause));
+}
+
+function unknown(type) {
+  return empty({
+    title: "No such queue",
+    text: `No job of type ${type} was ever added, and nothing is set for it.`,
+    action: can("manage") ? { label: "Add a job", run: () => addJob({ type }) } : null,
+  });
+}

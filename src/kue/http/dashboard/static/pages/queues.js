@@ -1,0 +1,270 @@
+// All queues: how they stand, how they go, and what to do about it.
+
+import { empty } from "../components/empty.js";
+import { icon } from "../components/icon.js";
+import { table } from "../components/table.js";
+import { api, part } from "../lib/api.js";
+import { h } from "../lib/dom.js";
+import { NOTHING, duration, number, plural, rate } from "../lib/format.js";
+import { refresher } from "../lib/live.js";
+import { can } from "../lib/me.js";
+import { href, query, setQuery } from "../lib/router.js";
+import { clear, limit, pause, resume } from "./queues/acts.js";
+import { marks } from "./queues/marks.js";
+import { SAMPLE } from "./queues/sample.js";
+import { sparks } from "./queues/sparks.js";
+
+//: Pages of 200 that are shown at most; whoever has more looks for a name.
+const MAX_PAGES = 10;
+const SORTS = {
+  name: { label: "name", of: null },
+  waiting: { label: "most waiting", of: ({ counts }) => counts.waiting },
+  failed: { label: "most failed", of: ({ counts }) => counts.failed },
+  out: { label: "most done", of: ({ rates }) => rates.complete },
+  wait: { label: "longest wait", of: ({ latency }) => latency?.p95 ?? -1 },
+};
+export const page = {
+  path: "/queues",
+  title: "Queues",
+  nav: { label: "Queues", icon: "queues", order: 20, key: "q" },
+
+  mount(root, ctx) {
+    let all = [];
+    let isMore = false;
+    let shown = "";
+    let { text = "", sort = "name" } = query();
+    if (!(sort in SORTS)) sort = "name";
+    const lines = sparks();
+    const rows = table({
+      caption: "Queues",
+      key: ({ type }) => type,
+      link: ({ type }) => `/queues/${part(type)}`,
+      columns: columns(lines, act),
+    });
+    rows.node.classList.add("queues-table", "carded");
+    const count = h("span", { class: "faint" });
+    const everything = h("button", { type: "button", onclick: turnEverything });
+    const search = h("input", {
+      type: "search",
+      dataset: { search: "" },
+      value: text,
+      placeholder: "Find a queue",
+      "aria-label": "Find a queue",
+      oninput: () => {
+        text = search.value;
+        choose();
+      },
+    });
+    const none = h("div", { hidden: true }, nothing());
+    const bar = h("div", { class: "page-bar" }, search, sorting(), count);
+    root.append(
+      h("header", { class: "page-head" }, h("h1", null, "Queues"), everything),
+      bar,
+      none,
+      rows.node,
+    );
+
+    function sorting() {
+      return h(
+        "label",
+        { class: "inline" },
+        "by ",
+        h(
+          "select",
+          {
+            onchange: (event) => {
+              sort = event.target.value;
+              choose();
+            },
+          },
+          Object.entries(SORTS).map(([name, { label }]) =>
+            h("option", { value: name, selected: name === sort }, label),
+          ),
+        ),
+      );
+    }
+
+    function choose() {
+      setQuery({ text, sort: sort === "name" ? null : sort });
+      show();
+    }
+
+    async function read(signal) {
+      [all, isMore] = await readAll(signal);
+      show();
+    }
+
+    function show() {
+      const wanted = text.toLowerCase();
+      const found = all.filter(({ type }) => type.toLowerCase().includes(wanted));
+      const { of } = SORTS[sort];
+      if (of) found.sort((a, b) => of(b) - of(a));
+      showColumns(known(all));
+      rows.update(found);
+      count.textContent = `${plural(found.length, "queue")}${isMore ? ", the first by name" : ""}`;
+      none.hidden = all.length > 0;
+      bar.hidden = rows.node.hidden = all.length === 0;
+      everything.hidden = !can("manage");
+      everything.textContent = isAllPaused() ? "Resume everything" : "Pause everything";
+    }
+
+    function showColumns(names) {
+      // Only when they change: rows are made anew.
+      if (names.join() !== shown) rows.show(names);
+      shown = names.join();
+    }
+
+    function isAllPaused() {
+      return all.some(({ pauses }) => pauses.some(({ type }) => type === null));
+    }
+
+    async function turnEverything() {
+      await (isAllPaused() ? resume({}) : pause({}));
+      await read();
+    }
+
+    //: Acts are done to the queue as it is by now, not as it was when it was drawn.
+    async function act(what, type) {
+      const queue = all.find((one) => one.type === type);
+      if (queue && (await what(queue))) await read();
+    }
+
+    function turnCurrent() {
+      const queue = rows.current();
+      if (queue && can("manage")) act(turn, queue.type);
+    }
+
+    ctx.keys({
+      ...rows.keys,
+      P: { label: "Pause or resume the queue", run: turnCurrent },
+    });
+    if (can("manage")) {
+      ctx.actions([{ label: "Pause or resume everything", run: turnEverything }]);
+    }
+    const stop = refresher(read, { minMs: 1_500, everyMs: 15_000 });
+    return () => {
+      stop();
+      lines.stop();
+    };
+  },
+};
+
+async function readAll(signal) {
+  const found = [];
+  let after;
+  for (let pages = 0; pages < MAX_PAGES; pages += 1) {
+    const { queues, next } = await api.get("/queues", { after }, { signal });
+    found.push(...queues);
+    if (next === null) return [found, false];
+    after = next;
+  }
+  return [found, true];
+}
+
+//: Pause a queue, or end its own pause.
+function turn(queue) {
+  const { type } = queue;
+  return isPaused(queue) ? resume({ type }) : pause({ type });
+}
+
+function isPaused({ pauses }) {
+  return pauses.some(({ type }) => type !== null);
+}
+
+// -- columns -----------------------------------------------------------------------
+
+function columns(lines, act) {
+  const count = (state) => ({
+    key: state,
+    label: state.charAt(0).toUpperCase() + state.slice(1),
+    end: true,
+    render: ({ counts }) => number(counts[state]),
+  });
+  return [
+    { key: "type", label: "Queue", render: name },
+    count("waiting"),
+    count("active"),
+    count("delayed"),
+    count("failed"),
+    { key: "in", label: "In", end: true, render: ({ rates }) => rate(rates.added) },
+    { key: "out", label: "Out", end: true, render: ({ rates }) => rate(rates.complete) },
+    { key: "hour", label: "Last hour", class: "cell-spark", render: ({ type }) => lines.of(type) },
+    {
+      key: "latency",
+      label: "Wait p95",
+      end: true,
+      title: "How long jobs were in line, in the last five minutes",
+      render: ({ latency }) => duration(latency?.p95),
+    },
+    {
+      key: "run_time",
+      label: "Run p95",
+      end: true,
+      title: "How long runs took, in the last five minutes",
+      render: ({ run_time: run }) => duration(run?.p95),
+    },
+    {
+      key: "drain_ms",
+      label: "Drained in",
+      end: true,
+      title: "When nothing would wait any more, if it goes on like this",
+      render: ({ drain_ms: ms, counts }) => drain(ms, counts),
+    },
+    {
+      key: "workers",
+      label: "Workers",
+      end: true,
+      render: ({ workers }) => number(workers),
+    },
+    { key: "acts", label: "", class: "cell-acts", render: (queue) => buttons(queue, act) },
+  ];
+}
+
+//: Which columns there are: a server may not tell of all.
+function known(queues) {
+  const told = ["latency", "run_time", "drain_ms"].filter((field) =>
+    queues.some((queue) => field in queue),
+  );
+  const numbers = ["waiting", "active", "delayed", "failed", "in", "out", "hour"];
+  return ["type", ...numbers, ...told, "workers", "acts"];
+}
+
+function drain(ms, counts) {
+  if (counts.waiting === 0) return "empty";
+  return ms === null || ms === undefined ? NOTHING : duration(ms);
+}
+
+function name(queue) {
+  const link = h("a", { href: href(`/queues/${part(queue.type)}`) }, queue.type);
+  return h("span", { class: "named" }, link, marks(queue));
+}
+
+function buttons(queue, act) {
+  const { type } = queue;
+  const button = (label, image, what) =>
+    h(
+      "button",
+      {
+        type: "button",
+        class: "plain",
+        title: label,
+        "aria-label": `${label} ${type}`,
+        onclick: () => act(what, type),
+      },
+      icon(image),
+    );
+  const [word, picture] = isPaused(queue) ? ["Resume", "play"] : ["Pause", "pause"];
+  return [
+    can("manage") && button(word, picture, turn),
+    can("manage") && button("Limits of", "settings", limit),
+    can("remove") && button("Clear", "trash", clear),
+  ];
+}
+
+function nothing() {
+  return empty({
+    title: "No queue yet",
+    text: "A queue is a type of jobs. It is there as soon as its first job is added.",
+    code: SAMPLE,
+  });
+}

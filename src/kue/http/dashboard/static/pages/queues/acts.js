@@ -1,0 +1,153 @@
+// What can be done to a queue as a whole, or to everything.
+
+import { formDialog } from "../../components/form.js";
+import { STATES } from "../../components/state.js";
+import { toast, toastProblem } from "../../components/toast.js";
+import { bulk } from "../../lib/actions.js";
+import { api, part } from "../../lib/api.js";
+import { number, plural } from "../../lib/format.js";
+
+const UNITS = [
+  ["d", 86_400_000],
+  ["h", 3_600_000],
+  ["m", 60_000],
+  ["s", 1_000],
+];
+
+//: Ask why and how long, then pause a type, a worker or (with neither) everything.
+//: Returns a promise of whether it was done.
+export async function pause({ type = null, worker = null }) {
+  const name = named({ type, worker });
+  const isDone = await formDialog({
+    title: `Pause ${name}`,
+    text: "What runs goes on, and jobs can still be added. Nothing new starts.",
+    fields: [
+      { name: "reason", label: "Why", placeholder: "shown to whoever wonders" },
+      {
+        name: "for",
+        label: "For how long",
+        placeholder: "2h",
+        help: "Such as 30m, 2h or 1d. If left empty: until somebody resumes it.",
+      },
+    ],
+    action: "Pause",
+    submit: ({ reason, for: lasts }) =>
+      api.post(`${place({ type, worker })}/pause`, {
+        reason: reason.trim(),
+        ...(lasts.trim() && { for: lasts.trim() }),
+      }),
+  });
+  if (isDone) toast(`${capital(name)} is paused`, { tone: "good" });
+  return Boolean(isDone);
+}
+
+//: End the pause of a type, a worker or everything.
+export async function resume({ type = null, worker = null }) {
+  try {
+    await api.post(`${place({ type, worker })}/resume`, {});
+    toast(`${capital(named({ type, worker }))} goes on`, { tone: "good" });
+    return true;
+  } catch (error) {
+    toastProblem(error);
+    return false;
+  }
+}
+
+//: Ask for limits and put them in force; none at all lifts them.
+export async function limit({ type, limits }) {
+  const path = `/queues/${part(type)}/limits`;
+  const isDone = await formDialog({
+    title: `Limits of ${type}`,
+    text: "They hold in all workers together, at once. Empty: no such limit.",
+    fields: [
+      whole("concurrency", "At once", limits?.concurrency, "So many jobs run at the same time."),
+      whole("rate", "Rate", limits?.rate, "So many start in each period."),
+      {
+        name: "per",
+        label: "Period",
+        value: limits ? spelled(limits.per) : "1s",
+        help: "Such as 1s, 1m or 1h.",
+      },
+      whole("per_key", "At once of one group", limits?.per_key, "So many jobs that share a group."),
+    ],
+    submit: ({ concurrency, rate, per, per_key }) => {
+      const isNone = concurrency === null && rate === null && per_key === null;
+      if (isNone) return api.delete(path);
+      return api.put(path, { concurrency, rate, per: per.trim() || "1s", per_key });
+    },
+  });
+  if (isDone) toast(`Limits of ${type} are in force`, { tone: "good" });
+  return Boolean(isDone);
+}
+
+//: Ask which states, and for the name of the queue; then remove those jobs for good.
+export async function clear({ type, counts }) {
+  const states = STATES.filter((state) => state !== "active" && counts[state] > 0);
+  if (states.length === 0) {
+    toast("There is nothing to clear", { tone: "info" });
+    return false;
+  }
+  const answer = await formDialog({
+    title: `Clear ${type}`,
+    text: "Jobs in the states you choose are deleted with their logs, for good.",
+    danger: true,
+    action: "Clear",
+    fields: [
+      ...states.map((state) => ({
+        name: state,
+        label: `${state} (${number(counts[state])})`,
+        type: "check",
+      })),
+      { name: "word", label: `Type ${type} to go on`, parse: (text) => same(text, type) },
+    ],
+    submit: (values) => {
+      const chosen = states.filter((state) => values[state]);
+      if (chosen.length === 0) throw new Error("choose a state at least");
+      return api.post(`/queues/${part(type)}/clear`, { states: chosen });
+    },
+  });
+  if (!answer) return false;
+  toast(`Removed ${plural(answer.removed, "job")} of ${type}`, { tone: "good" });
+  return true;
+}
+
+//: Put all failed jobs of a queue back in line, with progress.
+export function retryFailed({ type, counts }) {
+  return bulk("retry", { filter: { state: "failed", type } }, { count: counts.failed });
+}
+
+//: Let all delayed jobs of a queue run now, with progress.
+export function promoteDelayed({ type, counts }) {
+  return bulk("promote", { filter: { state: "delayed", type } }, { count: counts.delayed });
+}
+
+// -- words -------------------------------------------------------------------------
+
+function place({ type, worker }) {
+  if (type !== null) return `/queues/${part(type)}`;
+  return worker !== null ? `/workers/${part(worker)}` : "";
+}
+
+function named({ type, worker }) {
+  if (type !== null) return `queue ${type}`;
+  return worker !== null ? `worker ${worker}` : "everything";
+}
+
+function capital(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+function whole(name, label, value, help) {
+  return { name, label, type: "number", value: value ?? "", help };
+}
+
+//: A length as the server reads it.
+function spelled(ms) {
+  const [unit, size] = UNITS.find(([, one]) => ms % one === 0) ?? ["ms", 1];
+  return `${ms / size}${unit}`;
+}
+
+function same(text, word) {
+  if (text.trim() === word) return text;
+  throw Object.assign(new Error(`type ${word} to go on`), { field: "word" });
+}

@@ -1,0 +1,45 @@
+// What is to be known of a queue besides its numbers: paused, limited, without a worker.
+
+import { h } from "../../lib/dom.js";
+import { ago, duration, time } from "../../lib/format.js";
+
+//: Return nodes; none if all is as it should be.
+export function marks(queue) {
+  const found = queue.pauses.map((pause) => mark("warn", pauseWord(pause), pauseText(pause)));
+  if (queue.workers === 0 && queue.counts.waiting > 0) {
+    found.push(mark("bad", "no worker", "Jobs wait, and no live worker takes them"));
+  }
+  if (queue.limits) {
+    found.push(mark("", limitsText(queue.limits), "Limits in force, in all workers together"));
+  }
+  return found;
+}
+
+//: "paused by ann, until 12:30: a reason"
+export function pauseText({ type, by, until, reason, at }) {
+  const what = type === null ? "everything is paused" : "paused";
+  const who = by ? ` by ${by}` : "";
+  const end = until === null ? "" : `, until ${time(until)}`;
+  return `${what}${who} ${ago(at)}${end}${reason ? `: ${reason}` : ""}`;
+}
+
+//: "4 at once, 100 a minute"
+export function limitsText({ concurrency, rate, per, per_key: perKey }) {
+  const parts = [];
+  if (concurrency !== null) parts.push(`${concurrency} at once`);
+  if (rate !== null) parts.push(`${rate} / ${period(per)}`);
+  if (perKey !== null) parts.push(`${perKey} a group`);
+  return parts.join(", ");
+}
+
+export function mark(tone, word, title = "") {
+  return h("span", { class: "mark", dataset: { tone }, title }, word);
+}
+
+function pauseWord({ type, worker }) {
+  return type === null && worker === null ? "all paused" : "paused";
+}
+
+function period(ms) {
+  return duration(ms).replace(/^1 /, "");
+}

@@ -1,0 +1,136 @@
+// People who log in, each with a role.
+
+import { confirm } from "../../components/dialog.js";
+import { empty } from "../../components/empty.js";
+import { formDialog } from "../../components/form.js";
+import { table } from "../../components/table.js";
+import { toast, toastProblem } from "../../components/toast.js";
+import { part, report } from "../../lib/api.js";
+import { fill, h } from "../../lib/dom.js";
+import { timeAgo } from "../../lib/format.js";
+
+const ROLES = [
+  ["viewer", "Viewer: looks"],
+  ["operator", "Operator: adds, retries, cancels, pauses"],
+  ["admin", "Admin: removes for good, says who may do what"],
+];
+
+export function people({ api, me }) {
+  const columns = [
+    { key: "name", label: "Name", render: (user) => [user.name, user.name === me.name && h("span", { class: "faint" }, " (you)")] },
+    { key: "role", label: "Role", render: (user) => user.role },
+    { key: "created", label: "Since", render: (user) => timeAgo(user.created_at) },
+    { key: "acts", label: "", class: "end nowrap", render: acts },
+  ];
+  const list = table({ columns, key: (user) => user.name, caption: "People" });
+  const place = h("div", { class: "flush" });
+  const add = h("button", { class: "small", onclick: create }, "Add a person");
+  const node = h(
+    "section",
+    { class: "card" },
+    h("header", { class: "card-head" }, h("h2", null, "People"), h("span", { class: "actions" }, add)),
+    place,
+  );
+  read();
+  return node;
+
+  async function read() {
+    try {
+      const found = await api.get("/users");
+      const users = found.users ?? found;
+      list.update(users);
+      fill(place, users.length ? list.node : nobody());
+    } catch (error) {
+      add.hidden = true;
+      fill(place, missing(error));
+    }
+  }
+
+  function acts(user) {
+    return h(
+      "span",
+      { class: "actions actions-end" },
+      h("button", { class: "small", onclick: () => change(user) }, "Role"),
+      h("button", { class: "small", onclick: () => password(user) }, "Password"),
+      h("button", { class: "small danger", onclick: () => remove(user) }, "Remove"),
+    );
+  }
+
+  function create() {
+    return formDialog({
+      title: "Add a person",
+      action: "Add",
+      fields: [
+        { name: "name", label: "Name", required: true },
+        { name: "role", label: "Role", type: "select", options: ROLES, value: "viewer" },
+        { name: "password", label: "Password", type: "password", required: true, autocomplete: "new-password" },
+      ],
+      submit: async (values) => {
+        await api.post("/users", values);
+        done(`${values.name} may log in`);
+      },
+    });
+  }
+
+  function change(user) {
+    return formDialog({
+      title: `Role of ${user.name}`,
+      fields: [{ name: "role", label: "Role", type: "select", options: ROLES, value: user.role }],
+      submit: async ({ role }) => {
+        await api.put(`/users/${part(user.name)}`, { role });
+        done(`${user.name} is ${role}`);
+      },
+    });
+  }
+
+  function password(user) {
+    return formDialog({
+      title: `Password of ${user.name}`,
+      text: "All sessions of this person end.",
+      fields: [
+        { name: "password", label: "New password", type: "password", required: true, autocomplete: "new-password" },
+      ],
+      submit: async (values) => {
+        await api.put(`/users/${part(user.name)}`, values);
+        done(`${user.name} has a new password`);
+      },
+    });
+  }
+
+  async function remove(user) {
+    const isSure = await confirm({
+      title: `Remove ${user.name}?`,
+      text: "All sessions of this person end.",
+      action: "Remove",
+      danger: true,
+    });
+    if (!isSure) return;
+    try {
+      await api.delete(`/users/${part(user.name)}`);
+      done(`${user.name} is removed`);
+    } catch (error) {
+      toastProblem(error);
+    }
+  }
+
+  function done(told) {
+    toast(told, { tone: "good" });
+    read();
+  }
+}
+
+function nobody() {
+  return empty({
+    title: "Nobody has to log in",
+    text: "Whoever reaches this address may do everything. Add a person, here or on the command line, before the dashboard is to be reached from elsewhere.",
+    code: "kue user add ann --role admin",
+  });
+}
+
+function missing(error) {
+  if (!error.isMissing) report(error);
+  const text = error.isMissing
+    ? "The application that serves this dashboard says itself who may come in."
+    : error.message;
+  return empty({ title: "No people here", text });
+}

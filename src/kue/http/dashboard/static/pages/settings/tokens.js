@@ -1,0 +1,108 @@
+// Tokens for programs, each with what it may do.
+
+import { confirm, openDialog } from "../../components/dialog.js";
+import { empty, sample } from "../../components/empty.js";
+import { formDialog } from "../../components/form.js";
+import { table } from "../../components/table.js";
+import { toast, toastProblem } from "../../components/toast.js";
+import { part, report } from "../../lib/api.js";
+import { fill, h } from "../../lib/dom.js";
+import { timeAgo } from "../../lib/format.js";
+
+const SCOPES = [
+  ["read", "Read: look at everything"],
+  ["enqueue", "Enqueue: add jobs"],
+  ["manage", "Manage: retry, cancel, pause"],
+  ["admin", "Admin: remove for good, say who may do what"],
+];
+
+export function tokens({ api }) {
+  const columns = [
+    { key: "name", label: "Name", render: (token) => token.name },
+    { key: "scopes", label: "May", render: (token) => (token.scopes ?? []).join(", ") },
+    { key: "used", label: "Last used", render: (token) => timeAgo(token.used_at) },
+    { key: "expires", label: "Ends", render: (token) => timeAgo(token.expires_at) },
+    {
+      key: "acts",
+      label: "",
+      class: "end",
+      render: (token) => h("button", { class: "small danger", onclick: () => revoke(token) }, "Revoke"),
+    },
+  ];
+  const list = table({ columns, key: (token) => token.id, caption: "Tokens" });
+  const place = h("div", { class: "flush" });
+  const add = h("button", { class: "small", onclick: create }, "Make a token");
+  const node = h(
+    "section",
+    { class: "card" },
+    h("header", { class: "card-head" }, h("h2", null, "Tokens"), h("span", { class: "actions" }, add)),
+    place,
+  );
+  read();
+  return node;
+
+  async function read() {
+    try {
+      const found = await api.get("/tokens");
+      const all = found.tokens ?? found;
+      list.update(all);
+      fill(place, all.length ? list.node : none());
+    } catch (error) {
+      if (!error.isMissing) report(error);
+      node.hidden = error.isMissing;
+    }
+  }
+
+  function create() {
+    return formDialog({
+      title: "Make a token",
+      action: "Make",
+      fields: [
+        { name: "name", label: "Name", required: true, help: "What it is for" },
+        ...SCOPES.map(([name, label]) => ({ name, label, type: "check", value: name === "read" })),
+      ],
+      submit: async (values) => {
+        const scopes = SCOPES.map(([name]) => name).filter((name) => values[name]);
+        const made = await api.post("/tokens", { name: values.name, scopes });
+        show(made.secret ?? made.token);
+        read();
+      },
+    });
+  }
+
+  async function revoke(token) {
+    const isSure = await confirm({
+      title: `Revoke ${token.name}?`,
+      text: "Programs that use it are refused from now on.",
+      action: "Revoke",
+      danger: true,
+    });
+    if (!isSure) return;
+    try {
+      await api.delete(`/tokens/${part(token.id)}`);
+      toast(`${token.name} is revoked`, { tone: "good" });
+      read();
+    } catch (error) {
+      toastProblem(error);
+    }
+  }
+}
+
+function show(secret) {
+  openDialog({
+    title: "Your token",
+    body: [
+      h("p", null, "Copy it now: it is not shown again, and nobody can look it up."),
+      sample(secret),
+      h("p", { class: "help" }, "Programs send it as the header ", h("code", null, "Authorization: Bearer …"), "."),
+    ],
+  });
+}
+
+function none() {
+  return empty({
+    title: "No tokens",
+    text: "Programs that use the REST API say who they are with a token.",
+    code: 'curl -H "Authorization: Bearer $KUE_TOKEN" https://kue.example.com/api/v1/stats',
+  });
+}

@@ -1,0 +1,130 @@
+// All workers: who is there, what they run, and how they feel.
+
+import { empty } from "../components/empty.js";
+import { keyed } from "../components/keyed.js";
+import { tile } from "../components/tile.js";
+import { api } from "../lib/api.js";
+import { h } from "../lib/dom.js";
+import { bytes, number } from "../lib/format.js";
+import { refresher } from "../lib/live.js";
+import { query, setQuery } from "../lib/router.js";
+import { card } from "./workers/card.js";
+
+//: Fewer than this are found without looking.
+const MANY = 6;
+
+export const page = {
+  path: "/workers",
+  title: "Workers",
+  nav: { label: "Workers", icon: "workers", order: 50, key: "w" },
+
+  mount(root) {
+    let workers = [];
+    let { text = "" } = query();
+    const sums = makeSums();
+    const list = h("div", { class: "cards" });
+    const show = keyed(list, ({ name }) => name, (worker) => card(worker, () => read()));
+    const skew = h("p", { class: "note", dataset: { tone: "warn" }, hidden: true });
+    const none = h("div", { hidden: true }, nothing());
+    const search = h("input", {
+      type: "search",
+      value: text,
+      dataset: { search: "" },
+      placeholder: "Find by name, host or queue",
+      "aria-label": "Find a worker",
+      oninput: () => {
+        text = search.value;
+        setQuery({ text });
+        fillList();
+      },
+    });
+    root.append(
+      h("header", { class: "page-head" }, h("h1", null, "Workers"), search),
+      none,
+      h("div", { class: "tiles tiles-few" }, sums.nodes),
+      skew,
+      list,
+    );
+
+    async function read(signal) {
+      ({ workers } = await api.get("/workers", null, { signal }));
+      sums.update(workers);
+      const versions = skewOf(workers);
+      skew.hidden = versions === "";
+      skew.textContent = versions;
+      none.hidden = workers.length > 0;
+      search.hidden = workers.length < MANY && text === "";
+      fillList();
+    }
+
+    function fillList() {
+      const wanted = text.toLowerCase();
+      const found = workers.filter(({ name, host, slots }) =>
+        [name, host ?? "", ...Object.keys(slots)].some((one) =>
+          one.toLowerCase().includes(wanted),
+        ),
+      );
+      // The lost first, then those that are gone: they are why one looks.
+      show(found.sort((a, b) => rank(a) - rank(b) || (a.name < b.name ? -1 : 1)));
+    }
+
+    return refresher(read, { minMs: 1_000, everyMs: 5_000 });
+  },
+};
+
+function rank({ lost, alive }) {
+  if (lost) return 0;
+  return alive ? 2 : 1;
+}
+
+function skewOf(workers) {
+  const versions = new Map();
+  for (const { alive, version } of workers) {
+    if (alive && version) versions.set(version, (versions.get(version) ?? 0) + 1);
+  }
+  if (versions.size < 2) return "";
+  const told = [...versions].map(([version, count]) => `${version} (${number(count)})`);
+  return `Workers run different versions: ${told.sort().join(", ")}`;
+}
+
+function makeSums() {
+  const [alive, busy, lost, memory] = ["Alive", "Slots used", "Lost", "Memory"].map((label) =>
+    tile({ label }),
+  );
+
+  function update(workers) {
+    const here = workers.filter((one) => one.alive);
+    const quiet = here.filter(({ paused }) => paused).length;
+    const gone = workers.filter((one) => one.lost).length;
+    const slots = sum(here, ({ slots: of }) => sum(Object.values(of), (count) => count));
+    alive.update({
+      value: number(here.length),
+      note: quiet ? `${number(quiet)} quiet` : "",
+      tone: here.length ? "" : "warn",
+    });
+    busy.update({
+      value: number(sum(here, ({ active }) => active)),
+      unit: ` of ${number(slots)}`,
+    });
+    lost.update({
+      value: number(gone),
+      note: gone ? "gone with jobs in their hands" : "",
+      tone: gone ? "bad" : "",
+    });
+    memory.update({ value: bytes(sum(here, (one) => one.memory ?? 0)), note: "all together" });
+  }
+
+  return { nodes: [alive, busy, lost, memory].map(({ node }) => node), update };
+}
+
+function sum(items, of) {
+  return items.reduce((total, item) => total + of(item), 0);
+}
+
+function nothing() {
+  return empty({
+    title: "No worker",
+    text: "Nobody runs jobs. This starts a worker for the tasks of a queue q in app.py:",
+    code: "kue worker app:q",
+  });
+}
