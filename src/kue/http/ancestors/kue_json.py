@@ -3,7 +3,7 @@ The JSON API of Automattic's Kue, for programs and dashboards made for it.
 
 As there, an error is mostly 200 with ``{"error": …}``, numbers of a job are text, and
 its id is text where one job is asked for.  A word that is no state is refused rather
-than taken for a new state, and jobs are started and ended by workers alone.
+than taken for a new state, and jobs are started and completed by workers alone.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.responses import Response
+from starlette.routing import Route
 
 from kue.errors import JobNotFound
 from kue.http.access import Role
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from starlette.requests import Request
-    from starlette.routing import Route
 
     from kue.handle import JobHandle
     from kue.http.access import Guard
@@ -52,7 +52,7 @@ def routes(q: Kue, guard: Guard) -> list[Route]:
     api = _Api(q)
     door, adding = Door(guard, _tell), Door(guard, _tell_adding)
     span, any_type = "{first}..{last}", "/jobs/{type:path}/{state}"
-    return [
+    known = [
         door.route("GET", "/stats", api.stats),
         door.route("GET", "/job/search", api.search),
         door.route("GET", "/job/types", api.types),
@@ -74,6 +74,14 @@ def routes(q: Kue, guard: Guard) -> list[Route]:
         adding.route("POST", "/job", api.add),
         door.route("GET", "/inactive/{id}", api.restart, role=Role.OPERATOR),
     ]
+    return known + [_slashed(route) for route in known]
+
+
+def _slashed(route: Route) -> Route:
+    """Return the same with a slash at its end, as Express has it and clients send."""
+    slashed = Route(f"{route.path}/", route.endpoint)
+    slashed.methods = route.methods
+    return slashed
 
 
 class _Api:
