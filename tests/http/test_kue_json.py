@@ -253,6 +253,28 @@ async def test_a_range_that_is_none_is_an_error(
     assert answer["error"].startswith("a range counts from 0")
 
 
+async def test_a_page_of_two_hundred_may_be_asked_for_with_one_more(
+    q: Kue, kue: httpx.AsyncClient
+) -> None:
+    """Dashboards made for Kue do, to see whether there is a next page."""
+    await q.enqueue_many("email", [None] * 300)
+
+    assert len(await ids(kue, "/jobs/inactive/0..200/asc")) == 201
+
+
+@pytest.mark.parametrize(("method", "path", "role"), TABLE)
+async def test_a_slash_at_the_end_makes_no_difference(
+    q: Kue, kue: httpx.AsyncClient, method: str, path: str, role: str
+) -> None:
+    """To Express, which Kue is made with, it is the same path."""
+    await q.enqueue("email", {"to": "ann"})
+    path, mark, query = path.partition("?")
+
+    answer = await ask(kue, method, f"{path}/{mark}{query}")
+
+    assert (answer.status_code, "error" in answer.json()) == (200, False)
+
+
 async def test_more_jobs_than_an_answer_may_have_are_an_error(
     q: Kue, kue: httpx.AsyncClient
 ) -> None:
@@ -263,7 +285,7 @@ async def test_more_jobs_than_an_answer_may_have_are_an_error(
     answer = await told(kue, "GET", "/jobs/0..9999")
 
     assert answer == {
-        "error": "one answer has at most 200 jobs; ask for fewer at a time"
+        "error": "one answer has at most 201 jobs; ask for fewer at a time"
     }
 
 
@@ -465,8 +487,34 @@ async def test_a_job_that_is_in_the_state_already_stays_as_it_is(
     assert jobs.job_of(await q.get(job.id)) == before
 
 
-@pytest.mark.parametrize("word", ["active", "complete", "failed"])
-async def test_only_workers_start_and_end_jobs(
+async def test_a_job_that_is_made_failed_is_cancelled(
+    q: Kue, kue: httpx.AsyncClient
+) -> None:
+    """Dashboards made for Kue cancel jobs that way."""
+    waiting, running = await q.enqueue("report"), await start(q)
+
+    for job in (waiting, running):
+        answer = await told(kue, "PUT", f"/job/{job.id}/state/failed")
+        assert answer == {"message": "updated state"}
+
+    assert await state(q, waiting.id) is State.CANCELLED
+    assert await ids(kue, "/jobs/failed/0..9") == [waiting.id]
+    assert jobs.job_of(await q.get(running.id)).cancelling
+
+
+async def test_a_job_that_is_complete_is_not_made_failed(
+    q: Kue, kue: httpx.AsyncClient
+) -> None:
+    done = await finish(q, Completed())
+
+    answer = await told(kue, "PUT", f"/job/{done}/state/failed")
+
+    assert answer["error"].startswith(f"job {done} is complete and cannot")
+    assert await state(q, done) is State.COMPLETE
+
+
+@pytest.mark.parametrize("word", ["active", "complete"])
+async def test_only_workers_start_and_complete_jobs(
     q: Kue, kue: httpx.AsyncClient, word: str
 ) -> None:
     """D-45: with Kue any job could be put into any state."""
@@ -474,7 +522,7 @@ async def test_only_workers_start_and_end_jobs(
 
     answer = await told(kue, "PUT", f"/job/{job.id}/state/{word}")
 
-    assert "workers start and end jobs" in answer["error"]
+    assert "workers start and complete jobs" in answer["error"]
     assert await state(q, job.id) is State.WAITING
 
 

@@ -247,7 +247,7 @@ async def test_more_jobs_than_an_answer_may_have_are_400(
 
     error = await refused(vertx, "GET", "/jobs/0/to/999")
 
-    assert error == "one answer has at most 200 jobs; ask for fewer at a time"
+    assert error == "one answer has at most 201 jobs; ask for fewer at a time"
     assert len(await ids(vertx, "/jobs/1/to/999")) == jobs.MAX_PAGE
 
 
@@ -520,8 +520,18 @@ async def test_a_job_is_delayed_and_promoted(q: Kue, vertx: httpx.AsyncClient) -
     assert (await get(q, job.id)).state is State.DELAYED
 
 
-@pytest.mark.parametrize("word", ["ACTIVE", "COMPLETE", "FAILED"])
-async def test_only_workers_start_and_end_jobs(
+async def test_a_job_that_is_made_failed_is_cancelled(
+    q: Kue, vertx: httpx.AsyncClient
+) -> None:
+    job = await q.enqueue("email")
+
+    await told(vertx, "PUT", f"/job/{job.id}/state/FAILED")
+
+    assert (await get(q, job.id)).state is State.CANCELLED
+
+
+@pytest.mark.parametrize("word", ["ACTIVE", "COMPLETE"])
+async def test_only_workers_start_and_complete_jobs(
     q: Kue, vertx: httpx.AsyncClient, word: str
 ) -> None:
     """D-45: any job could be put into any state."""

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.responses import Response
-from starlette.routing import Route
 
 from kue.http.access import User, check_scope, identify
 from kue.http.audit import Audit
 from kue.http.body import MAX_BODY, read_body
+from kue.http.paths import OperationRoute
 from kue.http.problem import Refused, refused
 from kue.http.rules import Rules
 from kue.http.section import Call, Operation
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from starlette.requests import Request
+    from starlette.routing import Route
 
     from kue.http.access import Guard, Scope
     from kue.http.section import Section
@@ -64,16 +65,19 @@ class Api:
         self._max_body = max_body
 
     def routes(self, sections: Iterable[Section]) -> list[Route]:
-        return [
-            Route(
+        routes: list[Route] = []
+        routes += [
+            OperationRoute(
                 operation.path,
                 self._endpoint(operation),
-                methods=[operation.method],
+                method=operation.method,
                 name=operation.name,
+                others=routes,
             )
             for section in sections
             for operation in section.operations
         ]
+        return routes
 
     def _endpoint(
         self, operation: Operation

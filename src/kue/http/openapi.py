@@ -27,6 +27,14 @@ _ANYWHERE = (
     HTTPStatus.SERVICE_UNAVAILABLE,
 )
 
+#: What else may be when something is to change.
+_CHANGING = (
+    HTTPStatus.CONFLICT,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    HTTPStatus.TOO_MANY_REQUESTS,
+    HTTPStatus.INSUFFICIENT_STORAGE,
+)
+
 
 def openapi(sections: Sequence[Section], *, version: str) -> dict[str, Any]:
     """Return the document."""
@@ -130,11 +138,15 @@ def _responses(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
         content = {"schema": schemas.of(operation.returns)}
         good["content"] = {operation.media_type: content}
     responses = {str(operation.status.value): good}
+    if operation.method == "GET":
+        unchanged = HTTPStatus.NOT_MODIFIED
+        responses[str(unchanged.value)] = {"description": unchanged.phrase}
     bad = list(_ANYWHERE)
-    if operation.parameters:
+    if operation.parameters or operation.query or operation.body is not None:
+        # A query or a body may name a type that never was.
         bad.append(HTTPStatus.NOT_FOUND)
     if operation.method != "GET":
-        bad += [HTTPStatus.CONFLICT, HTTPStatus.REQUEST_ENTITY_TOO_LARGE]
+        bad += _CHANGING
     if operation.body is not None:
         bad.append(HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
     problem = {CONTENT_TYPE: {"schema": schemas.of(Problem)}}

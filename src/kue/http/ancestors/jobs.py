@@ -41,8 +41,8 @@ STATES: Mapping[str, tuple[State, ...]] = MappingProxyType(
 )
 _NAMES = {state: name for name, states in STATES.items() for state in states}
 
-#: Jobs in one answer.
-MAX_PAGE = 200
+#: Jobs in one answer: dashboards made for Kue show 200 at a time, and ask for one more.
+MAX_PAGE = 201
 #: Letters of what is searched for.
 MAX_TEXT = 200
 #: Each look is at 10,000 jobs, the newest first.
@@ -178,10 +178,12 @@ async def put(handle: JobHandle[Any], name: str) -> None:
     """
     Move a job to the state called *name*, as far as that can be done by hand.
 
-    One that is there already stays as it is; a delayed one waits its own delay.
+    One that is there already stays as it is; a delayed one waits its own delay.  To be
+    made failed is to be cancelled: the worker of one that runs is asked to end it.
 
     Raises:
-        InvalidTransition: It runs, or only a worker brings jobs there.
+        InvalidTransition: It is where it cannot be moved from, or only a worker brings
+            jobs there.
         UniqueHeld: Another job has taken its unique key.
     """
     job = job_of(handle)
@@ -189,9 +191,13 @@ async def put(handle: JobHandle[Any], name: str) -> None:
         return
     if name == "delayed":
         await handle.delay(timedelta(milliseconds=job.spec.delay))
+    elif name == "failed":
+        await handle.cancel()
     elif name != "inactive":
         raise InvalidTransition(
-            job.id, job.state, f"be made {name} by hand; workers start and end jobs"
+            job.id,
+            job.state,
+            f"be made {name} by hand; workers start and complete jobs",
         )
     elif job.state.is_final:
         await handle.retry()

@@ -3,7 +3,7 @@ The JSON API of Automattic's Kue, for programs and dashboards made for it.
 
 As there, an error is mostly 200 with ``{"error": …}``, numbers of a job are text, and
 its id is text where one job is asked for.  A word that is no state is refused rather
-than taken for a new state, and jobs are started and ended by workers alone.
+than taken for a new state, and jobs are started and completed by workers alone.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.responses import Response
+from starlette.routing import Route
 
 from kue.errors import JobNotFound
 from kue.http.access import Scope
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from starlette.requests import Request
-    from starlette.routing import Route
 
     from kue.handle import JobHandle
     from kue.http.access import Guard
@@ -55,7 +55,7 @@ def routes(q: Kue, guard: Guard, rules: Rules | None = None) -> list[Route]:
     door = Door(q, guard, known, _tell, name="kue")
     adding = Door(q, guard, known, _tell_adding, name="kue")
     span, any_type = "{first}..{last}", "/jobs/{type:path}/{state}"
-    return [
+    known = [
         door.route("GET", "/stats", api.stats),
         door.route("GET", "/job/search", api.search),
         door.route("GET", "/job/types", api.types),
@@ -77,6 +77,14 @@ def routes(q: Kue, guard: Guard, rules: Rules | None = None) -> list[Route]:
         adding.route("POST", "/job", api.add, scope=Scope.ENQUEUE),
         door.route("GET", "/inactive/{id}", api.restart, scope=Scope.MANAGE),
     ]
+    return known + [_slashed(route) for route in known]
+
+
+def _slashed(route: Route) -> Route:
+    """Return the same with a slash at its end, as Express has it and clients send."""
+    slashed = Route(f"{route.path}/", route.endpoint)
+    slashed.methods = route.methods
+    return slashed
 
 
 class _Api:

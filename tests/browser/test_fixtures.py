@@ -1,0 +1,125 @@
+"""What the browser tests stand on: a real page, a real server, and nothing unseen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.responses import HTMLResponse
+from starlette.routing import Route
+
+from kue.http.headers import SafeHeaders
+from tests.browser.watching import Watch, barriers, shoot
+from tests.unit.patience import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+    from playwright.async_api import Page
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from kue import Kue
+
+#: Without the link, browsers ask for a picture that is not there.
+PLAIN = (
+    "<!doctype html><html lang=en><title>Kue</title><link rel=icon href='data:,'>"
+    "<main><h1>Jobs</h1></main>"
+)
+
+
+def page_of(html: str, **headers: str) -> Callable[[Kue], Starlette]:
+    """Return what makes an application of one page, under our policy."""
+
+    async def show(request: Request) -> Response:
+        return HTMLResponse(html, headers=headers)
+
+    return lambda q: Starlette(
+        routes=[Route("/", show)], middleware=[Middleware(SafeHeaders)]
+    )
+
+
+def kinds(watch: Watch) -> set[str]:
+    return {one.partition(":")[0] for one in watch.wrong}
+
+
+async def test_a_page_hears_of_a_job_that_another_process_added(
+    page: Page, address: str, q: Kue, watch: Watch
+) -> None:
+    watch.allow("favicon.ico")
+    await page.goto(f"{address}/api/v1/openapi.json")
+    await page.evaluate(
+        """() => new Promise((resolve) => {
+          const source = new EventSource("/api/v1/events");
+          window.heard = new Promise((heard) => {
+            source.onmessage = (event) => heard(JSON.parse(event.data));
+          });
+          source.addEventListener("store", resolve);
+        })"""
+    )
+
+    job = await q.enqueue("email")
+
+    told = await page.evaluate("window.heard")
+    assert (told["kind"], told["job_id"]) == ("enqueue", job.id)
+
+
+async def test_a_worker_process_runs_jobs(
+    q: Kue, worker: Callable[[], AbstractAsyncContextManager[None]]
+) -> None:
+    job = await q.enqueue("email", {"to": "ann"})
+
+    async with worker():
+        assert await job.result(timeout=20) == "sent to ann"
+
+
+async def test_what_the_policy_forbids_is_noticed(
+    page: Page, serve: Callable[..., str], watch: Watch
+) -> None:
+    await page.goto(serve(page_of(f"{PLAIN}<script>window.done = true</script>")))
+
+    await until(lambda: kinds(watch) == {"console", "policy"})
+    watch.allow("script-src|inline script")
+
+    assert await page.evaluate("window.done") is None
+
+
+async def test_errors_and_requests_that_fail_are_noticed(
+    page: Page, serve: Callable[..., str], watch: Watch
+) -> None:
+    script = "<script>fetch('http://127.0.0.1:1/'); throw Error('oops')</script>"
+    open_policy = {"Content-Security-Policy": "default-src * data: 'unsafe-inline'"}
+    await page.goto(serve(page_of(PLAIN + script, **open_policy)))
+
+    await until(lambda: kinds(watch) == {"console", "page", "request"})
+    watch.allow("oops|127.0.0.1:1|Failed to fetch")
+
+
+async def test_barriers_are_found_under_our_policy(
+    page: Page, serve: Callable[..., str]
+) -> None:
+    await page.goto(serve(page_of(PLAIN)))
+    assert await barriers(page) == []
+
+    await page.evaluate(
+        "document.querySelector('main').append(document.createElement('button'))"
+    )
+
+    [barrier] = await barriers(page)
+    assert barrier.startswith("button-name: ")
+
+
+async def test_pictures_are_light_dark_and_narrow(
+    page: Page, serve: Callable[..., str], tmp_path: Path
+) -> None:
+    await page.goto(serve(page_of(PLAIN)))
+
+    taken = await shoot(page, "plain", tmp_path)
+
+    names = ["plain-light.png", "plain-dark.png", "plain-narrow.png"]
+    assert [path.name for path in taken] == names
+    assert all(path.stat().st_size for path in taken)
+    assert page.viewport_size == {"width": 1280, "height": 800}

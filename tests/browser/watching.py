@@ -1,0 +1,117 @@
+"""What a page must not do behind the back of a test, and pictures of what it shows."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from playwright.async_api import (
+        ConsoleMessage,
+        Error,
+        Page,
+        Request,
+        ViewportSize,
+    )
+
+#: A window, and how wide it is when it is a telephone's.
+SIZE: ViewportSize = {"width": 1280, "height": 800}
+NARROW: ViewportSize = {"width": 390, "height": 844}
+#: How a page may look: the name of a picture, the scheme, the window.
+LOOKS: tuple[tuple[str, Literal["light", "dark"], ViewportSize], ...] = (
+    ("light", "light", SIZE),
+    ("dark", "dark", SIZE),
+    ("narrow", "light", NARROW),
+)
+
+AXE = Path(__file__).parents[2] / ".venv/npm/node_modules/axe-core/axe.min.js"
+#: What keeps someone from using a page; the rest are hints.
+SERIOUS = {"serious", "critical"}
+
+#: Told to us by every document, before any script of its own runs.
+_TELL_VIOLATIONS = """
+document.addEventListener("securitypolicyviolation", (event) => {
+  window.tellViolation(
+    `${event.violatedDirective}: ${event.blockedURI} ${event.sourceFile ?? ""}`
+  );
+});
+"""
+
+
+class Watch:
+    """Notes whatever goes wrong in a page."""
+
+    def __init__(self) -> None:
+        self._wrong: list[str] = []
+        self._allowed: list[re.Pattern[str]] = []
+
+    def allow(self, pattern: str) -> None:
+        """Take what matches for meant: ``console: .* 409`` after a refused click."""
+        self._allowed.append(re.compile(pattern))
+
+    @property
+    def wrong(self) -> list[str]:
+        """What went wrong and was not allowed."""
+        return [
+            one
+            for one in self._wrong
+            if not any(pattern.search(one) for pattern in self._allowed)
+        ]
+
+    async def attach(self, page: Page) -> None:
+        """Begin to look."""
+
+        def on_console(message: ConsoleMessage) -> None:
+            if message.type == "error":
+                place = message.location.get("url", "")
+                self._wrong.append(f"console: {message.text} {place}")
+
+        def on_error(error: Error) -> None:
+            self._wrong.append(f"page: {error.stack or error.message}")
+
+        def on_failure(request: Request) -> None:
+            # A page that is left or closed gives up what it still waits for, a stream
+            # of events above all.
+            if request.failure != "net::ERR_ABORTED":
+                self._wrong.append(f"request: {request.url} {request.failure}")
+
+        def on_violation(source: dict[str, Any], text: str) -> None:
+            self._wrong.append(f"policy: {text}")
+
+        page.on("console", on_console)
+        page.on("pageerror", on_error)
+        page.on("requestfailed", on_failure)
+        await page.expose_binding("tellViolation", on_violation)
+        await page.add_init_script(_TELL_VIOLATIONS)
+
+
+async def shoot(page: Page, name: str, folder: Path) -> list[Path]:
+    """Take pictures of *page*: light, dark and narrow; $KUE_SCREENSHOTS goes first."""
+    folder = Path(os.environ.get("KUE_SCREENSHOTS") or folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    before = page.viewport_size
+    taken: list[Path] = []
+    for look, scheme, size in LOOKS:
+        await page.emulate_media(color_scheme=scheme)
+        await page.set_viewport_size(size)
+        path = folder / f"{name}-{look}.png"
+        await page.screenshot(path=path, full_page=True, animations="disabled")
+        taken.append(path)
+    await page.emulate_media(color_scheme="null")
+    if before is not None:
+        await page.set_viewport_size(before)
+    return taken
+
+
+async def barriers(page: Page) -> list[str]:
+    """Return what axe-core finds that keeps someone from using *page*."""
+    # Evaluated by the browser itself, which the page's policy does not forbid.
+    await page.evaluate(AXE.read_text())
+    found: dict[str, Any] = await page.evaluate("axe.run()")
+    return [
+        f"{one['id']}: {one['help']} {[node['target'] for node in one['nodes']]}"
+        for one in found["violations"]
+        if one["impact"] in SERIOUS
+    ]
