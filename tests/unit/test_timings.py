@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from kue.timings import (
@@ -19,10 +21,9 @@ from kue.timings import (
 
 def test_bounds_grow_by_a_quarter_from_a_millisecond_to_a_day() -> None:
     assert (BOUNDS[0], BOUNDS[-1]) == (1, DAY_MS)
-    assert all(low < high for low, high in zip(BOUNDS, BOUNDS[1:], strict=False))
+    assert all(low < high for low, high in pairwise(BOUNDS))
     assert all(
-        high <= max(low + 1, round(low * 1.25))
-        for low, high in zip(BOUNDS, BOUNDS[1:], strict=False)
+        high <= max(low + 1, round(low * 1.25)) for low, high in pairwise(BOUNDS)
     )
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from kue.errors import StoreUnavailable
+from kue.errors import StoreError, StoreUnavailable
 from kue.policy import after_cancel
 from kue.store.values import MAX_BATCH, Beat, Tended
 
@@ -33,6 +34,10 @@ BEATS_PER_LEASE = 3
 BEATS_PER_NEWS = 4
 #: Where runs end with their lease, they do so a little earlier, by this share of it.
 LEASE_MARGIN = 0.1
+#: How often a worker tells how long jobs waited and ran.
+METER_SECONDS = 5.0
+#: How long a worker that leaves tries to tell the rest of it.
+LAST_WORD_SECONDS = 1.0
 UPKEEP_SECONDS = 1.0
 #: How much longer to rest when the store says that nothing goes on.
 QUIET_RESTS = 2
@@ -142,6 +147,38 @@ class Heart:
             for job in asked:
                 if job.id in lost:
                     loop.lose(job)
+
+
+class Meter:
+    """Tells the store how long jobs waited and ran, every few seconds if any did."""
+
+    def __init__(self, store: Store, loops: Sequence[Loop], *, sleep: Sleep) -> None:
+        self._store = store
+        self._loops = loops
+        self._sleep = sleep
+
+    async def run(self) -> None:
+        """Tell until cancelled."""
+        while True:
+            await self._sleep(METER_SECONDS)
+            await self._tell()
+
+    async def close(self) -> None:
+        """Tell what came in since; a store that is away must not keep us."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORD_SECONDS):
+                await self._tell()
+
+    async def _tell(self) -> None:
+        taken = [loop.take_timing() for loop in self._loops]
+        timings = [timing for timing in taken if timing is not None]
+        # What cannot be told is dropped: numbers of an outage would fall into the wrong
+        # minute, and nothing rests on them.
+        try:
+            for start in range(0, len(timings), MAX_BATCH):
+                await self._store.measure(timings[start : start + MAX_BATCH])
+        except StoreError as exc:
+            logger.debug("measures dropped: %s", exc)
 
 
 class Upkeep:

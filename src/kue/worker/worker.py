@@ -22,7 +22,7 @@ from kue.worker.crew import Crew
 from kue.worker.lookout import Lookout
 from kue.worker.loop import LANES, Loop, Processor
 from kue.worker.pulse import pulse
-from kue.worker.services import Heart, Sleep, Upkeep
+from kue.worker.services import Heart, Meter, Sleep, Upkeep
 from kue.worker.status import Status
 from kue.worker.watch import Watch
 
@@ -163,6 +163,8 @@ class Worker:
             crew = Crew(self._store)
             stack.push_async_callback(crew.close)
             stack.push_async_callback(self._leave)
+            meter = Meter(self._store, self._loops, sleep=self._sleep)
+            stack.push_async_callback(meter.close)
             heart = self._heart()
             if not self._plan.supervised:
                 lease = self._settings.lease
@@ -172,7 +174,7 @@ class Worker:
                 stack.enter_context(captured())
             self._look_out(stack)
             group = await stack.enter_async_context(asyncio.TaskGroup())
-            await self._live(group, crew, heart)
+            await self._live(group, crew, heart, meter)
         logger.info("worker %s stopped", self.name)
 
     def _look_out(self, stack: AsyncExitStack) -> None:
@@ -182,7 +184,9 @@ class Worker:
             lookout.start()
             stack.callback(lookout.stop)
 
-    async def _live(self, group: asyncio.TaskGroup, crew: Crew, heart: Heart) -> None:
+    async def _live(
+        self, group: asyncio.TaskGroup, crew: Crew, heart: Heart, meter: Meter
+    ) -> None:
         watch = self._join(crew)
         lanes = [
             group.create_task(loop.lane(), name=f"kue {loop.type} {number}")
@@ -196,6 +200,7 @@ class Worker:
         services = [
             group.create_task(heart.run(), name="kue beat"),
             group.create_task(self._upkeep().run(), name="kue upkeep"),
+            group.create_task(meter.run(), name="kue meter"),
         ]
         grace = 0.0
         try:
