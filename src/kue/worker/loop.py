@@ -142,6 +142,11 @@ class Loop:
         self._on_failed = on_failed
 
     @property
+    def in_hand(self) -> list[Run]:
+        """The runs in hand."""
+        return list(self._runs.values())
+
+    @property
     def runs(self) -> list[Job]:
         """The jobs in hand, as they were claimed."""
         return [run.job for run in self._runs.values()]

@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 #: How a service rests; tests that own the clock bring their own.
 Sleep = Callable[[float], Awaitable[None]]
+#: Does as someone ordered; it is given a store that is for the thread it is called in.
+Obey = Callable[["Store", str], Awaitable[None]]
 
 #: Beats in the time of a lease: two may be lost before it is over.
 BEATS_PER_LEASE = 3
@@ -58,6 +60,7 @@ class Heart:
         outage: Outage,
         info: Callable[[], dict[str, Any]],
         sleep: Sleep,
+        obey: Obey,
         strict: bool = False,
     ) -> None:
         self._store = store
@@ -69,6 +72,7 @@ class Heart:
         self._deeds: list[object] = []
         self._beats = 0
         self._sleep = sleep
+        self._obey = obey
         self._strict = strict
         #: When the last beat that was answered was sent, by our own clock.
         self._beaten = time.monotonic()
@@ -91,7 +95,10 @@ class Heart:
         # more runs.
         for start in range(0, max(len(jobs), 1), MAX_BATCH):
             asked = jobs[start : start + MAX_BATCH]
-            self._heed(asked, await self._renew(asked, info))
+            heard = await self._renew(asked, info)
+            self._heed(asked, heard)
+            for order in heard.orders:
+                await self._obey(self._store, order)
             info = None
 
     async def _try(self) -> None:
@@ -132,7 +139,7 @@ class Heart:
 
     async def _renew(self, jobs: list[Job], info: dict[str, Any] | None) -> Beat:
         return await self._store.renew(
-            self._worker, lease=self._lease, runs=jobs, info=info
+            self._worker, lease=self._lease, runs=jobs, info=info, orders=True
         )
 
     def _heed(self, asked: list[Job], beat: Beat) -> None:

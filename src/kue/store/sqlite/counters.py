@@ -98,8 +98,8 @@ def hours(db: sqlite3.Connection, since: int, until: int) -> list[Stat]:
 
 
 def _stat(row: tuple[Any, ...]) -> Stat:
-    *numbers, waits, runs = row
-    return Stat(*numbers, waits=_counts(waits), runs=_counts(runs))
+    waits, runs = map(_counts, row[-2:])
+    return Stat(*row[:-2], waits, runs)
 
 
 def _written(stat: Stat) -> tuple[Any, ...]:
