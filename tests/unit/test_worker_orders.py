@@ -89,7 +89,12 @@ def test_a_worker_whose_loop_is_held_tells_where(plain_q: Kue) -> None:
     plain_q.process("hold", 1, hold_the_loop)
     sync = plain_q.sync
     sync.create_job("hold").save()
-    working = threading.Thread(target=lambda: asyncio.run(plain_q.run(signals=False)))
+
+    async def work() -> None:
+        async with plain_q:
+            await plain_q.run(signals=False)
+
+    working = threading.Thread(target=lambda: asyncio.run(work()))
     working.start()
     try:
         assert held.wait(10)

@@ -98,8 +98,9 @@ def hours(db: sqlite3.Connection, since: int, until: int) -> list[Stat]:
 
 
 def _stat(row: tuple[Any, ...]) -> Stat:
-    waits, runs = map(_counts, row[-2:])
-    return Stat(*row[:-2], waits, runs)
+    minute, type, came, complete, failed, run_ms, waits, runs = row
+    timings = (_counts(waits), _counts(runs))
+    return Stat(minute, type, came, complete, failed, run_ms, *timings)
 
 
 def _written(stat: Stat) -> tuple[Any, ...]:
