@@ -67,6 +67,7 @@ def draft(
     spec = Spec(
         data=encode(data, field="data", limit=max_data),
         delay=wait,
+        at=moment,
         max_attempts=_attempts(attempts),
         backoff=backoffs.of(backoff, base=wait),
         timeout=_optional(timeout, "timeout"),

@@ -135,6 +135,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     data: Any = None
     #: The delay asked for, in ms.  Never changed: backoff is computed from it.
     delay: int = 0
+    #: The moment asked for instead, Unix ms.
+    at: int | None = None
     max_attempts: int = 1
     backoff: Backoff | None = None
     #: How long one run may take, in ms; 0 for no limit.

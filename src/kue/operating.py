@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from kue.duration import Duration, epoch_ms, milliseconds
 from kue.job import FINAL
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from kue.job import State
     from kue.session import Session
     from kue.sweeping import OnSwept
+
+Order = Literal["stop", "stacks"]
 
 
 class Operating:
@@ -62,6 +64,16 @@ class Operating:
             ValueError: Both a type and a worker are given.
         """
         return await self._session.store.resume(type, worker=worker)
+
+    async def order(self, worker: str, order: Order) -> bool:
+        """
+        Have a live worker do something; tell whether there is one of that name.
+
+        It hears of it with its next beat.  Told to ``stop`` it takes no more jobs and
+        leaves once those in hand have ended; ``kue worker`` starts no other in its
+        place.  Told to write down its ``stacks`` it does so where `stacks` reads them.
+        """
+        return await self._session.store.order(worker, order)
 
     async def limit(
         self,

@@ -7,19 +7,28 @@ from typing import TYPE_CHECKING, Any, Literal
 from kue.errors import JobNotFound
 from kue.handle import JobHandle
 from kue.job import State
-from kue.store.values import MAX_BATCH, Filter, Limits, LogLine, Page, Pause
+from kue.store.values import (
+    HOURS_KEPT,
+    MAX_BATCH,
+    Filter,
+    Limits,
+    LogLine,
+    Page,
+    Pause,
+)
 
 if TYPE_CHECKING:
     from kue.job import Job
     from kue.session import Session
-    from kue.store.values import Stat, WorkerStatus
+    from kue.store.values import Stacks, Stat, StoreFacts, WorkerStatus
 
 Order = Literal["asc", "desc"]
 
 #: Kue's name for ``waiting``.
 INACTIVE = "inactive"
-#: How far back the store's counters reach, in minutes.
+#: How far back the store's counters reach, in minutes, and those by hour, in hours.
 STATS_MINUTES = 24 * 60
+STATS_HOURS = HOURS_KEPT
 
 
 def state_of(name: State | str) -> State:
@@ -130,6 +139,18 @@ class Reading:
     async def stats(self, since: int, until: int) -> list[Stat]:
         """Return counters by minute and type, from minute *since* to *until*."""
         return await self._session.store.stats(since, until)
+
+    async def hours(self, since: int, until: int) -> list[Stat]:
+        """Return counters by hour and type, from hour *since* to *until*."""
+        return await self._session.store.hours(since, until)
+
+    async def facts(self) -> StoreFacts:
+        """Return what keeps the jobs: engine, version, size, and how fast it is."""
+        return await self._session.store.facts()
+
+    async def stacks(self, worker: str) -> Stacks | None:
+        """Return what a worker was doing when it was last asked, in these minutes."""
+        return await self._session.store.stacks(worker)
 
     async def workers(self) -> list[WorkerStatus]:
         """Return the workers the store knows of, by name."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kue.job import Completed, State
+from kue.timings import Timing
 from tests.support.jobs import MINUTE, add_many, add_one, claim_one, end, start_one
 
 if TYPE_CHECKING:
@@ -86,6 +87,36 @@ async def test_the_last_full_minute_is_counted_by_itself(
     assert found['kue_jobs_added_24h{type="email"}'] == 4
 
 
+@pytest.mark.parametrize("hours", [1, 5, 23])
+async def test_a_day_is_counted_whether_or_not_its_hours_are_full(
+    client: httpx.AsyncClient, q: Kue, hours: int
+) -> None:
+    now = await q.now()
+    await add_many(q.store, 5, now=now - 24 * 60 * MINUTE - MINUTE)
+    await add_many(q.store, 3, now=now - 24 * 60 * MINUTE + 5 * MINUTE)
+    await add_many(q.store, 2, now=now - hours * 60 * MINUTE)
+    await add_many(q.store, 1, now=now)
+
+    before = await samples(client)
+    await q.store.tend()
+    after = await samples(client)
+
+    assert before['kue_jobs_added_24h{type="email"}'] == 6
+    assert after['kue_jobs_added_24h{type="email"}'] == 6
+
+
+async def test_waits_and_runs_are_summaries_of_the_last_minutes(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    await q.store.measure([Timing("email", {10: 90, 1101: 10}, {94: 1})])
+
+    found = await samples(client)
+
+    assert found['kue_wait_seconds{type="email",quantile="0.5"}'] == 0.01
+    assert found['kue_wait_seconds{type="email",quantile="0.95"}'] == 1.101
+    assert found['kue_run_seconds{type="email",quantile="0.99"}'] == 0.094
+
+
 async def test_workers_are_counted_alive_and_lost(
     client: httpx.AsyncClient, q: Kue
 ) -> None:
@@ -129,11 +160,14 @@ async def test_every_metric_says_once_what_it_is(
 ) -> None:
     await add_one(q.store)
     await add_one(q.store, "other")
+    await q.store.measure([Timing("email", {1: 1}, {1: 1})])
 
     text = (await client.get("/metrics")).text
 
     names = re.findall(r"^(kue_\w+)", text, re.M)
-    assert re.findall(r"^# TYPE (\S+) gauge$", text, re.M) == list(dict.fromkeys(names))
+    assert re.findall(r"^# TYPE (\S+) (?:gauge|summary)$", text, re.M) == list(
+        dict.fromkeys(names)
+    )
     assert re.findall(r"^# HELP (\S+) .+\.$", text, re.M) == list(dict.fromkeys(names))
 
 

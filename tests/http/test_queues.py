@@ -8,6 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from kue.job import State
+from kue.timings import Timing
 from tests.support.jobs import HOUR, add_many, add_one, count_of, job_in
 
 if TYPE_CHECKING:
@@ -58,6 +59,9 @@ async def test_types_are_listed_by_name_with_their_numbers(
         "pauses": [],
         "limits": None,
         "rates": {"added": 0, "complete": 0, "failed": 0},
+        "latency": None,
+        "run_time": None,
+        "drain_ms": None,
         "workers": 0,
     }
     assert (answer.json()["next"], answer.json()["total"]) == (None, 2)
@@ -100,6 +104,21 @@ async def test_rates_are_those_of_the_last_full_minutes(
     queue = (await client.get("/queues/email")).json()
 
     assert queue["rates"] == {"added": 0.1, "complete": 0, "failed": 0}
+
+
+async def test_a_type_has_waits_and_runs_of_its_own(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    for type in ("email", "video"):
+        await add_one(q.store, type, delay="1h")
+    await q.store.measure([Timing("email", {1: 1}), Timing("video", {}, {94: 1})])
+
+    email, video = (await client.get("/queues")).json()["queues"]
+
+    assert (email["latency"]["p50"], email["run_time"]) == (1, None)
+    assert (video["latency"], video["run_time"]["p99"]) == (None, 94)
+    # Nothing waits.
+    assert (email["drain_ms"], video["drain_ms"]) == (0, 0)
 
 
 async def test_live_workers_that_take_a_type_are_counted(

@@ -8,6 +8,7 @@ import pytest
 
 from kue.http.v1.stats import MAX_WARNINGS
 from kue.job import Completed, State
+from kue.timings import Timing
 from tests.support.jobs import (
     DAY,
     HOUR,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from tests.http.conftest import Http
 
 NONE = dict.fromkeys(State, 0)
+WORKERS = {"alive": 0, "busy": 0, "lost": 0}
 ROUTES = ["/stats", "/stats/history"]
 
 
@@ -44,11 +46,16 @@ async def test_an_empty_queue_has_nothing_amiss(client: httpx.AsyncClient) -> No
     answer = await client.get("/stats")
 
     assert answer.status_code == 200
-    assert answer.json() == {
+    stats = answer.json()
+    assert stats.pop("store")["engine"] in ("sqlite", "redis", "valkey")
+    assert stats == {
         "counts": NONE,
-        "workers": {"alive": 0, "lost": 0},
+        "workers": {"alive": 0, "busy": 0, "lost": 0},
         "rates": {"added": 0, "complete": 0, "failed": 0},
         "next_waits_ms": None,
+        "oldest_waits_ms": None,
+        "latency": None,
+        "run_time": None,
         "warnings": [],
         "more_warnings": 0,
     }
@@ -93,7 +100,116 @@ async def test_a_job_that_was_put_back_waits_since_then(
     assert (await client.get("/stats")).json()["next_waits_ms"] < MINUTE
 
 
+async def test_the_longest_wait_is_that_of_any_priority(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    """Who is next in line need not wait longest."""
+    now = await q.now()
+    await add_one(q.store, now=now, priority="high")
+    await add_one(q.store, "other", now=now - HOUR, priority="normal")
+    await add_one(q.store, now=now - 3 * HOUR, priority="low")
+
+    stats = (await client.get("/stats")).json()
+
+    assert stats["next_waits_ms"] < MINUTE
+    assert 3 * HOUR <= stats["oldest_waits_ms"] < 3 * HOUR + MINUTE
+
+
+async def test_a_job_that_was_put_back_hides_none_that_waits_longer(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    now = await q.now()
+    job_id = await job_in(q.store, State.FAILED, now=now - DAY)
+    await add_one(q.store, now=now - HOUR)
+    await (await q.get(job_id)).retry()
+
+    stats = (await client.get("/stats")).json()
+
+    assert HOUR <= stats["oldest_waits_ms"] < HOUR + MINUTE
+
+
+async def test_waits_and_runs_of_the_last_minutes_are_told(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    now = await q.now()
+    old = [Timing("email", {DAY: 9}, {DAY: 9})]
+    await q.store.measure(old, now=now - 7 * MINUTE)
+    await q.store.measure([Timing("email", {1: 94, 10: 5})], now=now - 2 * MINUTE)
+    await q.store.measure([Timing("sms", {60: 1}, {75: 1})], now=now)
+
+    stats = (await client.get("/stats")).json()
+
+    assert stats["latency"] == {"p50": 1, "p95": 10, "p99": 10}
+    assert stats["run_time"] == {"p50": 75, "p95": 75, "p99": 75}
+
+
+async def test_workers_that_run_something_are_busy(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    await start_one(q.store, worker="w1", now=await q.now())
+    await q.store.renew("w1")
+    await q.store.renew("w2")
+
+    stats = (await client.get("/stats")).json()
+
+    assert stats["workers"] == {"alive": 2, "busy": 1, "lost": 0}
+
+
+async def test_the_store_says_what_it_is(client: httpx.AsyncClient, q: Kue) -> None:
+    await add_one(q.store)
+
+    store = (await client.get("/stats")).json()["store"]
+
+    assert store["engine"] == ("sqlite" if "sqlite" in q.store.name else "redis")
+    assert [int(part) for part in store["version"].split(".")] > [1]
+    assert store["memory_bytes"] > 10_000
+    assert 0 < store["rtt_ms"] < 10_000
+
+
 # -- warnings ------------------------------------------------------------------
+
+
+async def test_a_backlog_that_grows_is_warned_of_with_the_time_it_takes(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    ago = await q.now() - 2 * MINUTE
+    await q.store.renew("w2")
+    await add_many(q.store, 40, now=ago)
+    for _ in range(10):
+        job = await claim_one(q.store, now=ago)
+        await end(q.store, job, Completed(), now=ago)
+    await add_many(q.store, 40, "idle", now=ago - DAY // 2)
+
+    stats = (await client.get("/stats")).json()
+
+    [warning] = [one for one in stats["warnings"] if one["code"] == "backlog"]
+    assert warning["queue"] == "email"
+    assert warning["message"] == (
+        "backlog of 'email' grows: 40 jobs came and 10 ended in the last 5 minutes; "
+        "the 30 that wait take 15 min at this pace"
+    )
+    queue = (await client.get("/queues/email")).json()
+    assert queue["drain_ms"] == 15 * MINUTE
+
+
+async def test_a_backlog_of_which_nothing_ends_says_so(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    await q.store.renew("w2")
+    await add_many(q.store, 40, now=await q.now() - 2 * MINUTE)
+
+    [warning] = (await client.get("/stats")).json()["warnings"]
+
+    assert warning["message"].endswith("; 40 wait, and none ends")
+
+
+async def test_jobs_that_are_delayed_are_no_backlog(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    await q.store.renew("w2")
+    await add_many(q.store, 40, now=await q.now() - 2 * MINUTE, delay="1h")
+
+    assert (await client.get("/stats")).json()["warnings"] == []
 
 
 async def test_waiting_jobs_that_no_worker_takes_are_warned_of(
@@ -106,7 +222,7 @@ async def test_waiting_jobs_that_no_worker_takes_are_warned_of(
 
     stats = (await client.get("/stats")).json()
 
-    assert stats["workers"] == {"alive": 1, "lost": 0}
+    assert stats["workers"] == {"alive": 1, "busy": 0, "lost": 0}
     assert stats["warnings"] == [
         {
             "code": "no-worker",
@@ -158,7 +274,7 @@ async def test_a_worker_gone_with_jobs_in_its_hands_is_lost(
 
     stats = (await client.get("/stats")).json()
 
-    assert stats["workers"] == {"alive": 0, "lost": 1}
+    assert stats["workers"] == {"alive": 0, "busy": 0, "lost": 1}
     [warning] = stats["warnings"]
     assert (warning["code"], warning["worker"]) == ("lost-worker", "w1")
     assert warning["message"].startswith("worker 'w1' is gone with 1 job in its hands")
@@ -172,7 +288,7 @@ async def test_a_worker_that_left_with_nothing_in_its_hands_is_not_lost(
 
     stats = (await client.get("/stats")).json()
 
-    assert (stats["workers"], stats["warnings"]) == ({"alive": 0, "lost": 0}, [])
+    assert (stats["workers"], stats["warnings"]) == (WORKERS, [])
 
 
 async def test_warnings_are_no_more_than_can_be_read(
@@ -215,6 +331,8 @@ async def test_a_history_has_a_point_for_each_minute(
         "complete": 1,
         "failed": 0,
         "run_ms": 500,
+        "wait": None,
+        "run": None,
     }
 
 
@@ -232,6 +350,39 @@ async def test_steps_are_sums_of_their_minutes(
     assert all(point["at"] % size == 0 for point in found["points"])
     steps = {point["at"] // size for point in found["points"] if point["added"]}
     assert steps == {(now - 3 * HOUR) // size, (now - 4 * HOUR) // size}
+
+
+@pytest.mark.parametrize("step", ["minute", "hour", "day"])
+async def test_a_point_has_the_percentiles_of_its_step(
+    client: httpx.AsyncClient, q: Kue, step: str
+) -> None:
+    now = await q.now()
+    await q.store.measure([Timing("email", {1: 10}, {94: 1})], now=now)
+    await q.store.measure([Timing("email", {1: 5, 75: 1})], now=now)
+
+    found = await history(client, step=step)
+
+    [point] = [one for one in found["points"] if one["wait"] is not None]
+    assert point["wait"] == {"p50": 1, "p95": 75, "p99": 75}
+    assert point["run"] == {"p50": 94, "p95": 94, "p99": 94}
+
+
+@pytest.mark.parametrize("step", ["hour", "day"])
+async def test_hours_and_days_reach_back_ninety_days(
+    client: httpx.AsyncClient, q: Kue, step: str
+) -> None:
+    now = await q.now()
+    ago = now - 80 * DAY
+    await add_many(q.store, 3, now=ago)
+    await q.store.tend(now=ago + 2 * MINUTE)
+    await q.store.tend(now=now)
+
+    found = await history(client, step=step, since=now - 85 * DAY)
+    everything = await history(client, step=step, since=0)
+
+    assert sum(point["added"] for point in found["points"]) == 3
+    assert now - 90 * DAY - HOUR <= everything["since"] <= now - 89 * DAY
+    assert len((await history(client, step=step))["points"]) == 60
 
 
 async def test_a_history_may_be_that_of_one_type(

@@ -34,6 +34,9 @@ INFO: dict[str, Any] = {
 CHANGES: list[tuple[str, str, Any]] = [
     ("POST", "/workers/w1/pause", {}),
     ("POST", "/workers/w1/resume", None),
+    ("POST", "/workers/w1/stop", None),
+    ("POST", "/workers/w1/stacks", None),
+    ("GET", "/workers/w1/stacks", None),
 ]
 LOOKS = [("GET", "/workers", None), ("GET", "/workers/w1", None)]
 
@@ -277,3 +280,47 @@ async def test_a_store_that_is_away_is_503(
     lost: httpx.AsyncClient, method: str, path: str, body: Any
 ) -> None:
     assert (await lost.request(method, path, json=body)).status_code == 503
+
+
+# -- orders --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", ["stop", "stacks"])
+async def test_an_order_is_accepted_and_told_with_the_next_beat(
+    client: httpx.AsyncClient, q: Kue, order: str
+) -> None:
+    await q.store.renew("a/b")
+
+    answer = await client.post(f"/workers/a%2Fb/{order}")
+
+    assert answer.status_code == 202
+    assert answer.json() == {"name": "a/b", "order": order}
+    assert (await q.store.renew("a/b", orders=True)).orders == (order,)
+
+
+@pytest.mark.parametrize("order", ["stop", "stacks"])
+async def test_an_order_to_who_does_not_live_is_404(
+    client: httpx.AsyncClient, q: Kue, order: str
+) -> None:
+    await q.store.renew("w1")
+    await q.store.leave("w1")
+
+    answer = await client.post(f"/workers/w1/{order}")
+
+    assert answer.status_code == 404
+    assert answer.json()["detail"] == "no live worker is named 'w1'"
+
+
+async def test_stacks_are_404_until_there_are_some(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    await q.store.renew("a/b")
+    path = "/workers/a%2Fb/stacks"
+    before = await client.get(path)
+    await q.store.write_stacks("a/b", "task 'x':")
+
+    after = await client.get(path)
+
+    assert before.status_code == 404
+    assert (after.status_code, after.json()["text"]) == (200, "task 'x':")
+    assert abs(after.json()["at"] - await q.now()) < HOUR

@@ -220,10 +220,10 @@ class Model(Operating):
             Stat(
                 minute,
                 type,
-                *(
-                    self.counters[minute, type, name]
-                    for name in ("added", "complete", "failed", "run_ms")
-                ),
+                added=self.counters[minute, type, "added"],
+                complete=self.counters[minute, type, "complete"],
+                failed=self.counters[minute, type, "failed"],
+                run_ms=self.counters[minute, type, "run_ms"],
             )
             for minute, type in keys
         ]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kue.cli.workers import order
 from tests.support.jobs import start_one
 
 if TYPE_CHECKING:
@@ -136,3 +139,65 @@ def test_workers_are_watched_until_ctrl_c(kue: CommandLine, options: list[str]) 
     assert all("web-1" in line for line in lines)
     assert process.returncode == 0
     assert complaints == ""
+
+
+# -- orders --------------------------------------------------------------------
+
+
+def test_a_worker_is_ordered_to_stop(kue: CommandLine) -> None:
+    at_work(kue)
+
+    assert kue("workers", "stop", "web-1").rows == [["web-1", "stops"]]
+    [item] = kue("workers", "stop", "web-1", "--json").items
+
+    async def beat(store: Store) -> tuple[str, ...]:
+        return (await store.renew("web-1", orders=True)).orders
+
+    assert item == {"worker": "web-1", "order": "stop"}
+    assert kue.arrange(beat) == ("stop",)
+
+
+@pytest.mark.parametrize("verb", ["stop", "stacks"])
+def test_a_worker_that_nobody_knows_is_not_ordered(kue: CommandLine, verb: str) -> None:
+    at_work(kue)
+
+    refused = kue("workers", verb, "web1")
+
+    assert refused.code == 1
+    assert refused.err == "kue: no live worker is named 'web1'; did you mean 'web-1'?\n"
+
+
+def test_a_worker_that_does_not_answer_has_no_stacks(
+    kue: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(order, "PATIENCE_SECONDS", 0.05)
+    at_work(kue)
+
+    said = kue("workers", "stacks", "web-1")
+
+    assert (said.code, said.out) == (1, "")
+    assert said.err.startswith("kue: worker 'web-1' did not answer")
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_stacks_are_shown_when_the_worker_has_written_them(
+    kue: CommandLine, options: list[str]
+) -> None:
+    at_work(kue)
+
+    async def obey(store: Store) -> None:
+        async with asyncio.timeout(20):
+            # There is no event to wait for.
+            while not (await store.renew("web-1", orders=True)).orders:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        await store.write_stacks("web-1", "task 'kue beat':")
+
+    with ThreadPoolExecutor() as pool:
+        obeyed = pool.submit(kue.arrange, obey)
+        said = kue("workers", "stacks", "web-1", *options)
+        obeyed.result()
+
+    if options:
+        assert said.items[0]["text"] == "task 'kue beat':"
+    else:
+        assert said.out == "task 'kue beat':\n"

@@ -42,7 +42,9 @@ from kue.store.values import (
     Progress,
     Reply,
     Report,
+    Stacks,
     Stat,
+    StoreFacts,
     Tended,
     Word,
     WorkerStatus,
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
 
     from kue.job import Draft, Job, State
     from kue.schedule import Schedule
+    from kue.timings import Timing
 
 #: Called with (done, total) while a check runs.
 OnProgress = Callable[[int, int], None]
@@ -209,6 +212,7 @@ class Store(ABC):
         lease: int = LEASE_MS,
         runs: Sequence[Job] = (),
         info: dict[str, Any] | None = None,
+        orders: bool = False,
         now: int | None = None,
     ) -> Beat:
         """
@@ -217,6 +221,24 @@ class Store(ABC):
         Late is fine: until someone took a run back it is still the worker's.  *runs*
         are checked one by one; *info* replaces what `workers` shows.  Also tells what
         the worker must hear: runs to cancel, and whether it is paused.
+
+        With *orders*, also what someone ordered it to do.  That is told once, so only
+        those may ask who can obey, and a reply that is lost loses it.
+        """
+
+    @abstractmethod
+    async def measure(
+        self, timings: Sequence[Timing], *, now: int | None = None
+    ) -> None:
+        """
+        Add how long jobs waited and ran to the current minute's counters.
+
+        Unlike other verbs, said twice it counts twice, also when it is repeated after a
+        lost reply.  That is a few seconds of one worker's jobs, and percentiles hardly
+        move; to remember who said what would cost more than it is worth.
+
+        Raises:
+            ValueError: A bucket is none of `timings.BOUNDS`, or counts less than 0.
         """
 
     @abstractmethod
@@ -239,7 +261,8 @@ class Store(ABC):
         (`policy.after_lost_worker`) and of jobs whose ttl passed (`policy.after_ttl`),
         fails what expired, prunes what *keep* and retention no longer keep, fires due
         schedules (each firing by exactly one process), relays what spans shards, wakes
-        workers for anything ready, ends pauses, forgets lost workers and old watches.
+        workers for anything ready, ends pauses, forgets lost workers and old watches,
+        adds full minutes of the statistics to their hours (each once).
 
         When nobody tended for `grace_gap` of *lease*, the store or everybody was away
         and leases look over that are not: every lease is prolonged by half of *lease*,
@@ -398,6 +421,28 @@ class Store(ABC):
         """Return the pauses in force: of every type, of types, of workers; by name."""
 
     @abstractmethod
+    async def order(self, worker: str, order: str, *, now: int | None = None) -> bool:
+        """
+        Have a live worker do something when it next renews; tell whether there is one.
+
+        Orders are in `ORDERS`; the same one twice is one.  A worker that does not hear
+        it within `ORDER_MS`, or is gone by then, never does.
+
+        Raises:
+            ValueError: There is no such order.
+        """
+
+    @abstractmethod
+    async def write_stacks(
+        self, worker: str, text: str, *, now: int | None = None
+    ) -> None:
+        """Keep a known worker's stacks, the first `MAX_STACKS` bytes, for a while."""
+
+    @abstractmethod
+    async def stacks(self, worker: str, *, now: int | None = None) -> Stacks | None:
+        """Return what a worker last wrote down, unless that is too long ago."""
+
+    @abstractmethod
     async def limit(
         self, type: str, limits: Limits | None, *, now: int | None = None
     ) -> None:
@@ -479,6 +524,21 @@ class Store(ABC):
     @abstractmethod
     async def stats(self, since: int, until: int) -> list[Stat]:
         """Return per-minute counters from minute *since* to *until*, both included."""
+
+    @abstractmethod
+    async def hours(
+        self, since: int, until: int, *, now: int | None = None
+    ) -> list[Stat]:
+        """
+        Return per-hour counters from hour *since* to *until* (Unix time in hours).
+
+        `Stat.minute` is the hour's first.  Minutes that upkeep has not added to their
+        hour yet count, too.
+        """
+
+    @abstractmethod
+    async def facts(self) -> StoreFacts:
+        """Return what keeps the jobs, and how fast it answers."""
 
     @abstractmethod
     async def check(

@@ -10,9 +10,10 @@ import msgspec
 from kue.job import Attempt, Ending, Job, State, priority_of
 from kue.names import check_name
 from kue.payload import JSON
+from kue.timings import added
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 #: The most jobs one call may name, add or take.
 MAX_BATCH = 500
@@ -28,6 +29,18 @@ MAX_LOG_TEXT = 4000
 GRACE_GAP_MS = 5_000
 #: Tending comes each second; a gap shorter than this is nothing.
 MIN_GRACE_GAP_MS = 2_000
+#: What a worker can be ordered to do: stop in order, write down its stacks.
+ORDERS = ("stop", "stacks")
+#: A worker that does not hear an order for so long will not be told any more.
+ORDER_MS = 60_000
+#: Bytes kept of the stacks that a worker writes down, and how long they are.
+MAX_STACKS = 256 * 1024
+STACKS_MS = 600_000
+#: How long counters are kept by the minute, and by the hour.
+MINUTES_KEPT = 25 * 60
+HOURS_KEPT = 90 * 24
+#: Minutes that one pass of upkeep adds to their hours, at most.
+MINUTES_A_PASS = 120
 #: A watched job is forgotten this long after the last listener asked for it.
 WATCH_MS = 60_000
 
@@ -146,6 +159,8 @@ class Beat(msgspec.Struct, frozen=True):
     cancel: dict[int, str]
     #: Set while the worker is to start nothing new; claims do not look at it.
     paused: Pause | None = None
+    #: What someone ordered it to do, told once: see `ORDERS`.
+    orders: tuple[str, ...] = ()
 
 
 class Tended(msgspec.Struct, frozen=True):
@@ -275,7 +290,7 @@ class WorkerStatus(msgspec.Struct, frozen=True):
 
 
 class Stat(msgspec.Struct, frozen=True):
-    """What happened to jobs of one type in one minute."""
+    """What happened to jobs of one type in one minute, or from one on for an hour."""
 
     #: Unix time in minutes.
     minute: int
@@ -285,6 +300,29 @@ class Stat(msgspec.Struct, frozen=True):
     failed: int = 0
     #: Time of all runs that ended as complete, retry or failed, in ms.
     run_ms: int = 0
+    #: How long jobs waited and ran, as workers measured it: see `kue.timings`.
+    waits: dict[int, int] = {}
+    runs: dict[int, int] = {}
+
+
+class Stacks(NamedTuple):
+    """What a worker was doing when someone asked."""
+
+    #: When it wrote them down, Unix ms.
+    at: int
+    text: str
+
+
+class StoreFacts(NamedTuple):
+    """What keeps the jobs."""
+
+    #: redis, valkey or sqlite.
+    engine: str
+    version: str
+    #: What it takes, of all nodes together; None where that is not told.
+    memory_bytes: int | None
+    #: How long the shortest question took to be answered.
+    rtt_ms: float
 
 
 class Act(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -350,6 +388,31 @@ def grace_gap(lease: int) -> int:
     return min(GRACE_GAP_MS, max(MIN_GRACE_GAP_MS, lease))
 
 
+def hourly(stats: Iterable[Stat]) -> list[Stat]:
+    """Return the sums of counters by hour and type, in that order."""
+    by_hour: dict[tuple[int, str], list[Stat]] = {}
+    for stat in stats:
+        by_hour.setdefault((stat.minute // 60, stat.type), []).append(stat)
+    return [
+        summed(hour * 60, type, of_hour)
+        for (hour, type), of_hour in sorted(by_hour.items())
+    ]
+
+
+def summed(minute: int, type: str, stats: Sequence[Stat]) -> Stat:
+    """Return one counter for all of *stats*."""
+    return Stat(
+        minute=minute,
+        type=type,
+        added=sum(stat.added for stat in stats),
+        complete=sum(stat.complete for stat in stats),
+        failed=sum(stat.failed for stat in stats),
+        run_ms=sum(stat.run_ms for stat in stats),
+        waits=added(stat.waits for stat in stats),
+        runs=added(stat.runs for stat in stats),
+    )
+
+
 def sort_key(job: Job, state: State | None) -> int:
     """Return what pages of *state* are ordered by, before the id."""
     match state:
@@ -396,6 +459,12 @@ def check_pause(type: str | None, worker: str | None) -> None:
             f"a pause is that of a type or of a worker, not of both ({type!r} and "
             f"{worker!r}); call once for each"
         )
+
+
+def check_order(order: str) -> None:
+    """Raise `ValueError` for an order that no worker understands."""
+    if order not in ORDERS:
+        raise ValueError(f"a worker is ordered to {' or '.join(ORDERS)}, not {order!r}")
 
 
 def check_limits(limits: Limits | None) -> None:

@@ -104,6 +104,7 @@ class Duty:
 
     def _start(self, worker: Worker) -> None:
         self._worker = worker
+        worker.on_dismissed = self._dismissed
         self._on_start(worker)
         # Until here it has nothing in hand, and a SIGTERM just ends it.
         asyncio.get_running_loop().add_signal_handler(
@@ -134,8 +135,17 @@ class Duty:
         while True:
             # A supervisor that does not read must not fill our memory.
             if not self._writer.transport.get_write_buffer_size():
-                self._say(Tick(worker.status(), worker.is_stopping))
+                self._say(self._sign(worker))
             await asyncio.sleep(TICK_SECONDS)
+
+    def _sign(self, worker: Worker) -> Tick:
+        return Tick(worker.status(), worker.is_stopping, worker.is_dismissed)
+
+    def _dismissed(self) -> None:
+        assert self._worker is not None
+        self._leave(self._options.grace)
+        # At once: a seat whose child leaves for another reason is filled anew.
+        self._say(self._sign(self._worker))
 
     async def _listen(self) -> None:
         with contextlib.suppress(OSError):
@@ -174,10 +184,12 @@ class Duty:
             self._writer.write(line(message))
 
     @property
-    def _reason(self) -> Literal["asked", "drained", "spent"]:
+    def _reason(self) -> Literal["asked", "dismissed", "drained", "spent"]:
+        assert self._worker is not None
+        if self._worker.is_dismissed:
+            return "dismissed"
         if self._is_asked:
             return "asked"
-        assert self._worker is not None
         limit = self._options.max_jobs
         is_spent = limit is not None and self._worker.status()["done"] >= limit
         return "spent" if is_spent or not self._options.burst else "drained"

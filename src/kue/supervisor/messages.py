@@ -37,6 +37,8 @@ class Tick(msgspec.Struct, frozen=True, tag="tick"):
 
     status: dict[str, Any]
     is_leaving: bool
+    #: Someone ordered it to stop: nobody is to take its place.
+    is_dismissed: bool = False
 
 
 class Failure(msgspec.Struct, frozen=True, tag="failure"):
@@ -49,7 +51,7 @@ class Failure(msgspec.Struct, frozen=True, tag="failure"):
 class Bye(msgspec.Struct, frozen=True, tag="bye"):
     """The child leaves in order."""
 
-    reason: Literal["asked", "drained", "spent"]
+    reason: Literal["asked", "dismissed", "drained", "spent"]
 
 
 class Orders(msgspec.Struct, frozen=True, tag="orders"):

@@ -64,6 +64,8 @@ class Child:
         self.silence = 0.0
         self.hello: Hello | None = None
         self.bye: Bye | None = None
+        #: Someone ordered it to stop: nobody is to take its place.
+        self.is_dismissed = False
         #: What went wrong in it, before it was up or later.
         self.failure: Failure | None = None
         #: What it exited with, once it is gone; the negative number of a signal.
@@ -246,10 +248,12 @@ class Child:
                 self._rise(message)
             case Tick():
                 self.status = message.status
+                self.is_dismissed |= message.is_dismissed
                 if message.is_leaving:
                     self.leaving.set()
             case Bye():
                 self.bye = message
+                self.is_dismissed |= message.reason == "dismissed"
                 self._due = time.monotonic() + EXIT_SECONDS
 
     def _rise(self, message: Hello | Failure) -> None:

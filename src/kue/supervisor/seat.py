@@ -135,6 +135,9 @@ class Seat:
     async def _is_over(self, child: Child) -> bool:
         """Wait for a reason to act, and say whether it is that all is done."""
         await _any(child.leaving, self._asked)
+        if child.is_dismissed:
+            await child.gone.wait()
+            return True
         if not self._source.is_burst or not child.leaving.is_set():
             return False
         # Why it leaves is known when it has.

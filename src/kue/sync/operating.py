@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from kue.duration import Duration
     from kue.job import State
+    from kue.operating import Order
     from kue.sweeping import OnSwept
 
 
@@ -36,6 +37,10 @@ class SyncOperating(Calling):
     def resume(self, type: str | None = None, *, worker: str | None = None) -> bool:
         """End the pause of a type, of a worker or of everything, if there was one."""
         return self.call(lambda q: q.resume(type, worker=worker))
+
+    def order(self, worker: str, order: Order) -> bool:
+        """Have a live worker do something; tell whether there is one of that name."""
+        return self.call(lambda q: q.order(worker, order))
 
     def limit(
         self,

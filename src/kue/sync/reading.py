@@ -10,7 +10,16 @@ from kue.sync.handle import SyncJobHandle
 if TYPE_CHECKING:
     from kue.job import Job, State
     from kue.reading import Order
-    from kue.store.values import Limits, LogLine, Page, Pause, Stat, WorkerStatus
+    from kue.store.values import (
+        Limits,
+        LogLine,
+        Page,
+        Pause,
+        Stacks,
+        Stat,
+        StoreFacts,
+        WorkerStatus,
+    )
 
 
 class SyncReading(Calling):
@@ -81,6 +90,18 @@ class SyncReading(Calling):
     def stats(self, since: int, until: int) -> list[Stat]:
         """Return counters by minute and type, from minute *since* to *until*."""
         return self.call(lambda q: q.stats(since, until))
+
+    def hours(self, since: int, until: int) -> list[Stat]:
+        """Return counters by hour and type, from hour *since* to *until*."""
+        return self.call(lambda q: q.hours(since, until))
+
+    def facts(self) -> StoreFacts:
+        """Return what keeps the jobs: engine, version, size, and how fast it is."""
+        return self.call(lambda q: q.facts())
+
+    def stacks(self, worker: str) -> Stacks | None:
+        """Return what a worker was doing when it was last asked, in these minutes."""
+        return self.call(lambda q: q.stacks(worker))
 
     def workers(self) -> list[WorkerStatus]:
         """Return the workers the store knows of, by name."""

@@ -12,10 +12,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from kue.job import Error, Failed, Released
+from kue.job import Completed, Error, Failed, Released, Retried
 from kue.store.values import MAX_BATCH, Claim, Claimed, Outcome, Word
+from kue.timings import Timing, bucket, ready_at
 from kue.worker import capture
 from kue.worker.budget import Claimant
 from kue.worker.current import CURRENT
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LANES = 2
+#: Endings of runs whose time is counted, here as by the store.
+_WORKED = (Completed, Failed, Retried)
 
 STOPPED = Released(reason="the worker stopped")
 #: A job that is to be delivered at most once cannot be begun a second time.
@@ -110,6 +114,8 @@ class Loop:
         #: Runs that have begun, and those that have ended.
         self.begun = 0
         self.done = 0
+        self._waits: dict[int, int] = {}
+        self._run_times: dict[int, int] = {}
 
     def join(
         self,
@@ -134,6 +140,11 @@ class Loop:
         self._on_freed = on_freed
         self._on_paused = on_paused
         self._on_failed = on_failed
+
+    @property
+    def in_hand(self) -> list[Run]:
+        """The runs in hand."""
+        return list(self._runs.values())
 
     @property
     def runs(self) -> list[Job]:
@@ -196,6 +207,14 @@ class Loop:
             # Lets new runs take their first step: short ones end here and are settled
             # by the very next cycle.
             await asyncio.sleep(0)
+
+    def take_timing(self) -> Timing | None:
+        """Return how long jobs waited and ran since the last call, if any did."""
+        if not self._waits and not self._run_times:
+            return None
+        timing = Timing(self.type, self._waits, self._run_times)
+        self._waits, self._run_times = {}, {}
+        return timing
 
     def wake(self) -> None:
         """Ask again: there may be work, or slots for it."""
@@ -361,6 +380,11 @@ class Loop:
 
     def _begin(self, job: Job) -> Run:
         self.begun += 1
+        since = ready_at(job)
+        if since is not None:
+            # Of a run in hand, the last change is its start.
+            waited = bucket(job.updated_at - since)
+            self._waits[waited] = self._waits.get(waited, 0) + 1
         run = Run(job, self._crew, self._abandon)
         earlier = self._runs.get(job.id)
         if earlier is not None:
@@ -393,6 +417,9 @@ class Loop:
 
     def _end(self, run: Run, ending: Ending | None) -> None:
         self.done += 1
+        if isinstance(ending, _WORKED):
+            took = bucket((time.monotonic() - run.began) * 1000)
+            self._run_times[took] = self._run_times.get(took, 0) + 1
         if ending is not None:
             self._ended.append(Outcome(run.job, ending))
         if run in self._displaced:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from kue.store.base import Store
+    from kue.worker.services import Obey
 
 logger = logging.getLogger(__name__)
 
@@ -32,12 +33,17 @@ LATE = 1.25
 
 @asynccontextmanager
 async def pulse(
-    store: Store, worker: str, lease: int, silence: Callable[[], float]
+    store: Store,
+    worker: str,
+    lease: int,
+    silence: Callable[[], float],
+    obey: Obey,
 ) -> AsyncIterator[None]:
     """
     Renew *worker*'s lease from a thread, for as long as the context lasts.
 
-    Only when the worker itself does not: *silence* tells for how many seconds.
+    Only when the worker itself does not: *silence* tells for how many seconds.  *obey*
+    is called in that thread with orders for the worker, which cannot hear them.
     """
     try:
         twin = store.twin()
@@ -45,7 +51,7 @@ async def pulse(
         # A store that serves one event loop alone.  The worker's own beat must do.
         yield
         return
-    beating = _Pulse(twin, worker, lease, silence)
+    beating = _Pulse(twin, worker, lease, silence, obey)
     beating.start()
     try:
         yield
@@ -55,13 +61,19 @@ async def pulse(
 
 class _Pulse(threading.Thread):
     def __init__(
-        self, store: Store, worker: str, lease: int, silence: Callable[[], float]
+        self,
+        store: Store,
+        worker: str,
+        lease: int,
+        silence: Callable[[], float],
+        obey: Obey,
     ) -> None:
         super().__init__(name="kue pulse", daemon=True)
         self._store = store
         self._worker = worker
         self._lease = lease
         self._silence = silence
+        self._obey = obey
         self._pause = lease / 1000 / BEATS_PER_LEASE
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -102,7 +114,9 @@ class _Pulse(threading.Thread):
 
     async def _try(self) -> None:
         try:
-            await self._store.renew(self._worker, lease=self._lease)
+            beat = await self._store.renew(self._worker, lease=self._lease, orders=True)
+            for order in beat.orders:
+                await self._obey(self._store, order)
         except StoreError as exc:
             # The worker's own beat tells of the outage.
             logger.debug("no beat: %s", exc)

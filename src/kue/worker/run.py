@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import TYPE_CHECKING, Any
 
 from kue.worker.active import ActiveJob
@@ -37,6 +38,7 @@ class Run(ActiveJob):
         "_on_abandoned",
         "_task",
         "_timers",
+        "began",
         "crew",
         "has_begun",
         "instead",
@@ -52,8 +54,9 @@ class Run(ActiveJob):
         self._on_abandoned = on_abandoned
         self._task: asyncio.Task[Any] | None = None
         self._timers: list[asyncio.TimerHandle] = []
-        #: Whether the handler was called.
+        #: Whether the handler was called, and when, by our own clock.
         self.has_begun = False
+        self.began = 0.0
         #: Whether the run was told to end before it did.
         self.is_interrupted = False
         #: Whether its ending was written down although the handler goes on.
@@ -67,6 +70,11 @@ class Run(ActiveJob):
         return self.is_interrupted and self.instead is None
 
     @property
+    def task(self) -> asyncio.Task[Any] | None:
+        """The task that its handler runs in, while it does."""
+        return self._task
+
+    @property
     def should_stop(self) -> bool:
         return self.is_interrupted
 
@@ -77,6 +85,7 @@ class Run(ActiveJob):
         Called in the task that is to call it.
         """
         self.has_begun = not self.is_interrupted
+        self.began = time.monotonic()
         # Kept here, or asyncio would forget it.
         self._task = asyncio.current_task()
         timeout = self.job.spec.timeout

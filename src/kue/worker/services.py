@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from kue.errors import StoreUnavailable
+from kue.errors import StoreError, StoreUnavailable
 from kue.policy import after_cancel
 from kue.store.values import MAX_BATCH, Beat, Tended
 
@@ -26,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 #: How a service rests; tests that own the clock bring their own.
 Sleep = Callable[[float], Awaitable[None]]
+#: Does as someone ordered; it is given a store that is for the thread it is called in.
+Obey = Callable[["Store", str], Awaitable[None]]
 
 #: Beats in the time of a lease: two may be lost before it is over.
 BEATS_PER_LEASE = 3
@@ -33,6 +36,10 @@ BEATS_PER_LEASE = 3
 BEATS_PER_NEWS = 4
 #: Where runs end with their lease, they do so a little earlier, by this share of it.
 LEASE_MARGIN = 0.1
+#: How often a worker tells how long jobs waited and ran.
+METER_SECONDS = 5.0
+#: How long a worker that leaves tries to tell the rest of it.
+LAST_WORD_SECONDS = 1.0
 UPKEEP_SECONDS = 1.0
 #: How much longer to rest when the store says that nothing goes on.
 QUIET_RESTS = 2
@@ -53,6 +60,7 @@ class Heart:
         outage: Outage,
         info: Callable[[], dict[str, Any]],
         sleep: Sleep,
+        obey: Obey,
         strict: bool = False,
     ) -> None:
         self._store = store
@@ -64,6 +72,7 @@ class Heart:
         self._deeds: list[object] = []
         self._beats = 0
         self._sleep = sleep
+        self._obey = obey
         self._strict = strict
         #: When the last beat that was answered was sent, by our own clock.
         self._beaten = time.monotonic()
@@ -86,7 +95,10 @@ class Heart:
         # more runs.
         for start in range(0, max(len(jobs), 1), MAX_BATCH):
             asked = jobs[start : start + MAX_BATCH]
-            self._heed(asked, await self._renew(asked, info))
+            heard = await self._renew(asked, info)
+            self._heed(asked, heard)
+            for order in heard.orders:
+                await self._obey(self._store, order)
             info = None
 
     async def _try(self) -> None:
@@ -127,7 +139,7 @@ class Heart:
 
     async def _renew(self, jobs: list[Job], info: dict[str, Any] | None) -> Beat:
         return await self._store.renew(
-            self._worker, lease=self._lease, runs=jobs, info=info
+            self._worker, lease=self._lease, runs=jobs, info=info, orders=True
         )
 
     def _heed(self, asked: list[Job], beat: Beat) -> None:
@@ -142,6 +154,38 @@ class Heart:
             for job in asked:
                 if job.id in lost:
                     loop.lose(job)
+
+
+class Meter:
+    """Tells the store how long jobs waited and ran, every few seconds if any did."""
+
+    def __init__(self, store: Store, loops: Sequence[Loop], *, sleep: Sleep) -> None:
+        self._store = store
+        self._loops = loops
+        self._sleep = sleep
+
+    async def run(self) -> None:
+        """Tell until cancelled."""
+        while True:
+            await self._sleep(METER_SECONDS)
+            await self._tell()
+
+    async def close(self) -> None:
+        """Tell what came in since; a store that is away must not keep us."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORD_SECONDS):
+                await self._tell()
+
+    async def _tell(self) -> None:
+        taken = [loop.take_timing() for loop in self._loops]
+        timings = [timing for timing in taken if timing is not None]
+        # What cannot be told is dropped: numbers of an outage would fall into the wrong
+        # minute, and nothing rests on them.
+        try:
+            for start in range(0, len(timings), MAX_BATCH):
+                await self._store.measure(timings[start : start + MAX_BATCH])
+        except StoreError as exc:
+            logger.debug("measures dropped: %s", exc)
 
 
 class Upkeep:

@@ -35,6 +35,7 @@ class Threads:
     def __init__(self) -> None:
         self._idle: list[_Thread] = []
         self._busy: set[asyncio.Future[Any]] = set()
+        self._running: set[_Thread] = set()
 
     async def call(self, function: Callable[[], T]) -> T:
         """
@@ -46,15 +47,23 @@ class Threads:
         thread = self._idle.pop() if self._idle else _Thread()
         answer = thread.begin(function)
         self._busy.add(answer)
+        self._running.add(thread)
         while not answer.done():
             try:
                 await asyncio.wait([answer])
             except asyncio.CancelledError:
                 thread.interrupt()
         self._busy.discard(answer)
+        self._running.discard(thread)
         self._idle.append(thread)
         result: T = answer.result()
         return result
+
+    def contexts(self) -> dict[int, contextvars.Context]:
+        """Return the threads that run something, with what each runs it in."""
+        # A copy at once: others may look while we work.
+        running = list(self._running)
+        return {one.ident: one.context for one in running if one.context is not None}
 
     def close(self) -> None:
         """Let idle threads end, and wait no more for those that go on."""
@@ -69,6 +78,8 @@ class _Thread:
     def __init__(self) -> None:
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
+        #: In which the last call was made.
+        self.context: contextvars.Context | None = None
         #: Whether an interruption would hit the handler, and nothing of ours.
         self._is_open = False
         self._thread = threading.Thread(
@@ -76,11 +87,15 @@ class _Thread:
         )
         self._thread.start()
 
+    @property
+    def ident(self) -> int:
+        return self._thread.ident or 0
+
     def begin(self, function: Callable[[], Any]) -> asyncio.Future[Any]:
         """Have *function* run, with the context variables of the caller."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
-        context = contextvars.copy_context()
+        context = self.context = contextvars.copy_context()
 
         def call() -> None:
             result, error = self._run(context, function)

@@ -22,7 +22,8 @@ from kue.worker.crew import Crew
 from kue.worker.lookout import Lookout
 from kue.worker.loop import LANES, Loop, Processor
 from kue.worker.pulse import pulse
-from kue.worker.services import Heart, Sleep, Upkeep
+from kue.worker.services import Heart, Meter, Obey, Sleep, Upkeep
+from kue.worker.stacks import stacks
 from kue.worker.status import Status
 from kue.worker.watch import Watch
 
@@ -105,6 +106,10 @@ class Worker:
         self._ended = asyncio.Event()
         #: A loop has nothing more to do for the moment.
         self._rested = asyncio.Event()
+        #: Someone ordered it to stop, and nobody is to take its place.
+        self.is_dismissed = False
+        #: Called then, instead of `stop`, where somebody else counts the grace.
+        self.on_dismissed: Callable[[], None] | None = None
 
     @property
     def is_stopping(self) -> bool:
@@ -137,6 +142,17 @@ class Worker:
             loop.stop()
         self._stopping.set()
 
+    def dismiss(self) -> None:
+        """Stop because someone ordered it; said twice, nothing is hurried."""
+        if self.is_dismissed:
+            return
+        logger.info("worker %s is ordered to stop", self.name)
+        self.is_dismissed = True
+        if self.on_dismissed is not None:
+            self.on_dismissed()
+        elif not self.is_stopping:
+            self.stop()
+
     async def run(self) -> None:
         """
         Work until `stop`.  Cancelling it hands everything back at once.
@@ -162,17 +178,20 @@ class Worker:
         async with AsyncExitStack() as stack:
             crew = Crew(self._store)
             stack.push_async_callback(crew.close)
+            obey = self._obedience(crew)
             stack.push_async_callback(self._leave)
-            heart = self._heart()
+            meter = Meter(self._store, self._loops, sleep=self._sleep)
+            stack.push_async_callback(meter.close)
+            heart = self._heart(obey)
             if not self._plan.supervised:
                 lease = self._settings.lease
-                beating = pulse(self._store, self.name, lease, heart.silence)
+                beating = pulse(self._store, self.name, lease, heart.silence, obey)
                 await stack.enter_async_context(beating)
             if self._settings.capture:
                 stack.enter_context(captured())
             self._look_out(stack)
             group = await stack.enter_async_context(asyncio.TaskGroup())
-            await self._live(group, crew, heart)
+            await self._live(group, crew, heart, meter)
         logger.info("worker %s stopped", self.name)
 
     def _look_out(self, stack: AsyncExitStack) -> None:
@@ -182,7 +201,9 @@ class Worker:
             lookout.start()
             stack.callback(lookout.stop)
 
-    async def _live(self, group: asyncio.TaskGroup, crew: Crew, heart: Heart) -> None:
+    async def _live(
+        self, group: asyncio.TaskGroup, crew: Crew, heart: Heart, meter: Meter
+    ) -> None:
         watch = self._join(crew)
         lanes = [
             group.create_task(loop.lane(), name=f"kue {loop.type} {number}")
@@ -196,6 +217,7 @@ class Worker:
         services = [
             group.create_task(heart.run(), name="kue beat"),
             group.create_task(self._upkeep().run(), name="kue upkeep"),
+            group.create_task(meter.run(), name="kue meter"),
         ]
         grace = 0.0
         try:
@@ -315,7 +337,24 @@ class Worker:
         except StoreError as exc:
             logger.warning("worker %s could not take its leave: %s", self.name, exc)
 
-    def _heart(self) -> Heart:
+    def _obedience(self, crew: Crew) -> Obey:
+        """Return what does as it is ordered, in whichever thread it hears of it."""
+        loop = asyncio.get_running_loop()
+
+        async def obey(store: Store, order: str) -> None:
+            if order == "stop":
+                loop.call_soon_threadsafe(self.dismiss)
+            elif order == "stacks":
+                runs = [run for one in self._loops for run in one.in_hand]
+                text = stacks(loop, runs, crew.threads.contexts())
+                try:
+                    await store.write_stacks(self.name, text)
+                except StoreError as exc:
+                    logger.warning("the stacks could not be written down: %s", exc)
+
+        return obey
+
+    def _heart(self, obey: Obey) -> Heart:
         return Heart(
             self._store,
             self._loops,
@@ -324,6 +363,7 @@ class Worker:
             outage=self._outage,
             info=self.status,
             sleep=self._sleep,
+            obey=obey,
             strict=self._settings.strict_lease,
         )
 

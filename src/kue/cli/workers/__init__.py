@@ -6,6 +6,7 @@ import click
 
 from kue.cli.reach import json_option, url_option
 from kue.cli.terminal import Group
+from kue.cli.workers.order import stacks, stop
 from kue.cli.workers.pause import pause, resume
 from kue.cli.workers.show import show
 
@@ -30,6 +31,8 @@ def workers(context: click.Context, watch: bool, as_json: bool) -> None:
       kue workers
       kue workers --watch
       kue workers pause web-1
+      kue workers stop web-1
+      kue workers stacks web-1
     """
     if context.invoked_subcommand is not None:
         return
@@ -41,5 +44,5 @@ def workers(context: click.Context, watch: bool, as_json: bool) -> None:
             raise
 
 
-for command in (pause, resume):
+for command in (pause, resume, stop, stacks):
     workers.add_command(command)

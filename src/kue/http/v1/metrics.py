@@ -9,14 +9,16 @@ from starlette.responses import Response
 
 from kue.errors import StoreError
 from kue.http.section import Call, Section
-from kue.http.v1.stats import MINUTE_MS, Sums, summed, worker_counts
+from kue.http.v1.stats import MINUTE_MS, Sums, recent, summed, worker_counts
 from kue.reading import STATS_MINUTES
+from kue.timings import percentile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from kue.job import State
     from kue.queue import Kue
+    from kue.store.values import Stat
 
 section = Section("metrics", "Numbers for Prometheus.")
 
@@ -27,6 +29,8 @@ COUNTED = (
     ("completed", "complete", "Jobs completed"),
     ("failed", "failed", "Jobs failed for good"),
 )
+#: Shares of durations that are told.
+QUANTILES = (0.5, 0.95, 0.99)
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 Text = Annotated[Any, msgspec.Meta(extra_json_schema={"type": "string"})]
@@ -39,8 +43,9 @@ async def metrics(call: Call) -> Text:
     """
     Jobs by type and state, what happened to them, and workers, as Prometheus reads it.
 
-    All are gauges.  Those named 24h and 1m count what happened in the last 24 hours and
-    in the last full minute; they fall as time passes, and are no counters.  While the
+    Those named 24h and 1m count what happened in the last 24 hours and in the last full
+    minute; they fall as time passes, and are gauges, no counters.  The summaries are of
+    the last five minutes; they have no sum and count, which would fall too.  While the
     store is away the answer is that alone: kue_store_up is 0.
     """
     try:
@@ -55,11 +60,14 @@ async def metrics(call: Call) -> Text:
 async def _collect(q: Kue) -> list[str]:
     counts = await q.counts_by_type()
     workers = worker_counts(await q.workers())
-    minute = await q.now() // MINUTE_MS
-    stats = await q.stats(minute - STATS_MINUTES + 1, minute)
-    day = summed(stats, lambda stat: stat.type)
+    now = await q.now()
+    minute = now // MINUTE_MS
+    day = summed(await _last_day(q, minute), lambda stat: stat.type)
+    stats = await recent(q, now)
+    measured = summed(stats.all, lambda stat: stat.type)
     last = summed(
-        (stat for stat in stats if stat.minute == minute - 1), lambda stat: stat.type
+        (stat for stat in stats.full if stat.minute == minute - 1),
+        lambda stat: stat.type,
     )
     return [
         *_metric("kue_jobs", "Jobs by type and state.", _jobs(counts)),
@@ -71,11 +79,30 @@ async def _collect(q: Kue) -> list[str]:
             (({"type": type}, day.get(type, Sums()).run_ms / 1000) for type in counts),
         ),
         *_metric(
+            "kue_wait_seconds",
+            "How long jobs waited in line, of the last five minutes.",
+            _quantiles({type: sums.waits for type, sums in measured.items()}),
+            kind="summary",
+        ),
+        *_metric(
+            "kue_run_seconds",
+            "How long runs took, of the last five minutes.",
+            _quantiles({type: sums.runs for type, sums in measured.items()}),
+            kind="summary",
+        ),
+        *_metric(
             "kue_workers",
             "Workers; lost ones are gone with jobs still in their hands.",
             [({"state": "alive"}, workers.alive), ({"state": "lost"}, workers.lost)],
         ),
     ]
+
+
+async def _last_day(q: Kue, minute: int) -> list[Stat]:
+    """Return the counters of 24 hours: by the hour, but for the first, which is cut."""
+    first = minute - STATS_MINUTES + 1
+    hour = first // 60 + 1
+    return await q.stats(first, hour * 60 - 1) + await q.hours(hour, minute // 60)
 
 
 def _up(*, is_up: bool) -> Iterator[str]:
@@ -103,9 +130,19 @@ def _happened(
         )
 
 
-def _metric(name: str, about: str, samples: Iterable[Sample]) -> Iterator[str]:
+def _quantiles(measured: Mapping[str, Mapping[int, int]]) -> Iterator[Sample]:
+    for type, counts in measured.items():
+        for share in QUANTILES:
+            bound = percentile(counts, share)
+            if bound is not None:
+                yield {"type": type, "quantile": str(share)}, bound / 1000
+
+
+def _metric(
+    name: str, about: str, samples: Iterable[Sample], *, kind: str = "gauge"
+) -> Iterator[str]:
     yield f"# HELP {name} {about}"
-    yield f"# TYPE {name} gauge"
+    yield f"# TYPE {name} {kind}"
     for labels, value in samples:
         yield f"{name}{_labels(labels)} {value}"
 

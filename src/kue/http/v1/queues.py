@@ -26,6 +26,7 @@ from kue.http.v1.stats import (
     TypeName,
     check_type,
     counts_of,
+    drain_ms,
     next_waits,
     rates_of,
     recent,
@@ -34,6 +35,7 @@ from kue.http.v1.stats import (
 )
 from kue.job import State
 from kue.names import check_name
+from kue.timings import Percentiles, percentiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -88,6 +90,12 @@ class Queue(msgspec.Struct, frozen=True):
     pauses: list[PauseView]
     limits: LimitsView | None
     rates: Rates
+    #: How long jobs waited in line, and ran, in the last 5 minutes; null if none did.
+    latency: Percentiles | None
+    run_time: Percentiles | None
+    #: How long those that wait take at the pace of the last minutes, in ms, if no more
+    #: come; null when none ended.
+    drain_ms: int | None
     #: Live workers that take its jobs.
     workers: int
 
@@ -298,7 +306,9 @@ class _Facts(NamedTuple):
     pauses: list[Pause]
     limits: Mapping[str, Limits]
     workers: list[WorkerStatus]
+    #: Of full minutes, and with the current one.
     sums: Mapping[str, Sums]
+    measured: Mapping[str, Sums]
 
     def names(self) -> list[str]:
         """Types that have had jobs, are paused or have limits, sorted."""
@@ -306,12 +316,17 @@ class _Facts(NamedTuple):
         return sorted(self.counts.keys() | self.limits.keys() | paused)
 
     def queue(self, type: str) -> Queue:
+        counts = counts_of(self.counts.get(type, {}))
+        sums, measured = (one.get(type, Sums()) for one in (self.sums, self.measured))
         return Queue(
             type=type,
-            counts=counts_of(self.counts.get(type, {})),
+            counts=counts,
             pauses=views(pause for pause in self.pauses if pause.type in (type, None)),
             limits=_limits_view(self.limits.get(type)),
-            rates=rates_of(self.sums.get(type, Sums())),
+            rates=rates_of(sums),
+            latency=percentiles(measured.waits),
+            run_time=percentiles(measured.runs),
+            drain_ms=drain_ms(counts.waiting, sums),
             workers=sum(takes(worker, type) for worker in self.workers),
         )
 
@@ -322,6 +337,7 @@ def _limits_view(limits: Limits | None) -> LimitsView | None:
 
 async def _look(q: Kue) -> _Facts:
     now = await q.now()
+    stats = await recent(q, now)
     return _Facts(
         now=now,
         counts=await q.counts_by_type(),
@@ -329,7 +345,8 @@ async def _look(q: Kue) -> _Facts:
         pauses=[pause for pause in await q.paused() if pause.worker is None],
         limits=await q.limits(),
         workers=await q.workers(),
-        sums=summed(await recent(q, now), lambda stat: stat.type),
+        sums=summed(stats.full, lambda stat: stat.type),
+        measured=summed(stats.all, lambda stat: stat.type),
     )
 
 

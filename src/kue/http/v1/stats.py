@@ -11,10 +11,11 @@ from kue.http.problem import Refused
 from kue.http.section import Call, Section
 from kue.job import State
 from kue.names import MAX_BYTES
-from kue.reading import STATS_MINUTES
+from kue.reading import STATS_HOURS, STATS_MINUTES
+from kue.timings import Percentiles, added, percentiles, ready_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kue.job import Job
     from kue.queue import Kue
@@ -23,12 +24,19 @@ if TYPE_CHECKING:
 section = Section("stats", "How many jobs there are, come and go, and what is amiss.")
 
 MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
 #: Full minutes that rates are taken over.
 RATE_MINUTES = 5
 #: Steps of a history whose beginning is not given.
 STEPS = 60
 #: Warnings told at once; `Overview.more_warnings` counts the others.
 MAX_WARNINGS = 200
+#: Jobs looked at for the oldest: so many priorities, of each the first so many in line.
+MAX_LINES = 20
+MAX_IN_LINE = 20
+#: A type's backlog grows when so many more came than went, and this share of all.
+MIN_GROWTH = 10
+GROWTH_SHARE = 0.1
 _MINUTES = {"minute": 1, "hour": 60, "day": 24 * 60}
 
 TypeName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_BYTES)]
@@ -62,13 +70,27 @@ class WorkerCounts(msgspec.Struct, frozen=True):
     """How many workers there are; lost ones are gone with jobs still in their hands."""
 
     alive: int
+    #: Of those that are alive, how many run jobs.
+    busy: int
     lost: int
+
+
+class StoreView(msgspec.Struct, frozen=True):
+    """What keeps the jobs."""
+
+    #: redis, valkey or sqlite.
+    engine: str
+    version: str
+    #: Memory that Redis uses, or size of the file; null where that is not told.
+    memory_bytes: int | None
+    #: How long the shortest question took to be answered.
+    rtt_ms: float
 
 
 class Concern(msgspec.Struct, frozen=True):
     """Something an operator should know of."""
 
-    code: Literal["lost-worker", "paused", "no-worker"]
+    code: Literal["lost-worker", "paused", "no-worker", "backlog"]
     #: What is so with which thing, in a sentence.
     message: str
     #: The type it is about, if it is about one.
@@ -85,6 +107,12 @@ class Overview(msgspec.Struct, frozen=True):
     rates: Rates
     #: How long the job that is next in line has been waiting, in ms; null if none is.
     next_waits_ms: int | None
+    #: The longest that one of the first 20 in line of each priority has been waiting.
+    oldest_waits_ms: int | None
+    #: How long jobs waited in line, and ran, in the last 5 minutes; null if none did.
+    latency: Percentiles | None
+    run_time: Percentiles | None
+    store: StoreView
     warnings: list[Concern]
     #: Warnings there are beyond those listed.
     more_warnings: int
@@ -109,12 +137,16 @@ class Point(msgspec.Struct, frozen=True):
     failed: int
     #: Time of all runs that ended, in ms.
     run_ms: int
+    #: How long jobs waited in line, and ran; null if none did.
+    wait: Percentiles | None
+    run: Percentiles | None
 
 
 class History(msgspec.Struct, frozen=True):
     """What happened, step by step."""
 
-    #: Beginning of the first and of the last minute that is covered, Unix ms.
+    #: Beginning of the first and of the last minute (with other steps: hour) that is
+    #: covered, Unix ms.
     since: int
     until: int
     step: str
@@ -128,6 +160,22 @@ class Sums(NamedTuple):
     complete: int = 0
     failed: int = 0
     run_ms: int = 0
+    waits: Mapping[int, int] = {}
+    runs: Mapping[int, int] = {}
+
+    @property
+    def ended(self) -> int:
+        """How many jobs left the line for good."""
+        return self.complete + self.failed
+
+
+class Recent(NamedTuple):
+    """Counters of the last minutes."""
+
+    #: Of full minutes, which rates are taken from.
+    full: list[Stat]
+    #: With the current minute, for what is to be seen at once.
+    all: list[Stat]
 
 
 @section.get("/stats")
@@ -137,19 +185,25 @@ async def overview(call: Call) -> Overview:
     now = await q.now()
     by_type = await q.counts_by_type()
     workers = await q.workers()
-    rates = summed(await recent(q, now), lambda _: None).get(None, Sums())
+    stats = await recent(q, now)
+    measured = total(stats.all)
     concerns = [
         *_of_lost(workers),
         *_of_pauses(await q.paused()),
         *_of_unserved(by_type, workers),
+        *_of_backlogs(by_type, workers, summed(stats.full, lambda stat: stat.type)),
     ]
     return Overview(
         counts=counts_of(
             {state: sum(one[state] for one in by_type.values()) for state in State}
         ),
         workers=worker_counts(workers),
-        rates=rates_of(rates),
+        rates=rates_of(total(stats.full)),
         next_waits_ms=await next_waits(q, now),
+        oldest_waits_ms=await oldest_waits(q, now),
+        latency=percentiles(measured.waits),
+        run_time=percentiles(measured.runs),
+        store=StoreView(*await q.facts()),
         warnings=concerns[:MAX_WARNINGS],
         more_warnings=max(0, len(concerns) - MAX_WARNINGS),
     )
@@ -161,41 +215,52 @@ async def history(call: Call, query: HistoryQuery) -> History:
     Jobs added, completed and failed by minute, hour or day (UTC).
 
     Steps in which nothing happened have their point, too.  The minutes that since and
-    until lie in count.  Counters reach back 24 hours: what lies before that, or after
-    now, is cut off, and the answer says which time it covers.  Without since there are
-    60 steps.
+    until lie in count, with steps of an hour or a day the hours.  Minutes reach back 24
+    hours, hours and days 90 days: what lies before that, or after now, is cut off, and
+    the answer says which time it covers.  Without since there are 60 steps.
     """
     if query.type is not None:
         await check_type(call.q, query.type)
-    first, last = _minutes(query, await call.q.now())
-    found = await call.q.stats(first, last) if first <= last else []
-    size = _MINUTES[query.step]
+    by_minute = query.step == "minute"
+    unit = MINUTE_MS if by_minute else HOUR_MS
+    kept = STATS_MINUTES if by_minute else STATS_HOURS - 1
+    first, last = _span(query, await call.q.now(), unit, kept)
+    look = call.q.stats if by_minute else call.q.hours
+    found = await look(first, last) if first <= last else []
+    size = _MINUTES[query.step] * MINUTE_MS
     wanted = (stat for stat in found if query.type in (None, stat.type))
-    sums = summed(wanted, lambda stat: stat.minute // size)
-    steps = range(first // size, last // size + 1) if first <= last else ()
+    sums = summed(wanted, lambda stat: stat.minute * MINUTE_MS // size)
+    steps = range(first * unit // size, last * unit // size + 1)
     return History(
-        since=first * MINUTE_MS,
-        until=last * MINUTE_MS,
+        since=first * unit,
+        until=last * unit,
         step=query.step,
         points=[
-            Point(step * size * MINUTE_MS, *sums.get(step, Sums())) for step in steps
+            _point(step * size, sums.get(step, Sums()))
+            for step in (steps if first <= last else ())
         ],
     )
 
 
-def _minutes(query: HistoryQuery, now: int) -> tuple[int, int]:
-    """Return the first and the last minute asked for, of those that are kept."""
+def _point(at: int, sums: Sums) -> Point:
+    wait, run = percentiles(sums.waits), percentiles(sums.runs)
+    return Point(at, sums.added, sums.complete, sums.failed, sums.run_ms, wait, run)
+
+
+def _span(query: HistoryQuery, now: int, unit: int, kept: int) -> tuple[int, int]:
+    """Return the first and the last *unit* asked for, of the *kept* ones."""
     until = now if query.until is None else min(query.until, now)
-    last = until // MINUTE_MS
+    last = until // unit
     if query.since is None:
-        first = last - STEPS * _MINUTES[query.step] + 1
+        in_step = _MINUTES[query.step] * MINUTE_MS // unit
+        first = (last // in_step - STEPS + 1) * in_step
     else:
-        first = query.since // MINUTE_MS
+        first = query.since // unit
         if query.until is not None and query.since > query.until:
             raise Refused(
                 HTTPStatus.BAD_REQUEST, "since is after until", field="query.since"
             )
-    return max(first, now // MINUTE_MS - STATS_MINUTES), last
+    return max(first, now // unit - kept), last
 
 
 # -- what other sections ask, too ----------------------------------------------
@@ -212,26 +277,49 @@ async def check_type(q: Kue, type: str) -> None:
         raise Refused(HTTPStatus.NOT_FOUND, f"no job of type {type!r} was ever added")
 
 
-async def recent(q: Kue, now: int) -> list[Stat]:
-    """Return the counters that rates are taken from."""
-    last = now // MINUTE_MS - 1
-    return await q.stats(last - RATE_MINUTES + 1, last)
+async def recent(q: Kue, now: int) -> Recent:
+    """Return the counters that rates and percentiles are taken from."""
+    minute = now // MINUTE_MS
+    found = await q.stats(minute - RATE_MINUTES, minute)
+    return Recent([stat for stat in found if stat.minute < minute], found)
 
 
 def summed(stats: Iterable[Stat], key: Callable[[Stat], K]) -> dict[K, Sums]:
     """Return the sums of all counters that have the same *key*."""
-    sums: dict[K, Sums] = {}
+    by_key: dict[K, list[Stat]] = {}
     for stat in stats:
-        one = (stat.added, stat.complete, stat.failed, stat.run_ms)
-        known = sums.get(key(stat), Sums())
-        sums[key(stat)] = Sums(*(a + b for a, b in zip(known, one, strict=True)))
-    return sums
+        by_key.setdefault(key(stat), []).append(stat)
+    return {one: total(of_one) for one, of_one in by_key.items()}
+
+
+def total(stats: Sequence[Stat]) -> Sums:
+    """Return the sums of all counters."""
+    return Sums(
+        added=sum(stat.added for stat in stats),
+        complete=sum(stat.complete for stat in stats),
+        failed=sum(stat.failed for stat in stats),
+        run_ms=sum(stat.run_ms for stat in stats),
+        waits=added(stat.waits for stat in stats),
+        runs=added(stat.runs for stat in stats),
+    )
 
 
 def rates_of(sums: Sums) -> Rates:
     """Return sums of the last minutes by the second."""
     seconds = RATE_MINUTES * 60
-    return Rates(*(round(number / seconds, 4) for number in sums[:3]))
+    numbers = (sums.added, sums.complete, sums.failed)
+    return Rates(*(round(number / seconds, 4) for number in numbers))
+
+
+def drain_ms(waiting: int, sums: Sums) -> int | None:
+    """
+    Return how long those that wait take at the pace of the last full minutes.
+
+    As if no more came; None when none ended in that time.
+    """
+    if not waiting:
+        return 0
+    return waiting * RATE_MINUTES * MINUTE_MS // sums.ended if sums.ended else None
 
 
 def counts_of(states: Mapping[State, int]) -> Counts:
@@ -244,11 +332,31 @@ async def next_waits(q: Kue, now: int, type: str | None = None) -> int | None:
     return max(0, now - _waiting_since(page.jobs[0])) if page.jobs else None
 
 
+async def oldest_waits(q: Kue, now: int) -> int | None:
+    """
+    Return how long the job that has been waiting longest has been, in ms.
+
+    Stores know the order of the line, which is by priority and id, and not since when
+    each waits.  Within a priority the first are the oldest, but for those that were put
+    back or delayed: so the first few of each priority are looked at.
+    """
+    oldest, cursor = None, None
+    for _ in range(MAX_LINES):
+        page = await q.page(State.WAITING, limit=MAX_IN_LINE, cursor=cursor)
+        if not page.jobs:
+            break
+        priority = page.jobs[0].priority
+        line = [job for job in page.jobs if job.priority == priority]
+        waits = max(now - _waiting_since(job) for job in line)
+        oldest = max(0, waits, oldest or 0)
+        # Where the next priority begins, whichever that is.
+        cursor = f"{priority + 1}:0"
+    return oldest
+
+
 def _waiting_since(job: Job) -> int:
-    """Return since when a waiting job could have run, Unix ms."""
-    if job.history:
-        return job.history[-1].at + job.history[-1].delay
-    return job.created_at + job.spec.delay
+    since = ready_at(job)
+    return job.created_at if since is None else since
 
 
 # -- workers and warnings ------------------------------------------------------
@@ -273,7 +381,9 @@ def takes(worker: WorkerStatus, type: str) -> bool:
 def worker_counts(workers: Iterable[WorkerStatus]) -> WorkerCounts:
     known = list(workers)
     return WorkerCounts(
-        alive=sum(worker.alive for worker in known), lost=sum(map(is_lost, known))
+        alive=sum(worker.alive for worker in known),
+        busy=sum(worker.alive and worker.active > 0 for worker in known),
+        lost=sum(map(is_lost, known)),
     )
 
 
@@ -312,6 +422,38 @@ def _of_unserved(
                 f"{_jobs(number)} of type {type!r} {verb}, and no live worker takes it",
                 type,
             )
+
+
+def _of_backlogs(
+    by_type: Mapping[str, Mapping[State, int]],
+    workers: Iterable[WorkerStatus],
+    sums: Mapping[str, Sums],
+) -> Iterator[Concern]:
+    known = list(workers)
+    for type, of_type in sorted(sums.items()):
+        waiting = by_type.get(type, {}).get(State.WAITING, 0)
+        # What came may be delayed still: no more can have joined the line than wait.
+        grew = min(of_type.added - of_type.ended, waiting)
+        if grew < max(MIN_GROWTH, GROWTH_SHARE * of_type.added):
+            continue
+        # Without a worker that is what is amiss, and said.
+        if any(takes(worker, type) for worker in known):
+            yield Concern(
+                "backlog",
+                f"backlog of {type!r} grows: {_jobs(of_type.added)} came and "
+                f"{of_type.ended:,} ended in the last {RATE_MINUTES} minutes; "
+                f"{_pace(waiting, of_type)}",
+                type,
+            )
+
+
+def _pace(waiting: int, sums: Sums) -> str:
+    takes = drain_ms(waiting, sums)
+    if takes is None:
+        return f"{waiting:,} wait, and none ends"
+    minutes = -(-takes // MINUTE_MS)
+    length = f"{minutes:,} min" if minutes < 120 else f"{minutes // 60:,} h"
+    return f"the {waiting:,} that wait take {length} at this pace"
 
 
 def _jobs(number: int) -> str:

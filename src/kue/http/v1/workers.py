@@ -1,12 +1,17 @@
-"""Who runs jobs: what they say of themselves, what they run, and how to quiet them."""
+"""
+Who runs jobs: what they say of themselves, what they run, and what they are told.
+
+A name may contain slashes.  One that ends in ``/stacks`` cannot be looked at here.
+"""
 
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
+from kue.http.access import Role
 from kue.http.problem import Refused
 from kue.http.section import Call, Section
 from kue.http.v1.queues import PauseOrder, PauseView, end_of, views
@@ -89,6 +94,21 @@ class WorkerPause(msgspec.Struct, frozen=True):
     pause: PauseView | None
 
 
+class WorkerOrder(msgspec.Struct, frozen=True):
+    """What a worker is to do; it hears of it with its next beat."""
+
+    name: str
+    order: Literal["stop", "stacks"]
+
+
+class WorkerStacks(msgspec.Struct, frozen=True):
+    """What a worker was doing when someone asked."""
+
+    #: When it wrote this down, Unix ms.
+    at: int
+    text: str
+
+
 class WorkerList(msgspec.Struct, frozen=True):
     """All workers, by name."""
 
@@ -105,6 +125,21 @@ async def list_workers(call: Call) -> WorkerList:
     facts = await call.q.workers()
     page = await call.q.page(State.ACTIVE, limit=MAX_RUNNING)
     return WorkerList(await _shown(call.q, facts, page.jobs))
+
+
+# Before that of one worker, whose name may be any path.
+@section.get("/workers/{name:path}/stacks", role=Role.OPERATOR)
+async def show_stacks(call: Call, name: WorkerName) -> WorkerStacks:
+    """
+    The stacks that a worker last wrote down: of its jobs, tasks and threads.
+
+    404 until it did, and again ten minutes later.
+    """
+    found = await call.q.stacks(name)
+    if found is None:
+        detail = f"worker {name!r} has written down no stacks in the last minutes"
+        raise Refused(HTTPStatus.NOT_FOUND, detail)
+    return WorkerStacks(*found)
 
 
 @section.get("/workers/{name:path}")
@@ -136,6 +171,28 @@ async def resume_worker(call: Call, name: WorkerName) -> WorkerPause:
         # One that is away may be known by its pause alone.
         await _worker(call.q, name)
     return WorkerPause(name, (await _pauses(call.q)).get(name))
+
+
+@section.post("/workers/{name:path}/stop", status=HTTPStatus.ACCEPTED)
+async def stop_worker(call: Call, name: WorkerName) -> WorkerOrder:
+    """
+    Let a worker leave as SIGTERM does: it takes no more jobs, and ends those it has.
+
+    A supervisor starts no other in its place, and ends with its last.
+    """
+    return await _order(call.q, name, "stop")
+
+
+@section.post("/workers/{name:path}/stacks", status=HTTPStatus.ACCEPTED)
+async def write_stacks(call: Call, name: WorkerName) -> WorkerOrder:
+    """Have a worker write down where its jobs, tasks and threads are; GET reads it."""
+    return await _order(call.q, name, "stacks")
+
+
+async def _order(q: Kue, name: str, order: Literal["stop", "stacks"]) -> WorkerOrder:
+    if not await q.order(name, order):
+        raise Refused(HTTPStatus.NOT_FOUND, f"no live worker is named {name!r}")
+    return WorkerOrder(name, order)
 
 
 async def _worker(q: Kue, name: str) -> WorkerStatus:

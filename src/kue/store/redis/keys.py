@@ -39,6 +39,8 @@ key, after the tag             type    holds
 ``:<type>:wake``               zset    at most one marker; workers sleep on it
 ``:workers`` ``:info``         zset,   worker → lease deadline; → what it says of itself
                                hash
+``:orders``                    hash    worker → what it is to do, and until when
+``:stacks``                    hash    worker → its stacks; worker:at → when
 ``:claims``                    hash    worker:lane → number of its last claim
 ``:cancelling``                hash    running job asked to end → type, tab, what its
                                        story will say, tab, the reason, JSON
@@ -49,7 +51,9 @@ key, after the tag             type    holds
 ``:producers:<n>``             hash    producer → seq:answer of its last add, by hour
 ``:schedules`` ``:due``        hash,   name → JSON; name → when it fires next
                                zset
-``:stats:<minute>``            hash    type:added, :complete, :failed, :run_ms
+``:stats:<minute>``            hash    type:added, :complete, :failed, :run_ms,
+                                       :waits, :runs
+``:hours:<hour>``              hash    the same, by hour
 ``:listeners`` ``:watched``    zset    who listens to all; which jobs are listened to
 ``:kept``                      hash    room:name → until, tab, value: small records
 ``:fading``                    zset    those that end; score = until
@@ -102,6 +106,8 @@ SHARD_KEYS = {
     "types": "set",
     "workers": "zset",
     "info": "hash",
+    "orders": "hash",
+    "stacks": "hash",
     "claims": "hash",
     "cancelling": "hash",
     "paused": "hash",

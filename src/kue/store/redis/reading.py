@@ -1,4 +1,4 @@
-"""Reading jobs: get, page, count, types, logs, stats."""
+"""Reading jobs: get, page, count, types, logs."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ import msgspec
 from kue.errors import KueError
 from kue.job import Job, State
 from kue.names import quote, unquote
+from kue.store.redis.counters import Counters
 from kue.store.redis.keys import LIVE_CHUNK
-from kue.store.redis.link import pairs
 from kue.store.redis.record import read_job
-from kue.store.redis.shards import Shards
 from kue.store.values import (
     MAX_BATCH,
     LogLine,
     Page,
-    Stat,
     check_batch,
     read_cursor,
 )
@@ -40,7 +38,7 @@ _COUNTED = (
 _CHUNKS = 32
 
 
-class Reading(Shards):
+class Reading(Counters):
     """The verbs that change nothing."""
 
     async def get(self, job_ids: Sequence[int]) -> list[Job | None]:
@@ -256,18 +254,6 @@ class Reading(Shards):
         )
         return [_decode_line(line) for line in lines]
 
-    async def stats(self, since: int, until: int) -> list[Stat]:
-        minutes = range(since, until + 1)
-        found: list[Stat] = []
-        for shard in range(self._shards):
-            keys = self._keys[shard]
-            replies = await self._read_many(
-                shard, [("HGETALL", keys.stats(minute)) for minute in minutes]
-            )
-            for minute, fields in zip(minutes, replies, strict=True):
-                found += _read_stats(minute, fields)
-        return sorted(found, key=lambda stat: (stat.minute, stat.type))
-
 
 def _read(job_id: int, reply: list[Any]) -> Job | None:
     record, place, where, tries, progress, cancelling, pause = reply
@@ -298,11 +284,3 @@ def _bits(bitmap: bytes) -> list[int]:
         for bit in range(8)
         if byte & (128 >> bit)
     ]
-
-
-def _read_stats(minute: int, fields: Any) -> list[Stat]:
-    numbers: dict[str, dict[str, int]] = {}
-    for field, value in pairs(fields):
-        name, _, what = field.decode().rpartition(":")
-        numbers.setdefault(unquote(name), {})[what] = int(value)
-    return [Stat(minute=minute, type=name, **what) for name, what in numbers.items()]

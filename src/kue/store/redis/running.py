@@ -25,6 +25,7 @@ from kue.names import quote
 from kue.policy import EXPIRED
 from kue.settings import LEASE_MS
 from kue.store.codec import tail_of
+from kue.store.redis.counters import write_counts
 from kue.store.redis.link import MAX_BLOCK_SECONDS
 from kue.store.redis.record import read_claimed, read_pause, unreadable
 from kue.store.redis.shards import Shards
@@ -41,9 +42,12 @@ from kue.store.values import (
     check_batch,
     check_limit,
 )
+from kue.timings import check_timings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from kue.timings import Timing
 
 EXPIRED_TAIL = tail_of(Failed(EXPIRED))
 
@@ -204,6 +208,7 @@ class Running(Shards):
         lease: int = LEASE_MS,
         runs: Sequence[Job] = (),
         info: dict[str, Any] | None = None,
+        orders: bool = False,
         now: int | None = None,
     ) -> Beat:
         held: dict[int, list[Any]] = {shard: [] for shard in range(self._shards)}
@@ -218,19 +223,35 @@ class Running(Shards):
                 quote(worker),
                 lease,
                 said,
+                1 if orders else "",
                 *held[shard],
                 now=now,
                 beat=True,
             )
 
         replies = await self._on_all(beat)
-        lost, cancel, pauses = zip(*replies, strict=True)
-        pause = pauses[self._home_of(worker)]
+        lost, cancel, pauses, ordered = zip(*replies, strict=True)
+        home = self._home_of(worker)
+        pause = pauses[home]
         return Beat(
             lost=sorted(map(int, chain(*lost))),
             cancel=dict(sorted(told(list(chain(*cancel))))),
             paused=read_pause(None, pause, worker=worker) if pause else None,
+            orders=tuple(word.decode() for word in ordered[home]),
         )
+
+    async def measure(
+        self, timings: Sequence[Timing], *, now: int | None = None
+    ) -> None:
+        check_batch(timings, "types")
+        check_timings(timings)
+        told: dict[int, list[Any]] = {}
+        for timing in timings:
+            counts = (write_counts(timing.waits), write_counts(timing.runs))
+            home = told.setdefault(self._home_of(timing.type), [])
+            home += (quote(timing.type), *counts)
+        for shard, args in told.items():
+            await self._run(shard, "measure", *args, now=now)
 
     async def leave(self, worker: str, *, now: int | None = None) -> None:
         await self._on_all(

@@ -17,7 +17,17 @@ from kue.store.redis.operating import Operating
 from kue.store.redis.producing import Producing, arguments, read_answer
 from kue.store.redis.reading import Reading
 from kue.store.redis.running import EXPIRED_TAIL, Running
-from kue.store.values import MAX_BATCH, Outcome, Tended, Word, grace_gap
+from kue.store.values import (
+    HOURS_KEPT,
+    MAX_BATCH,
+    MINUTES_A_PASS,
+    MINUTES_KEPT,
+    STACKS_MS,
+    Outcome,
+    Tended,
+    Word,
+    grace_gap,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,6 +76,10 @@ class Upkeep(Producing, Running, Operating, Reading):
             grace_gap(lease),
             EXPIRED_TAIL,
             _rules(keep),
+            MINUTES_KEPT,
+            MINUTES_A_PASS,
+            HOURS_KEPT,
+            STACKS_MS,
             now=now,
         )
         promoted, expired, pruned, released, more, lost, late, due = reply

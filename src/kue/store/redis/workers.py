@@ -1,4 +1,4 @@
-"""Who works: the verb `workers`."""
+"""Who works, and what they are told to do."""
 
 from __future__ import annotations
 
@@ -7,14 +7,21 @@ from typing import Any
 
 import msgspec
 
-from kue.names import unquote
+from kue.names import quote, unquote
 from kue.store.redis.holding import Holding
 from kue.store.redis.link import pairs
-from kue.store.values import WorkerStatus
+from kue.store.values import (
+    MAX_STACKS,
+    ORDER_MS,
+    STACKS_MS,
+    Stacks,
+    WorkerStatus,
+    check_order,
+)
 
 
 class Workers(Holding):
-    """The verb `workers`."""
+    """The verbs `workers`, `order`, `write_stacks` and `stacks`."""
 
     async def workers(self, *, now: int | None = None) -> list[WorkerStatus]:
         moment = await self.now() if now is None else now
@@ -40,6 +47,30 @@ class Workers(Holding):
             )
             for name, deadline in sorted(deadlines.items())
         ]
+
+    async def order(self, worker: str, order: str, *, now: int | None = None) -> bool:
+        check_order(order)
+        # A beat hears from every shard; one is enough to be told by.
+        home = self._home_of(worker)
+        word = await self._run(home, "order", quote(worker), order, ORDER_MS, now=now)
+        return bool(word == b"OK")
+
+    async def write_stacks(
+        self, worker: str, text: str, *, now: int | None = None
+    ) -> None:
+        kept = text.encode("utf-8", "replace")[:MAX_STACKS]
+        await self._run(self._home_of(worker), "stacks", quote(worker), kept, now=now)
+
+    async def stacks(self, worker: str, *, now: int | None = None) -> Stacks | None:
+        moment = await self.now() if now is None else now
+        shard, name = self._home_of(worker), quote(worker)
+        key = self._keys[shard].of_shard("stacks")
+        [[text, at]] = await self._read_many(
+            shard, [("HMGET", key, name, f"{name}:at")]
+        )
+        if text is None or at is None or int(at) <= moment - STACKS_MS:
+            return None
+        return Stacks(int(at), text.decode("utf-8", "ignore"))
 
     async def _workers_of(
         self, shard: int

@@ -1,4 +1,4 @@
-"""Reading: jobs, counts, logs and statistics as they are at one moment."""
+"""Reading: jobs, counts and logs as they are at one moment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kue.job import Job, State
 from kue.store.sqlite import gates
 from kue.store.sqlite.pages import Request, page
 from kue.store.sqlite.rows import Row, rows_of, shown
-from kue.store.values import LogLine, Page, Stat, held_by
+from kue.store.values import LogLine, Page, held_by
 
 if TYPE_CHECKING:
     import sqlite3
@@ -22,10 +22,6 @@ _BOUNDS = "SELECT min(line), max(line) FROM logs WHERE job_id = ?"
 _LOGS = """
 SELECT text, level, attempt, at FROM logs
 WHERE job_id = ? AND line BETWEEN ? AND ? ORDER BY line
-"""
-_STATS = """
-SELECT minute, type, added, complete, failed, run_ms FROM stats
-WHERE minute BETWEEN ? AND ? ORDER BY minute, type
 """
 
 
@@ -89,8 +85,3 @@ def logs(db: sqlite3.Connection, job_id: int, start: int, stop: int) -> list[Log
     low = first + start if start >= 0 else max(first, last + 1 + start)
     high = first + stop if stop >= 0 else last + 1 + stop
     return [LogLine(*row) for row in db.execute(_LOGS, (job_id, low, high))]
-
-
-def stats(db: sqlite3.Connection, since: int, until: int) -> list[Stat]:
-    """Return per-minute counters, by minute and type."""
-    return [Stat(*row) for row in db.execute(_STATS, (since, until))]

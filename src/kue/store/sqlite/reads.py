@@ -5,12 +5,21 @@ from __future__ import annotations
 import asyncio
 import math
 import sqlite3
+import time
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
 from kue.errors import StoreError, StoreFull, StoreUnavailable
 from kue.store.base import Events, OnProgress, Store
-from kue.store.sqlite import gates, kept, listening, reading, schedules, workers
+from kue.store.sqlite import (
+    counters,
+    gates,
+    kept,
+    listening,
+    reading,
+    schedules,
+    workers,
+)
 from kue.store.sqlite.checking import check
 from kue.store.sqlite.engine import Engine
 from kue.store.sqlite.listening import Ear
@@ -23,7 +32,9 @@ from kue.store.values import (
     Page,
     Pause,
     Report,
+    Stacks,
     Stat,
+    StoreFacts,
     WorkerStatus,
     check_batch,
     check_kept,
@@ -145,7 +156,22 @@ class SqliteReads(Store):
         return await self._read(workers.show, moment)
 
     async def stats(self, since: int, until: int) -> list[Stat]:
-        return await self._read(reading.stats, since, until)
+        return await self._read(counters.minutes, since, until)
+
+    async def hours(
+        self, since: int, until: int, *, now: int | None = None
+    ) -> list[Stat]:
+        return await self._read(counters.hours, since, until)
+
+    async def stacks(self, worker: str, *, now: int | None = None) -> Stacks | None:
+        moment = self._clock.now_ms() if now is None else now
+        return await self._read(workers.stacks, worker, moment)
+
+    async def facts(self) -> StoreFacts:
+        began = time.perf_counter()
+        size = await self._read(_size)
+        rtt = (time.perf_counter() - began) * 1000
+        return StoreFacts("sqlite", sqlite3.sqlite_version, size, round(rtt, 3))
 
     async def kept(self, room: str, name: str, *, now: int | None = None) -> str | None:
         check_kept(room, name)
@@ -226,6 +252,14 @@ class SqliteReads(Store):
         except StoreFull as full:
             # Only adding is refused for good: the rest is work that must be done.
             raise StoreUnavailable(str(full)) from full
+
+
+def _size(db: sqlite3.Connection) -> int:
+    """Return how many bytes the file has, or the memory that takes its place."""
+    [[pages]], [[page_size]] = (
+        db.execute(f"PRAGMA {name}").fetchall() for name in ("page_count", "page_size")
+    )
+    return int(pages) * int(page_size)
 
 
 def _look_in(turn: Turn) -> None:

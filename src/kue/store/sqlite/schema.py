@@ -250,6 +250,27 @@ CREATE TABLE acts (
     at INTEGER NOT NULL,
     act TEXT NOT NULL
 ) STRICT;
+
+-- bucket → number, see kue.timings
+ALTER TABLE stats ADD COLUMN waits TEXT NOT NULL DEFAULT '{}';
+ALTER TABLE stats ADD COLUMN runs TEXT NOT NULL DEFAULT '{}';
+
+CREATE TABLE hours (
+    hour INTEGER,
+    type TEXT,
+    added INTEGER NOT NULL,
+    complete INTEGER NOT NULL,
+    failed INTEGER NOT NULL,
+    run_ms INTEGER NOT NULL,
+    waits TEXT NOT NULL,
+    runs TEXT NOT NULL,
+    PRIMARY KEY (hour, type)
+) STRICT, WITHOUT ROWID;
+
+-- order → until when it is told
+ALTER TABLE workers ADD COLUMN orders TEXT NOT NULL DEFAULT '{}';
+ALTER TABLE workers ADD COLUMN stacks TEXT;
+ALTER TABLE workers ADD COLUMN stacks_at INTEGER;
 """
 
 #: What makes version n + 1 of a file out of version n; version 0 is an empty file.

@@ -13,6 +13,7 @@ from kue.settings import LEASE_MS
 from kue.store.sqlite import (
     adding,
     claiming,
+    counters,
     gates,
     kept,
     operating,
@@ -44,8 +45,10 @@ from kue.store.values import (
     check_limit,
     check_limits,
     check_move,
+    check_order,
     check_pause,
 )
+from kue.timings import check_timings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -53,6 +56,7 @@ if TYPE_CHECKING:
     from kue.job import Draft, Job
     from kue.schedule import Schedule
     from kue.settings import Keep
+    from kue.timings import Timing
 
 #: How long one call keeps trying to get hold of the file, in ms.
 BUDGET_MS = 5_000
@@ -139,10 +143,18 @@ class SqliteStore(SqliteReads):
         lease: int = LEASE_MS,
         runs: Sequence[Job] = (),
         info: dict[str, Any] | None = None,
+        orders: bool = False,
         now: int | None = None,
     ) -> Beat:
         check_batch(runs, "runs")
-        return await self._write(now, workers.renew, worker, lease, runs, info)
+        return await self._write(now, workers.renew, worker, lease, runs, info, orders)
+
+    async def measure(
+        self, timings: Sequence[Timing], *, now: int | None = None
+    ) -> None:
+        check_batch(timings, "types")
+        check_timings(timings)
+        await self._write(now, counters.measure, timings)
 
     async def leave(self, worker: str, *, now: int | None = None) -> None:
         await self._write(now, workers.leave, worker)
@@ -237,6 +249,15 @@ class SqliteStore(SqliteReads):
             return await self._write(now, workers.resume, worker)
         name = gates.EVERY if type is None else type
         return await self._write(now, operating.resume, name)
+
+    async def order(self, worker: str, order: str, *, now: int | None = None) -> bool:
+        check_order(order)
+        return await self._write(now, workers.order, worker, order)
+
+    async def write_stacks(
+        self, worker: str, text: str, *, now: int | None = None
+    ) -> None:
+        await self._write(now, workers.write_stacks, worker, text)
 
     async def limit(
         self, type: str, limits: Limits | None, *, now: int | None = None

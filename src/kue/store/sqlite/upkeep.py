@@ -9,6 +9,7 @@ import msgspec
 from kue import policy
 from kue.job import Job, State
 from kue.store.sqlite import (
+    counters,
     gates,
     kept,
     keys,
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
 #: How long an idempotent producer or claim is remembered, in ms.
 REMEMBER_MS = 3_600_000
-#: How long statistics are kept, in minutes.
-STATS_MINUTES = 7 * 24 * 60
 #: How long events are kept for listeners of other processes, in ms.
 EVENTS_MS = 60_000
 
@@ -90,6 +89,7 @@ def tend(turn: Turn, limit: int, keep: Keep | None, lease: int) -> Tended:
     released, more_links = links.tell_left(turn, limit)
     pruned = _prune(turn, limit, keep)
     more_held = gates.let_go_unlimited(turn)
+    counters.roll_up(turn)
     _forget(turn)
     # Whoever sleeps through something looks again.
     turn.later.add(gates.EVERY)
@@ -186,10 +186,10 @@ def _forget(turn: Turn) -> None:
     old = turn.now - REMEMBER_MS
     turn.run("DELETE FROM producers WHERE at <= ?", old)
     turn.run("DELETE FROM claims WHERE at <= ?", old)
-    turn.run("DELETE FROM stats WHERE minute < ?", turn.now // 60_000 - STATS_MINUTES)
     turn.run("DELETE FROM events WHERE told_at <= ?", turn.wall - EVENTS_MS)
     turn.run("DELETE FROM listeners WHERE deadline <= ?", turn.wall)
     turn.run("DELETE FROM watched WHERE deadline <= ?", turn.wall)
+    counters.forget(turn)
     keys.forget(turn)
     kept.sweep(turn)
     workers.forget(turn)

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kue.store.sqlite.turn import Turn, as_json
-from kue.store.values import Beat, Pause, WorkerStatus, grace_gap
+from kue.store.values import (
+    MAX_STACKS,
+    ORDER_MS,
+    STACKS_MS,
+    Beat,
+    Pause,
+    Stacks,
+    WorkerStatus,
+    grace_gap,
+)
 
 if TYPE_CHECKING:
     import sqlite3
@@ -37,6 +46,16 @@ SELECT name, deadline, deadline > ?1 AND NOT has_left,
             WHERE worker = name AND (until IS NULL OR until > ?1))
 FROM workers ORDER BY name
 """
+_ORDERS = "SELECT orders FROM workers WHERE name = ?"
+_LIVE_ORDERS = """
+SELECT orders FROM workers WHERE name = ? AND deadline > ? AND NOT has_left
+"""
+_ORDER = "UPDATE workers SET orders = ? WHERE name = ?"
+_WRITE_STACKS = "UPDATE workers SET stacks = ?, stacks_at = ? WHERE name = ?"
+_STACKS = "SELECT stacks_at, stacks FROM workers WHERE name = ? AND stacks_at > ?"
+_FORGET_STACKS = """
+UPDATE workers SET stacks = NULL, stacks_at = NULL WHERE stacks_at <= ?
+"""
 _PAUSE = """
 INSERT INTO worker_pauses (worker, at, reason, who, until) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET at = excluded.at, reason = excluded.reason,
@@ -64,6 +83,8 @@ _NOTE = """
 INSERT INTO meta (name, value) VALUES (?, ?)
 ON CONFLICT DO UPDATE SET value = excluded.value
 """
+_NO_ORDERS = "{}"
+_read_orders = msgspec.json.Decoder(dict[str, int]).decode
 _TENDED, _GRACED = "tended_at", "graced_at"
 
 #: A step back that is no more than this is a clock being set right.
@@ -84,6 +105,7 @@ def renew(
     duration: int,
     runs: Sequence[Job],
     info: dict[str, Any] | None,
+    orders: bool = False,
 ) -> Beat:
     """Prolong a lease; say which runs are lost and which are to be cancelled."""
     lease(turn, worker, duration)
@@ -95,7 +117,44 @@ def renew(
         tokens = dict(turn.db.execute(_TOKENS, (ids,)).fetchall())
         lost = [job.id for job in runs if tokens.get(job.id, "") != job.token]
     asked = turn.db.execute(_ASKED, (worker,)).fetchall()
-    return Beat(lost, dict(asked), next(iter(pauses(turn.db, turn.now, worker)), None))
+    return Beat(
+        lost,
+        dict(asked),
+        next(iter(pauses(turn.db, turn.now, worker)), None),
+        _take_orders(turn, worker) if orders else (),
+    )
+
+
+def _take_orders(turn: Turn, worker: str) -> tuple[str, ...]:
+    """Return what a worker was ordered to do, and forget it."""
+    text = turn.one(_ORDERS, worker)
+    if text == _NO_ORDERS:
+        return ()
+    turn.run(_ORDER, _NO_ORDERS, worker)
+    untils = _read_orders(text)
+    return tuple(order for order, until in untils.items() if until > turn.now)
+
+
+def order(turn: Turn, worker: str, order: str) -> bool:
+    """Order a worker to do something; tell whether it lives."""
+    text = turn.one(_LIVE_ORDERS, worker, turn.now)
+    if text is None:
+        return False
+    untils = {**_read_orders(text), order: turn.now + ORDER_MS}
+    turn.run(_ORDER, as_json(untils), worker)
+    return True
+
+
+def write_stacks(turn: Turn, worker: str, text: str) -> None:
+    """Keep the stacks of a worker, if it is known."""
+    kept = text.encode("utf-8", "replace")[:MAX_STACKS].decode("utf-8", "ignore")
+    turn.run(_WRITE_STACKS, kept, turn.now, worker)
+
+
+def stacks(db: sqlite3.Connection, worker: str, now: int) -> Stacks | None:
+    """Return the stacks that a worker last wrote down, unless that is long ago."""
+    row = db.execute(_STACKS, (worker, now - STACKS_MS)).fetchone()
+    return None if row is None else Stacks(*row)
 
 
 def leave(turn: Turn, worker: str) -> None:
@@ -169,3 +228,4 @@ def _moment(turn: Turn, name: str, *, default: int) -> int:
 def forget(turn: Turn) -> None:
     """Delete workers whose lease is over and who have nothing in hand any more."""
     turn.run(_FORGET, turn.now)
+    turn.run(_FORGET_STACKS, turn.now - STACKS_MS)

@@ -2,9 +2,9 @@
 --[[
   renew: a worker says that it lives.
 
-  Late is fine: until a run was taken back it is the worker's.  Nothing is remembered
-  for the worker to fetch: what it must hear follows from what is so, and so a lost
-  reply loses nothing.
+  Late is fine: until a run was taken back it is the worker's.  But for orders nothing is
+  remembered for the worker to fetch: what it must hear follows from what is so, and so a
+  lost reply loses nothing else.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -15,10 +15,12 @@
     4  worker  who
     5  lease   ms that its lease runs from now
     6  info    JSON it says of itself, or empty
+    7  orders  1 to be told of orders, and have them forgotten; else empty
     then for each run to check: type, id, token
 
-  Returns  {lost, cancel, pause}: ids of given runs that are no longer the worker's; of its
-           runs that someone asked to cancel: id, reason as JSON; its pause, if in force
+  Returns  {lost, cancel, pause, orders}: ids of given runs that are no longer the worker's; of its
+           runs that someone asked to cancel: id, reason as JSON; its pause, if in force;
+           words of orders
   Events   none
 ]]
 
@@ -32,7 +34,7 @@ if info ~= "" then
   redis.call("HLEN", root .. ":info")
 end
 local lost = {}
-for at = 7, #ARGV, 3 do
+for at = 8, #ARGV, 3 do
   if redis.call("HGET", queue(ARGV[at]) .. "active", ARGV[at + 1]) ~= ARGV[at + 2] then
     lost[#lost + 1] = ARGV[at + 1]
   end
@@ -47,10 +49,20 @@ for i = 1, #asked, 2 do
   end
 end
 local pause = redis.call("HGET", root .. ":paused", ":" .. worker)
+local ordered = ARGV[7] ~= "" and redis.call("HGET", root .. ":orders", worker)
 
 -- Move.
 redis.call("ZADD", root .. ":workers", now + lease, worker)
 if info ~= "" then
   redis.call("HSET", root .. ":info", worker, info)
 end
-return { lost, cancel, is_paused(pause) and pause or "" }
+local orders = {}
+if ordered then
+  redis.call("HDEL", root .. ":orders", worker)
+  for word, till in string.gmatch(ordered, "(%a+)=(%d+)") do
+    if tonumber(till) > now then
+      orders[#orders + 1] = word
+    end
+  end
+end
+return { lost, cancel, is_paused(pause) and pause or "", orders }

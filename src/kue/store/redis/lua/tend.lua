@@ -18,6 +18,10 @@
     7  tail     what the story of an expired job says
     8  keep     complete_count,complete_age,failed_count,failed_age,
                 cancelled_count,cancelled_age; "-" for no limit; empty to prune nothing
+    9  minutes  how many are kept of the statistics, and
+    10          how many with counters to add to their hours at most
+    11 hours    how many are kept
+    12 stacks   ms that a worker's are
 
   When nothing goes on and nothing is due for a while, it leaves `:quiet` behind until
   then: while that is there a pass would find nothing to do.  Whoever changes something
@@ -41,9 +45,12 @@
 --- @include lib/erase
 --- @include lib/promote
 --- @include lib/limits
+--- @include lib/buckets
 
 local limit, lease, gap = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local expired_tail, keep = ARGV[7], ARGV[8]
+local minutes_kept, minutes_a_pass = tonumber(ARGV[9]), tonumber(ARGV[10])
+local hours_kept, stacks_ms = tonumber(ARGV[11]), tonumber(ARGV[12])
 local promoted, expired, pruned, more = 0, 0, 0, 0
 local types = redis.call("SMEMBERS", root .. ":types")
 local CLOCK_SLACK_MS = 2000
@@ -116,6 +123,8 @@ local function lost_runs()
     if not has_runs[worker] then
       redis.call("ZREM", root .. ":workers", worker)
       redis.call("HDEL", root .. ":info", worker)
+      redis.call("HDEL", root .. ":orders", worker)
+      redis.call("HDEL", root .. ":stacks", worker, worker .. ":at")
       forget_claims()
     end
   end
@@ -276,6 +285,56 @@ local function release_rest()
   end
 end
 
+local function hour_of(minute)
+  return root .. ":hours:" .. math.floor(minute / 60)
+end
+
+-- Full minutes of the statistics that are to be added to their hours now, and the last
+-- minute that is then done with.
+local function unrolled()
+  local full = math.floor(now / 60000) - 1
+  local rolled = tonumber(redis.call("HGET", root .. ":meta", "rolled")) or 0
+  local found = {}
+  for minute = math.max(rolled + 1, full - minutes_kept), full do
+    if redis.call("HLEN", root .. ":stats:" .. minute) > 0 then
+      if #found == minutes_a_pass then
+        return found, minute - 1
+      end
+      redis.call("HLEN", hour_of(minute))
+      found[#found + 1] = minute
+    end
+  end
+  return found, math.max(rolled, full)
+end
+
+-- Each once: whoever comes next begins behind the last.
+local function roll_up(minutes, last)
+  for _, minute in ipairs(minutes) do
+    local fields, hour = redis.call("HGETALL", root .. ":stats:" .. minute), hour_of(minute)
+    for i = 1, #fields, 2 do
+      local field, value = fields[i], fields[i + 1]
+      if string.find(value, "=", 1, true) then
+        add_buckets(hour, field, value)
+      else
+        local known = tonumber(redis.call("HGET", hour, field) or 0) or 0
+        local sum = known + (tonumber(value) or 0)
+        redis.call("HSET", hour, field, string.format("%.0f", sum))
+      end
+    end
+    redis.call("EXPIRE", hour, hours_kept * 3600)
+  end
+  redis.call("HSET", root .. ":meta", "rolled", last)
+end
+
+local function forget_stacks()
+  for _, field in ipairs(redis.call("HKEYS", root .. ":stacks")) do
+    local worker = string.match(field, "^(.*):at$")
+    if worker and now - redis.call("HGET", root .. ":stacks", field) >= stacks_ms then
+      redis.call("HDEL", root .. ":stacks", worker, field)
+    end
+  end
+end
+
 -- When something of the type will be due; nil if it needs tending now.
 local function due_of(q, rules)
   if redis.call("ZCARD", q .. "waiting") + redis.call("HLEN", q .. "active")
@@ -324,7 +383,10 @@ check_shard()
 for _, job_type in ipairs(types) do
   check_type(job_type)
 end
+local full_minutes, last_minute = unrolled()
 mind_the_clock()
+roll_up(full_minutes, last_minute)
+forget_stacks()
 local lost, timed_out = lost_runs(), {}
 local rules = {}
 for value in string.gmatch(keep, "[^,]+") do

@@ -54,7 +54,7 @@ end
 local function check_shard()
   check_zsets(root .. ":", { "workers", "listeners", "watched", "due" })
   for _, name in ipairs({ "meta", "info", "claims", "cancelling", "paused", "limits",
-    "outbox", "schedules", "stats:" .. math.floor(now / 60000) }) do
+    "outbox", "schedules", "orders", "stacks", "stats:" .. math.floor(now / 60000) }) do
     redis.call("HLEN", root .. ":" .. name)
   end
   redis.call("SCARD", root .. ":types")

@@ -1,0 +1,18 @@
+-- Numbers by bucket, as counters keep them: "5=2 19=40".  Text, because a field for each
+-- bucket would take ten times the memory.
+local function add_buckets(key, field, text)
+  local known = redis.call("HGET", key, field)
+  local total, bounds = {}, {}
+  for _, part in ipairs({ known or "", text }) do
+    for bound, number in string.gmatch(part, "(%d+)=(%d+)") do
+      if not total[bound] then
+        bounds[#bounds + 1] = bound
+      end
+      total[bound] = (total[bound] or 0) + tonumber(number)
+    end
+  end
+  for i, bound in ipairs(bounds) do
+    bounds[i] = bound .. "=" .. string.format("%.0f", total[bound])
+  end
+  redis.call("HSET", key, field, table.concat(bounds, " "))
+end

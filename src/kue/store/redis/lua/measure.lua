@@ -1,0 +1,29 @@
+#!lua flags=allow-oom
+--[[
+  measure: add to the current minute how long jobs waited and ran.
+
+  KEYS
+    1  root  tag that every key of the shard begins with
+  ARGV
+    1  now     Unix ms, or empty for the server's clock
+    2  shards  how many there are
+    3  shard   which one this is
+    then for each type: type, waits, runs; both as lib/buckets has them
+
+  Returns  "OK"
+  Events   none
+]]
+
+--- @include lib/start
+--- @include lib/buckets
+
+local minute = root .. ":stats:" .. math.floor(now / 60000)
+for at = 4, #ARGV, 3 do
+  for i, name in ipairs({ "waits", "runs" }) do
+    if ARGV[at + i] ~= "" then
+      add_buckets(minute, ARGV[at] .. ":" .. name, ARGV[at + i])
+    end
+  end
+end
+redis.call("EXPIRE", minute, 90000)
+return "OK"
