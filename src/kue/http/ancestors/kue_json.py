@@ -55,7 +55,7 @@ def routes(q: Kue, guard: Guard, rules: Rules | None = None) -> list[Route]:
     door = Door(q, guard, known, _tell, name="kue")
     adding = Door(q, guard, known, _tell_adding, name="kue")
     span, any_type = "{first}..{last}", "/jobs/{type:path}/{state}"
-    known = [
+    plain = [
         door.route("GET", "/stats", api.stats),
         door.route("GET", "/job/search", api.search),
         door.route("GET", "/job/types", api.types),
@@ -77,7 +77,7 @@ def routes(q: Kue, guard: Guard, rules: Rules | None = None) -> list[Route]:
         adding.route("POST", "/job", api.add, scope=Scope.ENQUEUE),
         door.route("GET", "/inactive/{id}", api.restart, scope=Scope.MANAGE),
     ]
-    return known + [_slashed(route) for route in known]
+    return plain + [_slashed(route) for route in plain]
 
 
 def _slashed(route: Route) -> Route:
