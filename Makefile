@@ -24,7 +24,7 @@ help: ## list the targets
 setup: .venv/dev.stamp have-redis have-browser ## make .venv with the pinned tools and this package; get redis-server and a browser
 	@echo "ready: make test, make demo, $(BIN)/kue --help"
 
-demo: .venv/run.stamp ## see Kue work; needs no Redis
+demo: .venv/run.stamp ## see Kue work, in a browser; needs no Redis
 	$(BIN)/kue demo $(ARGS)
 
 test: setup lint types docs ## everything: lint, types, docs, then all tests (ARGS="-k claim", WORKERS=4)

@@ -85,7 +85,13 @@ async def test_a_path_that_a_router_changed_is_found_again() -> None:
 
 @pytest.mark.parametrize(
     ("given", "meant"),
-    [("", ""), ("/", ""), ("jobs", "/jobs"), ("/ops/jobs/", "/ops/jobs"), ("//a", "/a")],
+    [
+        ("", ""),
+        ("/", ""),
+        ("jobs", "/jobs"),
+        ("/ops/jobs/", "/ops/jobs"),
+        ("//a", "/a"),
+    ],
 )
 def test_a_prefix_is_written_in_one_way(given: str, meant: str) -> None:
     assert checked(given) == meant

@@ -259,11 +259,22 @@ def test_what_makes_no_sense_is_told_before_anything_starts(
         check(Serving(**options))
 
 
-async def test_a_proxy_elsewhere_is_not_believed(q: Kue) -> None:
-    async with served(q, proxies=("10.0.0.1",)) as place:
-        headers = {"X-Forwarded-Prefix": "/api"}
-        async with httpx.AsyncClient() as client:
-            url = f"http://{HOST}:{place[1]}{HEALTH}"
-            answer = await client.get(url, headers=headers)
+@pytest.mark.parametrize(
+    ("proxy", "path", "seen"),
+    [
+        (HOST, "/nothing", "/ops/nothing"),
+        (HOST, "/ops/nothing", "/ops/nothing"),
+        ("10.0.0.1", "/nothing", "/nothing"),
+    ],
+)
+async def test_a_proxy_says_where_it_is_if_it_is_believed(
+    proxy: str, path: str, seen: str, q: Kue
+) -> None:
+    headers = {"X-Forwarded-Prefix": "/ops"}
+    async with (
+        served(q, proxies=(proxy,)) as place,
+        httpx.AsyncClient(headers=headers) as client,
+    ):
+        missing = await client.get(f"http://{HOST}:{place[1]}{path}")
 
-    assert answer.status_code == 200
+    assert missing.json()["detail"] == f"there is no GET {seen}"

@@ -1,14 +1,23 @@
-"""``kue demo``: it runs to its end, anywhere, and what it advises works."""
+"""``kue demo``: it runs anywhere, until it is ended, and what it advises works."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
+
+import httpx
+
+from kue.errors import ConfigError
+from kue.http.exposure import Address
+from kue.http.serve import listen
 
 KUE = str(Path(sys.executable).with_name("kue"))
 QUICK = ("--seconds", "3", "--jobs", "25")
@@ -31,7 +40,7 @@ def test_the_demo_runs_to_its_end() -> None:
     assert done.stderr.startswith("kue: 25 jobs in 3 seconds; ")
     for word in ("complete", "failed_attempt", "promotion", "failed  "):
         assert f"  {word}" in done.stdout
-    for type in ("email", "payment", "report", "thumbnail"):
+    for type in ("email", "payment", "report", "thumbnail", "webhook"):
         assert type in done.stdout
     assert "What to try next:" in done.stdout
     assert "had not ended" not in done.stdout
@@ -56,23 +65,76 @@ def test_the_demo_keeps_its_jobs_where_it_is_told_to(tmp_path: Path) -> None:
     assert "looked at 25 jobs; all is well" in doctor.stderr
 
 
-def test_ctrl_c_ends_the_demo_cleanly() -> None:
+def test_without_end_the_demo_has_something_of_everything_until_ctrl_c() -> None:
     with subprocess.Popen(
-        [KUE, "demo", "--seconds", "40"],
+        [KUE, "demo", "--port", "0"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        assert process.stdout is not None
-        # The first line on stdout is an event: it is under way.
-        first = process.stdout.readline()
+        assert process.stderr is not None
+        url = next(
+            line.split()[-1] for line in process.stderr if "dashboard is at" in line
+        )
+        states = wait_for_life(url)
+        queues = httpx.get(f"{url}api/v1/queues").json()["queues"]
         process.send_signal(signal.SIGINT)
         rest, errors = process.communicate(timeout=30)
 
     assert process.returncode == 0
-    assert first
+    assert min(states[name] for name in LIFE) > 0
+    assert {queue["type"] for queue in queues} >= {"email", "video", "newsletter"}
+    [paused] = [queue for queue in queues if queue["pauses"]]
+    assert paused["type"] == "newsletter"
+    assert paused["pauses"][0]["reason"] == "the subject line is being checked"
     assert "What to try next:" in rest
     assert "Traceback" not in errors
+
+
+#: States that a dashboard full of life shows.
+LIFE = ("waiting", "delayed", "blocked", "active", "complete", "failed")
+
+
+def wait_for_life(url: str) -> dict[str, int]:
+    """Return how many jobs are in each state, once there are some in all."""
+    states: dict[str, int] = {}
+    deadline = time.monotonic() + 50
+    while time.monotonic() < deadline:
+        answer = httpx.get(f"{url}api/v1/stats", timeout=20).json()
+        states = answer["counts"]
+        if all(states.get(name) for name in LIFE):
+            break
+        time.sleep(0.2)
+    return states
+
+
+def test_the_demo_ends_after_its_time() -> None:
+    done = demo("--seconds", "3", "--no-dashboard")
+
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("kue: jobs for 3 seconds; ")
+    assert "dashboard is at" not in done.stderr
+    # Where nobody draws, how things stand is a line now and then.
+    assert re.search(r"^\d\d:\d\d:\d\d  \d+ waiting", done.stdout, re.MULTILINE)
+
+
+def test_a_port_that_is_taken_is_told_and_another_used() -> None:
+    with contextlib.suppress(ConfigError), listen(Address.of("127.0.0.1", 3000)):
+        # Taken by us or by someone else; either will do.
+        done = demo("--seconds", "1", "--jobs", "1")
+
+        assert "port 3000 is taken" in done.stderr
+        assert "this time a free one is taken" in done.stderr
+        assert "the dashboard is at http://127.0.0.1:" in done.stderr
+
+
+def test_a_port_that_was_asked_for_is_not_replaced() -> None:
+    with listen(Address.of("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        done = demo("--seconds", "1", "--jobs", "1", "--port", str(port))
+
+    assert done.returncode == 2
+    assert f"port {port} is taken; choose another" in done.stderr
 
 
 def test_on_a_terminal_the_demo_draws_a_picture() -> None:
@@ -98,7 +160,8 @@ def test_what_the_demo_advises_works(tmp_path: Path) -> None:
     code = shown[shown.index("    import kue") : shown.index("then, in one terminal")]
     (tmp_path / "app.py").write_text(textwrap.dedent(code))
 
-    worker = subprocess.Popen([KUE, "worker", "app:q", "-q"], cwd=tmp_path)
+    options = ("-q", "--port", "0")
+    worker = subprocess.Popen([KUE, "up", "app:q", *options], cwd=tmp_path)
     try:
         done = subprocess.run(
             [sys.executable, "app.py"],

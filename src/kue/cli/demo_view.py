@@ -92,7 +92,7 @@ class BriefView(LinesView):
         pass
 
     def show(self, counts: Counts, running: Sequence[Job]) -> None:
-        if time.monotonic() >= self._next:
+        if counts and time.monotonic() >= self._next:
             self._next = time.monotonic() + STANDING_SECONDS
             click.echo(_standing(counts))
 
@@ -160,7 +160,7 @@ def _standing(counts: Counts) -> str:
     facts = ", ".join(
         f"{number:,} {state}" for state, number in _sums(counts).items() if number
     )
-    return f"{now:%H:%M:%S}  {facts or 'no jobs yet'}"
+    return f"{now:%H:%M:%S}  {facts}"
 
 
 def _running_table(jobs: Sequence[Job]) -> Table:

@@ -71,7 +71,7 @@ def application(
     site: Site,
     *,
     is_local: bool,
-    has_users: bool = False,
+    has_users: bool,
     command: str = "dashboard",
 ) -> Starlette:
     """
@@ -104,8 +104,8 @@ async def shown(
         StoreRefused, StoreCorrupt: The store is not fit to keep jobs.
     """
     is_local = Address.bound(listener, site.host).is_local
-    app = application(q, site, is_local=is_local, command=command)
-    await _look_at(q)
+    has_users = await _has_users(q)
+    app = application(q, site, is_local=is_local, has_users=has_users, command=command)
     async with serving(app, listener, how(site)) as server:
         yield server
 
@@ -132,12 +132,13 @@ async def serve(
         waiting.cancel()
 
 
-async def _look_at(q: Kue) -> None:
-    """Open the store; one that is away may come back, and is waited for."""
+async def _has_users(q: Kue) -> bool:
+    """Open the store, and tell whether there is someone to log in."""
     try:
         await q.open()
     except StoreUnavailable as exc:
         say(f"{exc}; the dashboard waits for it")
+    return False
 
 
 @contextlib.contextmanager

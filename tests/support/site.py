@@ -1,0 +1,110 @@
+"""``kue dashboard`` and ``kue up`` as processes of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+KUE = str(Path(sys.executable).with_name("kue"))
+PATIENCE_SECONDS = 45.0
+
+#: An app whose jobs last until there is a certain file.
+APP = """
+import asyncio
+import os
+import kue
+
+q = kue.Kue("sqlite:///kue.db", lease="1s")
+
+@q.task
+async def nap(alarm: str) -> str:
+    while not os.path.exists(alarm):
+        await asyncio.sleep(0.02)
+    return "rested"
+"""
+
+
+class Command:
+    """A command that goes on until it is ended."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        #: What it wrote so far, both ways.
+        self.said = ""
+        self._reading = [
+            asyncio.create_task(self._read(stream))
+            for stream in (process.stdout, process.stderr)
+            if stream is not None
+        ]
+        self._news = asyncio.Event()
+
+    async def _read(self, stream: asyncio.StreamReader) -> None:
+        while line := await stream.readline():
+            self.said += line.decode()
+            self._news.set()
+        self._news.set()
+
+    async def says(self, pattern: str) -> str:
+        """Return what matches, once it was said."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while (found := re.search(pattern, self.said)) is None:
+                self._news.clear()
+                await self._news.wait()
+                assert not self._is_over, self.said
+        return found[0]
+
+    @property
+    def _is_over(self) -> bool:
+        return all(reading.done() for reading in self._reading)
+
+    async def url(self) -> str:
+        """Return where it serves."""
+        return await self.says(r"https?://[^\s]+/(?=\s)")
+
+    async def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send it a signal and return its exit code."""
+        self.process.send_signal(number)
+        return await self.ended()
+
+    async def ended(self) -> int:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            code = await self.process.wait()
+            await asyncio.gather(*self._reading)
+        return code
+
+
+@contextlib.asynccontextmanager
+async def command(*arguments: str, folder: Path) -> AsyncIterator[Command]:
+    """Run ``kue`` in *folder*; it is killed after the context."""
+    ours = ("KUE_", "REDIS_")
+    environ = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
+    process = await asyncio.create_subprocess_exec(
+        *(KUE, *arguments),
+        cwd=folder,
+        env=environ | {"PYTHONUNBUFFERED": "1"},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    running = Command(process)
+    try:
+        yield running
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await running.ended()
+
+
+async def get(url: str) -> httpx.Response:
+    async with httpx.AsyncClient(timeout=PATIENCE_SECONDS) as client:
+        return await client.get(url)
