@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from kue.cli.terminal import program, say
 from kue.errors import StoreUnavailable
-from kue.http.access import Anyone, Role
 from kue.http.app import create_app
 from kue.http.exposure import Address, Exposed
+from kue.http.login import Accounts, LocalAccounts
 from kue.http.prefix import checked
 from kue.http.serve import Serving, check, listen, serving
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from kue.cli.site import Site
-    from kue.http.access import Guard
     from kue.queue import Kue
 
 
@@ -66,13 +65,8 @@ def listener_for(site: Site) -> socket.socket:
     return listen(Address.of(site.host, site.port))
 
 
-def application(
-    q: Kue,
-    site: Site,
-    *,
-    is_local: bool,
-    has_users: bool,
-    command: str = "dashboard",
+async def application(
+    q: Kue, site: Site, *, is_local: bool, command: str = "dashboard"
 ) -> Starlette:
     """
     Return the application that *site* asks for; *command* did.
@@ -80,16 +74,28 @@ def application(
     Raises:
         Exposed: Others could reach it, and nobody would have to log in.
     """
-    if not is_local and not has_users:
+    accounts = LocalAccounts(q) if is_local else Accounts(q)
+    if not is_local and not await _may_have_users(accounts):
         kue = program()
         again = f"{kue} {command} --host {site.host}"
         raise Exposed(site.host, (f"{kue} user add NAME --role admin", again))
-    return create_app(q, guard=_guard(site))
+    return create_app(
+        q,
+        guard=accounts,
+        read_only=site.read_only,
+        badge=site.badge,
+        # Where people must log in, a name that was pointed here gains nothing.
+        hosts=site.hosts if site.hosts or is_local else None,
+    )
 
 
-def _guard(site: Site) -> Guard:
-    """Choose who decides who may do what."""
-    return Anyone(Role.VIEWER if site.read_only else Role.ADMIN)
+async def _may_have_users(accounts: Accounts) -> bool:
+    """Tell whether there is someone to log in, as far as can be known."""
+    try:
+        return bool(await accounts.users.all())
+    except StoreUnavailable:
+        # Until it is back nobody gets in, and without users nobody does then.
+        return True
 
 
 @contextlib.asynccontextmanager
@@ -104,8 +110,8 @@ async def shown(
         StoreRefused, StoreCorrupt: The store is not fit to keep jobs.
     """
     is_local = Address.bound(listener, site.host).is_local
-    has_users = await _has_users(q)
-    app = application(q, site, is_local=is_local, has_users=has_users, command=command)
+    await _look_at(q)
+    app = await application(q, site, is_local=is_local, command=command)
     async with serving(app, listener, how(site)) as server:
         yield server
 
@@ -132,13 +138,12 @@ async def serve(
         waiting.cancel()
 
 
-async def _has_users(q: Kue) -> bool:
-    """Open the store, and tell whether there is someone to log in."""
+async def _look_at(q: Kue) -> None:
+    """Open the store; one that is away may come back, and is waited for."""
     try:
         await q.open()
     except StoreUnavailable as exc:
         say(f"{exc}; the dashboard waits for it")
-    return False
 
 
 @contextlib.contextmanager

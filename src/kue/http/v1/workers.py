@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
-from kue.http.access import Role
+from kue.http.access import Scope
 from kue.http.problem import Refused
 from kue.http.section import Call, Section
 from kue.http.v1.queues import PauseOrder, PauseView, end_of, views
@@ -128,7 +128,7 @@ async def list_workers(call: Call) -> WorkerList:
 
 
 # Before that of one worker, whose name may be any path.
-@section.get("/workers/{name:path}/stacks", role=Role.OPERATOR)
+@section.get("/workers/{name:path}/stacks", scope=Scope.MANAGE)
 async def show_stacks(call: Call, name: WorkerName) -> WorkerStacks:
     """
     The stacks that a worker last wrote down: of its jobs, tasks and threads.
