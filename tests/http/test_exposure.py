@@ -82,18 +82,25 @@ def test_a_port_that_is_taken_is_told_with_the_option_for_another() -> None:
 @pytest.mark.parametrize(
     ("host", "shown"),
     [
-        ("127.0.0.1", "http://127.0.0.1:{}/"),
-        ("localhost", "http://localhost:{}/"),
-        ("0.0.0.0", "http://127.0.0.1:{}/"),
-        ("::1", "http://[::1]:{}/"),
-        ("::", "http://[::1]:{}/"),
+        ("127.0.0.1", "http://127.0.0.1:3000/"),
+        ("localhost", "http://localhost:3000/"),
+        ("0.0.0.0", "http://127.0.0.1:3000/"),
+        ("::1", "http://[::1]:3000/"),
+        ("[::1]", "http://[::1]:3000/"),
+        ("::", "http://[::1]:3000/"),
     ],
 )
 def test_the_address_shown_can_be_typed_into_a_browser(host: str, shown: str) -> None:
-    with listen(Address.of(host, 0)) as listener:
+    assert Address.of(host, 3000).url() == shown
+
+
+def test_the_address_shown_has_the_port_that_was_free() -> None:
+    with listen(Address.of("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
 
-        assert Address.bound(listener, host).url() == shown.format(port)
+        shown = Address.bound(listener, "127.0.0.1").url()
+
+    assert shown == f"http://127.0.0.1:{port}/"
 
 
 def test_the_address_shown_has_scheme_and_prefix() -> None:

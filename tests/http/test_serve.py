@@ -122,7 +122,7 @@ async def test_a_prefix_may_be_in_the_path_or_not(q: Kue) -> None:
 
 async def test_headers_that_are_too_long_are_refused(q: Kue) -> None:
     async with served(q) as place:
-        text = b"GET / HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * 2 * MAX_HEADERS
+        text = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: " + b"x" * 2 * MAX_HEADERS
         answer = await said(place, text)
 
     assert answer.startswith(b"HTTP/1.1 400")
@@ -134,7 +134,7 @@ async def test_a_client_that_never_gets_to_the_end_of_its_headers_is_hung_up_on(
     monkeypatch.setattr(PromptProtocol, "header_seconds", 0.2)
     async with served(q) as place:
         silent = await said(place, b"")
-        half = await said(place, b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+        half = await said(place, b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ")
 
     assert (silent, half) == (b"", b"")
 
@@ -145,7 +145,7 @@ async def test_nor_is_a_second_request_waited_for_without_end(
     monkeypatch.setattr(PromptProtocol, "header_seconds", 0.2)
     async with served(q) as place, asyncio.timeout(20):
         reader, writer = await asyncio.open_connection(*place)
-        writer.write(f"GET {HEALTH} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        writer.write(f"GET {HEALTH} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
         assert b"200" in await reader.readline()
         writer.write(b"GET / HTTP/1.1\r\nHos")
         await reader.read()
@@ -238,7 +238,7 @@ async def test_a_socket_in_the_file_system_is_served(q: Kue, tmp_path: Path) -> 
         serving(create_app(q), listener, Serving()),
         httpx.AsyncClient(transport=transport) as client,
     ):
-        answer = await client.get(f"http://kue{HEALTH}")
+        answer = await client.get(f"http://localhost{HEALTH}")
 
     assert answer.status_code == 200
 

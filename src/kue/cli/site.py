@@ -30,6 +30,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     proxies: tuple[str, ...] = ()
     certfile: str | None = None
     keyfile: str | None = None
+    access_log: bool = False
 
 
 def _option(*names: str, **settings: Any) -> Callable[[F], F]:
@@ -89,6 +90,7 @@ _OPTIONS = (
         type=click.Path(dir_okay=False),
         help="The key, if it is not in the certificate's file.",
     ),
+    _option("--access-log", is_flag=True, help="Log a line for every request."),
     _option("--open", "opens", is_flag=True, help="Open it in a browser."),
 )
 

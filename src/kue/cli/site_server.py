@@ -43,6 +43,7 @@ def how(site: Site) -> Serving:
         proxies=site.proxies,
         certfile=site.certfile,
         keyfile=site.keyfile,
+        access_log=site.access_log,
     )
     check(serving)
     return serving

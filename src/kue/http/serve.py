@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import logging
 import os
 import socket
 import ssl
@@ -207,6 +208,9 @@ def _server(app: Starlette, listener: socket.socket, how: Serving) -> _Server:
     )
     config.load()
     config.ssl = _context(how)
+    if how.access_log:
+        # It says them at a level below that of what goes wrong.
+        logging.getLogger("uvicorn.access").setLevel(logging.INFO)
     return _Server(config)
 
 
