@@ -566,6 +566,21 @@ async def test_a_job_that_is_gone_is_404(
 
 
 @on_any_store
+async def test_of_two_things_that_are_wrong_one_is_told_whole(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    job_id = await add_one(q.store)
+
+    answer = await client.patch(
+        f"/jobs/{job_id}", json={"priority": "bogus", "attempts": 0}
+    )
+
+    problem = answer.json()
+    assert (answer.status_code, problem["field"]) == (400, "body.priority")
+    assert problem["detail"].startswith("priority 'bogus' is unknown")
+
+
+@on_any_store
 @pytest.mark.parametrize("job_id", ["0", "-1", "x", str(2**53)])
 @pytest.mark.parametrize(("method", "path", "body"), OF_ONE_JOB)
 async def test_an_id_that_no_job_can_have_is_refused(

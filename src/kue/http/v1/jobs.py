@@ -209,19 +209,20 @@ def blaming(
         field = f"{place}.{exc.field}"
         raise Refused(HTTPStatus.BAD_REQUEST, str(exc), field=field) from exc
     except (ValueError, TypeError) as exc:
-        field = f"{place}.{_misfit(q, type, options)}"
-        raise Refused(HTTPStatus.BAD_REQUEST, str(exc), field=field) from exc
+        name, why = _misfit(q, type, options)
+        field = f"{place}.{name}"
+        raise Refused(HTTPStatus.BAD_REQUEST, why, field=field) from exc
 
 
-def _misfit(q: Kue, type: str, options: Mapping[str, Any]) -> str:
-    """Return the first part that does not fit with those before it."""
+def _misfit(q: Kue, type: str, options: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the first part that does not fit with those before it, and why."""
     tried: dict[str, Any] = {}
     for name, value in {"type": type, **options}.items():
         tried[name] = value
         try:
             q.draft(**tried)
-        except (ValueError, TypeError):
-            return name
+        except (ValueError, TypeError) as exc:
+            return name, str(exc)
     raise AssertionError(f"nothing is wrong with {tried!r}")
 
 
