@@ -61,7 +61,7 @@ export const page = {
 
     async function readLists(signal) {
       const wanted = { state: "failed", limit: FAILURES };
-      const [{ queues: all }, { jobs }] = await Promise.all([
+      const [all, { jobs }] = await Promise.all([
         api.get("/queues", null, { signal }),
         api.get("/jobs", wanted, { signal }),
       ]);

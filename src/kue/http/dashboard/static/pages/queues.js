@@ -216,7 +216,7 @@ function columns(lines, act) {
       end: true,
       render: ({ workers }) => number(workers),
     },
-    { key: "acts", label: "", class: "cell-acts", render: (queue) => buttons(queue, act) },
+    { key: "acts", label: "Actions", class: "cell-acts", render: (queue) => buttons(queue, act) },
   ];
 }
 

@@ -20,7 +20,7 @@ export function together(past) {
 
 //: The same with a line for each queue; *pasts* are histories in the order of *types*.
 export function sideBySide(types, pasts) {
-  const [{ times, step }] = pasts;
+  const { times, step } = pasts.reduce((a, b) => (b.times.length > a.times.length ? b : a));
   const lines = (of) => ({
     times,
     step,
