@@ -32,18 +32,27 @@ export function table({
   const all = h("input", { type: "checkbox", "aria-label": "Select all rows", onchange: toggleAll });
   const head = h("tr");
   const body = h("tbody");
-  const node = h(
-    "div",
-    { class: "table-box", tabindex: 0, role: "region", "aria-label": caption },
-    h(
-      "table",
-      { class: open ? "table table-open" : "table" },
-      h("caption", { class: "offscreen" }, caption),
-      h("thead", null, head),
-      body,
-    ),
+  const inner = h(
+    "table",
+    { class: open ? "table table-open" : "table" },
+    h("caption", { class: "offscreen" }, caption),
+    h("thead", null, head),
+    body,
   );
+  const node = h("div", { class: "table-box", role: "region", "aria-label": caption }, inner);
+  const sizes = new ResizeObserver(fit);
+  sizes.observe(node);
+  sizes.observe(inner);
   header();
+
+  //: A table that is too wide scrolls, also by keys; the head of any other one stays in
+  //: sight while the page scrolls.
+  function fit() {
+    const isWide = inner.offsetWidth > node.clientWidth;
+    node.classList.toggle("fits", !isWide);
+    if (isWide) node.tabIndex = 0;
+    else node.removeAttribute("tabindex");
+  }
 
   function header() {
     fill(

@@ -11,7 +11,7 @@ const PATIENCE = 6_000;
 //: Milliseconds between ticks without a stream.
 const TICK = 5_000;
 //: Milliseconds after which a stream that was refused is tried again.
-const AGAIN = 5_000;
+const AGAIN = 15_000;
 const LAGGED = { id: "", kind: "lagged", job_id: 0, type: "", at: 0, detail: {} };
 
 class Live {
@@ -73,7 +73,6 @@ class Live {
   }
 
   _open() {
-    this._clear();
     const source = new EventSource(api.url("/events"));
     this._source = source;
     this._timers.patience = window.setTimeout(() => this._poll(), PATIENCE);
@@ -94,7 +93,8 @@ class Live {
     if (this._state !== "polling") this._say("away");
     // Refused: the browser does not try again, so we do, and poll meanwhile.
     if (source.readyState === EventSource.CLOSED) {
-      this._close();
+      this._source = null;
+      window.clearTimeout(this._timers.patience);
       this._poll();
       this._timers.again = window.setTimeout(() => this._turn(), AGAIN);
     }
@@ -103,6 +103,7 @@ class Live {
   _poll() {
     if (this._timers.tick) return;
     this._say("polling");
+    this._take(LAGGED);
     this._timers.tick = window.setInterval(() => this._take(LAGGED), TICK);
   }
 

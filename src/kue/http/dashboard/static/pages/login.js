@@ -17,7 +17,12 @@ export const page = {
         { name: "password", label: "Password", type: "password", autocomplete: "current-password" },
       ],
       async submit(values) {
-        become(await api.post("/login", values));
+        try {
+          become(await api.post("/login", values));
+        } catch (error) {
+          // Nobody has to log in here.
+          if (!error.isMissing) throw error;
+        }
         go(inside(query.next), { replace: true });
       },
     });

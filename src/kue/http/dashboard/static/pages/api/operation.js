@@ -6,6 +6,7 @@ import { attempt } from "./attempt.js";
 
 export function operation(one, document) {
   const { path, method, summary, description, parameters = [] } = one;
+  const right = one["x-scope"] ?? one["x-role"];
   const words = [path, method, summary, one.operationId].join(" ").toLowerCase();
   const details = h(
     "details",
@@ -16,7 +17,7 @@ export function operation(one, document) {
       h("span", { class: "method", dataset: { method } }, method.toUpperCase()),
       h("code", { class: "operation-path" }, path),
       h("span", { class: "soft operation-about" }, summary),
-      one["x-role"] && h("span", { class: "role", title: "The role it takes" }, one["x-role"]),
+      right && h("span", { class: "role", title: "What it takes" }, right),
     ),
   );
   // Made when it is opened: there are many.

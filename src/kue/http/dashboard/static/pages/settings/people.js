@@ -14,6 +14,7 @@ const ROLES = [
   ["operator", "Operator: adds, retries, cancels, pauses"],
   ["admin", "Admin: removes for good, says who may do what"],
 ];
+const HELP = "At least 8 characters";
 
 export function people({ api, me }) {
   const columns = [
@@ -63,7 +64,7 @@ export function people({ api, me }) {
       fields: [
         { name: "name", label: "Name", required: true },
         { name: "role", label: "Role", type: "select", options: ROLES, value: "viewer" },
-        { name: "password", label: "Password", type: "password", required: true, autocomplete: "new-password" },
+        { name: "password", label: "Password", type: "password", required: true, help: HELP, autocomplete: "new-password" },
       ],
       submit: async (values) => {
         await api.post("/users", values);
@@ -88,7 +89,7 @@ export function people({ api, me }) {
       title: `Password of ${user.name}`,
       text: "All sessions of this person end.",
       fields: [
-        { name: "password", label: "New password", type: "password", required: true, autocomplete: "new-password" },
+        { name: "password", label: "New password", type: "password", required: true, help: HELP, autocomplete: "new-password" },
       ],
       submit: async (values) => {
         await api.put(`/users/${part(user.name)}`, values);

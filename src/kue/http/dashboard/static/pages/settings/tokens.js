@@ -15,13 +15,22 @@ const SCOPES = [
   ["manage", "Manage: retry, cancel, pause"],
   ["admin", "Admin: remove for good, say who may do what"],
 ];
+//: How long a token lives.
+const LIVES = [
+  ["1d", "1 day"],
+  ["30d", "30 days"],
+  ["90d", "90 days"],
+  ["365d", "1 year"],
+  ["", "Never"],
+];
 
 export function tokens({ api }) {
   const columns = [
     { key: "name", label: "Name", render: (token) => token.name },
     { key: "scopes", label: "May", render: (token) => (token.scopes ?? []).join(", ") },
     { key: "used", label: "Last used", render: (token) => timeAgo(token.used_at) },
-    { key: "expires", label: "Ends", render: (token) => timeAgo(token.expires_at) },
+    { key: "until", label: "Ends", render: (token) => (token.until ? timeAgo(token.until) : "never") },
+    { key: "by", label: "Made by", render: (token) => token.by ?? "" },
     {
       key: "acts",
       label: "",
@@ -59,12 +68,15 @@ export function tokens({ api }) {
       action: "Make",
       fields: [
         { name: "name", label: "Name", required: true, help: "What it is for" },
+        { name: "expires", label: "Ends after", type: "select", options: LIVES, value: "90d" },
         ...SCOPES.map(([name, label]) => ({ name, label, type: "check", value: name === "read" })),
       ],
       submit: async (values) => {
         const scopes = SCOPES.map(([name]) => name).filter((name) => values[name]);
-        const made = await api.post("/tokens", { name: values.name, scopes });
-        show(made.secret ?? made.token);
+        if (!scopes.length) throw new Error("choose what it may do");
+        const expires = values.expires || null;
+        const made = await api.post("/tokens", { name: values.name, scopes, expires });
+        show(made.secret);
         read();
       },
     });
