@@ -34,7 +34,7 @@ export const page = {
 
     const badges = h("span", { class: "marks" });
     const acts = h("div", { class: "actions" });
-    const paused = h("div", { class: "notes" });
+    const paused = h("div", { class: "notices" });
     const tiles = numbers();
     const counts = states({ type });
     const plots = charts();
@@ -170,7 +170,7 @@ export const page = {
 };
 
 function pauseNote(pause) {
-  return h("p", { class: "note", dataset: { tone: "warn" } }, pauseText(pause));
+  return h("p", { class: "notice", dataset: { tone: "warn" } }, pauseText(pause));
 }
 
 function unknown(type) {
