@@ -55,7 +55,7 @@ class Asset(NamedTuple):
 class Dashboard(NamedTuple):
     """Everything that is served, read once."""
 
-    index: Template
+    html: Template
     #: By path below the folder.
     assets: dict[str, Asset]
     #: Matches the paths of all pages.
@@ -90,7 +90,7 @@ def routes() -> list[BaseRoute]:
 def _dashboard() -> Dashboard:
     """Read the files, whose names are fixed from then on: no request names a path."""
     contents = dict(_walk(files(__name__) / "static"))
-    index = Template(contents.pop(INDEX).decode())
+    html = Template(contents.pop(INDEX).decode())
     assets = {name: _asset(name, content) for name, content in contents.items()}
     paths = [
         path
@@ -100,7 +100,7 @@ def _dashboard() -> Dashboard:
     ]
     # Names may contain slashes, however a proxy passes them on.
     pages = "|".join(_PARAMETER.sub(".+", path) for path in paths)
-    return Dashboard(index, assets, re.compile(f"(?:{pages})/?"))
+    return Dashboard(html, assets, re.compile(f"(?:{pages})/?"))
 
 
 def _walk(folder: Traversable, above: str = "") -> Iterator[tuple[str, bytes]]:
@@ -134,7 +134,7 @@ def _index(dashboard: Dashboard, request: Request) -> Asset:
         for name in names
         if name.endswith(".js") and "/" in name
     ]
-    text = dashboard.index.substitute(
+    text = dashboard.html.substitute(
         prefix=prefix,
         assets=assets,
         version=__version__,

@@ -31,7 +31,7 @@ export function shell({ pages, openPalette }) {
   );
   const search = h(
     "button",
-    { class: "search-button", "aria-label": "Search", onclick: openPalette },
+    { class: "search-button", onclick: openPalette },
     icon("search"),
     h("span", null, "Search"),
     h("kbd", null, isMac() ? "⌘K" : "Ctrl K"),

@@ -60,6 +60,7 @@ class Live {
   //: End the stream, for when nobody is logged in any more.
   stop() {
     this._listeners.clear();
+    this._watchers.clear();
     this._close();
   }
 
@@ -160,7 +161,6 @@ export function refresher(fn, { minMs = 1_000, everyMs, types, kinds, jobId } = 
   let timer = 0;
 
   async function run() {
-    timer = 0;
     if (end.signal.aborted) return;
     isRunning = true;
     isStale = false;
@@ -177,11 +177,21 @@ export function refresher(fn, { minMs = 1_000, everyMs, types, kinds, jobId } = 
   function soon() {
     isStale = true;
     if (isRunning || timer || end.signal.aborted) return;
-    timer = window.setTimeout(run, Math.max(0, last + minMs - Date.now()));
+    timer = window.setTimeout(again, Math.max(0, last + minMs - Date.now()));
+  }
+
+  function again() {
+    timer = 0;
+    // When the tab is shown again, everyone is told to read anew.
+    if (!document.hidden) run();
+  }
+
+  function tick() {
+    if (!document.hidden && !live.isHeld) soon();
   }
 
   const off = live.on(soon, { types, kinds, jobId });
-  const beat = everyMs ? window.setInterval(() => !document.hidden && soon(), everyMs) : 0;
+  const beat = everyMs ? window.setInterval(tick, everyMs) : 0;
   run();
   return () => {
     end.abort();
