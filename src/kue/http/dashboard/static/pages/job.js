@@ -12,7 +12,7 @@ import { fill, h } from "../lib/dom.js";
 import { timeAgo } from "../lib/format.js";
 import { refresher } from "../lib/live.js";
 import { href } from "../lib/router.js";
-import { attemptsView, factList } from "./job/attempts.js";
+import { attemptsView, factList, keyOf } from "./job/attempts.js";
 import { codeView } from "./job/code.js";
 import { doable } from "./job/doing.js";
 import { factsOf } from "./job/facts.js";
@@ -35,7 +35,7 @@ export const page = {
     const { id } = ctx.params;
     ctx.setTitle(`Job ${id}`);
     if (!/^[1-9]\d{0,15}$/.test(id)) {
-      root.append(noJob(id));
+      root.append(...noJob(id));
       return () => {};
     }
     const view = new JobView(Number(id), ctx);
@@ -202,7 +202,9 @@ class JobView {
         node.open,
       ]),
     );
-    return attemptsView(job.history, (key, isLast) => known.get(key) ?? isLast);
+    return attemptsView(job, (entry, isLast) => {
+      return known.get(keyOf(entry)) ?? (isLast && entry.error !== null);
+    });
   }
 }
 
@@ -281,9 +283,10 @@ function progressData(data) {
 }
 
 function noJob(id) {
-  return empty({
-    title: "No such job",
-    text: `There is no job ${id}. Jobs that ended are removed after a while.`,
-    action: h("a", { class: "button", href: href("/jobs") }, "All jobs"),
-  });
+  const text = "It never was, or it has been removed: jobs that ended are kept for a while.";
+  const action = h("a", { class: "button", href: href("/jobs") }, "All jobs");
+  return [
+    h("header", { class: "page-head" }, h("h1", null, `Job ${id}`)),
+    empty({ title: "No such job", text, action }),
+  ];
 }

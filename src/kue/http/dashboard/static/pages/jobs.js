@@ -213,6 +213,7 @@ class JobsView {
     this._cursor = null;
     this._isPart = false;
     this._table.update([]);
+    this._table.node.hidden = true;
     this._none.hidden = true;
     this._page();
   }

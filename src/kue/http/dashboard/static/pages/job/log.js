@@ -2,6 +2,7 @@
 
 import { h, fill } from "../../lib/dom.js";
 import { time } from "../../lib/format.js";
+import { live } from "../../lib/live.js";
 
 const PAGE = 200;
 //: The store keeps so many lines; older ones fall off, which moves all others.
@@ -27,7 +28,7 @@ export function logPanel(api, id) {
     oninput: draw,
   });
   const following = h("input", { type: "checkbox", checked: true, onchange: toEnd });
-  const list = h("ol", {
+  const list = h("div", {
     class: "log",
     role: "log",
     tabindex: "0",
@@ -95,7 +96,7 @@ export function logPanel(api, id) {
     clearTimeout(timer);
     if (isStopped || !isRunning) return;
     timer = setTimeout(async () => {
-      if (!document.hidden) await refresh();
+      if (live.state !== "paused") await refresh();
       tick();
     }, FOLLOW_MS);
   }
@@ -206,7 +207,7 @@ function offerAttempts(select, runs) {
 function row(line, withAttempt) {
   const name = LEVELS[rank(line.level)];
   return h(
-    "li",
+    "div",
     { class: `log-line log-${name}` },
     h("span", { class: "log-time", title: line.at ? time(line.at) : "" }, clock(line.at)),
     h("span", { class: "log-level" }, line.level || "info"),
