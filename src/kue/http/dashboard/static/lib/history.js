@@ -9,13 +9,14 @@ const PERCENTILES = ["p50", "p95", "p99"];
 //: Return {times, step, points} of the last *length* ms, of all types or of one.
 //:
 //: *fold* makes one of so many steps: sums of what is counted, and the worst of what is
-//: measured.  The step that is under way is left out: it would look like a fall.
+//: measured.  A minute that is under way is left out, as it would look like a fall; an
+//: hour or a day is not, as it would be missed.
 export async function history({ step = "minute", length, fold = 1, type = null }, signal) {
   const size = STEPS[step] * fold;
   const now = Date.now();
   const params = { step, type, since: Math.max(0, now - length) };
   const found = await read(params, signal);
-  const last = found.until - (found.until % size);
+  const last = step === "minute" ? found.until - (found.until % size) : now;
   const points = folded(found.points, size).filter(({ at }) => at < last);
   return { times: points.map(({ at }) => at), step: size, points };
 }
