@@ -3,7 +3,13 @@
 import { api } from "./api.js";
 
 //: The scope that each thing takes.
-const NEEDED = { look: "read", add: "enqueue", manage: "manage", remove: "admin", admin: "admin" };
+const NEEDED = {
+  look: "read",
+  add: "enqueue",
+  manage: "manage",
+  remove: "admin",
+  admin: "admin",
+};
 //: What each role may, for servers that tell the role alone.
 const SCOPES = {
   viewer: ["read"],
@@ -37,8 +43,8 @@ export function become(told) {
   return Object.assign(me, ANYONE, told, { isKnown: true });
 }
 
-//: Whether whoever looks may "look", "add" jobs, "manage" (retry, cancel, pause), "remove"
-//: (for good) or "admin" (say who may do what).
+//: Whether whoever looks may "look", "add" jobs, "manage" (retry, cancel, pause),
+//: "remove" (for good) or "admin" (say who may do what).
 export function can(what) {
   const needed = NEEDED[what] ?? "admin";
   if (needed !== "read" && me.read_only) return false;

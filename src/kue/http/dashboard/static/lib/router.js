@@ -76,7 +76,9 @@ function follow(event) {
   if (link.target || link.hasAttribute("download") || link.dataset.outside) return;
   const { origin, pathname, search, hash } = new URL(link.href);
   const isOurs = pathname === prefix || pathname.startsWith(`${prefix}/`);
-  const isData = /^\/(api\/.|assets\/|kue|vertx-kue)/.test(pathname.slice(prefix.length));
+  const isData = /^\/(api\/.|assets\/|kue|vertx-kue)/.test(
+    pathname.slice(prefix.length),
+  );
   if (origin !== window.location.origin || !isOurs || isData) return;
   // A place on this very page is the browser's business.
   if (hash && pathname === window.location.pathname) return;
@@ -100,7 +102,9 @@ export function matcher(pattern) {
   return (given) => {
     const found = wanted.exec(given);
     if (!found) return null;
-    return Object.fromEntries(names.map((name, index) => [name, decode(found[index + 1])]));
+    return Object.fromEntries(
+      names.map((name, index) => [name, decode(found[index + 1])]),
+    );
   };
 }
 

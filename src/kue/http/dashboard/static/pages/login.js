@@ -14,7 +14,12 @@ export const page = {
       action: "Log in",
       fields: [
         { name: "name", label: "Name", autocomplete: "username" },
-        { name: "password", label: "Password", type: "password", autocomplete: "current-password" },
+        {
+          name: "password",
+          label: "Password",
+          type: "password",
+          autocomplete: "current-password",
+        },
       ],
       async submit(values) {
         try {
@@ -26,7 +31,9 @@ export const page = {
         go(inside(query.next), { replace: true });
       },
     });
-    root.append(h("div", { class: "card login-card" }, h("h1", null, "Kue"), made.node));
+    root.append(
+      h("div", { class: "card login-card" }, h("h1", null, "Kue"), made.node),
+    );
     made.focus();
   },
 };

@@ -31,8 +31,14 @@ export function operation(one, document) {
       "div",
       { class: "operation-body" },
       description && h("p", { class: "lead" }, description),
-      parameters.length > 0 && [h("h3", null, "Parameters"), parameterTable(parameters, document)],
-      one.requestBody && [h("h3", null, "Body"), content(one.requestBody.content, document)],
+      parameters.length > 0 && [
+        h("h3", null, "Parameters"),
+        parameterTable(parameters, document),
+      ],
+      one.requestBody && [
+        h("h3", null, "Body"),
+        content(one.requestBody.content, document),
+      ],
       h("h3", null, "Answers"),
       answers(one.responses, document),
       method === "get" && attempt(one),
@@ -50,7 +56,15 @@ function parameterTable(parameters, document) {
     h(
       "table",
       null,
-      h("thead", null, h("tr", null, heads.map((text) => h("th", { scope: "col" }, text)))),
+      h(
+        "thead",
+        null,
+        h(
+          "tr",
+          null,
+          heads.map((text) => h("th", { scope: "col" }, text)),
+        ),
+      ),
       h(
         "tbody",
         null,
@@ -58,7 +72,12 @@ function parameterTable(parameters, document) {
           h(
             "tr",
             null,
-            h("td", null, h("code", null, one.name), one.required && h("span", { class: "faint" }, " needed")),
+            h(
+              "td",
+              null,
+              h("code", null, one.name),
+              one.required && h("span", { class: "faint" }, " needed"),
+            ),
             h("td", null, one.in),
             h("td", null, typeOf(one.schema, document)),
             hasAbout && h("td", { class: "soft" }, about(one)),
@@ -85,7 +104,10 @@ function answers(responses, document) {
       "p",
       { class: "soft" },
       "Or a problem: ",
-      bad.map(([status, answer], index) => [index > 0 && ", ", h("span", { title: answer.description }, status)]),
+      bad.map(([status, answer], index) => [
+        index > 0 && ", ",
+        h("span", { title: answer.description }, status),
+      ]),
       ".",
     ),
   ];
@@ -93,6 +115,11 @@ function answers(responses, document) {
 
 function content(types, document) {
   return Object.entries(types).map(([type, { schema }]) =>
-    h("div", { class: "content" }, h("span", { class: "faint" }, type), shape(schema, document)),
+    h(
+      "div",
+      { class: "content" },
+      h("span", { class: "faint" }, type),
+      shape(schema, document),
+    ),
   );
 }
