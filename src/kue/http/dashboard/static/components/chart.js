@@ -16,8 +16,8 @@ const STRIDE = 10;
 
 //: Return {node, update(data), point(index), onPoint, destroy()}.
 //:
-//: data is {times, step, series}: when each step begins (Unix ms), how long it is, and
-//: series of {name, tone, kind, values}, with as many values as times; null is a gap.
+//: data is {times, step, isOpen, series}: when each step begins (Unix ms), how long it
+//: is, whether the last is under way, and series of {name, tone, kind, values}, with as many values as times; null is a gap.
 //: kind is "line", "area" or "bars"; bars are stacked in the order given.  tone names a
 //: colour of the style sheet.  unit is "count", "number" or "ms", and chooses the ticks.
 export function chart({ title, unit = "count", format = String, height = 220 }) {
@@ -119,7 +119,7 @@ export function chart({ title, unit = "count", format = String, height = 220 }) 
     picture.append(cross(plot, chosen));
     fill(
       tip,
-      h("strong", {}, stepLabel(data.times[chosen], data.step)),
+      h("strong", {}, stepName(chosen)),
       shown().map(({ name, tone, values }) =>
         h(
           "div",
@@ -145,9 +145,14 @@ export function chart({ title, unit = "count", format = String, height = 220 }) 
     surface.setAttribute(
       "aria-valuetext",
       data.times.length
-        ? [stepLabel(data.times[index], data.step), ...values].join(", ")
+        ? [stepName(index), ...values].join(", ")
         : "no data",
     );
+  }
+
+  function stepName(index) {
+    const isNow = data.isOpen && index === data.times.length - 1;
+    return `${stepLabel(data.times[index], data.step)}${isNow ? ", so far" : ""}`;
   }
 
   function said(value) {
@@ -227,11 +232,11 @@ export function chart({ title, unit = "count", format = String, height = 220 }) 
     if (!details.open) {
       return;
     }
-    const rows = data.times.map((at, index) =>
+    const rows = data.times.map((_, index) =>
       h(
         "tr",
         {},
-        h("th", { scope: "row" }, stepLabel(at, data.step)),
+        h("th", { scope: "row" }, stepName(index)),
         data.series.map(({ values }) => h("td", {}, said(values[index]))),
       ),
     );

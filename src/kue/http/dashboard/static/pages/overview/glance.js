@@ -28,7 +28,7 @@ export function glance() {
     ],
   });
 
-  shown.node.classList.add("carded");
+  shown.node.classList.add("carded", "carded-flat");
   const rest = h("p", { class: "glance-rest faint", hidden: true });
 
   function update({ queues, total }) {
