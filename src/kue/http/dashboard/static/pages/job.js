@@ -81,7 +81,7 @@ class JobView {
     if (!this._parts) this._build();
     for (const part of this._parts) part(job);
     this._timeline.show(job);
-    this._log.follow(job.state === "active");
+    this._log.follow(job.state);
     this._ctx.setTitle(`Job ${job.id}, ${job.state}`);
     this._ctx.actions(doable(job).map(({ label, run }) => ({ label, run })));
   }
@@ -249,8 +249,8 @@ function notesOf({ held, state, promote_at: due, error }) {
 
 function notesView(job) {
   const due = job.state === "delayed" && job.promote_at;
-  const similar = new URLSearchParams({ state: "failed", type: job.type });
-  if (job.error) similar.set("error", job.error.kind);
+  const like = job.fingerprint ? { fingerprint: job.fingerprint } : { error: job.error?.kind };
+  const similar = new URLSearchParams({ state: "failed", type: job.type, ...like });
   return [
     job.held && h("p", { class: "job-note" }, `Held back: ${job.held}`),
     due && h("p", { class: "job-note" }, "Runs ", timeAgo(due)),
