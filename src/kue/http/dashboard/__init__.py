@@ -3,6 +3,9 @@ The dashboard: one page of HTML, and modules that browsers load as they are.
 
 Nothing here knows a job.  Everything shown is read from the API, by the rights of
 whoever looks, so these files may be had by anyone.
+
+A page is a module in ``static/pages``, and a line in ``static/pages/index.js``; the
+server learns its path from it.
 """
 
 from __future__ import annotations
@@ -39,6 +42,8 @@ CONTENT_TYPES = {
 }
 #: First parts of paths that programs ask for: they are told in JSON what is not there.
 DATA = frozenset({"api", "assets", "kue", "vertx-kue"})
+#: Taken, so that what is not there is not there for any of them.
+METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 #: Where a page says which path it has.
 _PATH = re.compile(r'^\s*path: "(/[^"]*)"', re.MULTILINE)
 _PARAMETER = re.compile(r":\w+")
@@ -75,14 +80,16 @@ def routes() -> list[BaseRoute]:
     async def page(request: Request) -> Response:
         path = "/" + request.path_params["path"]
         is_page = dashboard.pages.fullmatch(path) is not None
-        if not is_page and path.split("/")[1] in DATA:
-            raise HTTPException(HTTPStatus.NOT_FOUND)
         status = HTTPStatus.OK if is_page else HTTPStatus.NOT_FOUND
+        if request.method not in {"GET", "HEAD"}:
+            raise HTTPException(HTTPStatus.METHOD_NOT_ALLOWED if is_page else status)
+        if not is_page and path.split("/")[1] in DATA:
+            raise HTTPException(status)
         return _answer(request, _index(dashboard, request), status)
 
     return [
         Route(f"{ASSETS}/{{name:path}}", asset, name="dashboard_asset"),
-        Route("/{path:path}", page, name="dashboard_page"),
+        Route("/{path:path}", page, methods=METHODS, name="dashboard_page"),
     ]
 
 

@@ -3,7 +3,7 @@
 import { h } from "../lib/dom.js";
 import { copyButton } from "./copy.js";
 
-//: *code* is shown as it is, with a button to copy it; *action*: {label, run} or a node.
+//: *code* is shown as it is, with a button to copy; *action*: {label, run} or a node.
 export function empty({ title, text = "", code = "", action = null }) {
   return h(
     "div",
