@@ -109,6 +109,7 @@ function jobsPath({ type, fingerprint, kind }) {
 function groupView(first) {
   let group = first;
   const count = h("span", { class: "error-count" });
+  const message = h("span");
   const times = h("p", { class: "error-times" });
   const fresh = h("span", { class: "tag", hidden: true }, "new this hour");
   const sample = h("details", { class: "error-sample", ontoggle: () => look() });
@@ -122,7 +123,7 @@ function groupView(first) {
     h(
       "div",
       { class: "error-what" },
-      h("h2", null, first.kind, first.message && ": ", h("span", null, first.message)),
+      h("h2", null, first.kind, first.message && ": ", message),
       h("a", { class: "error-type", href: href(queuePath(first.type)) }, first.type),
       times,
       fresh,
@@ -146,6 +147,7 @@ function groupView(first) {
   function update(newer) {
     group = newer;
     count.textContent = number(group.count);
+    message.textContent = group.message;
     count.title = plural(group.count, "failed job");
     fill(times, "last ", timeAgo(group.last_at), ", first ", timeAgo(group.first_at));
     fresh.hidden = Date.now() - group.first_at > NEW_MS;

@@ -258,7 +258,7 @@ class JobsView {
     fill(
       this._hint,
       "The list stands still while jobs are selected. ",
-      h("button", { class: "plain", onclick: () => this._table.clear() }, "Clear and go on"),
+      h("button", { class: "link", onclick: () => this._table.clear() }, "Clear and go on"),
     );
   }
 
