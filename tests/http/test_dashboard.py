@@ -106,6 +106,16 @@ async def test_a_page_is_only_to_be_got(web: httpx.AsyncClient) -> None:
         assert (await web.post(path)).status_code == 405
 
 
+async def test_what_is_not_there_is_not_there_for_any_method(
+    web: httpx.AsyncClient,
+) -> None:
+    for method in ("POST", "PUT", "PATCH", "DELETE"):
+        for path in ("/nothing", "/api/v2", "/api/v1/nothing"):
+            answer = await web.request(method, path)
+            assert answer.status_code == 404, (method, path)
+            assert "json" in answer.headers["content-type"]
+
+
 async def test_a_page_has_a_head(web: httpx.AsyncClient) -> None:
     answer = await web.head("/jobs")
     assert (answer.status_code, answer.content) == (200, b"")

@@ -3,6 +3,9 @@ The dashboard: one page of HTML, and modules that browsers load as they are.
 
 Nothing here knows a job.  Everything shown is read from the API, by the rights of
 whoever looks, so these files may be had by anyone.
+
+A page is a module in ``static/pages``, and a line in ``static/pages/index.js``; the
+server learns its path from it.
 """
 
 from __future__ import annotations
@@ -39,6 +42,8 @@ CONTENT_TYPES = {
 }
 #: First parts of paths that programs ask for: they are told in JSON what is not there.
 DATA = frozenset({"api", "assets", "kue", "vertx-kue"})
+#: Taken, so that what is not there is not there for any of them.
+METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 #: Where a page says which path it has.
 _PATH = re.compile(r'^\s*path: "(/[^"]*)"', re.MULTILINE)
 _PARAMETER = re.compile(r":\w+")
@@ -55,7 +60,7 @@ class Asset(NamedTuple):
 class Dashboard(NamedTuple):
     """Everything that is served, read once."""
 
-    index: Template
+    html: Template
     #: By path below the folder.
     assets: dict[str, Asset]
     #: Matches the paths of all pages.
@@ -75,14 +80,16 @@ def routes() -> list[BaseRoute]:
     async def page(request: Request) -> Response:
         path = "/" + request.path_params["path"]
         is_page = dashboard.pages.fullmatch(path) is not None
-        if not is_page and path.split("/")[1] in DATA:
-            raise HTTPException(HTTPStatus.NOT_FOUND)
         status = HTTPStatus.OK if is_page else HTTPStatus.NOT_FOUND
+        if request.method not in {"GET", "HEAD"}:
+            raise HTTPException(HTTPStatus.METHOD_NOT_ALLOWED if is_page else status)
+        if not is_page and path.split("/")[1] in DATA:
+            raise HTTPException(status)
         return _answer(request, _index(dashboard, request), status)
 
     return [
         Route(f"{ASSETS}/{{name:path}}", asset, name="dashboard_asset"),
-        Route("/{path:path}", page, name="dashboard_page"),
+        Route("/{path:path}", page, methods=METHODS, name="dashboard_page"),
     ]
 
 
@@ -90,7 +97,7 @@ def routes() -> list[BaseRoute]:
 def _dashboard() -> Dashboard:
     """Read the files, whose names are fixed from then on: no request names a path."""
     contents = dict(_walk(files(__name__) / "static"))
-    index = Template(contents.pop(INDEX).decode())
+    html = Template(contents.pop(INDEX).decode())
     assets = {name: _asset(name, content) for name, content in contents.items()}
     paths = [
         path
@@ -100,7 +107,7 @@ def _dashboard() -> Dashboard:
     ]
     # Names may contain slashes, however a proxy passes them on.
     pages = "|".join(_PARAMETER.sub(".+", path) for path in paths)
-    return Dashboard(index, assets, re.compile(f"(?:{pages})/?"))
+    return Dashboard(html, assets, re.compile(f"(?:{pages})/?"))
 
 
 def _walk(folder: Traversable, above: str = "") -> Iterator[tuple[str, bytes]]:
@@ -134,7 +141,7 @@ def _index(dashboard: Dashboard, request: Request) -> Asset:
         for name in names
         if name.endswith(".js") and "/" in name
     ]
-    text = dashboard.index.substitute(
+    text = dashboard.html.substitute(
         prefix=prefix,
         assets=assets,
         version=__version__,

@@ -6,5 +6,6 @@
   } catch {
     // No storage here; the system's theme it is.
   }
-  if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
+  if (chosen === "light" || chosen === "dark")
+    document.documentElement.dataset.theme = chosen;
 })();

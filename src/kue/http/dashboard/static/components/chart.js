@@ -16,8 +16,8 @@ const STRIDE = 10;
 
 //: Return {node, update(data), point(index), onPoint, destroy()}.
 //:
-//: data is {times, step, series}: when each step begins (Unix ms), how long it is, and
-//: series of {name, tone, kind, values}, with as many values as times; null is a gap.
+//: data is {times, step, isOpen, series}: when each step begins (Unix ms), how long it
+//: is, whether the last is under way, and series of {name, tone, kind, values}, with as many values as times; null is a gap.
 //: kind is "line", "area" or "bars"; bars are stacked in the order given.  tone names a
 //: colour of the style sheet.  unit is "count", "number" or "ms", and chooses the ticks.
 export function chart({ title, unit = "count", format = String, height = 220 }) {
@@ -119,7 +119,7 @@ export function chart({ title, unit = "count", format = String, height = 220 }) 
     picture.append(cross(plot, chosen));
     fill(
       tip,
-      h("strong", {}, stepLabel(data.times[chosen], data.step)),
+      h("strong", {}, stepName(chosen)),
       shown().map(({ name, tone, values }) =>
         h(
           "div",
@@ -145,9 +145,14 @@ export function chart({ title, unit = "count", format = String, height = 220 }) 
     surface.setAttribute(
       "aria-valuetext",
       data.times.length
-        ? [stepLabel(data.times[index], data.step), ...values].join(", ")
+        ? [stepName(index), ...values].join(", ")
         : "no data",
     );
+  }
+
+  function stepName(index) {
+    const isNow = data.isOpen && index === data.times.length - 1;
+    return `${stepLabel(data.times[index], data.step)}${isNow ? ", so far" : ""}`;
   }
 
   function said(value) {
@@ -227,11 +232,11 @@ export function chart({ title, unit = "count", format = String, height = 220 }) 
     if (!details.open) {
       return;
     }
-    const rows = data.times.map((at, index) =>
+    const rows = data.times.map((_, index) =>
       h(
         "tr",
         {},
-        h("th", { scope: "row" }, stepLabel(at, data.step)),
+        h("th", { scope: "row" }, stepName(index)),
         data.series.map(({ values }) => h("td", {}, said(values[index]))),
       ),
     );
@@ -276,53 +281,54 @@ export function inStep(...charts) {
 
 //: Return where everything is: scales, the places of all steps, and the marks.
 function layout({ times }, series, { width, height, unit }) {
+  const stacked = series.filter(({ kind }) => kind === "bars");
+  const drawn = series.filter(({ kind }) => kind !== "bars");
+  const max = highest(times, stacked, drawn);
+  const steps = ticks(max, { unit });
   const inner = Math.max(1, width - EDGE.left - EDGE.right);
   const floor = height - EDGE.bottom;
-  const stacked = series.filter(({ kind }) => kind === "bars");
+  const band = inner / Math.max(1, times.length);
+  const yOf = (value) => floor - (value / steps.at(-1)) * (floor - EDGE.top);
+  const places = times.map((_, index) => ({ x: EDGE.left + (index + 0.5) * band, y: floor }));
+  const plot = { band, floor, inner, isEmpty: max === 0, places, steps, yOf };
+  const parts = [...stack(stacked, plot), ...drawn.map((one) => stroke(one, plot))];
+  return { ...plot, marks: parts.map(({ marks }) => marks), tops: parts };
+}
+
+function highest(times, stacked, drawn) {
   const sums = times.map((_, index) =>
     stacked.reduce((sum, { values }) => sum + (values[index] ?? 0), 0),
   );
-  const known = series
-    .filter(({ kind }) => kind !== "bars")
-    .flatMap(({ values }) => values.filter((value) => value !== null));
-  const max = [...sums, ...known].reduce((most, one) => Math.max(most, one), 0);
-  const steps = ticks(max, { unit });
-  const top = steps.at(-1);
-  const band = inner / Math.max(1, times.length);
-  const xOf = (index) => EDGE.left + (index + 0.5) * band;
-  const yOf = (value) => floor - (value / top) * (floor - EDGE.top);
-  const place = (value, index) =>
-    value === null || value === undefined ? null : { x: xOf(index), y: yOf(value) };
+  const known = drawn.flatMap(({ values }) => values);
+  // Not Math.max(...all): there may be more than a call takes.
+  return [...sums, ...known].reduce((most, one) => Math.max(most, one ?? 0), 0);
+}
 
-  const marks = [];
-  const tops = [];
-  let floors = times.map((_, index) => ({ x: xOf(index), y: floor }));
-  for (const { tone, values } of stacked) {
+//: Bars, each on top of those before.
+function stack(series, { places, floor, band, yOf }) {
+  let floors = places;
+  return series.map(({ tone, values }) => {
     const points = floors.map(({ x, y }, index) => ({
       x,
       y: y - (floor - yOf(values[index] ?? 0)),
     }));
-    const isThin = band < THINNEST;
-    marks.push(
-      svg("path", {
-        class: `chart-bars tone-${tone}`,
-        d: isThin ? area(points, floors) : bars(points, floors, band * 0.72),
-      }),
-    );
-    tops.push({ tone, points });
+    const d = band < THINNEST ? area(points, floors) : bars(points, floors, band * 0.72);
     floors = points;
-  }
-  for (const { tone, kind, values } of series.filter((one) => one.kind !== "bars")) {
-    const points = times.map((_, index) => place(values[index], index));
-    if (kind === "area") {
-      const d = area(points, floor);
-      marks.push(svg("path", { class: `chart-area tone-${tone}`, d }));
-    }
-    marks.push(svg("path", { class: `chart-line tone-${tone}`, d: line(points) }));
-    tops.push({ tone, points });
-  }
-  const places = times.map((_, index) => ({ x: xOf(index) }));
-  return { band, floor, inner, isEmpty: max === 0, marks, places, steps, tops, yOf };
+    return { tone, points, marks: [svg("path", { class: `chart-bars tone-${tone}`, d })] };
+  });
+}
+
+//: A line, and what lies below it if it is an area.
+function stroke({ tone, kind, values }, { places, floor, yOf }) {
+  const points = places.map(({ x }, index) => {
+    const value = values[index] ?? null;
+    return value === null ? null : { x, y: yOf(value) };
+  });
+  const below =
+    kind === "area" &&
+    svg("path", { class: `chart-area tone-${tone}`, d: area(points, floor) });
+  const along = svg("path", { class: `chart-line tone-${tone}`, d: line(points) });
+  return { tone, points, marks: [below, along] };
 }
 
 function axes(plot, { times, step }, format) {

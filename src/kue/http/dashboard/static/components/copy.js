@@ -10,7 +10,12 @@ export function copyButton(text, label = "Copy") {
     event.stopPropagation();
     await copyText(typeof text === "function" ? text() : text);
   }
-  const props = { class: "plain copy", title: label, "aria-label": label, onclick: copy };
+  const props = {
+    class: "plain copy",
+    title: label,
+    "aria-label": label,
+    onclick: copy,
+  };
   return h("button", { type: "button", ...props }, icon("copy"));
 }
 
@@ -25,7 +30,11 @@ export async function copyText(text, told = "Copied") {
 }
 
 function byHand(text) {
-  const field = h("textarea", { class: "offscreen", "aria-hidden": "true", value: text });
+  const field = h("textarea", {
+    class: "offscreen",
+    "aria-hidden": "true",
+    value: text,
+  });
   (document.querySelector("dialog[open]") ?? document.body).append(field);
   field.select();
   document.execCommand("copy");

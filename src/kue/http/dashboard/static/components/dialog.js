@@ -15,7 +15,11 @@ export function openDialog({ title, body, actions = null, wide = false }) {
       "header",
       null,
       h("h2", { id: name }, title),
-      h("button", { class: "plain", "aria-label": "Close", onclick: () => close() }, icon("cross")),
+      h(
+        "button",
+        { class: "plain", "aria-label": "Close", onclick: () => close() },
+        icon("cross"),
+      ),
     ),
     h("div", { class: "dialog-body" }, body),
     actions && h("footer", null, actions),
@@ -50,7 +54,11 @@ export async function confirm({ title, text = "", action = "OK", danger = false 
       h("button", { onclick: () => dialog.close(false) }, "Cancel"),
       h(
         "button",
-        { class: danger ? "danger" : "primary", autofocus: true, onclick: () => dialog.close(true) },
+        {
+          class: danger ? "danger" : "primary",
+          autofocus: true,
+          onclick: () => dialog.close(true),
+        },
         action,
       ),
     ],
@@ -69,7 +77,11 @@ export async function confirmTyping({ title, text = "", word, action = title }) 
     spellcheck: "false",
     oninput: () => (button.disabled = input.value !== word),
   });
-  const button = h("button", { class: "danger", type: "submit", disabled: true }, action);
+  const button = h(
+    "button",
+    { class: "danger", type: "submit", disabled: true },
+    action,
+  );
   const form = h(
     "form",
     {

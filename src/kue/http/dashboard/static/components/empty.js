@@ -3,7 +3,7 @@
 import { h } from "../lib/dom.js";
 import { copyButton } from "./copy.js";
 
-//: *code* is shown as it is, with a button to copy it; *action* is {label, run} or a node.
+//: *code* is shown as it is, with a button to copy; *action*: {label, run} or a node.
 export function empty({ title, text = "", code = "", action = null }) {
   return h(
     "div",
@@ -19,5 +19,10 @@ export function empty({ title, text = "", code = "", action = null }) {
 
 //: Code, as it is.
 export function sample(code) {
-  return h("div", { class: "sample" }, h("pre", { tabindex: 0 }, code), copyButton(code));
+  return h(
+    "div",
+    { class: "sample" },
+    h("pre", { tabindex: 0 }, code),
+    copyButton(code),
+  );
 }

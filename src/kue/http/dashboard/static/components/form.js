@@ -4,10 +4,16 @@ import { fill, h, uid } from "../lib/dom.js";
 import { openDialog } from "./dialog.js";
 
 //: Make a form.  Fields: {name, label, type?, value?, required?, help?, placeholder?,
-//: options?: [value | [value, label]], rows?, parse?: text → value, autocomplete?}; types
-//: are those of inputs, "select", "area", "check" and "json".
+//: options?: [value | [value, label]], rows?, parse?: text → value, autocomplete?};
+//: types are those of inputs, "select", "area", "check" and "json".
 //: submit(values) may raise a Problem, which is shown at its field.
-export function form({ fields, submit, action = "Save", cancel = null, danger = false }) {
+export function form({
+  fields,
+  submit,
+  action = "Save",
+  cancel = null,
+  danger = false,
+}) {
   const controls = fields.map(control);
   const fault = h("p", { class: "fault", role: "alert" });
   const kind = danger ? "danger" : "primary";
@@ -19,7 +25,13 @@ export function form({ fields, submit, action = "Save", cancel = null, danger = 
     button,
   );
   const rows = controls.map((one) => one.row);
-  const node = h("form", { class: "form", novalidate: true, onsubmit: send }, rows, fault, buttons);
+  const node = h(
+    "form",
+    { class: "form", novalidate: true, onsubmit: send },
+    rows,
+    fault,
+    buttons,
+  );
 
   function values() {
     return Object.fromEntries(controls.map((one) => [one.name, one.value()]));
@@ -58,7 +70,14 @@ export function form({ fields, submit, action = "Save", cancel = null, danger = 
 }
 
 //: The same in a dialog; returns a promise of what submit returned, or undefined.
-export function formDialog({ title, text = "", fields, submit, action = "Save", danger = false }) {
+export function formDialog({
+  title,
+  text = "",
+  fields,
+  submit,
+  action = "Save",
+  danger = false,
+}) {
   const made = form({
     fields,
     action,
@@ -82,7 +101,12 @@ function control(field) {
   const row = h(
     "div",
     { class: isCheck ? "field field-check" : "field" },
-    h("label", { for: id }, field.label, field.required && h("span", { class: "faint" }, " (needed)")),
+    h(
+      "label",
+      { for: id },
+      field.label,
+      field.required && h("span", { class: "faint" }, " (needed)"),
+    ),
     input,
     field.help && h("span", { class: "help", id: `${id}-help` }, field.help),
     fault,
@@ -99,7 +123,8 @@ function control(field) {
   function value() {
     if (isCheck) return input.checked;
     const text = input.value;
-    if (field.required && !text.trim()) throw wrong(field.name, `${field.label} is needed`);
+    if (field.required && !text.trim())
+      throw wrong(field.name, `${field.label} is needed`);
     if (field.type === "json") return json(field, text);
     if (field.type === "number") return text === "" ? null : Number(text);
     return field.parse ? field.parse(text) : text;
@@ -137,7 +162,11 @@ function inputOf(field, id) {
     case "check":
       return h("input", { ...shared, type: "checkbox", checked: Boolean(field.value) });
     default:
-      return h("input", { ...shared, type: field.type ?? "text", value: field.value ?? "" });
+      return h("input", {
+        ...shared,
+        type: field.type ?? "text",
+        value: field.value ?? "",
+      });
   }
 }
 

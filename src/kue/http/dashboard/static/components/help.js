@@ -5,7 +5,13 @@ import { allKeys } from "../lib/keys.js";
 import { openDialog } from "./dialog.js";
 
 export function showKeys() {
-  const always = { group: "Always", keys: [["Ctrl K", "Go anywhere, do anything"], ["Esc", "Close"]] };
+  const always = {
+    group: "Always",
+    keys: [
+      ["Ctrl K", "Go anywhere, do anything"],
+      ["Esc", "Close"],
+    ],
+  };
   const seen = new Map();
   for (const { group, keys } of [...allKeys(), always]) {
     if (keys.length) seen.set(group, [...(seen.get(group) ?? []), ...keys]);
@@ -15,7 +21,11 @@ export function showKeys() {
       "section",
       null,
       h("h3", null, group),
-      h("dl", null, keys.map(([key, label]) => [h("dt", null, caps(key)), h("dd", null, label)])),
+      h(
+        "dl",
+        null,
+        keys.map(([key, label]) => [h("dt", null, caps(key)), h("dd", null, label)]),
+      ),
     ),
   );
   openDialog({ title: "Keys", body: h("div", { class: "keys" }, groups), wide: true });

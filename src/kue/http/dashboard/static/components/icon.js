@@ -8,7 +8,8 @@ const PATHS = {
   queues: "M2 4h12M2 8h12M2 12h8",
   jobs: "M3 2.5h10v11H3zM5.5 6h5M5.5 9h3",
   errors: "M8 2.2 14.2 13H1.8zM8 6.4v3M8 11.2v.1",
-  workers: "M4.5 4.5h7v7h-7zM6.5 2v2.5M9.5 2v2.5M6.5 11.5V14M9.5 11.5V14M2 6.5h2.5M2 9.5h2.5M11.5 6.5H14M11.5 9.5H14",
+  workers:
+    "M4.5 4.5h7v7h-7zM6.5 2v2.5M9.5 2v2.5M6.5 11.5V14M9.5 11.5V14M2 6.5h2.5M2 9.5h2.5M11.5 6.5H14M11.5 9.5H14",
   metrics: "M2 13.5h12M4 11V8M8 11V3M12 11V6",
   audit: "M4 2h6l3 3v9H4zM10 2v3h3M6.5 8h4M6.5 11h4",
   settings: "M2 5h7M12 5h2M2 11h2M7 11h7M9 3.5h3v3H9zM4 9.5h3v3H4z",
@@ -39,7 +40,8 @@ const PATHS = {
   sun: "M8 5a3 3 0 1 0 0 6 3 3 0 0 0 0-6M8 1v1.5M8 13.5V15M1 8h1.5M13.5 8H15M3 3l1.1 1.1M11.9 11.9 13 13M3 13l1.1-1.1M11.9 4.1 13 3",
   moon: "M13 9.5A5.5 5.5 0 0 1 6.5 3a5.5 5.5 0 1 0 6.5 6.5",
   auto: "M8 2.2a5.8 5.8 0 1 0 0 11.6A5.8 5.8 0 0 0 8 2.2M8 2.2v11.6",
-  person: "M8 2.5a2.7 2.7 0 1 0 0 5.4 2.7 2.7 0 0 0 0-5.4M2.8 13.8c.5-2.6 2.5-4 5.2-4s4.7 1.4 5.2 4",
+  person:
+    "M8 2.5a2.7 2.7 0 1 0 0 5.4 2.7 2.7 0 0 0 0-5.4M2.8 13.8c.5-2.6 2.5-4 5.2-4s4.7 1.4 5.2 4",
   leave: "M9.5 2.5h-6v11h6M7 8h7M11.5 5.5 14 8l-2.5 2.5",
   key: "M5 7.5a3 3 0 1 0 0 6 3 3 0 0 0 0-6M7.2 8.8 13.5 2.5M10.5 5.5l2 2",
   info: "M8 2.2a5.8 5.8 0 1 0 0 11.6A5.8 5.8 0 0 0 8 2.2M8 7.5v3.7M8 5v.1",
@@ -58,5 +60,9 @@ const PATHS = {
 //: An icon that says nothing the text beside it does not.
 export function icon(name) {
   const path = svg("path", { d: PATHS[name] ?? PATHS.page });
-  return svg("svg", { class: "icon", viewBox: "0 0 16 16", "aria-hidden": "true" }, path);
+  return svg(
+    "svg",
+    { class: "icon", viewBox: "0 0 16 16", "aria-hidden": "true" },
+    path,
+  );
 }

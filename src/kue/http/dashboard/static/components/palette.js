@@ -55,18 +55,27 @@ export function openPalette({ pages, actions }) {
 
   function draw(isNew = false) {
     const text = input.value.trim().toLowerCase();
-    shown = commands(text).filter(({ label, group }) => matches(`${group} ${label}`, text));
+    shown = commands(text).filter(({ label, group }) =>
+      matches(`${group} ${label}`, text),
+    );
     shown = shown.slice(0, MOST);
     at = isNew ? 0 : Math.min(at, Math.max(0, shown.length - 1));
     let group = "";
     fill(
       box,
       shown.map((one, index) => {
-        const head = one.group !== group && h("li", { class: "palette-group", role: "presentation" }, one.group);
+        const head =
+          one.group !== group &&
+          h("li", { class: "palette-group", role: "presentation" }, one.group);
         group = one.group;
         return [head, option(one, index)];
       }),
-      !shown.length && h("li", { class: "palette-none", role: "presentation" }, "Nothing of that name"),
+      !shown.length &&
+        h(
+          "li",
+          { class: "palette-none", role: "presentation" },
+          "Nothing of that name",
+        ),
     );
     mark();
   }
@@ -120,7 +129,16 @@ export function openPalette({ pages, actions }) {
   function commands(text) {
     const id = /^#?(\d{1,16})$/.exec(text)?.[1];
     return [
-      ...(id ? [{ group: "Jobs", label: `Job ${id}`, icon: "jobs", run: () => go(`/jobs/${id}`) }] : []),
+      ...(id
+        ? [
+            {
+              group: "Jobs",
+              label: `Job ${id}`,
+              icon: "jobs",
+              run: () => go(`/jobs/${id}`),
+            },
+          ]
+        : []),
       ...actions.map((one) => ({ group: "This page", icon: "right", ...one })),
       ...pageCommands(pages),
       ...queues.map((type) => ({
@@ -150,14 +168,40 @@ function pageCommands(pages) {
 
 function search(text) {
   const run = () => go(`/jobs?text=${encodeURIComponent(text)}`);
-  return { group: "Jobs", label: `Jobs with “${text}” in their data`, icon: "search", run };
+  return {
+    group: "Jobs",
+    label: `Jobs with “${text}” in their data`,
+    icon: "search",
+    run,
+  };
 }
 
 const SETTINGS = [
-  { group: "Settings", label: "Theme: light", icon: "sun", run: () => setTheme("light") },
-  { group: "Settings", label: "Theme: dark", icon: "moon", run: () => setTheme("dark") },
-  { group: "Settings", label: "Theme: as the system has it", icon: "auto", run: () => setTheme("system") },
-  { group: "Settings", label: "Hold what is shown, or go on", icon: "pause", hint: "p", run: () => live.hold(!live.isHeld) },
+  {
+    group: "Settings",
+    label: "Theme: light",
+    icon: "sun",
+    run: () => setTheme("light"),
+  },
+  {
+    group: "Settings",
+    label: "Theme: dark",
+    icon: "moon",
+    run: () => setTheme("dark"),
+  },
+  {
+    group: "Settings",
+    label: "Theme: as the system has it",
+    icon: "auto",
+    run: () => setTheme("system"),
+  },
+  {
+    group: "Settings",
+    label: "Hold what is shown, or go on",
+    icon: "pause",
+    hint: "p",
+    run: () => live.hold(!live.isHeld),
+  },
   { group: "Settings", label: "Show the keys", icon: "info", hint: "?", run: showKeys },
 ];
 

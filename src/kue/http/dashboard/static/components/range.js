@@ -44,5 +44,5 @@ export function rangeButtons(first, onChoose) {
       label,
     ),
   );
-  return h("div", { class: "segments", role: "group", "aria-label": "Time" }, buttons);
+  return h("div", { class: "ranges", role: "group", "aria-label": "Time" }, buttons);
 }

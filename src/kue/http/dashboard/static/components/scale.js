@@ -97,11 +97,11 @@ export function line(points) {
       isDown = false;
       return;
     }
-    path += `${isDown ? "L" : "M"}${round(point.x)} ${round(point.y)}`;
     const isAlone = !isDown && (points[number + 1] ?? null) === null;
-    // A line of no length shows as a dot, where caps are round.
-    path += isAlone ? "h0" : "";
-    isDown = true;
+    const [x, y] = [round(point.x), round(point.y)];
+    // One that is alone has no line to lie on: it is shown as a dash.
+    path += isAlone ? `M${x - 2} ${y}h4` : `${isDown ? "L" : "M"}${x} ${y}`;
+    isDown = !isAlone;
   });
   return path;
 }

@@ -15,7 +15,10 @@ const SAID = {
   live: ["Live", "What happens is shown as it happens"],
   paused: ["Paused", "What is shown stands still"],
   away: ["Connecting", "The server or its store does not answer"],
-  polling: ["Polling", "No stream gets through; what is shown is read every few seconds"],
+  polling: [
+    "Polling",
+    "No stream gets through; what is shown is read every few seconds",
+  ],
 };
 
 //: Returns {node, show(main, page)}.
@@ -27,11 +30,15 @@ export function shell({ pages, openPalette }) {
   const menu = h(
     "nav",
     { class: "nav", "aria-label": "Dashboard" },
-    h("ul", null, links.map((one) => h("li", null, one.node))),
+    h(
+      "ul",
+      null,
+      links.map((one) => h("li", null, one.node)),
+    ),
   );
   const search = h(
     "button",
-    { class: "search-button", "aria-label": "Search", onclick: openPalette },
+    { class: "search-button", onclick: openPalette },
     icon("search"),
     h("span", null, "Search"),
     h("kbd", null, isMac() ? "⌘K" : "Ctrl K"),
@@ -67,12 +74,20 @@ function link({ path, nav }) {
 }
 
 function brand() {
-  return h("a", { class: "brand-name", href: href("/"), title: `Kue ${version}` }, "Kue");
+  return h(
+    "a",
+    { class: "brand-name", href: href("/"), title: `Kue ${version}` },
+    "Kue",
+  );
 }
 
 function badge() {
   if (!me.badge?.text) return null;
-  return h("span", { class: "badge", dataset: { tone: me.badge.tone ?? "info" } }, me.badge.text);
+  return h(
+    "span",
+    { class: "badge", dataset: { tone: me.badge.tone ?? "info" } },
+    me.badge.text,
+  );
 }
 
 function readOnly() {
@@ -95,7 +110,10 @@ function connection() {
     const [word, title] = SAID[state];
     node.dataset.live = state;
     node.title = title;
-    node.setAttribute("aria-label", `${word}: ${title}. Press to ${live.isHeld ? "go on" : "hold"}`);
+    node.setAttribute(
+      "aria-label",
+      `${word}: ${title}. Press to ${live.isHeld ? "go on" : "hold"}`,
+    );
     fill(text, word);
   });
   return node;
@@ -117,10 +135,20 @@ function buttons() {
   name();
   const help = h(
     "button",
-    { class: "plain", title: "Keys (?)", "aria-label": "Show the keys", onclick: showKeys },
+    {
+      class: "plain",
+      title: "Keys (?)",
+      "aria-label": "Show the keys",
+      onclick: showKeys,
+    },
     h("span", { class: "question" }, "?"),
   );
-  return h("div", { class: "side-buttons" }, who(), h("span", { class: "side-tools" }, theme, help, out()));
+  return h(
+    "div",
+    { class: "side-buttons" },
+    who(),
+    h("span", { class: "side-tools" }, theme, help, out()),
+  );
 }
 
 function who() {
@@ -139,7 +167,12 @@ function out() {
       toastProblem(error);
     }
   }
-  const props = { class: "plain", title: "Log out", "aria-label": "Log out", onclick: leave };
+  const props = {
+    class: "plain",
+    title: "Log out",
+    "aria-label": "Log out",
+    onclick: leave,
+  };
   return h("button", props, icon("leave"));
 }
 

@@ -18,7 +18,12 @@ export const FINAL = ["complete", "failed", "cancelled"];
 //: A badge such as the lists show.
 export function stateBadge(state) {
   const name = STATES.includes(state) ? state : "unknown";
-  return h("span", { class: "state", dataset: { state: name } }, icon(name), String(state));
+  return h(
+    "span",
+    { class: "state", dataset: { state: name } },
+    icon(name),
+    String(state),
+  );
 }
 
 //: The colour of a state, for charts and bars: a CSS variable.

@@ -1,18 +1,19 @@
-// Rows that stay the same elements while their content changes, so that selection, focus
-// and scrolling stay where they are.
+// Rows that stay the same elements while their content changes, so that selection,
+// focus and scrolling stay where they are.
 
 import { fill, h } from "../lib/dom.js";
 import { go } from "../lib/router.js";
 
 //: Make a table.
-//:   columns: [{key, label, render(row) → node or text, end?: true (numbers), class?, title?}]
+//:   columns: [{key, label, render(row) → node or text, end?, class?, title?}]; *end* puts
+//:     numbers to the right
 //:   key(row) → what the row is known by
 //:   caption: what the table has, for those who cannot see it
 //:   link(row) → the path that Enter and a click on the row open; or open(row)
 //:   selectable: rows can be chosen; onSelect(Set of keys) hears of it
 //:   rowClass(row) → a class
-//: Returns {node, update(rows), rows, selected, select(keys), clear(), show(columnKeys),
-//: current(), keys: {j, k, Enter, x} for ctx.keys}.
+//: Returns {node, update(rows), rows, selected, select(keys), clear(), show(columns),
+//: current(), keys}; the last is what ctx.keys takes.
 export function table({
   columns,
   key,
@@ -29,28 +30,49 @@ export function table({
   let at = null;
   const made = new Map();
   const selected = new Set();
-  const all = h("input", { type: "checkbox", "aria-label": "Select all rows", onchange: toggleAll });
+  const all = h("input", {
+    type: "checkbox",
+    "aria-label": "Select all rows",
+    onchange: toggleAll,
+  });
   const head = h("tr");
   const body = h("tbody");
+  const inner = h(
+    "table",
+    { class: open ? "table table-open" : "table" },
+    h("caption", { class: "offscreen" }, caption),
+    h("thead", null, head),
+    body,
+  );
   const node = h(
     "div",
-    { class: "table-box", tabindex: 0, role: "region", "aria-label": caption },
-    h(
-      "table",
-      { class: open ? "table table-open" : "table" },
-      h("caption", { class: "offscreen" }, caption),
-      h("thead", null, head),
-      body,
-    ),
+    { class: "table-box", role: "region", "aria-label": caption },
+    inner,
   );
+  const sizes = new ResizeObserver(fit);
+  sizes.observe(node);
+  sizes.observe(inner);
   header();
+
+  //: A table that is too wide scrolls, also by keys; the head of any other one stays in
+  //: sight while the page scrolls.
+  function fit() {
+    const isWide = inner.offsetWidth > node.clientWidth;
+    node.classList.toggle("fits", !isWide);
+    if (isWide) node.tabIndex = 0;
+    else node.removeAttribute("tabindex");
+  }
 
   function header() {
     fill(
       head,
       selectable && h("th", { class: "cell-select" }, all),
       visible.map((one) =>
-        h("th", { scope: "col", class: [one.end && "end", one.class], title: one.title }, nameOf(one)),
+        h(
+          "th",
+          { scope: "col", class: [one.end && "end", one.class], title: one.title },
+          nameOf(one),
+        ),
       ),
     );
   }
@@ -95,7 +117,11 @@ export function table({
   function draw(line, row, id) {
     line.node.className = rowClass(row) ?? "";
     const cells = visible.map((one) =>
-      h("td", { class: [one.end && "end", one.class], dataset: { label: one.label } }, one.render(row)),
+      h(
+        "td",
+        { class: [one.end && "end", one.class], dataset: { label: one.label } },
+        one.render(row),
+      ),
     );
     if (line.visible !== visible) {
       fill(line.node, selectable && picker(id), cells);
@@ -123,7 +149,8 @@ export function table({
 
   function listen(line, id) {
     line.node.addEventListener("click", (event) => {
-      if (!open || event.target.closest("a, button, input, label, select, summary")) return;
+      if (!open || event.target.closest("a, button, input, label, select, summary"))
+        return;
       if (event.target.closest(".cell-select")) return;
       // Whoever marks text does not want to leave.
       if (String(window.getSelection())) return;
@@ -188,7 +215,9 @@ export function table({
   const keys = {
     j: { label: "Next row", run: () => step(1) },
     k: { label: "Row before", run: () => step(-1) },
-    ...(open && { Enter: { label: "Open the row", run: () => current() && open(current()) } }),
+    ...(open && {
+      Enter: { label: "Open the row", run: () => current() && open(current()) },
+    }),
     ...(selectable && {
       x: {
         label: "Select the row",

@@ -30,7 +30,11 @@ export function toast(text, { tone = "info", action = null, ms = STAY[tone] } = 
     icon(ICONS[tone] ?? "info"),
     h("div", { class: "toast-body" }, words, below),
     buttons,
-    h("button", { class: "plain", "aria-label": "Close", onclick: close }, icon("cross")),
+    h(
+      "button",
+      { class: "plain", "aria-label": "Close", onclick: close },
+      icon("cross"),
+    ),
   );
   let timer = 0;
   const entry = { text, node, stay, handle: { update, progress, act, close, node } };
@@ -60,7 +64,10 @@ export function toast(text, { tone = "info", action = null, ms = STAY[tone] } = 
     fill(below, done === null ? null : bar(total ? (100 * done) / total : null));
   }
   function act(next) {
-    fill(buttons, next && h("button", { class: "small", onclick: next.run }, next.label));
+    fill(
+      buttons,
+      next && h("button", { class: "small", onclick: next.run }, next.label),
+    );
   }
 
   act(action);

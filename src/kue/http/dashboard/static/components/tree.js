@@ -52,7 +52,9 @@ function branch(name, value, path, depth) {
 //: Add the entries, the first of them if there are many.
 function rest(inside, entries, path, isList, depth, from = 0) {
   for (const [key, value] of entries.slice(from, from + MANY)) {
-    inside.append(branch(isList ? Number(key) : key, value, join(path, key, isList), depth));
+    inside.append(
+      branch(isList ? Number(key) : key, value, join(path, key, isList), depth),
+    );
   }
   const next = from + MANY;
   if (next >= entries.length) return;
@@ -78,9 +80,17 @@ function leaf(name, value, path) {
 }
 
 function text(value) {
-  const shown = h("span", { class: "tree-string" }, JSON.stringify(value.slice(0, LONG)));
+  const shown = h(
+    "span",
+    { class: "tree-string" },
+    JSON.stringify(value.slice(0, LONG)),
+  );
   if (value.length <= LONG) return shown;
-  const more = h("button", { class: "link", type: "button" }, `Show all ${value.length} characters`);
+  const more = h(
+    "button",
+    { class: "link", type: "button" },
+    `Show all ${value.length} characters`,
+  );
   more.addEventListener("click", () => {
     more.remove();
     fill(shown, JSON.stringify(value));
@@ -90,19 +100,38 @@ function text(value) {
 
 function line(name, value, path, shown) {
   const inner = h("span", { class: "tree-value" }, shown);
-  return h("div", { class: "tree-line tree-leaf" }, label(name), inner, buttons(value, path));
+  return h(
+    "div",
+    { class: "tree-line tree-leaf" },
+    label(name),
+    inner,
+    buttons(value, path),
+  );
 }
 
 function label(name) {
   if (name === null) return null;
-  return h("span", { class: typeof name === "number" ? "tree-index" : "tree-key" }, `${name}:`);
+  return h(
+    "span",
+    { class: typeof name === "number" ? "tree-index" : "tree-key" },
+    `${name}:`,
+  );
 }
 
 function buttons(value, path) {
   const copy = (text, told) => () => copyText(text, told);
   const plain = typeof value === "string" ? value : JSON.stringify(value, null, 2);
   const act = (what, text, told) =>
-    h("button", { class: "plain small", type: "button", title: `Copy ${what}`, onclick: copy(text, told) }, what);
+    h(
+      "button",
+      {
+        class: "plain small",
+        type: "button",
+        title: `Copy ${what}`,
+        onclick: copy(text, told),
+      },
+      what,
+    );
   return h(
     "span",
     { class: "tree-buttons" },

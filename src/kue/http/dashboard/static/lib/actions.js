@@ -24,10 +24,20 @@ const STATES = {
   remove: ["waiting", "delayed", "blocked", ...ENDED],
   copy: [...UNFINISHED, ...ENDED],
 };
-const PAST = { retry: "Retried", cancel: "Cancelled", promote: "Promoted", remove: "Removed" };
-const DOING = { retry: "Retrying", cancel: "Cancelling", promote: "Promoting", remove: "Removing" };
+const PAST = {
+  retry: "Retried",
+  cancel: "Cancelled",
+  promote: "Promoted",
+  remove: "Removed",
+};
+const DOING = {
+  retry: "Retrying",
+  cancel: "Cancelling",
+  promote: "Promoting",
+  remove: "Removing",
+};
 
-//: Whether *act* ("retry", "cancel", "promote", "remove", "copy") makes sense and may be.
+//: Whether *act* ("retry", "cancel", "promote", "remove", "copy") is possible here.
 export function canDo(act, job) {
   if (!can(act === "remove" ? "remove" : "manage")) return false;
   return STATES[act].includes(job.state);
@@ -52,11 +62,14 @@ export async function cancel(job) {
   if (job.state === "active") {
     const text = "It runs now: its worker is asked to end it.";
     const title = `Cancel job ${job.id}?`;
-    if (!(await confirm({ title, text, action: "Cancel the job", danger: true }))) return false;
+    if (!(await confirm({ title, text, action: "Cancel the job", danger: true })))
+      return false;
   }
   try {
     const { ended } = await api.post(`/jobs/${job.id}/cancel`);
-    const told = ended ? `Job ${job.id} is cancelled` : `Job ${job.id} was asked to end`;
+    const told = ended
+      ? `Job ${job.id} is cancelled`
+      : `Job ${job.id} was asked to end`;
     toast(told, { tone: "good" });
     return true;
   } catch (error) {
@@ -82,8 +95,13 @@ export async function copy(job, data) {
   try {
     const body = data === undefined ? undefined : { data };
     const { id, is_new } = await api.post(`/jobs/${job.id}/copy`, body);
-    const told = is_new ? `Job ${id} is a copy of ${job.id}` : `Job ${id} has the unique key`;
-    toast(told, { tone: "good", action: { label: "Open", run: () => go(`/jobs/${id}`) } });
+    const told = is_new
+      ? `Job ${id} is a copy of ${job.id}`
+      : `Job ${id} has the unique key`;
+    toast(told, {
+      tone: "good",
+      action: { label: "Open", run: () => go(`/jobs/${id}`) },
+    });
     return id;
   } catch (error) {
     toastProblem(error);
@@ -118,13 +136,19 @@ async function follow(id, act, count, message) {
     const status = await api.get(`/jobs/bulk/${id}`);
     const { looked_at: seen, done: made, changed, held } = status;
     message.progress(seen, count && Math.max(count, seen));
-    message.update(`${DOING[act]}: ${number(made)}${count ? ` of ${number(count)}` : ""}`);
+    message.update(
+      `${DOING[act]}: ${number(made)}${count ? ` of ${number(count)}` : ""}`,
+    );
     if (status.state !== "running") {
       message.act(null);
       message.progress(null);
       const left = changed + held;
       const rest = left ? `, ${plural(left, "was", "were")} left as they are` : "";
-      const end = { done: "", stopped: " (stopped)", failed: ` (failed: ${status.error})` };
+      const end = {
+        done: "",
+        stopped: " (stopped)",
+        failed: ` (failed: ${status.error})`,
+      };
       const tone = status.state === "failed" ? "bad" : "good";
       message.update(`${PAST[act]} ${plural(made, "job")}${rest}${end[status.state]}`, {
         tone,
@@ -143,7 +167,12 @@ function isSure(target, count) {
   if (target.ids && target.ids.length <= 5) {
     return confirm({ title: "Remove jobs?", text, action: "Remove", danger: true });
   }
-  return confirmTyping({ title: "Remove jobs?", text, word: "remove", action: "Remove" });
+  return confirmTyping({
+    title: "Remove jobs?",
+    text,
+    word: "remove",
+    action: "Remove",
+  });
 }
 
 //: Wait for a moment; false when it was undone.
@@ -155,7 +184,10 @@ function notUndone(text) {
       message.close();
       resolve(false);
     };
-    const message = toast(`${text} in a moment`, { ms: 0, action: { label: "Undo", run: undo } });
+    const message = toast(`${text} in a moment`, {
+      ms: 0,
+      action: { label: "Undo", run: undo },
+    });
     const began = Date.now();
     const timer = window.setInterval(() => {
       const passed = Date.now() - began;

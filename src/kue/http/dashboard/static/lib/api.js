@@ -24,7 +24,8 @@ export class Problem extends Error {
 
 export const api = {
   url,
-  get: (path, params, { signal } = {}) => ask("GET", url(path, params), undefined, signal),
+  get: (path, params, { signal } = {}) =>
+    ask("GET", url(path, params), undefined, signal),
   post: (path, body, { signal } = {}) => ask("POST", url(path), body, signal),
   put: (path, body) => ask("PUT", url(path), body),
   patch: (path, body) => ask("PATCH", url(path), body),
@@ -79,7 +80,11 @@ async function problem(response) {
   } catch {
     // Not from us: a proxy, perhaps.
   }
-  const found = new Problem({ title: response.statusText, ...told, status: response.status });
+  const found = new Problem({
+    title: response.statusText,
+    ...told,
+    status: response.status,
+  });
   const isLogin = response.url.endsWith("/login") || response.url.endsWith("/me");
   if (response.status === 401 && !isLogin) {
     window.dispatchEvent(new CustomEvent("kue:stranger"));

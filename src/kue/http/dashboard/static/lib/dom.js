@@ -1,4 +1,4 @@
-// Elements, made of data.  Text only ever becomes text nodes: nothing is parsed as HTML.
+// Elements, made of data.  Text becomes text nodes: nothing is ever parsed as HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
 //: Set as properties: the attribute says only how a control began.
@@ -70,6 +70,11 @@ function isLink(address) {
 function nodes(children) {
   return children
     .flat(Infinity)
-    .filter((child) => child !== null && child !== undefined && child !== false && child !== true)
-    .map((child) => (child instanceof Node ? child : document.createTextNode(String(child))));
+    .filter(
+      (child) =>
+        child !== null && child !== undefined && child !== false && child !== true,
+    )
+    .map((child) =>
+      child instanceof Node ? child : document.createTextNode(String(child)),
+    );
 }

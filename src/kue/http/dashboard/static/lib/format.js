@@ -104,7 +104,11 @@ export function plural(count, one, many = `${one}s`) {
 //: An element that says how long ago *at* was, and keeps saying so.
 export function timeAgo(at) {
   if (!isNumber(at)) return h("span", { class: "faint" }, NOTHING);
-  return h("time", { dataset: { ago: at }, datetime: iso(at), title: exact(at) }, ago(at));
+  return h(
+    "time",
+    { dataset: { ago: at }, datetime: iso(at), title: exact(at) },
+    ago(at),
+  );
 }
 
 //: An element that says how long it is since *at*, and goes on.

@@ -6,18 +6,25 @@ const MINUTE = 60_000;
 const STEPS = { minute: MINUTE, hour: 60 * MINUTE, day: 24 * 60 * MINUTE };
 const PERCENTILES = ["p50", "p95", "p99"];
 
-//: Return {times, step, points} of the last *length* ms, of all types or of one.
+//: Return {times, step, points, isOpen} of the last *length* ms, of all types or of one.
 //:
 //: *fold* makes one of so many steps: sums of what is counted, and the worst of what is
-//: measured.  The step that is under way is left out: it would look like a fall.
+//: measured.  The last step is under way if isOpen.
 export async function history({ step = "minute", length, fold = 1, type = null }, signal) {
   const size = STEPS[step] * fold;
   const now = Date.now();
   const params = { step, type, since: Math.max(0, now - length) };
   const found = await read(params, signal);
-  const last = found.until - (found.until % size);
-  const points = folded(found.points, size).filter(({ at }) => at < last);
-  return { times: points.map(({ at }) => at), step: size, points };
+  const points = folded(found.points, size);
+  const times = points.map(({ at }) => at);
+  return { times, step: size, points, isOpen: times.at(-1) + size > now };
+}
+
+//: The same without the step that is under way, which would look like a fall.
+export function full(past) {
+  if (!past.isOpen) return past;
+  const [times, points] = [past.times.slice(0, -1), past.points.slice(0, -1)];
+  return { ...past, times, points, isOpen: false };
 }
 
 async function read(params, signal) {
@@ -26,7 +33,7 @@ async function read(params, signal) {
   } catch (error) {
     // A queue that is only set up has had no job yet.
     if (!error.isMissing) throw error;
-    return { until: 0, points: [] };
+    return { points: [] };
   }
 }
 
@@ -70,8 +77,7 @@ export function perSecond(past, name) {
 //: What a chart of everything that came and went shows.
 export function throughput(past) {
   return {
-    times: past.times,
-    step: past.step,
+    ...frame(past),
     series: [
       { name: "complete", tone: "complete", kind: "bars", values: column(past, "complete") },
       { name: "failed", tone: "failed", kind: "bars", values: column(past, "failed") },
@@ -89,7 +95,12 @@ export function percentiles(past, name) {
     kind: "line",
     values: percentile(past, name, which),
   }));
-  return { times: past.times, step: past.step, series };
+  return { ...frame(past), series };
+}
+
+//: What charts need to know besides their series.
+export function frame({ times, step, isOpen }) {
+  return { times, step, isOpen };
 }
 
 //: One percentile of "wait" or "run", step by step; null where nothing was measured.

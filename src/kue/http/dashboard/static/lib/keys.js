@@ -1,4 +1,4 @@
-// Keys that do something when nothing is being typed: "j", "?", "g j" (one after another).
+// Keys that do something while nothing is typed: "j", "?", "g j" (one after another).
 
 //: Milliseconds in which the second of two keys must follow.
 const PAUSE = 1_000;
@@ -9,7 +9,8 @@ const layers = [];
 let first = "";
 let since = 0;
 
-//: Add keys: {"r": {label: "Retry", run: fn}}.  Later ones go first.  Returns how to end.
+//: Add keys: {"r": {label: "Retry", run: fn}}.  Those added last go first.  Returns a
+//: function that takes them away.
 export function addKeys(map, group = "") {
   const layer = { map, group };
   layers.push(layer);
@@ -56,7 +57,9 @@ function find(key) {
 }
 
 function isPrefix(key) {
-  return layers.some(({ map }) => Object.keys(map).some((one) => one.startsWith(`${key} `)));
+  return layers.some(({ map }) =>
+    Object.keys(map).some((one) => one.startsWith(`${key} `)),
+  );
 }
 
 function isTyping(node) {

@@ -11,7 +11,7 @@ const PATIENCE = 6_000;
 //: Milliseconds between ticks without a stream.
 const TICK = 5_000;
 //: Milliseconds after which a stream that was refused is tried again.
-const AGAIN = 5_000;
+const AGAIN = 15_000;
 const LAGGED = { id: "", kind: "lagged", job_id: 0, type: "", at: 0, detail: {} };
 
 class Live {
@@ -60,6 +60,7 @@ class Live {
   //: End the stream, for when nobody is logged in any more.
   stop() {
     this._listeners.clear();
+    this._watchers.clear();
     this._close();
   }
 
@@ -73,7 +74,6 @@ class Live {
   }
 
   _open() {
-    this._clear();
     const source = new EventSource(api.url("/events"));
     this._source = source;
     this._timers.patience = window.setTimeout(() => this._poll(), PATIENCE);
@@ -94,7 +94,8 @@ class Live {
     if (this._state !== "polling") this._say("away");
     // Refused: the browser does not try again, so we do, and poll meanwhile.
     if (source.readyState === EventSource.CLOSED) {
-      this._close();
+      this._source = null;
+      window.clearTimeout(this._timers.patience);
       this._poll();
       this._timers.again = window.setTimeout(() => this._turn(), AGAIN);
     }
@@ -103,6 +104,7 @@ class Live {
   _poll() {
     if (this._timers.tick) return;
     this._say("polling");
+    this._take(LAGGED);
     this._timers.tick = window.setInterval(() => this._take(LAGGED), TICK);
   }
 
@@ -159,7 +161,6 @@ export function refresher(fn, { minMs = 1_000, everyMs, types, kinds, jobId } = 
   let timer = 0;
 
   async function run() {
-    timer = 0;
     if (end.signal.aborted) return;
     isRunning = true;
     isStale = false;
@@ -176,11 +177,21 @@ export function refresher(fn, { minMs = 1_000, everyMs, types, kinds, jobId } = 
   function soon() {
     isStale = true;
     if (isRunning || timer || end.signal.aborted) return;
-    timer = window.setTimeout(run, Math.max(0, last + minMs - Date.now()));
+    timer = window.setTimeout(again, Math.max(0, last + minMs - Date.now()));
+  }
+
+  function again() {
+    timer = 0;
+    // When the tab is shown again, everyone is told to read anew.
+    if (!document.hidden) run();
+  }
+
+  function tick() {
+    if (!document.hidden && !live.isHeld) soon();
   }
 
   const off = live.on(soon, { types, kinds, jobId });
-  const beat = everyMs ? window.setInterval(() => !document.hidden && soon(), everyMs) : 0;
+  const beat = everyMs ? window.setInterval(tick, everyMs) : 0;
   run();
   return () => {
     end.abort();

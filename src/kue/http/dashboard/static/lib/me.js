@@ -2,9 +2,20 @@
 
 import { api } from "./api.js";
 
-const ROLES = ["viewer", "operator", "admin"];
-//: The lowest role that may.
-const NEEDED = { look: "viewer", manage: "operator", remove: "admin", admin: "admin" };
+//: The scope that each thing takes.
+const NEEDED = {
+  look: "read",
+  add: "enqueue",
+  manage: "manage",
+  remove: "admin",
+  admin: "admin",
+};
+//: What each role may, for servers that tell the role alone.
+const SCOPES = {
+  viewer: ["read"],
+  operator: ["read", "enqueue", "manage"],
+  admin: ["read", "enqueue", "manage", "admin"],
+};
 //: On a server that asks nobody who they are.
 const ANYONE = {
   name: "local",
@@ -32,10 +43,11 @@ export function become(told) {
   return Object.assign(me, ANYONE, told, { isKnown: true });
 }
 
-//: Whether whoever looks may "look", "manage" (add, retry, cancel, pause), "remove" (for
-//: good) or "admin" (say who may do what).
+//: Whether whoever looks may "look", "add" jobs, "manage" (retry, cancel, pause),
+//: "remove" (for good) or "admin" (say who may do what).
 export function can(what) {
   const needed = NEEDED[what] ?? "admin";
-  if (needed !== "viewer" && me.read_only) return false;
-  return ROLES.indexOf(me.role) >= ROLES.indexOf(needed);
+  if (needed !== "read" && me.read_only) return false;
+  const scopes = me.scopes?.length ? me.scopes : (SCOPES[me.role] ?? []);
+  return scopes.includes(needed);
 }

@@ -3,6 +3,8 @@
 import { prefix } from "./place.js";
 
 let listener = () => {};
+//: The address that is shown, without the place on the page.
+let shown = "";
 
 //: The address of a page below the mount.
 export function href(path) {
@@ -38,21 +40,32 @@ export function setQuery(changes, { replace = true } = {}) {
   const address = `${window.location.pathname}${text ? `?${text}` : ""}`;
   const act = replace ? "replaceState" : "pushState";
   window.history[act](null, "", address);
+  shown = here();
 }
 
 //: Show another page: a path below the mount, with or without a query.
 export function go(target, { replace = false } = {}) {
   const act = replace ? "replaceState" : "pushState";
   window.history[act](null, "", href(target));
+  show();
+}
+
+//: Call *fn* now and whenever another page is to be shown.
+export function start(fn) {
+  listener = fn;
+  // Told of another place on the same page, too.
+  window.addEventListener("popstate", () => here() !== shown && show());
+  document.addEventListener("click", follow);
+  show();
+}
+
+function show() {
+  shown = here();
   listener();
 }
 
-//: Call *show* now and whenever another page is to be shown.
-export function start(show) {
-  listener = show;
-  window.addEventListener("popstate", show);
-  document.addEventListener("click", follow);
-  show();
+function here() {
+  return `${window.location.pathname}${window.location.search}`;
 }
 
 //: Links inside the mount do not load the page anew.
@@ -63,7 +76,9 @@ function follow(event) {
   if (link.target || link.hasAttribute("download") || link.dataset.outside) return;
   const { origin, pathname, search, hash } = new URL(link.href);
   const isOurs = pathname === prefix || pathname.startsWith(`${prefix}/`);
-  const isData = /^\/(api\/.|assets\/|kue|vertx-kue)/.test(pathname.slice(prefix.length));
+  const isData = /^\/(api\/.|assets\/|kue|vertx-kue)/.test(
+    pathname.slice(prefix.length),
+  );
   if (origin !== window.location.origin || !isOurs || isData) return;
   // A place on this very page is the browser's business.
   if (hash && pathname === window.location.pathname) return;
@@ -87,7 +102,9 @@ export function matcher(pattern) {
   return (given) => {
     const found = wanted.exec(given);
     if (!found) return null;
-    return Object.fromEntries(names.map((name, index) => [name, decode(found[index + 1])]));
+    return Object.fromEntries(
+      names.map((name, index) => [name, decode(found[index + 1])]),
+    );
   };
 }
 

@@ -27,7 +27,16 @@ export const page = {
         "header",
         { class: "page-head" },
         h("h1", null, "REST API"),
-        h("span", { class: "actions" }, search, h("a", { class: "button", href: address, dataset: { outside: "1" } }, "openapi.json")),
+        h(
+          "span",
+          { class: "actions" },
+          search,
+          h(
+            "a",
+            { class: "button", href: address, dataset: { outside: "1" } },
+            "openapi.json",
+          ),
+        ),
       ),
       place,
     );
@@ -44,7 +53,10 @@ export const page = {
 };
 
 function draw(place, document) {
-  const groups = document.tags.map((tag) => ({ tag, operations: operationsOf(document, tag.name) }));
+  const groups = document.tags.map((tag) => ({
+    tag,
+    operations: operationsOf(document, tag.name),
+  }));
   const shown = groups.filter(({ operations }) => operations.length);
   fill(
     place,
@@ -59,7 +71,12 @@ function draw(place, document) {
       h(
         "section",
         { id: tag.name, class: "card" },
-        h("header", { class: "card-head" }, h("h2", null, tag.name), h("span", { class: "soft" }, tag.description)),
+        h(
+          "header",
+          { class: "card-head" },
+          h("h2", null, tag.name),
+          h("span", { class: "soft" }, tag.description),
+        ),
         operations.map((one) => operation(one, document)),
       ),
     ),

@@ -10,12 +10,33 @@ const PAGE = 100;
 
 const COLUMNS = [
   { key: "at", label: "When", class: "nowrap", render: (act) => timeAgo(act.at) },
-  { key: "who", label: "Who", render: (act) => act.who || h("span", { class: "faint" }, "nobody") },
-  { key: "what", label: "What", render: (act) => h("span", { class: "mono" }, act.what) },
-  { key: "target", label: "On", render: (act) => h("span", { class: "wrap" }, act.target || NOTHING) },
+  {
+    key: "who",
+    label: "Who",
+    render: (act) => act.who || h("span", { class: "faint" }, "nobody"),
+  },
+  {
+    key: "what",
+    label: "What",
+    render: (act) => h("span", { class: "mono" }, act.what),
+  },
+  {
+    key: "target",
+    label: "On",
+    render: (act) => h("span", { class: "wrap" }, act.target || NOTHING),
+  },
   { key: "status", label: "Answer", render: answer },
-  { key: "address", label: "From", class: "nowrap", render: (act) => act.address || NOTHING },
-  { key: "detail", label: "Detail", render: (act) => h("span", { class: "wrap soft" }, told(act.detail)) },
+  {
+    key: "address",
+    label: "From",
+    class: "nowrap",
+    render: (act) => act.address || NOTHING,
+  },
+  {
+    key: "detail",
+    label: "Detail",
+    render: (act) => h("span", { class: "wrap soft" }, told(act.detail)),
+  },
 ];
 
 export const page = {
@@ -24,14 +45,22 @@ export const page = {
   nav: { label: "Audit", icon: "audit", order: 80, key: "a", needs: "admin" },
 
   mount(root, { api, keys, refresher }) {
-    const list = table({ columns: COLUMNS, key: (act) => act.id, caption: "What was changed" });
+    const list = table({
+      columns: COLUMNS,
+      key: (act) => act.id,
+      caption: "What was changed",
+    });
     const more = h("button", { onclick: older, hidden: true }, "Older");
     const place = h("div");
     let rest = [];
     let cursor = null;
     root.append(
       h("header", { class: "page-head" }, h("h1", null, "Audit")),
-      h("p", { class: "lead" }, "Every change made over HTTP, done or refused: who, what, when, from where."),
+      h(
+        "p",
+        { class: "lead" },
+        "Every change made over HTTP, done or refused: who, what, when, from where.",
+      ),
       place,
       h("div", { class: "actions" }, more),
     );
@@ -78,9 +107,19 @@ export const page = {
 
 function answer({ status }) {
   const isDone = status < 400;
-  const words = { 401: "refused", 403: "refused", 404: "not there", 409: "conflict", 429: "too often" };
+  const words = {
+    401: "refused",
+    403: "refused",
+    404: "not there",
+    409: "conflict",
+    429: "too often",
+  };
   const text = isDone ? "done" : (words[status] ?? "failed");
-  return h("span", { class: ["nowrap", isDone ? "good" : "bad"], title: `Status ${status}` }, text);
+  return h(
+    "span",
+    { class: ["nowrap", isDone ? "good" : "bad"], title: `Status ${status}` },
+    text,
+  );
 }
 
 function told(detail) {
@@ -91,7 +130,7 @@ function told(detail) {
 function NONE() {
   return empty({
     title: "Nothing was changed yet",
-    text: "Retries, pauses, removals, logins and everything else that changes something is written down here.",
+    text: "Retries, pauses, logins: whatever changes something is written down here.",
   });
 }
 

@@ -11,6 +11,8 @@ import { go, href, query, setQuery } from "../lib/router.js";
 import { stackView } from "./job/stack.js";
 
 const LIMIT = 100;
+//: An error is new for so long.
+const NEW_MS = 3_600_000;
 //: What changes which jobs have failed.
 const KINDS = ["failed", "enqueue", "remove"];
 
@@ -107,7 +109,9 @@ function jobsPath({ type, fingerprint, kind }) {
 function groupView(first) {
   let group = first;
   const count = h("span", { class: "error-count" });
+  const message = h("span");
   const times = h("p", { class: "error-times" });
+  const fresh = h("span", { class: "tag", hidden: true }, "new this hour");
   const sample = h("details", { class: "error-sample", ontoggle: () => look() });
   const body = h("div", { class: "error-stack" });
   const actions = h("div", { class: "actions" });
@@ -119,9 +123,10 @@ function groupView(first) {
     h(
       "div",
       { class: "error-what" },
-      h("h2", null, first.kind, first.message && ": ", h("span", null, first.message)),
+      h("h2", null, first.kind, first.message && ": ", message),
       h("a", { class: "error-type", href: href(queuePath(first.type)) }, first.type),
       times,
+      fresh,
     ),
     actions,
     sample,
@@ -142,8 +147,10 @@ function groupView(first) {
   function update(newer) {
     group = newer;
     count.textContent = number(group.count);
+    message.textContent = group.message;
     count.title = plural(group.count, "failed job");
     fill(times, "last ", timeAgo(group.last_at), ", first ", timeAgo(group.first_at));
+    fresh.hidden = Date.now() - group.first_at > NEW_MS;
     if (actions.childElementCount === 0) fill(actions, buttons(() => group));
     look();
   }

@@ -12,7 +12,7 @@ import { fill, h } from "../lib/dom.js";
 import { timeAgo } from "../lib/format.js";
 import { refresher } from "../lib/live.js";
 import { href } from "../lib/router.js";
-import { attemptsView, factList } from "./job/attempts.js";
+import { attemptsView, factList, keyOf } from "./job/attempts.js";
 import { codeView } from "./job/code.js";
 import { doable } from "./job/doing.js";
 import { factsOf } from "./job/facts.js";
@@ -35,7 +35,7 @@ export const page = {
     const { id } = ctx.params;
     ctx.setTitle(`Job ${id}`);
     if (!/^[1-9]\d{0,15}$/.test(id)) {
-      root.append(noJob(id));
+      root.append(...noJob(id));
       return () => {};
     }
     const view = new JobView(Number(id), ctx);
@@ -81,7 +81,7 @@ class JobView {
     if (!this._parts) this._build();
     for (const part of this._parts) part(job);
     this._timeline.show(job);
-    this._log.follow(job.state === "active");
+    this._log.follow(job.state);
     this._ctx.setTitle(`Job ${job.id}, ${job.state}`);
     this._ctx.actions(doable(job).map(({ label, run }) => ({ label, run })));
   }
@@ -202,7 +202,9 @@ class JobView {
         node.open,
       ]),
     );
-    return attemptsView(job.history, (key, isLast) => known.get(key) ?? isLast);
+    return attemptsView(job, (entry, isLast) => {
+      return known.get(keyOf(entry)) ?? (isLast && entry.error !== null);
+    });
   }
 }
 
@@ -247,8 +249,8 @@ function notesOf({ held, state, promote_at: due, error }) {
 
 function notesView(job) {
   const due = job.state === "delayed" && job.promote_at;
-  const similar = new URLSearchParams({ state: "failed", type: job.type });
-  if (job.error) similar.set("error", job.error.kind);
+  const like = job.fingerprint ? { fingerprint: job.fingerprint } : { error: job.error?.kind };
+  const similar = new URLSearchParams({ state: "failed", type: job.type, ...like });
   return [
     job.held && h("p", { class: "job-note" }, `Held back: ${job.held}`),
     due && h("p", { class: "job-note" }, "Runs ", timeAgo(due)),
@@ -281,9 +283,10 @@ function progressData(data) {
 }
 
 function noJob(id) {
-  return empty({
-    title: "No such job",
-    text: `There is no job ${id}. Jobs that ended are removed after a while.`,
-    action: h("a", { class: "button", href: href("/jobs") }, "All jobs"),
-  });
+  const text = "It never was, or it has been removed: jobs that ended are kept for a while.";
+  const action = h("a", { class: "button", href: href("/jobs") }, "All jobs");
+  return [
+    h("header", { class: "page-head" }, h("h1", null, `Job ${id}`)),
+    empty({ title: "No such job", text, action }),
+  ];
 }

@@ -213,6 +213,7 @@ class JobsView {
     this._cursor = null;
     this._isPart = false;
     this._table.update([]);
+    this._table.node.hidden = true;
     this._none.hidden = true;
     this._page();
   }
@@ -257,7 +258,7 @@ class JobsView {
     fill(
       this._hint,
       "The list stands still while jobs are selected. ",
-      h("button", { class: "plain", onclick: () => this._table.clear() }, "Clear and go on"),
+      h("button", { class: "link", onclick: () => this._table.clear() }, "Clear and go on"),
     );
   }
 

@@ -9,11 +9,12 @@ import { parted, perSecond, tile } from "../components/tile.js";
 import { api } from "../lib/api.js";
 import { h } from "../lib/dom.js";
 import { NOTHING, bytes, duration, number, short } from "../lib/format.js";
-import { column, history, throughput } from "../lib/history.js";
+import { column, full, history, throughput } from "../lib/history.js";
 import { refresher } from "../lib/live.js";
 import { href } from "../lib/router.js";
 import { failures } from "./overview/failures.js";
 import { glance } from "./overview/glance.js";
+import { pulse } from "./overview/pulse.js";
 import { warnings } from "./overview/warnings.js";
 import { SAMPLE } from "./queues/sample.js";
 
@@ -61,7 +62,7 @@ export const page = {
 
     async function readLists(signal) {
       const wanted = { state: "failed", limit: FAILURES };
-      const [{ queues: all }, { jobs }] = await Promise.all([
+      const [all, { jobs }] = await Promise.all([
         api.get("/queues", null, { signal }),
         api.get("/jobs", wanted, { signal }),
       ]);
@@ -72,14 +73,15 @@ export const page = {
     async function readPast(signal) {
       const past = await history({ length: HOUR }, signal);
       flow.update(throughput(past));
-      tiles.past(past);
+      tiles.past(full(past));
     }
 
     ctx.keys(queues.keys);
     const stops = [
       refresher(read, { minMs: 1_000, everyMs: 10_000 }),
       refresher(readLists, { minMs: 2_000, everyMs: 15_000 }),
-      refresher(readPast, { minMs: 10_000, everyMs: 15_000 }),
+      refresher(readPast, { minMs: 5_000, everyMs: 15_000 }),
+      pulse(tiles.pulse),
     ];
     return () => {
       stops.forEach((stop) => stop());
@@ -106,8 +108,22 @@ function makeTiles() {
   const workers = tile({ label: "Workers", path: "/workers" });
   const store = tile({ label: "Store" });
 
+  let mean = null;
+  let now = null;
+
+  function flow() {
+    for (const { name, tile: one } of flows) one.update(flowing(name, mean, now));
+  }
+
+  //: Show how much comes and goes right now; null when that is not known.
+  function beat(rates) {
+    now = rates;
+    if (mean) flow();
+  }
+
   function update(stats) {
-    for (const { name, tile: one } of flows) one.update(flowing(stats.rates[name], name));
+    mean = stats.rates;
+    flow();
     oldest.update(waiting(stats));
     latency.node.hidden = stats.latency === undefined;
     latency.update(late(stats));
@@ -124,12 +140,14 @@ function makeTiles() {
 
   const rest = [oldest, latency, workers, store];
   const nodes = [...flows.map(({ tile: one }) => one.node), ...rest.map(({ node }) => node)];
-  return { nodes, update, past };
+  return { nodes, update, past, pulse: beat };
 }
 
-function flowing(rate, name) {
-  const isFailing = name === "failed" && rate > 0;
-  return { ...perSecond(rate), note: "mean of 5 min", tone: isFailing ? "bad" : "" };
+function flowing(name, mean, now) {
+  const { value, unit } = perSecond(mean[name]);
+  const note = now ? `${value}${unit} over 5 min` : "mean of 5 min";
+  const rate = (now ?? mean)[name];
+  return { ...perSecond(rate), note, tone: name === "failed" && rate > 0 ? "bad" : "" };
 }
 
 function waiting(stats) {

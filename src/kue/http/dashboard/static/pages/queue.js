@@ -29,11 +29,12 @@ export const page = {
     let queue = null;
     let range = rangeOf(query().range);
     let stopCharts = () => {};
+    const stops = [];
     ctx.setTitle(type);
 
     const badges = h("span", { class: "marks" });
     const acts = h("div", { class: "actions" });
-    const paused = h("div", { class: "notes" });
+    const paused = h("div", { class: "notices" });
     const tiles = numbers();
     const counts = states({ type });
     const plots = charts();
@@ -82,14 +83,11 @@ export const page = {
       fillActs();
       tiles.update(queue);
       counts.update(queue.counts);
+      if (stops.length === 1) begin();
     }
 
     async function readLists(signal) {
-      if (missing.hidden) await Promise.all([next.read(signal), workers.read(signal)]);
-    }
-
-    async function readErrors(signal) {
-      if (missing.hidden) await failing.read(signal);
+      await Promise.all([next.read(signal), workers.read(signal)]);
     }
 
     function fillMarks() {
@@ -127,7 +125,7 @@ export const page = {
     }
 
     async function then(doing) {
-      if (await doing) await Promise.all([read(), readLists(), readErrors()]);
+      if (await doing) await Promise.all([read(), readLists(), failing.read()]);
     }
 
     function choose(name) {
@@ -140,7 +138,6 @@ export const page = {
       stopCharts();
       const { step, length, fold, everyMs } = RANGES[range];
       const draw = async (signal) => {
-        if (!missing.hidden) return;
         plots.update(together(await history({ step, length, fold, type }, signal)));
       };
       stopCharts = refresher(draw, { minMs: everyMs, everyMs, types: [type] });
@@ -153,13 +150,17 @@ export const page = {
         run: () => acts.querySelectorAll("button")[1]?.click(),
       },
     });
-    const stops = [
-      refresher(read, { minMs: 1_000, everyMs: 10_000, types: [type] }),
-      refresher(readLists, { minMs: 3_000, everyMs: 15_000, types: [type] }),
-      // Thousands of failed jobs may be looked at for it.
-      refresher(readErrors, { minMs: 15_000, types: [type] }),
-    ];
-    beginCharts();
+    //: Look closer, once it is known that there is such a queue.
+    function begin() {
+      stops.push(
+        refresher(readLists, { minMs: 3_000, everyMs: 15_000, types: [type] }),
+        // Thousands of failed jobs may be looked at for it.
+        refresher(failing.read, { minMs: 15_000, types: [type] }),
+      );
+      beginCharts();
+    }
+
+    stops.push(refresher(read, { minMs: 1_000, everyMs: 10_000, types: [type] }));
     return () => {
       stops.forEach((stop) => stop());
       stopCharts();
@@ -169,7 +170,7 @@ export const page = {
 };
 
 function pauseNote(pause) {
-  return h("p", { class: "note", dataset: { tone: "warn" } }, pauseText(pause));
+  return h("p", { class: "notice", dataset: { tone: "warn" } }, pauseText(pause));
 }
 
 function unknown(type) {

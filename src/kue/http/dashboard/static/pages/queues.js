@@ -216,7 +216,7 @@ function columns(lines, act) {
       end: true,
       render: ({ workers }) => number(workers),
     },
-    { key: "acts", label: "", class: "cell-acts", render: (queue) => buttons(queue, act) },
+    { key: "acts", label: "Actions", class: "cell-acts", render: (queue) => buttons(queue, act) },
   ];
 }
 
@@ -229,9 +229,15 @@ function known(queues) {
   return ["type", ...numbers, ...told, "workers", "acts"];
 }
 
+//: A length in one unit: more than that nobody can foretell.
+function about(ms) {
+  const unit = [86_400_000, 3_600_000, 60_000].find((one) => ms >= one) ?? 1_000;
+  return duration(Math.max(1, Math.round(ms / unit)) * unit);
+}
+
 function drain(ms, counts) {
   if (counts.waiting === 0) return "empty";
-  return ms === null || ms === undefined ? NOTHING : duration(ms);
+  return ms === null || ms === undefined ? NOTHING : about(ms);
 }
 
 function name(queue) {

@@ -11,7 +11,10 @@ export const page = {
   nav: { label: "Settings", icon: "settings", order: 90, key: "s" },
 
   mount(root, context) {
-    root.append(h("header", { class: "page-head" }, h("h1", null, "Settings")), looks(context));
+    root.append(
+      h("header", { class: "page-head" }, h("h1", null, "Settings")),
+      looks(context),
+    );
     if (!context.can("admin")) return;
     root.append(people(context), tokens(context));
   },

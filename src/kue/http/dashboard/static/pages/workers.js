@@ -24,7 +24,7 @@ export const page = {
     const sums = makeSums();
     const list = h("div", { class: "cards" });
     const show = keyed(list, ({ name }) => name, (worker) => card(worker, () => read()));
-    const skew = h("p", { class: "note", dataset: { tone: "warn" }, hidden: true });
+    const skew = h("p", { class: "notice", dataset: { tone: "warn" }, hidden: true });
     const none = h("div", { hidden: true }, nothing());
     const search = h("input", {
       type: "search",

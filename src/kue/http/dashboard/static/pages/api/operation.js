@@ -6,6 +6,7 @@ import { attempt } from "./attempt.js";
 
 export function operation(one, document) {
   const { path, method, summary, description, parameters = [] } = one;
+  const right = one["x-scope"] ?? one["x-role"];
   const words = [path, method, summary, one.operationId].join(" ").toLowerCase();
   const details = h(
     "details",
@@ -16,7 +17,7 @@ export function operation(one, document) {
       h("span", { class: "method", dataset: { method } }, method.toUpperCase()),
       h("code", { class: "operation-path" }, path),
       h("span", { class: "soft operation-about" }, summary),
-      one["x-role"] && h("span", { class: "role", title: "The role it takes" }, one["x-role"]),
+      right && h("span", { class: "role", title: "What it takes" }, right),
     ),
   );
   // Made when it is opened: there are many.
@@ -30,8 +31,14 @@ export function operation(one, document) {
       "div",
       { class: "operation-body" },
       description && h("p", { class: "lead" }, description),
-      parameters.length > 0 && [h("h3", null, "Parameters"), parameterTable(parameters, document)],
-      one.requestBody && [h("h3", null, "Body"), content(one.requestBody.content, document)],
+      parameters.length > 0 && [
+        h("h3", null, "Parameters"),
+        parameterTable(parameters, document),
+      ],
+      one.requestBody && [
+        h("h3", null, "Body"),
+        content(one.requestBody.content, document),
+      ],
       h("h3", null, "Answers"),
       answers(one.responses, document),
       method === "get" && attempt(one),
@@ -49,7 +56,15 @@ function parameterTable(parameters, document) {
     h(
       "table",
       null,
-      h("thead", null, h("tr", null, heads.map((text) => h("th", { scope: "col" }, text)))),
+      h(
+        "thead",
+        null,
+        h(
+          "tr",
+          null,
+          heads.map((text) => h("th", { scope: "col" }, text)),
+        ),
+      ),
       h(
         "tbody",
         null,
@@ -57,7 +72,12 @@ function parameterTable(parameters, document) {
           h(
             "tr",
             null,
-            h("td", null, h("code", null, one.name), one.required && h("span", { class: "faint" }, " needed")),
+            h(
+              "td",
+              null,
+              h("code", null, one.name),
+              one.required && h("span", { class: "faint" }, " needed"),
+            ),
             h("td", null, one.in),
             h("td", null, typeOf(one.schema, document)),
             hasAbout && h("td", { class: "soft" }, about(one)),
@@ -84,7 +104,10 @@ function answers(responses, document) {
       "p",
       { class: "soft" },
       "Or a problem: ",
-      bad.map(([status, answer], index) => [index > 0 && ", ", h("span", { title: answer.description }, status)]),
+      bad.map(([status, answer], index) => [
+        index > 0 && ", ",
+        h("span", { title: answer.description }, status),
+      ]),
       ".",
     ),
   ];
@@ -92,6 +115,11 @@ function answers(responses, document) {
 
 function content(types, document) {
   return Object.entries(types).map(([type, { schema }]) =>
-    h("div", { class: "content" }, h("span", { class: "faint" }, type), shape(schema, document)),
+    h(
+      "div",
+      { class: "content" },
+      h("span", { class: "faint" }, type),
+      shape(schema, document),
+    ),
   );
 }

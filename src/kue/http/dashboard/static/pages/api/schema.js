@@ -12,19 +12,34 @@ export function schemas(document) {
   return h(
     "section",
     { id: "schemas", class: "card" },
-    h("header", { class: "card-head" }, h("h2", null, "schemas"), h("span", { class: "soft" }, "What is sent and answered.")),
+    h(
+      "header",
+      { class: "card-head" },
+      h("h2", null, "schemas"),
+      h("span", { class: "soft" }, "What is sent and answered."),
+    ),
     all
       .sort(([one], [other]) => one.localeCompare(other))
       .map(([name, schema]) => {
         const inside = h("div", { class: "operation-body" });
         const details = h(
           "details",
-          { class: "operation", id: `schema-${name}`, dataset: { words: `schema ${name}`.toLowerCase() } },
-          h("summary", null, h("code", { class: "operation-path" }, name), h("span", { class: "soft operation-about" }, first(schema.description))),
+          {
+            class: "operation",
+            id: `schema-${name}`,
+            dataset: { words: `schema ${name}`.toLowerCase() },
+          },
+          h(
+            "summary",
+            null,
+            h("code", { class: "operation-path" }, name),
+            h("span", { class: "soft operation-about" }, first(schema.description)),
+          ),
           inside,
         );
         details.addEventListener("toggle", () => {
-          if (details.open && !inside.hasChildNodes()) inside.append(...[shape(schema, document)].flat());
+          if (details.open && !inside.hasChildNodes())
+            inside.append(...[shape(schema, document)].flat());
         });
         return details;
       }),
@@ -36,7 +51,10 @@ export function shape(schema, document) {
   const whole = resolved(schema, document);
   const name = nameOf(schema);
   if (whole.type === "array" && whole.items) {
-    return [h("p", null, "A list of ", typeOf(whole.items, document)), shape(whole.items, document)].flat();
+    return [
+      h("p", null, "A list of ", typeOf(whole.items, document)),
+      shape(whole.items, document),
+    ].flat();
   }
   if (!whole.properties) return [h("p", null, typeOf(schema, document))];
   const needed = new Set(whole.required ?? []);
@@ -46,8 +64,18 @@ export function shape(schema, document) {
       "dl",
       { class: "fields" },
       Object.entries(whole.properties).map(([field, one]) => [
-        h("dt", null, h("code", null, field), needed.has(field) ? "" : h("span", { class: "faint" }, "?")),
-        h("dd", null, typeOf(one, document), one.description && h("span", { class: "soft" }, ` ${one.description}`)),
+        h(
+          "dt",
+          null,
+          h("code", null, field),
+          needed.has(field) ? "" : h("span", { class: "faint" }, "?"),
+        ),
+        h(
+          "dd",
+          null,
+          typeOf(one, document),
+          one.description && h("span", { class: "soft" }, ` ${one.description}`),
+        ),
       ]),
     ),
   ].filter(Boolean);
@@ -61,10 +89,15 @@ export function typeOf(schema, document) {
     if (whole.enum) return whole.enum.join(" | ");
     return h("a", { href: `#schema-${name}`, onclick: () => open(name) }, name);
   }
-  if (schema.anyOf) return joined(schema.anyOf.map((one) => typeOf(one, document)), " or ");
+  if (schema.anyOf)
+    return joined(
+      schema.anyOf.map((one) => typeOf(one, document)),
+      " or ",
+    );
   if (schema.enum) return schema.enum.map((value) => JSON.stringify(value)).join(" | ");
   if (schema.const !== undefined) return JSON.stringify(schema.const);
-  if (schema.type === "array") return ["list of ", typeOf(schema.items ?? {}, document)];
+  if (schema.type === "array")
+    return ["list of ", typeOf(schema.items ?? {}, document)];
   const base = [schema.type ?? "anything"].flat().join(" or ");
   const format = schema.format ? ` (${schema.format})` : "";
   return `${base}${format}${bounds(schema)}${preset(schema)}`;
@@ -73,10 +106,12 @@ export function typeOf(schema, document) {
 function bounds(schema) {
   const { minimum, minLength, maxLength } = schema;
   const maximum = schema.maximum < HUGE ? schema.maximum : undefined;
-  if (minimum !== undefined && maximum !== undefined) return `, ${minimum} to ${maximum}`;
+  if (minimum !== undefined && maximum !== undefined)
+    return `, ${minimum} to ${maximum}`;
   if (minimum !== undefined) return `, from ${minimum}`;
   if (maximum !== undefined) return `, up to ${maximum}`;
-  if (minLength !== undefined && maxLength !== undefined) return `, ${minLength} to ${maxLength} characters`;
+  if (minLength !== undefined && maxLength !== undefined)
+    return `, ${minLength} to ${maxLength} characters`;
   if (maxLength !== undefined) return `, up to ${maxLength} characters`;
   return "";
 }

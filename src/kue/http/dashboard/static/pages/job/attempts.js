@@ -21,10 +21,16 @@ const TAKEN = {
   ttl: "its run gave no sign of life in time",
 };
 
-export function attemptsView(history, isOpen) {
+//: The endings of *job*; *isOpen(entry, isLast)* says which are unfolded.
+export function attemptsView({ history, state }, isOpen) {
   const last = history.length - 1;
   return history
-    .map((entry, number) => entryView(entry, isOpen(keyOf(entry), number === last)))
+    .map((entry, number) => {
+      const isLast = number === last;
+      // The result of the job has a place of its own.
+      const shown = isLast && state === "complete" ? { ...entry, result: null } : entry;
+      return entryView(shown, isOpen(entry, isLast));
+    })
     .reverse();
 }
 

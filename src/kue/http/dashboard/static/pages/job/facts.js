@@ -32,7 +32,7 @@ export function factsOf(job) {
     ["Removed when complete", job.remove_on_complete ? "yes" : null],
     ["Delivery", job.delivery === "at-least-once" ? null : job.delivery],
     ...Object.entries(job.meta).map(([name, value]) => [`meta ${name}`, value]),
-    ["Address", [h("code", { class: "address" }, job.address_id), copyButton(job.address_id, "Copy the address")]],
+    ["Address", addressView(job.address_id)],
   ];
   return facts.filter(([, value]) => value !== null && value !== undefined && value !== "");
 }
@@ -53,6 +53,11 @@ function jobsWith(filters, text) {
 function tagLink(job, tag) {
   const search = new URLSearchParams({ tag });
   return h("a", { class: "tag", href: href(`/jobs?${search}`) }, tag);
+}
+
+function addressView(address) {
+  const copy = copyButton(address, "Copy the address");
+  return h("span", { class: "address" }, h("code", null, address), copy);
 }
 
 function backoffText(backoff) {

@@ -1,7 +1,9 @@
 // What a job's runs logged: followed while it runs, by level and by word.
 
-import { h, fill } from "../../lib/dom.js";
+import { FINAL } from "../../components/state.js";
+import { fill, h } from "../../lib/dom.js";
 import { time } from "../../lib/format.js";
+import { live } from "../../lib/live.js";
 
 const PAGE = 200;
 //: The store keeps so many lines; older ones fall off, which moves all others.
@@ -11,7 +13,8 @@ const LEVELS = ["debug", "info", "warning", "error"];
 
 //: A panel with the log of job *id*.
 //:
-//: `follow(isRunning)` says whether there will be more; `stop()` ends it.
+//: `follow(state)` says how the job stands, and so whether more may come; `refresh()`
+//: looks for more at once; `stop()` ends it.
 export function logPanel(api, id) {
   const level = h(
     "select",
@@ -27,7 +30,7 @@ export function logPanel(api, id) {
     oninput: draw,
   });
   const following = h("input", { type: "checkbox", checked: true, onchange: toEnd });
-  const list = h("ol", {
+  const list = h("div", {
     class: "log",
     role: "log",
     tabindex: "0",
@@ -50,6 +53,7 @@ export function logPanel(api, id) {
   let drawnWithAttempt = false;
   let timer = 0;
   let isRunning = false;
+  let isOver = false;
   let isStopped = false;
   let reading = null;
 
@@ -91,11 +95,12 @@ export function logPanel(api, id) {
     return reading;
   }
 
+  //: Look again in a while; whoever asks for it often does not put it off.
   function tick() {
-    clearTimeout(timer);
-    if (isStopped || !isRunning) return;
+    if (timer || isStopped || !isRunning) return;
     timer = setTimeout(async () => {
-      if (!document.hidden) await refresh();
+      if (live.state !== "paused") await refresh();
+      timer = 0;
       tick();
     }, FOLLOW_MS);
   }
@@ -106,9 +111,9 @@ export function logPanel(api, id) {
     offerAttempts(attempt, runs);
     show(wanted, runs.length > 1);
     if (!lines.length) {
-      note.textContent = isRunning
-        ? "Nothing logged yet. What the run logs or prints appears here."
-        : "Nothing was logged. What a run logs or prints is kept here.";
+      note.textContent = isOver
+        ? "Nothing was logged. What a run logs or prints is kept here."
+        : "Nothing is logged yet. What a run logs or prints appears here.";
     } else if (wanted.length < lines.length) {
       note.textContent = `${wanted.length} of ${lines.length} lines`;
     } else {
@@ -153,11 +158,9 @@ export function logPanel(api, id) {
     node,
     search,
     refresh,
-    follow(is) {
-      const ended = isRunning && !is;
-      isRunning = is;
-      // The last lines come with the end.
-      if (ended) refresh();
+    follow(state) {
+      isRunning = state === "active";
+      isOver = FINAL.includes(state);
       tick();
     },
     stop() {
@@ -206,7 +209,7 @@ function offerAttempts(select, runs) {
 function row(line, withAttempt) {
   const name = LEVELS[rank(line.level)];
   return h(
-    "li",
+    "div",
     { class: `log-line log-${name}` },
     h("span", { class: "log-time", title: line.at ? time(line.at) : "" }, clock(line.at)),
     h("span", { class: "log-level" }, line.level || "info"),

@@ -42,8 +42,8 @@ async function look(id) {
 }
 
 function line({ id, type, state }) {
-  if (state === null) return h("li", null, `${id} `, h("span", { class: "faint" }, "is gone"));
-  return h("li", null, jobLink(id), ` ${type} `, stateBadge(state));
+  if (state === null) return h("li", null, String(id), h("span", { class: "faint" }, "is gone"));
+  return h("li", null, jobLink(id), type, stateBadge(state));
 }
 
 function jobLink(id) {

@@ -46,7 +46,8 @@ export function filtersOf(query) {
 export function asParams(filters, now = Date.now()) {
   const params = {};
   for (const [name, value] of filters) {
-    params[name] = name === "since" || name === "until" ? moment(value, now) : value;
+    const isTime = name === "since" || name === "until";
+    params[dotted(name)] = isTime ? moment(value, now) : value;
   }
   return params;
 }
@@ -70,7 +71,7 @@ export function asBody(filters, state, now = Date.now()) {
 export function parsed(typed) {
   const text = typed.trim();
   const data = /^(data\.[^=:\s]+)\s*[=:]\s*(.+)$/s.exec(text);
-  if (data) return [data[1], data[2]];
+  if (data) return [dotted(data[1]), data[2]];
   const named = /^([a-z]+)\s*[:=]\s*(.+)$/s.exec(text);
   if (named && isFacet(named[1])) return [named[1], named[2].trim()];
   return text ? ["text", text] : null;
@@ -102,6 +103,11 @@ export function moment(value, now = Date.now()) {
 function lengthOf(value) {
   const found = /^(\d+(?:\.\d+)?)\s*([smhdw])$/.exec(value);
   return found ? Number(found[1]) * UNITS[found[2]] : null;
+}
+
+//: Places in lists as the API takes them: data.lines[0].sku is data.lines.0.sku.
+function dotted(name) {
+  return name.startsWith("data.") ? name.replace(/\[(\d+)\]/g, ".$1") : name;
 }
 
 function jsonOrText(value) {

@@ -1,14 +1,13 @@
 // What the charts of the metrics page show: of everything, or of queues side by side.
 
-import { column, percentile, percentiles, throughput } from "../../lib/history.js";
+import { column, frame, percentile, percentiles, throughput } from "../../lib/history.js";
 
 //: Return {flow, failures, wait, run}, each what a chart takes; null where nothing is told.
 export function together(past) {
   return {
     flow: throughput(past),
     failures: {
-      times: past.times,
-      step: past.step,
+      ...frame(past),
       series: [
         { name: "failed", tone: "failed", kind: "bars", values: column(past, "failed") },
       ],
@@ -20,15 +19,14 @@ export function together(past) {
 
 //: The same with a line for each queue; *pasts* are histories in the order of *types*.
 export function sideBySide(types, pasts) {
-  const [{ times, step }] = pasts;
+  const longest = pasts.reduce((a, b) => (b.times.length > a.times.length ? b : a));
   const lines = (of) => ({
-    times,
-    step,
+    ...frame(longest),
     series: types.map((name, index) => ({
       name,
       tone: String(index + 1),
       kind: "line",
-      values: aligned(pasts[index], times, of(pasts[index])),
+      values: aligned(pasts[index], longest.times, of(pasts[index])),
     })),
   });
   const isTold = (name) => pasts.some(({ points }) => points.some((one) => name in one));
@@ -58,7 +56,7 @@ function aligned(past, times, values) {
 
 function means(past) {
   const series = [{ name: "mean", tone: "p50", kind: "line", values: mean(past) }];
-  return { times: past.times, step: past.step, series };
+  return { ...frame(past), series };
 }
 
 function mean({ points }) {

@@ -16,7 +16,7 @@ const NUMBERS = [
   { key: "wait", label: "Wait p95", render: ({ latency }) => duration(latency?.p95) },
 ];
 
-//: Return {node, update(queues), keys}.
+//: Return {node, update({queues, total}), keys}.
 export function glance() {
   const shown = table({
     caption: "Queues with most to do",
@@ -28,15 +28,19 @@ export function glance() {
     ],
   });
 
-  shown.node.classList.add("carded");
+  shown.node.classList.add("carded", "carded-flat");
+  const rest = h("p", { class: "glance-rest faint", hidden: true });
 
-  function update(queues) {
+  function update({ queues, total }) {
     const busiest = [...queues].sort((a, b) => load(b) - load(a)).slice(0, SHOWN);
     // By name, so that rows do not change places while one reads.
     shown.update(busiest.sort((a, b) => (a.type < b.type ? -1 : 1)));
+    rest.hidden = total <= busiest.length;
+    const looked = queues.length < total ? ` the first ${number(queues.length)} of` : "";
+    rest.textContent = `The busiest of${looked} ${number(total)} queues`;
   }
 
-  return { node: shown.node, update, keys: shown.keys };
+  return { node: h("div", null, shown.node, rest), update, keys: shown.keys };
 }
 
 function load({ counts }) {

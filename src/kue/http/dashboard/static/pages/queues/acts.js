@@ -56,7 +56,7 @@ export async function resume({ type = null, worker = null }) {
 //: Ask for limits and put them in force; none at all lifts them.
 export async function limit({ type, limits }) {
   const path = `/queues/${part(type)}/limits`;
-  const isDone = await formDialog({
+  const told = await formDialog({
     title: `Limits of ${type}`,
     text: "They hold in all workers together, at once. Empty: no such limit.",
     fields: [
@@ -70,14 +70,17 @@ export async function limit({ type, limits }) {
       },
       whole("per_key", "At once of one group", limits?.per_key, "So many jobs that share a group."),
     ],
-    submit: ({ concurrency, rate, per, per_key }) => {
-      const isNone = concurrency === null && rate === null && per_key === null;
-      if (isNone) return api.delete(path);
-      return api.put(path, { concurrency, rate, per: per.trim() || "1s", per_key });
+    submit: async ({ concurrency, rate, per, per_key }) => {
+      if (concurrency === null && rate === null && per_key === null) {
+        await api.delete(path);
+        return `Limits of ${type} are lifted`;
+      }
+      await api.put(path, { concurrency, rate, per: per.trim() || "1s", per_key });
+      return `Limits of ${type} are in force`;
     },
   });
-  if (isDone) toast(`Limits of ${type} are in force`, { tone: "good" });
-  return Boolean(isDone);
+  if (told) toast(told, { tone: "good" });
+  return Boolean(told);
 }
 
 //: Ask which states, and for the name of the queue; then remove those jobs for good.

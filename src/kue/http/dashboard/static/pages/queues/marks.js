@@ -5,7 +5,9 @@ import { ago, duration, time } from "../../lib/format.js";
 
 //: Return nodes; none if all is as it should be.
 export function marks(queue) {
-  const found = queue.pauses.map((pause) => mark("warn", pauseWord(pause), pauseText(pause)));
+  const found = queue.pauses.map((pause) =>
+    mark("warn", isOfAll(pause) ? "all paused" : "paused", pauseText(pause)),
+  );
   if (queue.workers === 0 && queue.counts.waiting > 0) {
     found.push(mark("bad", "no worker", "Jobs wait, and no live worker takes them"));
   }
@@ -15,12 +17,13 @@ export function marks(queue) {
   return found;
 }
 
-//: "paused by ann, until 12:30: a reason"
-export function pauseText({ type, by, until, reason, at }) {
-  const what = type === null ? "everything is paused" : "paused";
-  const who = by ? ` by ${by}` : "";
+//: "Paused by ann 3 min ago, until 12:30: a reason"
+export function pauseText(pause) {
+  const { by, until, reason, at } = pause;
+  const what = isOfAll(pause) ? "Everything is paused" : "Paused";
+  const when = ago(at) === "now" ? "just now" : ago(at);
   const end = until === null ? "" : `, until ${time(until)}`;
-  return `${what}${who} ${ago(at)}${end}${reason ? `: ${reason}` : ""}`;
+  return `${what}${by ? ` by ${by}` : ""} ${when}${end}${reason ? `: ${reason}` : ""}`;
 }
 
 //: "4 at once, 100 a minute"
@@ -36,8 +39,8 @@ export function mark(tone, word, title = "") {
   return h("span", { class: "mark", dataset: { tone }, title }, word);
 }
 
-function pauseWord({ type, worker }) {
-  return type === null && worker === null ? "all paused" : "paused";
+function isOfAll({ type, worker }) {
+  return type === null && worker === null;
 }
 
 function period(ms) {

@@ -5,7 +5,7 @@
 import { spark } from "../../components/spark.js";
 import { isAbort } from "../../lib/api.js";
 import { rate } from "../../lib/format.js";
-import { history, perSecond } from "../../lib/history.js";
+import { full, history, perSecond } from "../../lib/history.js";
 
 const HOUR = 3_600_000;
 //: Milliseconds for which a line is good.
@@ -50,7 +50,7 @@ export function sparks() {
     running += 1;
     line.at = Date.now();
     try {
-      const past = await history({ length: HOUR, type: line.type }, end.signal);
+      const past = full(await history({ length: HOUR, type: line.type }, end.signal));
       line.update(
         { name: "out", tone: "complete", values: perSecond(past, "complete") },
         { name: "in", tone: "added", values: perSecond(past, "added") },

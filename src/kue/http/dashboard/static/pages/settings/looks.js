@@ -21,7 +21,11 @@ export function looks({ me }) {
           setTheme(name);
           draw();
         };
-        return h("button", { class: "small", "aria-pressed": String(isOn), onclick: choose }, label);
+        return h(
+          "button",
+          { class: "small", "aria-pressed": String(isOn), onclick: choose },
+          label,
+        );
       }),
     );
   }
@@ -36,7 +40,12 @@ export function looks({ me }) {
       h("dt", null, "Name"),
       h("dd", null, me.name),
       h("dt", null, "Role"),
-      h("dd", null, me.role, me.read_only && h("span", { class: "warn" }, ", read-only")),
+      h(
+        "dd",
+        null,
+        me.role ?? (me.scopes ?? []).join(", "),
+        me.read_only && h("span", { class: "warn" }, ", read-only"),
+      ),
       h("dt", null, "Theme"),
       h("dd", null, choice),
       h("dt", null, "Version"),

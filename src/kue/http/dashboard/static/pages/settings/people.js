@@ -14,10 +14,21 @@ const ROLES = [
   ["operator", "Operator: adds, retries, cancels, pauses"],
   ["admin", "Admin: removes for good, says who may do what"],
 ];
+const ALONE =
+  "Whoever reaches this address may do everything. Add a person, here or on the " +
+  "command line, before the dashboard is to be reached from elsewhere.";
+const HELP = "At least 8 characters";
 
 export function people({ api, me }) {
   const columns = [
-    { key: "name", label: "Name", render: (user) => [user.name, user.name === me.name && h("span", { class: "faint" }, " (you)")] },
+    {
+      key: "name",
+      label: "Name",
+      render: (user) => [
+        user.name,
+        user.name === me.name && h("span", { class: "faint" }, " (you)"),
+      ],
+    },
     { key: "role", label: "Role", render: (user) => user.role },
     { key: "created", label: "Since", render: (user) => timeAgo(user.created_at) },
     { key: "acts", label: "", class: "end nowrap", render: acts },
@@ -28,7 +39,12 @@ export function people({ api, me }) {
   const node = h(
     "section",
     { class: "card" },
-    h("header", { class: "card-head" }, h("h2", null, "People"), h("span", { class: "actions" }, add)),
+    h(
+      "header",
+      { class: "card-head" },
+      h("h2", null, "People"),
+      h("span", { class: "actions" }, add),
+    ),
     place,
   );
   read();
@@ -62,8 +78,21 @@ export function people({ api, me }) {
       action: "Add",
       fields: [
         { name: "name", label: "Name", required: true },
-        { name: "role", label: "Role", type: "select", options: ROLES, value: "viewer" },
-        { name: "password", label: "Password", type: "password", required: true, autocomplete: "new-password" },
+        {
+          name: "role",
+          label: "Role",
+          type: "select",
+          options: ROLES,
+          value: "viewer",
+        },
+        {
+          name: "password",
+          label: "Password",
+          type: "password",
+          required: true,
+          help: HELP,
+          autocomplete: "new-password",
+        },
       ],
       submit: async (values) => {
         await api.post("/users", values);
@@ -75,7 +104,15 @@ export function people({ api, me }) {
   function change(user) {
     return formDialog({
       title: `Role of ${user.name}`,
-      fields: [{ name: "role", label: "Role", type: "select", options: ROLES, value: user.role }],
+      fields: [
+        {
+          name: "role",
+          label: "Role",
+          type: "select",
+          options: ROLES,
+          value: user.role,
+        },
+      ],
       submit: async ({ role }) => {
         await api.put(`/users/${part(user.name)}`, { role });
         done(`${user.name} is ${role}`);
@@ -88,7 +125,14 @@ export function people({ api, me }) {
       title: `Password of ${user.name}`,
       text: "All sessions of this person end.",
       fields: [
-        { name: "password", label: "New password", type: "password", required: true, autocomplete: "new-password" },
+        {
+          name: "password",
+          label: "New password",
+          type: "password",
+          required: true,
+          help: HELP,
+          autocomplete: "new-password",
+        },
       ],
       submit: async (values) => {
         await api.put(`/users/${part(user.name)}`, values);
@@ -122,7 +166,7 @@ export function people({ api, me }) {
 function nobody() {
   return empty({
     title: "Nobody has to log in",
-    text: "Whoever reaches this address may do everything. Add a person, here or on the command line, before the dashboard is to be reached from elsewhere.",
+    text: ALONE,
     code: "kue user add ann --role admin",
   });
 }

@@ -15,18 +15,32 @@ const SCOPES = [
   ["manage", "Manage: retry, cancel, pause"],
   ["admin", "Admin: remove for good, say who may do what"],
 ];
+//: How long a token lives.
+const LIVES = [
+  ["1d", "1 day"],
+  ["30d", "30 days"],
+  ["90d", "90 days"],
+  ["365d", "1 year"],
+  ["", "Never"],
+];
 
 export function tokens({ api }) {
   const columns = [
     { key: "name", label: "Name", render: (token) => token.name },
     { key: "scopes", label: "May", render: (token) => (token.scopes ?? []).join(", ") },
     { key: "used", label: "Last used", render: (token) => timeAgo(token.used_at) },
-    { key: "expires", label: "Ends", render: (token) => timeAgo(token.expires_at) },
+    {
+      key: "until",
+      label: "Ends",
+      render: (token) => (token.until ? timeAgo(token.until) : "never"),
+    },
+    { key: "by", label: "Made by", render: (token) => token.by ?? "" },
     {
       key: "acts",
       label: "",
       class: "end",
-      render: (token) => h("button", { class: "small danger", onclick: () => revoke(token) }, "Revoke"),
+      render: (token) =>
+        h("button", { class: "small danger", onclick: () => revoke(token) }, "Revoke"),
     },
   ];
   const list = table({ columns, key: (token) => token.id, caption: "Tokens" });
@@ -35,7 +49,12 @@ export function tokens({ api }) {
   const node = h(
     "section",
     { class: "card" },
-    h("header", { class: "card-head" }, h("h2", null, "Tokens"), h("span", { class: "actions" }, add)),
+    h(
+      "header",
+      { class: "card-head" },
+      h("h2", null, "Tokens"),
+      h("span", { class: "actions" }, add),
+    ),
     place,
   );
   read();
@@ -59,12 +78,26 @@ export function tokens({ api }) {
       action: "Make",
       fields: [
         { name: "name", label: "Name", required: true, help: "What it is for" },
-        ...SCOPES.map(([name, label]) => ({ name, label, type: "check", value: name === "read" })),
+        {
+          name: "expires",
+          label: "Ends after",
+          type: "select",
+          options: LIVES,
+          value: "90d",
+        },
+        ...SCOPES.map(([name, label]) => ({
+          name,
+          label,
+          type: "check",
+          value: name === "read",
+        })),
       ],
       submit: async (values) => {
         const scopes = SCOPES.map(([name]) => name).filter((name) => values[name]);
-        const made = await api.post("/tokens", { name: values.name, scopes });
-        show(made.secret ?? made.token);
+        if (!scopes.length) throw new Error("choose what it may do");
+        const expires = values.expires || null;
+        const made = await api.post("/tokens", { name: values.name, scopes, expires });
+        show(made.secret);
         read();
       },
     });
@@ -94,7 +127,13 @@ function show(secret) {
     body: [
       h("p", null, "Copy it now: it is not shown again, and nobody can look it up."),
       sample(secret),
-      h("p", { class: "help" }, "Programs send it as the header ", h("code", null, "Authorization: Bearer …"), "."),
+      h(
+        "p",
+        { class: "help" },
+        "Programs send it as the header ",
+        h("code", null, "Authorization: Bearer …"),
+        ".",
+      ),
     ],
   });
 }
@@ -103,6 +142,6 @@ function none() {
   return empty({
     title: "No tokens",
     text: "Programs that use the REST API say who they are with a token.",
-    code: 'curl -H "Authorization: Bearer $KUE_TOKEN" https://kue.example.com/api/v1/stats',
+    code: 'curl -H "Authorization: Bearer $KUE_TOKEN" https://example.com/api/v1/stats',
   });
 }

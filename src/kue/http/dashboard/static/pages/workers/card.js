@@ -20,7 +20,7 @@ export function card(first, onChange) {
   let worker = first;
   const badges = h("span", { class: "marks" });
   const acts = h("div", { class: "actions" });
-  const note = h("p", { class: "note", dataset: { tone: "warn" }, hidden: true });
+  const note = h("p", { class: "notice", dataset: { tone: "warn" }, hidden: true });
   const facts = h("dl", { class: "figures" });
   const slots = h("ul", { class: "slots" });
   const list = h("ol", { class: "runs" });
@@ -123,7 +123,8 @@ function shown(facts) {
   return facts.map(([name, text, tone = "", at = null]) =>
     h(
       "div",
-      { dataset: { tone } },
+      // A line of code needs the room.
+      { class: text?.length > 24 && "wide", dataset: { tone } },
       h("dt", null, name),
       h("dd", null, at === null ? text : timeAgo(at)),
     ),
