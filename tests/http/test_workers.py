@@ -308,7 +308,7 @@ async def test_an_order_to_who_does_not_live_is_404(
     answer = await client.post(f"/workers/w1/{order}")
 
     assert answer.status_code == 404
-    assert answer.json()["detail"] == "no live worker is named 'w1'"
+    assert answer.json()["detail"] == "worker 'w1' is gone"
 
 
 async def test_stacks_are_404_until_there_are_some(

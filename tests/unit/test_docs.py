@@ -164,6 +164,7 @@ def test_the_table_of_redis_keys_is_that_of_the_code() -> None:
         ":<type>:held:<group>",
         ":producers:<n>",
         ":stats:<minute>",
+        ":hours:<hour>",
         ":events",
     }
 

@@ -137,6 +137,7 @@ async def show_stacks(call: Call, name: WorkerName) -> WorkerStacks:
     """
     found = await call.q.stacks(name)
     if found is None:
+        await _worker(call.q, name)
         detail = f"worker {name!r} has written down no stacks in the last minutes"
         raise Refused(HTTPStatus.NOT_FOUND, detail)
     return WorkerStacks(*found)
@@ -191,7 +192,8 @@ async def write_stacks(call: Call, name: WorkerName) -> WorkerOrder:
 
 async def _order(q: Kue, name: str, order: Literal["stop", "stacks"]) -> WorkerOrder:
     if not await q.order(name, order):
-        raise Refused(HTTPStatus.NOT_FOUND, f"no live worker is named {name!r}")
+        await _worker(q, name)
+        raise Refused(HTTPStatus.NOT_FOUND, f"worker {name!r} is gone")
     return WorkerOrder(name, order)
 
 

@@ -290,7 +290,7 @@ local function hour_of(minute)
 end
 
 -- Full minutes of the statistics that are to be added to their hours now, and the last
--- minute that is then done with.
+-- minute that is then done with, if there is another.
 local function unrolled()
   local full = math.floor(now / 60000) - 1
   local rolled = tonumber(redis.call("HGET", root .. ":meta", "rolled")) or 0
@@ -304,7 +304,7 @@ local function unrolled()
       found[#found + 1] = minute
     end
   end
-  return found, math.max(rolled, full)
+  return found, full > rolled and full or nil
 end
 
 -- Each once: whoever comes next begins behind the last.
@@ -323,7 +323,9 @@ local function roll_up(minutes, last)
     end
     redis.call("EXPIRE", hour, hours_kept * 3600)
   end
-  redis.call("HSET", root .. ":meta", "rolled", last)
+  if last then
+    redis.call("HSET", root .. ":meta", "rolled", last)
+  end
 end
 
 local function forget_stacks()
