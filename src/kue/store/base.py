@@ -29,6 +29,7 @@ from kue.store.values import (
     Change,
     Claim,
     Claimed,
+    Errors,
     Filter,
     Limits,
     LogLine,
@@ -475,6 +476,16 @@ class Store(ABC):
     @abstractmethod
     async def stats(self, since: int, until: int) -> list[Stat]:
         """Return per-minute counters from minute *since* to *until*, both included."""
+
+    @abstractmethod
+    async def errors(self, type: str | None = None, *, limit: int = 50) -> Errors:
+        """
+        Return what jobs that are failed now failed of, the most frequent first.
+
+        A group is there while it has jobs.  One that was retried or removed no longer
+        counts, but may still be the one a group names as its last, and have given it
+        its times.  Jobs that failed before errors had fingerprints are in none.
+        """
 
     @abstractmethod
     async def check(

@@ -1,4 +1,4 @@
-"""Reading jobs: get, page, count, types, logs, stats."""
+"""Reading jobs: get, page, count, types, logs, stats, errors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kue.errors import KueError
-from kue.job import Job, State
+from kue.fingerprint import first_line
+from kue.job import Error, Job, State
 from kue.names import quote, unquote
 from kue.store.redis.keys import LIVE_CHUNK
 from kue.store.redis.link import pairs
@@ -15,16 +16,20 @@ from kue.store.redis.record import read_job
 from kue.store.redis.shards import Shards
 from kue.store.values import (
     MAX_BATCH,
+    ErrorGroup,
+    Errors,
     LogLine,
     Page,
     Stat,
     check_batch,
+    check_errors,
     read_cursor,
 )
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
+_decode_error = msgspec.json.Decoder(Error).decode
 _decode_line = msgspec.json.Decoder(LogLine).decode
 #: Order of the numbers in the reply of ``count.lua``.
 _COUNTED = (
@@ -256,6 +261,21 @@ class Reading(Shards):
         )
         return [_decode_line(line) for line in lines]
 
+    async def errors(self, type: str | None = None, *, limit: int = 50) -> Errors:
+        check_errors(limit)
+        if type is None:
+            replies = await self._on_all(
+                lambda shard: self._run(shard, "errors", limit, "")
+            )
+        else:
+            home = self._home_of(type)
+            replies = [await self._run(home, "errors", limit, quote(type))]
+        groups: list[ErrorGroup] = []
+        for _, *rows in replies:
+            groups += map(_read_group, *(rows[column::5] for column in range(5)))
+        groups.sort(key=lambda group: -group.count)
+        return Errors(groups[:limit], sum(total for total, *_ in replies))
+
     async def stats(self, since: int, until: int) -> list[Stat]:
         minutes = range(since, until + 1)
         found: list[Stat] = []
@@ -298,6 +318,28 @@ def _bits(bitmap: bytes) -> list[int]:
         for bit in range(8)
         if byte & (128 >> bit)
     ]
+
+
+def _read_group(
+    job_type: bytes, fingerprint: bytes, count: bytes, first: bytes, last: bytes
+) -> ErrorGroup:
+    last_at, _, rest = last.partition(b"\t")
+    job_id, _, cause = rest.partition(b"\t")
+    try:
+        error = _decode_error(cause)
+    except ValueError:
+        # The jobs count, whatever became of what they failed of.
+        error = Error("Unknown", "")
+    return ErrorGroup(
+        fingerprint=fingerprint.decode(),
+        type=unquote(job_type.decode()),
+        kind=error.kind,
+        message=first_line(error.message),
+        count=int(float(count)),
+        first_at=int(first or 0),
+        last_at=int(last_at or 0),
+        job_id=int(job_id or 0),
+    )
 
 
 def _read_stats(minute: int, fields: Any) -> list[Stat]:

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
 from kue.errors import StoreError, StoreFull, StoreUnavailable
 from kue.store.base import Events, OnProgress, Store
-from kue.store.sqlite import gates, listening, reading, schedules, workers
+from kue.store.sqlite import errors, gates, listening, reading, schedules, workers
 from kue.store.sqlite.checking import check
 from kue.store.sqlite.engine import Engine
 from kue.store.sqlite.listening import Ear
 from kue.store.sqlite.pages import Request
 from kue.store.values import (
     WATCH_MS,
+    Errors,
     Limits,
     LogLine,
     Page,
@@ -25,6 +26,7 @@ from kue.store.values import (
     Stat,
     WorkerStatus,
     check_batch,
+    check_errors,
     check_limit,
     read_cursor,
 )
@@ -143,6 +145,10 @@ class SqliteReads(Store):
 
     async def stats(self, since: int, until: int) -> list[Stat]:
         return await self._read(reading.stats, since, until)
+
+    async def errors(self, type: str | None = None, *, limit: int = 50) -> Errors:
+        check_errors(limit)
+        return await self._read(errors.most, type, limit)
 
     async def check(
         self, *, repair: bool = False, on_progress: OnProgress | None = None

@@ -91,6 +91,24 @@ class Examination:
             if repair:
                 left = await self._mend(case, look)
             findings += _findings(look.troubles, left)
+        # While jobs are in doubt, so are sums of them.
+        if all(finding.repaired for finding in findings):
+            drift = await self._count_errors(after_repair=bool(findings), repair=repair)
+            # What mending jobs did to the sums is no finding of its own.
+            findings = findings or drift
+        return findings
+
+    async def _count_errors(
+        self, *, after_repair: bool, repair: bool
+    ) -> list[Finding]:
+        findings: list[Finding] = []
+        for survey in self._surveys:
+            for case in await survey.errors.cases(
+                survey.shard, self._layout, only_suspects=not after_repair
+            ):
+                look = await case.look()
+                left = await self._mend(case, look) if repair else look.troubles
+                findings += _findings(look.troubles, left)
         return findings
 
     async def _troubled(self) -> AsyncIterator[tuple[Case, Look]]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kue.names import unquote
 from kue.store.redis.health import shardwide
 from kue.store.redis.health.bits import Bits
+from kue.store.redis.health.errors import Tally
 from kue.store.redis.health.jobs import MAX_LOOKS, Examiner, Sighting
 from kue.store.redis.health.keyspace import Key, read_key
 from kue.store.redis.health.layout import MAX_SEQUENCE
@@ -51,6 +52,8 @@ class Survey:
         #: Suspicious jobs, and suspicious everything else.
         self.jobs: dict[int, Sighting] = {}
         self.cases: list[PlainCase] = []
+        #: What failed jobs failed of.
+        self.errors = Tally()
         self._bitmaps: set[int] = set()
         self._pending: dict[int, Sighting] = {}
         self._weight = 0
@@ -150,6 +153,8 @@ class Survey:
             case "live":
                 self._bitmaps.add(key.number)
             case "type" | "held":
+                if key.name in ("errors", "causes"):
+                    self.errors.note(key.job_type)
                 self.structures[key.text] = key
                 self.types.add(key.job_type)
             case "shard":

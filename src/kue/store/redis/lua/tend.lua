@@ -35,6 +35,7 @@
 --- @include lib/live
 --- @include lib/state
 --- @include lib/unlink
+--- @include lib/errors
 --- @include lib/depart
 --- @include lib/arrive
 --- @include lib/dependants
@@ -146,6 +147,11 @@ local function prune_plain(job_type, q, state, ids)
   for i, id in ipairs(ids) do
     keys[2 * i - 1], keys[2 * i] = job .. id, job .. id .. ":log"
     tell("remove", id, job_type, 0)
+  end
+  if state == "failed" then
+    for _, id in ipairs(ids) do
+      forgive(q, id)
+    end
   end
   redis.call("ZREM", q .. state, unpack(ids))
   redis.call("HDEL", q .. "tries", unpack(ids))
