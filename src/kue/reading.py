@@ -6,13 +6,21 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from kue.errors import JobNotFound
 from kue.handle import JobHandle
-from kue.job import State
-from kue.store.values import MAX_BATCH, Filter, Limits, LogLine, Page, Pause
+from kue.job import State, priority_of
+from kue.store.values import (
+    MAX_BATCH,
+    MAX_SCAN,
+    Filter,
+    Limits,
+    LogLine,
+    Page,
+    Pause,
+)
 
 if TYPE_CHECKING:
     from kue.job import Job
     from kue.session import Session
-    from kue.store.values import Stat, WorkerStatus
+    from kue.store.values import Errors, Stat, WorkerStatus
 
 Order = Literal["asc", "desc"]
 
@@ -131,6 +139,15 @@ class Reading:
         """Return counters by minute and type, from minute *since* to *until*."""
         return await self._session.store.stats(since, until)
 
+    async def errors(self, type: str | None = None, *, limit: int = 50) -> Errors:
+        """
+        Return what jobs that are failed now failed of, the most frequent first.
+
+        Errors that differ only in numbers are one; `find` and `Selection` take their
+        fingerprints.  Kept by the store: it costs the same however many jobs failed.
+        """
+        return await self._session.store.errors(type, limit=limit)
+
     async def workers(self) -> list[WorkerStatus]:
         """Return the workers the store knows of, by name."""
         return await self._session.store.workers()
@@ -202,18 +219,28 @@ class Reading:
         tag: str | None = None,
         text: str | None = None,
         error: str | None = None,
+        worker: str | None = None,
+        group: str | None = None,
+        priority: int | str | None = None,
+        fingerprint: str | None = None,
+        data: dict[str, Any] | None = None,
         since: int | None = None,
         until: int | None = None,
         limit: int = 50,
         cursor: str | None = None,
         descending: bool = False,
+        scan: int = MAX_SCAN,
     ) -> Page:
         """
         Return jobs that match everything given.
 
         *text* is looked for in the data, *error* in the last error, whatever the case;
-        *since* and *until* are creation times in Unix ms.  A page may be short, even
-        empty, and still have a cursor.
+        *worker* runs the job or ran it last; *fingerprint* is that of a group of
+        `errors`; *data* says what is at which path, such as ``{"user.id": 42}``;
+        *since* and *until* are creation times in Unix ms.
+
+        Looks at no more than about *scan* jobs: a page may be short, even empty, and
+        still have a cursor.
         """
         wanted = Filter(
             type=type,
@@ -221,11 +248,16 @@ class Reading:
             tag=tag,
             text=text,
             error=error,
+            worker=worker,
+            group=group,
+            priority=None if priority is None else priority_of(priority),
+            fingerprint=fingerprint,
+            data=data or {},
             since=since,
             until=until,
         )
         return await self._session.store.find(
-            wanted, limit=limit, cursor=cursor, descending=descending
+            wanted, limit=limit, cursor=cursor, descending=descending, scan=scan
         )
 
     async def paused(self) -> list[Pause]:

@@ -81,6 +81,7 @@ VERBS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "logs": lambda store: store.logs(1),
     "workers": lambda store: store.workers(),
     "stats": lambda store: store.stats(1, 2),
+    "errors": lambda store: store.errors(),
     "check": lambda store: store.check(),
     "find": lambda store: store.find(Filter()),
     "watch": lambda store: _watch(store),

@@ -23,6 +23,8 @@ MAX_LOG_TEXT = 4000
 GRACE_GAP_MS = 5_000
 #: Tending comes each second; a gap shorter than this is nothing.
 MIN_GRACE_GAP_MS = 2_000
+#: Jobs that one search looks at, unless it is told otherwise.
+MAX_SCAN = 10_000
 #: The most groups of errors that one call may ask for.
 MAX_ERRORS = 200
 #: How many paths of data one filter may have, of how many characters and names each.

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kue.store.values import MAX_SCAN
 from kue.sync.calling import Calling
 from kue.sync.handle import SyncJobHandle
 
 if TYPE_CHECKING:
     from kue.job import Job, State
     from kue.reading import Order
-    from kue.store.values import Limits, LogLine, Page, Pause, Stat, WorkerStatus
+    from kue.store.values import (
+        Errors,
+        Limits,
+        LogLine,
+        Page,
+        Pause,
+        Stat,
+        WorkerStatus,
+    )
 
 
 class SyncReading(Calling):
@@ -82,6 +91,10 @@ class SyncReading(Calling):
         """Return counters by minute and type, from minute *since* to *until*."""
         return self.call(lambda q: q.stats(since, until))
 
+    def errors(self, type: str | None = None, *, limit: int = 50) -> Errors:
+        """Return what jobs that are failed now failed of, the most frequent first."""
+        return self.call(lambda q: q.errors(type, limit=limit))
+
     def workers(self) -> list[WorkerStatus]:
         """Return the workers the store knows of, by name."""
         return self.call(lambda q: q.workers())
@@ -130,11 +143,17 @@ class SyncReading(Calling):
         tag: str | None = None,
         text: str | None = None,
         error: str | None = None,
+        worker: str | None = None,
+        group: str | None = None,
+        priority: int | str | None = None,
+        fingerprint: str | None = None,
+        data: dict[str, Any] | None = None,
         since: int | None = None,
         until: int | None = None,
         limit: int = 50,
         cursor: str | None = None,
         descending: bool = False,
+        scan: int = MAX_SCAN,
     ) -> Page:
         """Return jobs that match everything given."""
         return self.call(
@@ -144,11 +163,17 @@ class SyncReading(Calling):
                 tag=tag,
                 text=text,
                 error=error,
+                worker=worker,
+                group=group,
+                priority=priority,
+                fingerprint=fingerprint,
+                data=data,
                 since=since,
                 until=until,
                 limit=limit,
                 cursor=cursor,
                 descending=descending,
+                scan=scan,
             )
         )
 

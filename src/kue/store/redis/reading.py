@@ -48,6 +48,9 @@ _CHUNKS = 32
 class Reading(Shards):
     """The verbs that change nothing."""
 
+    #: Without a state there are only the live bitmaps, which know of no types.
+    has_types_in_order = False
+
     async def get(self, job_ids: Sequence[int]) -> list[Job | None]:
         check_batch(job_ids, "jobs")
         jobs: list[Job | None] = [None] * len(job_ids)
@@ -200,11 +203,16 @@ class Reading(Shards):
         if after is not None:
             chunk = after // self._shards // LIVE_CHUNK
             first, last = (0, min(chunk, last)) if descending else (chunk, last)
-        starts = range(first, last + 1, _CHUNKS)
-        for start in reversed(starts) if descending else starts:
+        # Most readers are content with the first page: begin with little.
+        size = 1
+        while first <= last:
+            stop = last + 1 if descending else min(first + size, last + 1)
+            start = max(stop - size, first) if descending else first
+            first, last = (first, start - 1) if descending else (stop, last)
+            size = min(2 * size, _CHUNKS)
             ids: list[int] = []
             for shard in range(self._shards):
-                ids += await self._live_in(shard, start, min(start + _CHUNKS, last + 1))
+                ids += await self._live_in(shard, start, stop)
             ids.sort(reverse=descending)
             if after is not None:
                 ids = [i for i in ids if (i < after if descending else i > after)]
@@ -329,7 +337,7 @@ def _read_group(
         error = _decode_error(cause)
     except ValueError:
         # The jobs count, whatever became of what they failed of.
-        error = Error("Unknown", "")
+        error, first, last_at, job_id = Error("Unknown", ""), b"0", b"0", b"0"
     return ErrorGroup(
         fingerprint=fingerprint.decode(),
         type=unquote(job_type.decode()),
@@ -337,8 +345,8 @@ def _read_group(
         message=first_line(error.message),
         count=int(float(count)),
         first_at=int(first or 0),
-        last_at=int(last_at or 0),
-        job_id=int(job_id or 0),
+        last_at=int(last_at),
+        job_id=int(job_id),
     )
 
 

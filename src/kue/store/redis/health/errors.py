@@ -35,7 +35,7 @@ _TRIES = 3
 class Group(NamedTuple):
     """Failed jobs with one fingerprint."""
 
-    count: int
+    jobs: int
     first_at: int
     last_at: int
     job_id: int
@@ -53,30 +53,16 @@ class Tally:
     def __init__(self) -> None:
         self._found: dict[str, Counter[bytes]] = {}
 
-    def note(self, job_type: str, record: bytes | None = None) -> None:
-        """Count a failed job; without one, only remember the type."""
-        counter = self._found.setdefault(job_type, Counter())
+    def note(self, job_type: str, record: bytes | None) -> None:
+        """Count a failed job."""
         mark = fingerprint_in(record or b"")
         if mark is not None:
-            counter[mark] += 1
+            self._found.setdefault(job_type, Counter())[mark] += 1
 
-    async def cases(
-        self, shard: Shard, layout: Layout, *, only_suspects: bool
-    ) -> list[ErrorsCase]:
-        """Return the types to look at closely."""
-        cases = [ErrorsCase(shard, layout, name) for name in sorted(self._found)]
-        if not cases or not only_suspects:
-            return cases
-        seen = await shard.inspect([case.subject for case in cases])
-        return [
-            case
-            for case, one in zip(cases, seen, strict=True)
-            if _read(one) != self._expected(case.job_type)
-        ]
-
-    def _expected(self, job_type: str) -> tuple[Counter[bytes], set[bytes]]:
-        found = self._found[job_type]
-        return found, _names(found)
+    def agrees(self, job_type: str, seen: Seen) -> bool:
+        """Tell whether the errors of a type are written as its jobs were met."""
+        found = self._found.get(job_type, Counter())
+        return _read(seen) == (found, _names(found))
 
 
 class ErrorsCase(Case):
@@ -105,9 +91,9 @@ class ErrorsCase(Case):
             if known is None:
                 groups[mark] = Group(1, at, at, job_id)
                 continue
-            count, first_at = known.count + 1, min(known.first_at, at)
+            jobs, first_at = known.jobs + 1, min(known.first_at, at)
             last = max((known.last_at, known.job_id), (at, job_id))
-            groups[mark] = Group(count, first_at, *last)
+            groups[mark] = Group(jobs, first_at, *last)
         return groups
 
     async def _failed(self) -> AsyncIterator[tuple[bytes, int, int]]:
@@ -131,28 +117,31 @@ class ErrorsCase(Case):
 
     async def _judge(self, seen: Seen, groups: dict[bytes, Group]) -> list[Trouble]:
         written, told = _read(seen)
-        counted = Counter({mark: group.count for mark, group in groups.items()})
-        wrong = {mark for mark in written | counted if written[mark] != counted[mark]}
-        # What is said of an error is kept apart, under two names.
-        wrong |= {name[:LENGTH] for name in told ^ _names(counted)}
-        if not wrong:
+        counted = {mark: float(group.jobs) for mark, group in groups.items()}
+        wrong = {mark for mark, _ in written.items() ^ counted.items()}
+        # What is said of an error stands under two names.
+        wrong |= {name[:LENGTH] for name in _names(counted) - told}
+        stray = sorted(told - _names(counted))
+        if not wrong and not stray:
             return []
         message = f"the errors of {unquote(self.job_type)!r} are not counted as its "
         message += "failed jobs have them"
         commands: list[Command] = []
         for mark in sorted(wrong)[:_AT_ONCE]:
             commands += await self._mended(mark, groups.get(mark))
+        if stray:
+            commands.append(("HDEL", self._key("causes"), *stray[:_AT_ONCE]))
         return [Trouble("error-drift", message, None, "count again", tuple(commands))]
 
     async def _mended(self, mark: bytes, group: Group | None) -> list[Command]:
-        errors, causes, last = self._key("errors"), self._key("causes"), mark + b":last"
+        errors, causes = self._key("errors"), self._key("causes")
         if group is None:
-            return [("ZREM", errors, mark), ("HDEL", causes, mark, last)]
+            return [("ZREM", errors, mark)]
         [record] = await self.shard.read([("GET", self.shard.keys.job(group.job_id))])
         told = b"%d\t%d\t%s" % (group.last_at, group.job_id, _cause_in(record or b""))
         return [
-            ("ZADD", errors, group.count, mark),
-            ("HSET", causes, mark, group.first_at, last, told),
+            ("ZADD", errors, group.jobs, mark),
+            ("HSET", causes, mark, group.first_at, mark + b":last", told),
         ]
 
     def _key(self, structure: str) -> str:
@@ -167,12 +156,11 @@ def _cause_in(record: bytes) -> bytes:
     return b"" if error is None else encode_json(Error(error.kind, error.message))
 
 
-def _read(seen: Seen) -> tuple[Counter[bytes], set[bytes]]:
+def _read(seen: Seen) -> tuple[dict[bytes, float], set[bytes]]:
     """Return the counts as they are written, and the names of what is said besides."""
     _, _, _, size, *rest = seen.facts
     rows, told = rest[: int(size)], rest[int(size) :]
-    marks, counts = rows[::2], map(int, map(float, rows[1::2]))
-    return Counter(dict(zip(marks, counts, strict=True))), set(told)
+    return dict(zip(rows[::2], map(float, rows[1::2]), strict=True)), set(told)
 
 
 def _names(marks: Iterable[bytes]) -> set[bytes]:

@@ -334,10 +334,14 @@ for i = 1, #pauses, 2 do
   end
 end
 local all_paused = redis.call("HEXISTS", root .. ":paused", "") == 1
+-- Of all types, before any is pruned: what waited for a pruned job may have expired.
 for _, job_type in ipairs(types) do
   local q = queue(job_type)
   promoted = promoted + promote(job_type, q, math.max(0, limit - promoted))
   expire(job_type, q)
+end
+for _, job_type in ipairs(types) do
+  local q = queue(job_type)
   local late = redis.call("ZRANGEBYSCORE", q .. "ttl", "-inf", now, "LIMIT", 0, limit)
   for _, id in ipairs(late) do
     timed_out[#timed_out + 1] = id
