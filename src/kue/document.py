@@ -31,6 +31,7 @@ def document(job: Job) -> dict[str, JSON]:
         "progress_data": job.progress_data,
         "result": job.result,
         "error": _plain(job.error),
+        "fingerprint": job.fingerprint,
         "worker": job.worker,
         "held": job.held,
         "cancelling": job.cancelling,

@@ -2,41 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from kue.fingerprint import fingerprint, first_line, shape
 from kue.job import Error
+from kue.store.values import ErrorGroup
 
 if TYPE_CHECKING:
     from kue.job import Job
 
 #: Past this many groups, new ones are counted by type and kind alone.
 MAX_GROUPS = 1000
-#: What differs from job to job: ids in hexadecimal, and numbers.
-_VARIES = re.compile(r"\b(?:0x)?[0-9a-f]{8,}(?:-[0-9a-f]{4,}){0,4}\b|\d+", re.I)
-
-
-class ErrorGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Jobs of one type that failed of the same error."""
-
-    type: str
-    kind: str
-    #: As one of them said it; empty for errors too many to be told apart.
-    message: str
-    count: int
-    #: When the first and the last of them failed, Unix ms.
-    first_at: int
-    last_at: int
-    #: The one that failed last.
-    job_id: int
-
-
-def shape(message: str) -> str:
-    """Return what is the same in all messages of a kind: its first line, no numbers."""
-    first = message.strip().partition("\n")[0]
-    return _VARIES.sub("#", first)
 
 
 class Tally:
@@ -65,9 +43,10 @@ class Tally:
 def _group_of(job: Job, error: Error) -> ErrorGroup:
     at = job.ended_at or job.updated_at
     return ErrorGroup(
+        fingerprint=fingerprint(error),
         type=job.type,
         kind=error.kind,
-        message=error.message.strip().partition("\n")[0],
+        message=first_line(error.message),
         count=1,
         first_at=at,
         last_at=at,

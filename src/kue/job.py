@@ -278,6 +278,8 @@ class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
     #: "lease" or "ttl" when upkeep ended the run because that was over.
     taken: str = ""
+    #: What its error has in common with others, where the job failed for good.
+    fingerprint: str = ""
 
     @property
     def run(self) -> Run | None:
@@ -429,6 +431,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
             if attempt.error is not None:
                 return attempt.error
         return None
+
+    @property
+    def fingerprint(self) -> str | None:
+        """Which failed jobs failed of the same; None for a job that did not fail."""
+        if self.state is not State.FAILED or not self.history:
+            return None
+        return self.history[-1].fingerprint or None
 
     @property
     def expires_at(self) -> int | None:

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from kue.errors import JobNotFound
 from kue.handle import JobHandle
-from kue.job import State
+from kue.job import State, priority_of
 from kue.store.values import (
     HOURS_KEPT,
     MAX_BATCH,
+    MAX_SCAN,
     Filter,
     Limits,
     LogLine,
@@ -20,7 +21,7 @@ from kue.store.values import (
 if TYPE_CHECKING:
     from kue.job import Job
     from kue.session import Session
-    from kue.store.values import Stacks, Stat, StoreFacts, WorkerStatus
+    from kue.store.values import Errors, Stacks, Stat, StoreFacts, WorkerStatus
 
 Order = Literal["asc", "desc"]
 
@@ -152,6 +153,15 @@ class Reading:
         """Return what a worker was doing when it was last asked, in these minutes."""
         return await self._session.store.stacks(worker)
 
+    async def errors(self, type: str | None = None, *, limit: int = 50) -> Errors:
+        """
+        Return what jobs that are failed now failed of, the most frequent first.
+
+        Errors that differ only in numbers are one; `find` and `Selection` take their
+        fingerprints.  Kept by the store: it costs the same however many jobs failed.
+        """
+        return await self._session.store.errors(type, limit=limit)
+
     async def workers(self) -> list[WorkerStatus]:
         """Return the workers the store knows of, by name."""
         return await self._session.store.workers()
@@ -223,18 +233,28 @@ class Reading:
         tag: str | None = None,
         text: str | None = None,
         error: str | None = None,
+        worker: str | None = None,
+        group: str | None = None,
+        priority: int | str | None = None,
+        fingerprint: str | None = None,
+        data: dict[str, Any] | None = None,
         since: int | None = None,
         until: int | None = None,
         limit: int = 50,
         cursor: str | None = None,
         descending: bool = False,
+        scan: int = MAX_SCAN,
     ) -> Page:
         """
         Return jobs that match everything given.
 
         *text* is looked for in the data, *error* in the last error, whatever the case;
-        *since* and *until* are creation times in Unix ms.  A page may be short, even
-        empty, and still have a cursor.
+        *worker* runs the job or ran it last; *fingerprint* is that of a group of
+        `errors`; *data* says what is at which path, such as ``{"user.id": 42}``;
+        *since* and *until* are creation times in Unix ms.
+
+        Looks at no more than about *scan* jobs: a page may be short, even empty, and
+        still have a cursor.
         """
         wanted = Filter(
             type=type,
@@ -242,11 +262,16 @@ class Reading:
             tag=tag,
             text=text,
             error=error,
+            worker=worker,
+            group=group,
+            priority=None if priority is None else priority_of(priority),
+            fingerprint=fingerprint,
+            data=data or {},
             since=since,
             until=until,
         )
         return await self._session.store.find(
-            wanted, limit=limit, cursor=cursor, descending=descending
+            wanted, limit=limit, cursor=cursor, descending=descending, scan=scan
         )
 
     async def paused(self) -> list[Pause]:

@@ -30,6 +30,8 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     text: str | None = None
     #: Appears in kind or message of its last error, whatever the case.
     error: str | None = None
+    #: That of the error it failed of, see `kue.Kue.errors`.
+    fingerprint: str | None = None
     #: Ended at or after, and before, Unix ms.
     since: int | None = None
     until: int | None = None
@@ -48,6 +50,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
             tag=self.tag,
             text=self.text,
             error=self.error,
+            fingerprint=self.fingerprint,
         )
 
     def until_at_most(self, moment: int) -> Selection:

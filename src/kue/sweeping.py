@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kue.duration import Duration, milliseconds
 from kue.errors import JobError
-from kue.failures import ErrorGroup, Tally
+from kue.failures import Tally
 from kue.job import FINAL, State
 from kue.replies import check_reply
-from kue.store.values import MAX_BATCH, Reply, Word
+from kue.store.values import MAX_BATCH, ErrorGroup, Reply, Word
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kue import Kue, State
+from kue.fingerprint import fingerprint
 from kue.http.v1 import bulk
 from kue.job import Error, Failed
 from kue.settings import load
@@ -21,6 +22,7 @@ from tests.support.jobs import (
     end,
     get_one,
     job_in,
+    start_one,
     state_of,
 )
 from tests.unit.flaky import Wire
@@ -183,6 +185,37 @@ async def test_all_that_match_are_acted_on_and_no_others(
     assert await count_of(q.store, "report") == {State.FAILED: 3}
 
 
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"worker": "w7"},
+        {"group": "ann"},
+        {"priority": "high"},
+        {"priority": -10},
+        {"fingerprint": fingerprint(Error("OSError", "reset 5"))},
+        {"data": {"user.id": 42, "user.is_new": False}},
+    ],
+)
+async def test_jobs_are_acted_on_by_what_they_have(
+    client: httpx.AsyncClient, q: Kue, wanted: dict[str, Any]
+) -> None:
+    await fail(q, 2)
+    job = await start_one(
+        q.store,
+        data={"user": {"id": 42, "is_new": False}},
+        group="ann",
+        priority="high",
+        worker="w7",
+        now=PAST,
+    )
+    await end(q.store, job, Failed(Error("OSError", "reset 7")), now=PAST)
+
+    status = await do(client, "retry", filter={"state": "failed", **wanted})
+
+    assert (status["done"], status["looked_at"]) == (1, 1)
+    assert await state_of(q.store, job.id) is State.WAITING
+
+
 async def test_what_moved_after_an_action_began_is_left_alone(
     client: httpx.AsyncClient, q: Kue
 ) -> None:
@@ -300,6 +333,14 @@ async def test_an_action_ends_with_the_queue(wire: Wire) -> None:
         ({"action": "remove", "filter": {"state": "active"}}, "body.filter.state"),
         ({"action": "promote", "filter": {"state": "failed"}}, "body.filter.state"),
         ({"action": "retry", "filter": {"state": "lost"}}, "body.filter.state"),
+        (
+            {"action": "retry", "filter": {"state": "failed", "priority": "urgent"}},
+            "body.filter.priority",
+        ),
+        (
+            {"action": "retry", "filter": {"state": "failed", "data": {"a..b": 1}}},
+            "body.filter.data",
+        ),
     ],
 )
 async def test_what_does_not_fit_is_named(

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue.http.v1 import failures
+from kue.fingerprint import fingerprint
 from kue.job import Error, Failed, State
+from tests.http.test_bulk import do
 from tests.support.jobs import (
     add_many,
     add_one,
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 #: Jobs fail in the past: a retry leaves alone what fails after it began.
 PAST = 1_700_000_000_000
-RETRY = {"type": "email", "kind": "OSError", "message": "timeout after 5 s"}
-ROUTES = [("GET", "/errors", None), ("POST", "/errors/retry", RETRY)]
 
 
 async def fail(
@@ -55,6 +54,7 @@ async def test_failed_jobs_are_grouped_by_error(
     assert answer.status_code == 200
     groups = answer.json().pop("groups")
     assert groups[0] == {
+        "fingerprint": fingerprint(Error("OSError", "timeout after 7 s")),
         "type": "email",
         "kind": "OSError",
         "message": "timeout after 60 s",
@@ -64,8 +64,7 @@ async def test_failed_jobs_are_grouped_by_error(
         "job_id": newest,
     }
     assert (groups[1]["message"], groups[1]["count"]) == ("refused", 1)
-    assert (answer.json()["total"], answer.json()["looked_at"]) == (2, 3)
-    assert answer.json()["is_all"] is True
+    assert answer.json()["total"] == 2
 
 
 async def test_errors_are_those_of_the_type_asked_for(
@@ -87,34 +86,22 @@ async def test_the_most_frequent_errors_come_first_and_the_others_are_counted(
     found = (await client.get("/errors?limit=1")).json()
 
     assert [group["message"] for group in found["groups"]] == ["b"]
-    assert (found["total"], found["looked_at"]) == (3, 4)
-
-
-async def test_an_answer_says_when_it_did_not_look_at_all(
-    client: httpx.AsyncClient, q: Kue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(failures, "MAX_LOOKED", 500)
-    await fail(q, *["old"] * 100)
-    await fail(q, *["new"] * 500, now=PAST + 1)
-
-    found = (await client.get("/errors")).json()
-
-    assert (found["looked_at"], found["is_all"]) == (500, False)
-    assert [group["message"] for group in found["groups"]] == ["new"]
+    assert found["total"] == 3
 
 
 async def test_no_failures_are_no_groups(client: httpx.AsyncClient, q: Kue) -> None:
     await add_one(q.store)
 
-    assert (await client.get("/errors")).json() == {
-        "groups": [],
-        "total": 0,
-        "looked_at": 0,
-        "is_all": True,
-    }
+    assert (await client.get("/errors")).json() == {"groups": [], "total": 0}
 
 
 # -- retrying ------------------------------------------------------------------
+
+
+async def retry(client: httpx.AsyncClient, group: dict[str, Any]) -> dict[str, Any]:
+    """Retry all of a group and return what became of them."""
+    wanted = {name: group[name] for name in ("type", "fingerprint")}
+    return await do(client, "retry", filter={"state": "failed", **wanted})
 
 
 async def test_all_of_a_group_are_retried_and_no_others(
@@ -127,49 +114,26 @@ async def test_all_of_a_group_are_retried_and_no_others(
         *await fail(q, "timeout after 5 s", kind="ValueError"),
         *await fail(q, "timeout after 5 s", type="other"),
     ]
+    [group, *_] = (await client.get("/errors")).json()["groups"]
 
-    answer = await client.post("/errors/retry", json=RETRY)
+    status = await retry(client, group)
 
-    assert answer.json() == {"retried": 600, "changed": 0, "held": 0}
+    assert group["count"] == status["done"] == status["looked_at"] == 600
     assert await count_of(q.store) == {State.WAITING: 600, State.FAILED: 3}
     states = {one: await state_of(q.store, one) for one in meant + others}
     assert {states[one] for one in meant} == {State.WAITING}
     assert {states[one] for one in others} == {State.FAILED}
 
 
-async def test_a_group_is_retried_by_what_the_list_says_of_it(
+async def test_a_group_is_gone_once_all_of_it_are_retried(
     client: httpx.AsyncClient, q: Kue
 ) -> None:
     await fail(q, "no user 17 in 0xdeadbeef01", "no user 4 in 0xcafecafe02")
     [group] = (await client.get("/errors")).json()["groups"]
 
-    order = {name: group[name] for name in ("type", "kind", "message")}
-    answer = await client.post("/errors/retry", json=order)
+    await retry(client, group)
 
-    assert answer.json()["retried"] == group["count"] == 2
-
-
-async def test_without_a_message_all_of_the_kind_are_retried(
-    client: httpx.AsyncClient, q: Kue
-) -> None:
-    await fail(q, "timeout", "refused", "")
-    await fail(q, "timeout", kind="OSErrorOfAnotherKind")
-
-    answer = await client.post(
-        "/errors/retry", json={"type": "email", "kind": "OSError"}
-    )
-
-    assert answer.json()["retried"] == 3
-
-
-async def test_an_empty_message_means_errors_that_said_nothing(
-    client: httpx.AsyncClient, q: Kue
-) -> None:
-    await fail(q, "timeout", "")
-
-    answer = await client.post("/errors/retry", json=RETRY | {"message": ""})
-
-    assert answer.json()["retried"] == 1
+    assert (await client.get("/errors")).json() == {"groups": [], "total": 0}
 
 
 async def test_a_job_whose_key_another_has_taken_stays_failed(
@@ -178,10 +142,12 @@ async def test_a_job_whose_key_another_has_taken_stays_failed(
     job = await start_one(q.store, now=PAST, unique="ann")
     await end(q.store, job, Failed(Error("OSError", "timeout after 1 s")), now=PAST)
     await add_one(q.store, unique="ann")
+    [group] = (await client.get("/errors")).json()["groups"]
 
-    answer = await client.post("/errors/retry", json=RETRY)
+    status = await retry(client, group)
 
-    assert answer.json() == {"retried": 0, "changed": 0, "held": 1}
+    assert (status["done"], status["held"]) == (0, 1)
+    assert (await client.get("/errors")).json()["groups"] == [group]
 
 
 # -- refusing ------------------------------------------------------------------
@@ -204,49 +170,19 @@ async def test_a_question_that_makes_no_sense_is_refused(
     assert (answer.status_code, answer.json().get("field")) == (400, field)
 
 
-@pytest.mark.parametrize(
-    ("change", "field"),
-    [
-        ({"type": ""}, "body.type"),
-        ({"kind": ""}, "body.kind"),
-        ({"kind": "x" * 501}, "body.kind"),
-        ({"message": 5}, "body.message"),
-        ({"message": "x" * 10_001}, "body.message"),
-        ({"all": True}, "body"),
-    ],
-)
-async def test_an_order_that_makes_no_sense_is_refused(
-    client: httpx.AsyncClient, q: Kue, change: dict[str, Any], field: str
-) -> None:
-    await fail(q, "timeout after 5 s")
-
-    answer = await client.post("/errors/retry", json=RETRY | change)
-
-    assert (answer.status_code, answer.json().get("field")) == (400, field)
-    assert await count_of(q.store) == {State.FAILED: 1}
-
-
 async def test_errors_of_a_type_that_there_is_not_are_404(
     client: httpx.AsyncClient,
 ) -> None:
-    looked = await client.get("/errors?type=email")
-    retried = await client.post("/errors/retry", json=RETRY)
-
-    assert (looked.status_code, retried.status_code) == (404, 404)
+    assert (await client.get("/errors?type=email")).status_code == 404
 
 
-async def test_who_may_only_look_retries_nothing(http: Http, q: Kue) -> None:
+async def test_who_may_look_sees_errors(http: Http, q: Kue) -> None:
     await fail(q, "timeout after 5 s")
     async with http.client("viewer") as client:
-        looked = await client.get("/errors")
-        retried = await client.post("/errors/retry", json=RETRY)
+        answer = await client.get("/errors")
 
-    assert (looked.status_code, retried.status_code) == (200, 403)
-    assert await count_of(q.store) == {State.FAILED: 1}
+    assert (answer.status_code, answer.json()["total"]) == (200, 1)
 
 
-@pytest.mark.parametrize(("method", "path", "body"), ROUTES)
-async def test_a_store_that_is_away_is_503(
-    lost: httpx.AsyncClient, method: str, path: str, body: Any
-) -> None:
-    assert (await lost.request(method, path, json=body)).status_code == 503
+async def test_a_store_that_is_away_is_503(lost: httpx.AsyncClient) -> None:
+    assert (await lost.get("/errors")).status_code == 503

@@ -10,6 +10,7 @@ import pytest
 
 from kue import Kue, State
 from kue.document import document
+from kue.fingerprint import fingerprint
 from kue.job import Completed, Error, Failed, Retried
 from kue.store.values import LogLine
 from tests.support.jobs import (
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 #: Long enough ago for everything to have happened since.
 PAST = 1_700_000_000_000
+RESET = Error("OSError", "connection reset")
 GONE = 4_711
 #: For what is decided before any store is asked.
 on_any_store = pytest.mark.parametrize("url", ["memory://"])
@@ -119,6 +121,16 @@ async def test_jobs_are_found_by_state_and_type(
         {"error": "connection re"},
         {"since": PAST + HOUR},
         {"text": "ann@", "type": "report", "state": "failed"},
+        {"worker": "w7"},
+        {"group": "ann"},
+        {"priority": "high"},
+        {"priority": -10},
+        {"fingerprint": fingerprint(RESET)},
+        {"data.to": "ann@example.com"},
+        {"data.to": '"ann@example.com"'},
+        {"data.user.id": 42, "data.user.roles.1": "admin"},
+        {"data.user.roles": '["staff","admin"]'},
+        {"data.user.is_new": "false", "data.user.name": "null"},
     ],
 )
 async def test_jobs_are_found_by_what_they_have(
@@ -126,10 +138,18 @@ async def test_jobs_are_found_by_what_they_have(
 ) -> None:
     await add_one(q.store, data={"to": "bob@example.com"}, tags=["silver"], now=PAST)
     later = PAST + HOUR
+    user = {"id": 42, "roles": ["staff", "admin"], "is_new": False, "name": None}
     job = await start_one(
-        q.store, "report", {"to": "ann@example.com"}, tags=["gold"], now=later
+        q.store,
+        "report",
+        {"to": "ann@example.com", "user": user},
+        tags=["gold"],
+        group="ann",
+        priority="high",
+        worker="w7",
+        now=later,
     )
-    await end(q.store, job, Failed(Error("OSError", "connection reset")), now=later)
+    await end(q.store, job, Failed(RESET), now=later)
 
     assert await ids_of(client, **query) == [job.id]
     assert await ids_of(client, **query, until=PAST) == []
@@ -162,6 +182,18 @@ async def test_a_job_in_a_list_has_everything_but_its_story(
         ({"text": "x" * 1_001}, "query.text"),
         ({"since": "noon"}, "query.since"),
         ({"until": -1}, "query.until"),
+        ({"worker": ""}, "query.worker"),
+        ({"group": "x" * 201}, "query.group"),
+        ({"priority": "urgent"}, "query.priority"),
+        ({"priority": 1_024}, "query.priority"),
+        ({"fingerprint": "xyz"}, "query.fingerprint"),
+        ({"data": "1"}, "query.data"),
+        ({"data.": "1"}, "query.data"),
+        ({"data.a..b": "1"}, "query.data"),
+        ({"data." + "x" * 201: "1"}, "query.data"),
+        ({"data." + ".".join("abcdefghijk"): "1"}, "query.data"),
+        ({"data.x": "1" * 1_001}, "query.data[...]"),
+        ({f"data.{n}": "1" for n in range(11)}, "query.data"),
     ],
 )
 async def test_a_question_that_makes_no_sense_is_refused(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -12,7 +13,7 @@ from kue.schedule import Schedule
 from tests.model.sameness import same, same_events, same_jobs
 
 if TYPE_CHECKING:
-    from kue.store.values import Filter, Limits, Pause, WorkerStatus
+    from kue.store.values import Errors, Filter, Limits, Pause, WorkerStatus
     from tests.model.both import Both
     from tests.model.entry import Entry
     from tests.model.model import Model
@@ -45,6 +46,7 @@ class Seen(NamedTuple):
     schedules: list[Schedule]
     types: list[str]
     workers: list[WorkerStatus]
+    errors: Errors
 
 
 async def _look(both: Both) -> Seen:
@@ -58,6 +60,7 @@ async def _look(both: Both) -> Seen:
         schedules = group.create_task(store.schedules())
         types = group.create_task(store.types())
         workers = group.create_task(store.workers(now=both.now))
+        errors = group.create_task(store.errors())
     return Seen(
         jobs.result(),
         counts.result(),
@@ -66,6 +69,7 @@ async def _look(both: Both) -> Seen:
         schedules.result(),
         types.result(),
         workers.result(),
+        errors.result(),
     )
 
 
@@ -90,6 +94,10 @@ def _compare_jobs(both: Both, seen: Seen) -> None:
         for type, of in seen.counts.items()
     }
     same(counts, both.model.counts())
+    failed = both.model.of(State.FAILED)
+    marks = Counter((entry.type, entry.history[-1].fingerprint) for entry in failed)
+    groups = seen.errors.groups
+    same({(one.type, one.fingerprint): one.count for one in groups}, dict(marks))
 
 
 def _compare_job(both: Both, job: Job, entry: Entry) -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from kue import backoff
 from kue.draft import draft
+from kue.fingerprint import fingerprint
 from kue.job import (
     Cancelled,
     Completed,
@@ -121,4 +122,8 @@ filters = st.builds(
     tag=rarely("red", "blue"),
     text=rarely("é", '"I"'),
     error=rarely("oops", "BROKE"),
+    worker=rarely(*WORKERS),
+    group=rarely(*GROUPS),
+    priority=rarely(0, -10),
+    fingerprint=rarely(fingerprint(OOPS)),
 )

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from kue.events import Event, Kind
+from kue.fingerprint import fingerprint
 from kue.job import Attempt, Error, State
 
 if TYPE_CHECKING:
@@ -137,7 +138,13 @@ class Ledger:
                 self.tell(Kind.CANCELLED, entry, now, reason=line.reason)
 
     def fail_expired(self, entry: Entry, error: Error, now: int) -> None:
-        line = Attempt(token="", at=now, outcome="failed", error=error)
+        line = Attempt(
+            token="",
+            at=now,
+            outcome="failed",
+            error=error,
+            fingerprint=fingerprint(error),
+        )
         self.finish(entry, State.FAILED, line, now)
 
     def cancel_now(self, entry: Entry, reason: str, now: int) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kue import policy
 from kue.events import Kind
+from kue.fingerprint import fingerprint
 from kue.job import (
     Attempt,
     Cancelled,
@@ -352,4 +353,5 @@ def line_of(token: str, now: int, ending: Ending, taken: str) -> Attempt:
         counts=getattr(ending, "counts", False),
         reason=getattr(ending, "reason", ""),
         taken=taken,
+        fingerprint=fingerprint(ending.error) if isinstance(ending, Failed) else "",
     )

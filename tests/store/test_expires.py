@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from kue import policy
@@ -26,7 +27,7 @@ from tests.support.jobs import (
     state_of,
     take,
 )
-from tests.support.upkeep import tend
+from tests.support.upkeep import KEEP_ALL, tend
 
 if TYPE_CHECKING:
     from kue.store.base import Store
@@ -128,3 +129,18 @@ async def test_a_job_that_an_expired_one_lets_go_counts_for_when_there_is_more(
 
     assert claimed.jobs == []
     assert claimed.next_at == T0 + MINUTE
+
+
+@pytest.mark.parametrize(("older", "younger"), [("a", "b"), ("b", "a")])
+async def test_a_job_expires_before_what_it_waits_for_is_pruned(
+    store: Store, older: str, younger: str
+) -> None:
+    """Whatever the order in which upkeep comes to their types."""
+    parent = await job_in(store, State.FAILED, older)
+    job_id = await add_one(store, younger, after=[parent], expires="1m")
+    keep = msgspec.structs.replace(KEEP_ALL, failed_age=2 * MINUTE)
+
+    await tend(store, T0 + 2 * MINUTE, keep=keep)
+
+    assert await state_of(store, parent) is None
+    assert (await get_one(store, job_id)).error == policy.EXPIRED

@@ -90,6 +90,7 @@ VERBS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "logs": lambda store: store.logs(1),
     "workers": lambda store: store.workers(),
     "stats": lambda store: store.stats(1, 2),
+    "errors": lambda store: store.errors(),
     "check": lambda store: store.check(),
     "keep": lambda store: store.keep("room", "a", "1"),
     "kept": lambda store: store.kept("room", "a"),

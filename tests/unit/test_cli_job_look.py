@@ -10,6 +10,7 @@ import pytest
 
 from kue import Kue
 from kue.cli.job.log import unseen
+from kue.fingerprint import fingerprint
 from kue.job import Completed, Error, Failed, Retried, State
 from kue.store.values import MAX_LOG_LINES, LogLine, Progress
 from tests.support.jobs import add_many, claim_one, end, job_in, start_one
@@ -120,6 +121,61 @@ def test_jobs_are_listed_by_what_is_asked(kue: CommandLine) -> None:
     assert ids("--error", "oserror") == [str(failed)]
     assert ids("--since", "5s") == ["2", "3"]
     assert ids("--until", "5s ago") == [str(failed)]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--worker", "w7"),
+        ("--group", "ann"),
+        ("--priority", "high"),
+        ("--priority", "-10"),
+        ("--fingerprint", fingerprint(Error("OSError", "gone"))),
+        ("--data", "user.id=42"),
+        ("--data", "user.id=42", "--data", "to=ann"),
+    ],
+)
+def test_jobs_are_listed_by_what_they_have(
+    kue: CommandLine, options: tuple[str, ...]
+) -> None:
+    async def some(store: Store) -> int:
+        await add_many(store, 2)
+        job = await start_one(
+            store,
+            "report",
+            {"to": "ann", "user": {"id": 42}},
+            group="ann",
+            priority="high",
+            worker="w7",
+        )
+        await end(store, job, Failed(Error("OSError", "gone")))
+        return job.id
+
+    job_id = kue.arrange(some)
+
+    said = kue("job", "list", *options)
+
+    assert [row[0] for row in said.rows] == [str(job_id)]
+
+
+def test_jobs_of_priority_0_are_listed(kue: CommandLine) -> None:
+    async def some(store: Store) -> list[int]:
+        await add_many(store, 1, priority="high")
+        return await add_many(store, 1)
+
+    [job_id] = kue.arrange(some)
+
+    said = kue("job", "list", "--priority", "normal")
+
+    assert [row[0] for row in said.rows] == [str(job_id)]
+
+
+@pytest.mark.parametrize("given", ["user.id", "=42", ""])
+def test_a_path_without_a_value_is_a_misuse(kue: CommandLine, given: str) -> None:
+    said = kue("job", "list", "--data", given)
+
+    assert said.code == 2
+    assert "PATH=VALUE" in said.err
 
 
 def test_a_line_of_a_list_has_eight_columns(kue: CommandLine) -> None:

@@ -8,11 +8,21 @@ import pytest
 
 from kue import InvalidTransition, JobNotFound, Kue, State
 from kue.document import document
-from kue.failures import MAX_GROUPS, Tally, shape
+from kue.failures import MAX_GROUPS, Tally
+from kue.fingerprint import shape
 from kue.job import Error, Failed
 from kue.selection import Selection
 from kue.store.values import Word
-from tests.support.jobs import DAY, MINUTE, add_many, claim, end, get_one, job_in
+from tests.support.jobs import (
+    DAY,
+    MINUTE,
+    add_many,
+    claim,
+    end,
+    get_one,
+    job_in,
+    start_one,
+)
 
 if TYPE_CHECKING:
     from kue.store.base import Store
@@ -191,3 +201,16 @@ async def test_a_document_says_everything_but_the_token(
     assert (attempt["outcome"], attempt["worker"]) == ("failed", "w1")
     assert "token" not in said
     assert "run" not in attempt
+
+
+async def test_errors_are_told_and_retried_by_fingerprint(q: Kue) -> None:
+    for message in ("no user 7", "no user 8", "gone"):
+        job = await start_one(q.store, now=1)
+        await end(q.store, job, Failed(Error("KeyError", message)), now=1)
+    errors = await q.errors("email", limit=1)
+    [group] = errors.groups
+
+    swept = await q.retry_all(Selection(fingerprint=group.fingerprint))
+
+    assert (group.count, errors.total, swept.done) == (2, 2, 2)
+    assert [group.message for group in (await q.errors()).groups] == ["gone"]

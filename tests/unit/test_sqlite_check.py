@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kue.draft import draft
-from kue.job import Completed, Failed, State
+from kue.job import Completed, Error, Failed, State
 from kue.schedule import every
 from kue.store.sqlite.store import SqliteStore
 from kue.store.values import Limits, LogLine
@@ -157,6 +157,18 @@ MENDED = {
         "UPDATE counts SET n = n + 1 WHERE type = 'keyed'",
         [("count-drift", None)],
     ),
+    "errors that are off": (
+        "UPDATE errors SET n = n + 1 WHERE type = 'failed'",
+        [("error-drift", None)],
+    ),
+    "errors that were forgotten": (
+        "DELETE FROM errors WHERE type = 'failed'",
+        [("error-drift", None)],
+    ),
+    "errors of jobs that there are not": (
+        "INSERT INTO errors VALUES ('keyed', '0123456789ab', 1, 1, 1, 9, 'K', 'm')",
+        [("error-drift", None)],
+    ),
     "a type that nobody listed": (
         "DELETE FROM types WHERE name = 'keyed'",
         [("unknown-type", 1)],
@@ -188,12 +200,15 @@ UNMENDED = {
 }
 
 
+SUMS = ("count-drift", "error-drift")
+
+
 def found(report: Report) -> list[tuple[str, int | None]]:
     """Return what was found, but for sums that follow from it."""
     return [
         (finding.code, finding.job_id)
         for finding in report.findings
-        if finding.code != "count-drift" or len(report.findings) == 1
+        if finding.code not in SUMS or len(report.findings) == 1
     ]
 
 
@@ -231,6 +246,19 @@ async def test_what_a_person_must_decide_is_found_and_left_alone(
     assert found(report) == expected
     [finding, *_] = report.findings
     assert (finding.repair, finding.repaired) == ("", False)
+
+
+async def test_errors_that_are_counted_again_say_what_they_said(
+    store: SqliteStore, path: Path
+) -> None:
+    job = await start_one(store)
+    await end(store, job, Failed(Error("OSError", "disk 7\nand more")), now=T0 + 5)
+    before = await store.errors()
+    run(path, "DELETE FROM errors")
+
+    await store.check(repair=True)
+
+    assert await store.errors() == before
 
 
 async def test_an_unknown_state_is_found(store: SqliteStore, path: Path) -> None:

@@ -12,6 +12,9 @@ from kue.job import Attempt, Error, Job, Spec, State
 from kue.store.base import Store
 from kue.store.values import (
     MAX_BATCH,
+    MAX_PATH,
+    MAX_PATH_STEPS,
+    MAX_PATHS,
     Claim,
     Filter,
     Pause,
@@ -24,6 +27,8 @@ from kue.store.values import (
     sort_key,
 )
 
+DATA = {"to": "Ann", "n": 1, "list": [0, {"x": True}], "nothing": None}
+
 
 def a_job(state: State = State.WAITING, **changes: Any) -> Job:
     usual: dict[str, Any] = {
@@ -31,14 +36,23 @@ def a_job(state: State = State.WAITING, **changes: Any) -> Job:
         "type": "email",
         "priority": -10,
         "created_at": 1_000,
-        "spec": Spec(data={"to": "Ann"}, tags=("mail",)),
+        "spec": Spec(data=DATA, tags=("mail",)),
     }
     return Job(state=state, **(usual | changes))
 
 
 FAILED = a_job(
     State.FAILED,
-    history=(Attempt("", 5_000, "failed", error=Error("OSError", "disk full")),),
+    group="ann",
+    history=(
+        Attempt(
+            "7:1500:1:w1:l.1",
+            5_000,
+            "failed",
+            error=Error("OSError", "disk full"),
+            fingerprint="0123456789ab",
+        ),
+    ),
 )
 
 
@@ -52,6 +66,16 @@ FAILED = a_job(
         Filter(text="ANN"),
         Filter(error="oserror: DISK"),
         Filter(since=1_000, until=1_001),
+        Filter(worker="w1"),
+        Filter(group="ann"),
+        Filter(priority=-10),
+        Filter(fingerprint="0123456789ab"),
+        Filter(data={"to": "Ann"}),
+        Filter(data={"n": 1}),
+        Filter(data={"n": 1.0}),
+        Filter(data={"list.1.x": True}),
+        Filter(data={"list": [0, {"x": True}], "to": "Ann"}),
+        Filter(data={"nothing": None}),
         Filter(type="email", state=State.FAILED, tag="mail", text="ann", error="full"),
     ],
 )
@@ -69,11 +93,42 @@ def test_a_filter_finds_what_matches_all_it_says(wanted: Filter) -> None:
         Filter(error="memory"),
         Filter(since=1_001),
         Filter(until=1_000),
+        Filter(worker="w2"),
+        Filter(group="bob"),
+        Filter(priority=0),
+        Filter(fingerprint="ba9876543210"),
+        Filter(data={"to": "ann"}),
+        Filter(data={"to": None}),
+        Filter(data={"n": "1"}),
+        Filter(data={"n": True}),
+        Filter(data={"list.1.x": 1}),
+        Filter(data={"list.2": 0}),
+        Filter(data={"list.x": 0}),
+        Filter(data={"list.-1": 0}),
+        Filter(data={"to.0": "A"}),
+        Filter(data={"absent": None}),
+        Filter(data={"to": "Ann", "n": 2}),
         Filter(type="email", text="bob"),
     ],
 )
 def test_a_filter_leaves_out_what_differs_in_one_thing(wanted: Filter) -> None:
     assert not wanted.matches(FAILED)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"": 1},
+        {"x" * (MAX_PATH + 1): 1},
+        {".".join("x" * (MAX_PATH_STEPS + 1)): 1},
+        {str(number): 1 for number in range(MAX_PATHS + 1)},
+    ],
+)
+def test_a_filter_looks_at_no_more_of_the_data_than_it_should(
+    data: dict[str, int],
+) -> None:
+    with pytest.raises(ValueError, match=r"paths? of data"):
+        Filter(data=data)
 
 
 def test_a_job_without_an_error_matches_no_error() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kue.http.problem import CONTENT_TYPE, Problem
+from kue.http.section import PREFIXED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -129,6 +130,8 @@ def _query(operation: Operation, schemas: _Schemas) -> Iterable[dict[str, Any]]:
     if operation.query is None:
         return
     for name, schema, required in schemas.fields(operation.query):
+        if name == PREFIXED:
+            continue  # there is no way to say data.<path>=; the description does
         yield {"name": name, "in": "query", "required": required, "schema": schema}
 
 

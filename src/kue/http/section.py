@@ -238,5 +238,6 @@ def _decode(body: bytes, type: Any) -> Any:
 
 def _located(exc: msgspec.ValidationError, name: str) -> tuple[str, str]:
     """Take msgspec's message apart: ``Expected `int`, got `str` - at `$.limit```."""
-    text, _, place = str(exc).partition(" - at `$")
+    told = str(exc).replace(" - at `key` in `$", " - at `$")
+    text, _, place = told.partition(" - at `$")
     return text, name + place.rstrip("`")

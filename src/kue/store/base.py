@@ -26,6 +26,7 @@ from kue.events import Event
 from kue.settings import LEASE_MS, Keep
 from kue.store.values import (
     MAX_BATCH,
+    MAX_SCAN,
     Act,
     Acts,
     Added,
@@ -33,6 +34,7 @@ from kue.store.values import (
     Change,
     Claim,
     Claimed,
+    Errors,
     Filter,
     Limits,
     LogLine,
@@ -72,6 +74,8 @@ class Store(ABC):
 
     #: For messages: the address without credentials.
     name: str
+    #: Whether pages of one type cost the same whatever other types there are.
+    has_types_in_order: bool = True
 
     @abstractmethod
     async def open(self) -> str:
@@ -541,6 +545,16 @@ class Store(ABC):
         """Return what keeps the jobs, and how fast it answers."""
 
     @abstractmethod
+    async def errors(self, type: str | None = None, *, limit: int = 50) -> Errors:
+        """
+        Return what jobs that are failed now failed of, the most frequent first.
+
+        A group is there while it has jobs.  One that was retried or removed no longer
+        counts, but may still be the one a group names as its last, and have given it
+        its times.  Jobs that failed before errors had fingerprints are in none.
+        """
+
+    @abstractmethod
     async def check(
         self, *, repair: bool = False, on_progress: OnProgress | None = None
     ) -> Report:
@@ -557,7 +571,7 @@ class Store(ABC):
         limit: int = 50,
         cursor: str | None = None,
         descending: bool = False,
-        scan: int = 10_000,
+        scan: int = MAX_SCAN,
     ) -> Page:
         """
         Return up to *limit* jobs that match, in the order of `page`.
@@ -567,13 +581,15 @@ class Store(ABC):
         """
         found: list[Job] = []
         seen = 0
+        is_paged = wanted.state is not None or self.has_types_in_order
+        job_type = wanted.type if is_paged else None
         while seen < scan:
             # One job too many cannot be given back to the cursor: ask for no more than
             # still fit, once the page is nearly full, or for plenty while it is empty.
             size = min(MAX_BATCH, max(limit - len(found), 50)) if found else MAX_BATCH
             page = await self.page(
                 wanted.state,
-                wanted.type,
+                job_type,
                 limit=size,
                 cursor=cursor,
                 descending=descending,

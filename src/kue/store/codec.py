@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import msgspec
 
-from kue.job import MAX_HISTORY, Attempt, Ending, Error, Spec
+from kue.fingerprint import LENGTH, fingerprint
+from kue.job import MAX_HISTORY, Attempt, Ending, Error, Failed, Spec
 from kue.payload import MAX_RESULT, encode
 
 #: Characters kept of an error's message and of its stack.
@@ -31,8 +32,21 @@ def body_of(spec: Spec) -> bytes:
 
 
 def tail_of(ending: Ending) -> bytes:
-    """Return what follows run and time on a story's line, closing brace included."""
-    return encode_json(ending)[1:]
+    """
+    Return what follows run and time on a story's line, closing brace included.
+
+    The line of a job that failed ends with the fingerprint of its error, where engines
+    find it without reading the rest.
+    """
+    tail = encode_json(ending)[1:]
+    if type(ending) is not Failed:
+        return tail
+    return b'%s,"fingerprint":"%s"}' % (tail[:-1], fingerprint(ending.error).encode())
+
+
+def fingerprint_in(tail: str) -> str:
+    """Return the fingerprint at the end of a line that says a job failed."""
+    return tail[-2 - LENGTH : -2]
 
 
 def line_of(token: str, at: int, tail: bytes) -> bytes:

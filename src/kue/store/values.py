@@ -41,6 +41,12 @@ MINUTES_KEPT = 25 * 60
 HOURS_KEPT = 90 * 24
 #: Minutes that one pass of upkeep adds to their hours, at most.
 MINUTES_A_PASS = 120
+#: Jobs that one search looks at, unless it is told otherwise.
+MAX_SCAN = 10_000
+#: The most groups of errors that one call may ask for.
+MAX_ERRORS = 200
+#: How many paths of data one filter may have, of how many characters and names each.
+MAX_PATHS, MAX_PATH, MAX_PATH_STEPS = 10, 200, 10
 #: A watched job is forgotten this long after the last listener asked for it.
 WATCH_MS = 60_000
 
@@ -246,9 +252,20 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     text: str | None = None
     #: Appears in kind or message of its last error, whatever the case.
     error: str | None = None
+    #: The worker that runs it, or ran it last.
+    worker: str | None = None
+    group: str | None = None
+    priority: int | None = None
+    #: That of the error it failed of.
+    fingerprint: str | None = None
+    #: What its data has: ``{"user.id": 42}``; numbers in a path count in lists, from 0.
+    data: dict[str, Any] = {}
     #: Created at or after, and before, Unix ms.
     since: int | None = None
     until: int | None = None
+
+    def __post_init__(self) -> None:
+        check_paths(self.data)
 
     def matches(self, job: Job) -> bool:
         """Tell whether *job* is what is looked for."""
@@ -258,6 +275,11 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
             and (self.tag is None or self.tag in job.tags)
             and (self.since is None or job.created_at >= self.since)
             and (self.until is None or job.created_at < self.until)
+            and (self.priority is None or job.priority == self.priority)
+            and (self.group is None or job.group == self.group)
+            and (self.fingerprint is None or job.fingerprint == self.fingerprint)
+            and (self.worker is None or job.worker == self.worker)
+            and all(_has(job.data, *pair) for pair in self.data.items())
             and (self.text is None or self._in_data(job, self.text))
             and (self.error is None or self._in_error(job, self.error))
         )
@@ -272,6 +294,32 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
         if error is None:
             return False
         return text.casefold() in f"{error.kind}: {error.message}".casefold()
+
+
+class ErrorGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Jobs of one type that failed of the same error."""
+
+    #: Of the error alone: it is the same in another type.
+    fingerprint: str
+    type: str
+    kind: str
+    #: The first line, as one of them said it; empty for errors too many to be told
+    #: apart.
+    message: str
+    count: int
+    #: When the first and the last of them failed, Unix ms.
+    first_at: int
+    last_at: int
+    #: The one that failed last.
+    job_id: int
+
+
+class Errors(msgspec.Struct, frozen=True):
+    """What failed jobs failed of, the most frequent first."""
+
+    groups: list[ErrorGroup]
+    #: How many groups there are; more than were asked for are not among them.
+    total: int
 
 
 class WorkerStatus(msgspec.Struct, frozen=True):
@@ -467,6 +515,24 @@ def check_order(order: str) -> None:
         raise ValueError(f"a worker is ordered to {' or '.join(ORDERS)}, not {order!r}")
 
 
+def check_errors(limit: int) -> None:
+    """Raise `ValueError` for a number of errors that no call may ask for."""
+    if not 1 <= limit <= MAX_ERRORS:
+        raise ValueError(f"limit must be from 1 to {MAX_ERRORS}, not {limit}")
+
+
+def check_paths(data: dict[str, Any]) -> None:
+    """Raise `ValueError` for paths into data that are too many or too long."""
+    if len(data) > MAX_PATHS:
+        raise ValueError(f"at most {MAX_PATHS} paths of data, not {len(data)}")
+    for path in data:
+        if not path or len(path) > MAX_PATH or path.count(".") >= MAX_PATH_STEPS:
+            raise ValueError(
+                f"a path of data has 1 to {MAX_PATH} characters and at most "
+                f"{MAX_PATH_STEPS} names; {path[:MAX_PATH]!r} is none"
+            )
+
+
 def check_limits(limits: Limits | None) -> None:
     """Raise `ValueError` for limits that would let nothing through."""
     for name in ("concurrency", "rate", "per", "per_key") if limits else ():
@@ -527,3 +593,16 @@ def held_by(pause: Pause) -> str:
 def restarted(now: int) -> Attempt:
     """Return the line of the story that says a finished job was put back in line."""
     return Attempt(token="", at=now, outcome="restarted")
+
+
+def _has(data: JSON, path: str, wanted: JSON) -> bool:
+    """Tell whether *data* has *wanted* at the end of *path*."""
+    for name in path.split("."):
+        if isinstance(data, dict) and name in data:
+            data = data[name]
+        elif isinstance(data, list) and name.isdecimal() and int(name) < len(data):
+            data = data[int(name)]
+        else:
+            return False
+    # To Python, 1 is True; to JSON it is not.
+    return data == wanted and isinstance(data, bool) is isinstance(wanted, bool)

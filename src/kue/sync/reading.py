@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kue.store.values import MAX_SCAN
 from kue.sync.calling import Calling
 from kue.sync.handle import SyncJobHandle
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from kue.job import Job, State
     from kue.reading import Order
     from kue.store.values import (
+        Errors,
         Limits,
         LogLine,
         Page,
@@ -103,6 +105,10 @@ class SyncReading(Calling):
         """Return what a worker was doing when it was last asked, in these minutes."""
         return self.call(lambda q: q.stacks(worker))
 
+    def errors(self, type: str | None = None, *, limit: int = 50) -> Errors:
+        """Return what jobs that are failed now failed of, the most frequent first."""
+        return self.call(lambda q: q.errors(type, limit=limit))
+
     def workers(self) -> list[WorkerStatus]:
         """Return the workers the store knows of, by name."""
         return self.call(lambda q: q.workers())
@@ -151,11 +157,17 @@ class SyncReading(Calling):
         tag: str | None = None,
         text: str | None = None,
         error: str | None = None,
+        worker: str | None = None,
+        group: str | None = None,
+        priority: int | str | None = None,
+        fingerprint: str | None = None,
+        data: dict[str, Any] | None = None,
         since: int | None = None,
         until: int | None = None,
         limit: int = 50,
         cursor: str | None = None,
         descending: bool = False,
+        scan: int = MAX_SCAN,
     ) -> Page:
         """Return jobs that match everything given."""
         return self.call(
@@ -165,11 +177,17 @@ class SyncReading(Calling):
                 tag=tag,
                 text=text,
                 error=error,
+                worker=worker,
+                group=group,
+                priority=priority,
+                fingerprint=fingerprint,
+                data=data,
                 since=since,
                 until=until,
                 limit=limit,
                 cursor=cursor,
                 descending=descending,
+                scan=scan,
             )
         )
 

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kue.duration import Duration
-    from kue.failures import ErrorGroup
     from kue.job import Job
     from kue.selection import Selection
+    from kue.store.values import ErrorGroup
     from kue.sweeping import Answer, OnSwept, Swept
 
 

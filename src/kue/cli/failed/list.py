@@ -18,10 +18,10 @@ from kue.document import document
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
-    from kue.failures import ErrorGroup
     from kue.job import Job
     from kue.queue import Kue
     from kue.selection import Selection
+    from kue.store.values import ErrorGroup
 
 COLUMNS = (
     Column("id", is_number=True),

@@ -6,8 +6,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+import msgspec
 
-from kue.cli.given import STATE, TIME, TYPE, moment_of
+from kue.cli.given import PRIORITY, STATE, TIME, TYPE, moment_of
 from kue.cli.known import check_type
 from kue.cli.listing import Column, Listing, Row
 from kue.cli.reach import asks, json_option, told_as_misuse
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from kue.job import Job, State
+    from kue.payload import JSON
     from kue.queue import Kue
 
 COLUMNS = (
@@ -41,6 +43,17 @@ COLUMNS = (
 @click.option("--tag", help="Only jobs with this tag.")
 @click.option("--text", help="What appears in the data, whatever the case.")
 @click.option("--error", help="What appears in the last error, whatever the case.")
+@click.option("--worker", help="Only jobs that this worker runs, or ran last.")
+@click.option("--group", help="Only jobs of this group.")
+@click.option("--priority", type=PRIORITY, help="critical, high, normal, low or -10.")
+@click.option("--fingerprint", help="Only jobs that failed of this error.")
+@click.option(
+    "--data",
+    "paths",
+    multiple=True,
+    metavar="PATH=VALUE",
+    help="What the data has where, as user.id=42; several must all be so.",
+)
 @click.option("--since", type=TIME, help="Added at or after: 10m, 2026-11-15T09:30Z.")
 @click.option("--until", type=TIME, help="Added before: 10m, 2026-11-15T09:30Z.")
 @click.option("--newest", is_flag=True, help="The other way round.")
@@ -60,6 +73,7 @@ async def list_(
     /,
     type: str | None,
     state: State | None,
+    paths: tuple[str, ...],
     since: datetime | timedelta | None,
     until: datetime | timedelta | None,
     newest: bool,
@@ -83,16 +97,31 @@ async def list_(
     """
     await check_type(q, type)
     filters = looked_for | {
+        "data": dict(map(_path_and_value, paths)) or None,
         "since": await moment_of(q, since),
         "until": await moment_of(q, until),
     }
-    search = _Search(type, state, newest, {k: v for k, v in filters.items() if v})
+    given = {name: value for name, value in filters.items() if value not in (None, "")}
+    search = _Search(type, state, newest, given)
     listing, now = Listing(*COLUMNS, as_json=as_json), await q.now()
     async for page in search.pages(q, cursor, None if every else limit):
         listing.show(row(job, now) for job in page.jobs)
         cursor = page.cursor
     if cursor is not None:
         say(f"there may be more: --cursor={cursor} goes on, --all shows all")
+
+
+def _path_and_value(given: str) -> tuple[str, JSON]:
+    """Take ``user.id=42`` apart; the value is JSON if it is some, else text."""
+    path, sign, text = given.partition("=")
+    if not path or not sign:
+        raise click.UsageError(
+            f"--data is PATH=VALUE, such as user.id=42, not {given!r}"
+        )
+    try:
+        return path, msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return path, text
 
 
 class _Search(NamedTuple):

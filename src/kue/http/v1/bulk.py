@@ -10,14 +10,14 @@ from contextlib import aclosing
 from enum import StrEnum
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
 from kue.errors import KueError
 from kue.http.access import Scope
-from kue.http.problem import RETRY_AFTER, Refused
+from kue.http.problem import RETRY_AFTER, Refused, given
 from kue.http.section import Call, Section
 from kue.http.v1.jobs import MAX_MANY
 from kue.http.v1.views import JobFilter, JobId
@@ -223,12 +223,14 @@ async def start(call: Call, body: BulkAsked) -> BulkStarted:
     if body.action is Action.REMOVE and not call.user.may(Scope.ADMIN):
         raise Refused(HTTPStatus.FORBIDDEN, "removing takes the role admin")
     states = _states(body)
+    with given("body.filter.priority"):
+        wanted = None if body.filter is None else body.filter.wanted
     # Asked here so that whoever asks hears of a store that is away.
     now = await call.q.now()
     batches = (
         _named(body.ids or ())
-        if body.filter is None
-        else _matching(call.q, body.filter, now)
+        if body.filter is None or wanted is None
+        else _matching(call.q, body.filter.state, wanted, now)
     )
     act = _act(call.q, body.action, states)
     return BulkStarted(_bulks(call).start(call.q, body.action, batches, act).id)
@@ -299,14 +301,14 @@ async def _named(job_ids: Sequence[int]) -> Batches:
         yield ids[start : start + MAX_BATCH]
 
 
-async def _matching(q: Kue, wanted: BulkFilter, now: int) -> Batches:
+async def _matching(q: Kue, state: State, wanted: dict[str, Any], now: int) -> Batches:
     """Yield jobs that match and have not moved since *now*; a batch may be empty."""
     cursor: str | None = None
     while True:
         # Downwards: a job that is retried and fails again comes in behind us.
         page = await q.find(
-            state=wanted.state,
-            **wanted.wanted,
+            state=state,
+            **wanted,
             limit=MAX_BATCH,
             cursor=cursor,
             descending=True,

@@ -10,8 +10,17 @@ from msgspec import Meta
 
 from kue.backoff import Backoff
 from kue.document import document
-from kue.job import MAX_PARENTS, MAX_PRIORITY, MAX_TAGS, MIN_PRIORITY, Error, State
+from kue.job import (
+    MAX_PARENTS,
+    MAX_PRIORITY,
+    MAX_TAGS,
+    MIN_PRIORITY,
+    Error,
+    State,
+    priority_of,
+)
 from kue.names import MAX_BYTES
+from kue.store.values import MAX_PATH, MAX_PATH_STEPS, MAX_PATHS
 
 if TYPE_CHECKING:
     from kue import job as jobs
@@ -27,6 +36,12 @@ MAX_PAGE = 200
 #: Delays in one backoff.
 MAX_DELAYS = 1_000
 
+#: Names and, in lists, numbers from 0, with dots between them.
+DataPath: TypeAlias = Annotated[
+    str,
+    Meta(max_length=MAX_PATH, pattern=rf"^[^.]+(\.[^.]+){{0,{MAX_PATH_STEPS - 1}}}$"),
+]
+DataText: TypeAlias = Annotated[str, Meta(max_length=1_000)]
 JobId: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_NUMBER)]
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=MAX_BYTES)]
 Priority: TypeAlias = (
@@ -79,6 +94,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     progress_data: Any
     result: Any
     error: Error | None
+    #: That of the error that a failed job failed of.
+    fingerprint: str | None
     worker: str | None
     held: str
     cancelling: bool
@@ -221,6 +238,15 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     text: Annotated[str, Meta(max_length=1_000)] | None = None
     #: Appears in kind or message of the last error, whatever the case.
     error: Annotated[str, Meta(max_length=1_000)] | None = None
+    #: Runs the job, or ran it last.
+    worker: Name | None = None
+    group: Name | None = None
+    #: A number from -1024 (first) to 1023, or a name such as "high".
+    priority: Priority | None = None
+    #: That of a group of errors.
+    fingerprint: Annotated[str, Meta(pattern=r"^[0-9a-f]{12}$")] | None = None
+    #: What is where in the data: {"user.id": 42}; in a query, data.user.id=42.
+    data: Annotated[dict[DataPath, Any], Meta(max_length=MAX_PATHS)] | None = None
     #: Created at or after, Unix ms.
     since: Annotated[int, Meta(ge=0, le=MAX_NUMBER)] | None = None
     #: Created before, Unix ms.
@@ -228,19 +254,36 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def wanted(self) -> dict[str, Any]:
-        """What is given, by name."""
+        """
+        What is given, by name, as `Kue.find` takes it.
+
+        Raises:
+            ValueError: There is no such priority.
+        """
         given = {name: getattr(self, name) for name in JobFilter.__struct_fields__}
+        if self.priority is not None:
+            given["priority"] = _priority(self.priority)
         return {name: value for name, value in given.items() if value is not None}
 
 
 class JobsQuery(JobFilter, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which jobs to show, and how many."""
 
+    #: As text: JSON if it is some.
+    data: Annotated[dict[DataPath, DataText], Meta(max_length=MAX_PATHS)] | None = None
     state: State | None = None
     limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = 50
     #: That of the page before.
     cursor: Annotated[str, Meta(pattern=r"^-?[0-9]{1,16}:[0-9]{1,16}$")] | None = None
     order: Literal["asc", "desc"] = "desc"
+
+    @property
+    def wanted(self) -> dict[str, Any]:
+        """What is given, by name, as `Kue.find` takes it."""
+        given = super().wanted
+        if self.data is not None:
+            given["data"] = {path: _value(text) for path, text in self.data.items()}
+        return given
 
 
 def shown(job: jobs.Job, redaction: Redaction) -> Job:
@@ -257,6 +300,20 @@ def line(line: values.LogLine, redaction: Redaction) -> LogLine:
     """Return a line as the API shows it."""
     text = redaction.text(line.text)
     return LogLine(text, line.level, line.attempt, line.at or None)
+
+
+def _priority(given: int | str) -> int:
+    # In a query a number is text too.
+    is_number = isinstance(given, str) and given.removeprefix("-").isdecimal()
+    return priority_of(int(given) if is_number else given)
+
+
+def _value(text: str) -> Any:
+    """Return the JSON that *text* is, or *text* itself."""
+    try:
+        return msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def moment(given: int | datetime) -> datetime:

@@ -37,6 +37,9 @@ key, after the tag             type    holds
 ``:<type>:running``            hash    group → running jobs
 ``:<type>:rate``               hash    left, at: the rate limit's state
 ``:<type>:wake``               zset    at most one marker; workers sleep on it
+``:<type>:errors``             zset    fingerprints of errors; score = failed jobs
+``:<type>:causes``             hash    fingerprint → when the first of them failed;
+                                       :last → when the last did, its id, its error
 ``:workers`` ``:info``         zset,   worker → lease deadline; → what it says of itself
                                hash
 ``:orders``                    hash    worker → what it is to do, and until when
@@ -97,6 +100,8 @@ TYPE_KEYS = {
     "running": "hash",
     "rate": "hash",
     "wake": "zset",
+    "errors": "zset",
+    "causes": "hash",
 }
 #: Redis type of everything that can stand directly behind the tag.
 SHARD_KEYS = {

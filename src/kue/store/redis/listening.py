@@ -209,4 +209,5 @@ def _told(detail: dict[str, Any]) -> dict[str, Any]:
     elif outcome == "stalled":
         detail["reason"] = error.get("message", "")
     detail.pop("counts", None)
+    detail.pop("fingerprint", None)
     return detail

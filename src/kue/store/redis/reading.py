@@ -1,4 +1,4 @@
-"""Reading jobs: get, page, count, types, logs."""
+"""Reading jobs: get, page, count, types, logs, errors."""
 
 from __future__ import annotations
 
@@ -7,22 +7,27 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kue.errors import KueError
-from kue.job import Job, State
+from kue.fingerprint import first_line
+from kue.job import Error, Job, State
 from kue.names import quote, unquote
 from kue.store.redis.counters import Counters
 from kue.store.redis.keys import LIVE_CHUNK
 from kue.store.redis.record import read_job
 from kue.store.values import (
     MAX_BATCH,
+    ErrorGroup,
+    Errors,
     LogLine,
     Page,
     check_batch,
+    check_errors,
     read_cursor,
 )
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
+_decode_error = msgspec.json.Decoder(Error).decode
 _decode_line = msgspec.json.Decoder(LogLine).decode
 #: Order of the numbers in the reply of ``count.lua``.
 _COUNTED = (
@@ -40,6 +45,9 @@ _CHUNKS = 32
 
 class Reading(Counters):
     """The verbs that change nothing."""
+
+    #: Without a state there are only the live bitmaps, which know of no types.
+    has_types_in_order = False
 
     async def get(self, job_ids: Sequence[int]) -> list[Job | None]:
         check_batch(job_ids, "jobs")
@@ -193,11 +201,16 @@ class Reading(Counters):
         if after is not None:
             chunk = after // self._shards // LIVE_CHUNK
             first, last = (0, min(chunk, last)) if descending else (chunk, last)
-        starts = range(first, last + 1, _CHUNKS)
-        for start in reversed(starts) if descending else starts:
+        # Most readers are content with the first page: begin with little.
+        size = 1
+        while first <= last:
+            stop = last + 1 if descending else min(first + size, last + 1)
+            start = max(stop - size, first) if descending else first
+            first, last = (first, start - 1) if descending else (stop, last)
+            size = min(2 * size, _CHUNKS)
             ids: list[int] = []
             for shard in range(self._shards):
-                ids += await self._live_in(shard, start, min(start + _CHUNKS, last + 1))
+                ids += await self._live_in(shard, start, stop)
             ids.sort(reverse=descending)
             if after is not None:
                 ids = [i for i in ids if (i < after if descending else i > after)]
@@ -254,6 +267,21 @@ class Reading(Counters):
         )
         return [_decode_line(line) for line in lines]
 
+    async def errors(self, type: str | None = None, *, limit: int = 50) -> Errors:
+        check_errors(limit)
+        if type is None:
+            replies = await self._on_all(
+                lambda shard: self._run(shard, "errors", limit, "")
+            )
+        else:
+            home = self._home_of(type)
+            replies = [await self._run(home, "errors", limit, quote(type))]
+        groups: list[ErrorGroup] = []
+        for _, *rows in replies:
+            groups += map(_read_group, *(rows[column::5] for column in range(5)))
+        groups.sort(key=lambda group: -group.count)
+        return Errors(groups[:limit], sum(total for total, *_ in replies))
+
 
 def _read(job_id: int, reply: list[Any]) -> Job | None:
     record, place, where, tries, progress, cancelling, pause = reply
@@ -284,3 +312,25 @@ def _bits(bitmap: bytes) -> list[int]:
         for bit in range(8)
         if byte & (128 >> bit)
     ]
+
+
+def _read_group(
+    job_type: bytes, fingerprint: bytes, count: bytes, first: bytes, last: bytes
+) -> ErrorGroup:
+    last_at, _, rest = last.partition(b"\t")
+    job_id, _, cause = rest.partition(b"\t")
+    try:
+        error = _decode_error(cause)
+    except ValueError:
+        # The jobs count, whatever became of what they failed of.
+        error, first, last_at, job_id = Error("Unknown", ""), b"0", b"0", b"0"
+    return ErrorGroup(
+        fingerprint=fingerprint.decode(),
+        type=unquote(job_type.decode()),
+        kind=error.kind,
+        message=first_line(error.message),
+        count=int(float(count)),
+        first_at=int(first or 0),
+        last_at=int(last_at),
+        job_id=int(job_id),
+    )

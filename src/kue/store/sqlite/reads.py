@@ -13,6 +13,7 @@ from kue.errors import StoreError, StoreFull, StoreUnavailable
 from kue.store.base import Events, OnProgress, Store
 from kue.store.sqlite import (
     counters,
+    errors,
     gates,
     kept,
     listening,
@@ -27,6 +28,7 @@ from kue.store.sqlite.pages import Request
 from kue.store.values import (
     WATCH_MS,
     Acts,
+    Errors,
     Limits,
     LogLine,
     Page,
@@ -37,6 +39,7 @@ from kue.store.values import (
     StoreFacts,
     WorkerStatus,
     check_batch,
+    check_errors,
     check_kept,
     check_limit,
     read_act_cursor,
@@ -186,6 +189,10 @@ class SqliteReads(Store):
     async def acts(self, limit: int = 50, cursor: str | None = None) -> Acts:
         check_limit(limit)
         return await self._read(kept.acts, limit, read_act_cursor(cursor))
+
+    async def errors(self, type: str | None = None, *, limit: int = 50) -> Errors:
+        check_errors(limit)
+        return await self._read(errors.most, type, limit)
 
     async def check(
         self, *, repair: bool = False, on_progress: OnProgress | None = None

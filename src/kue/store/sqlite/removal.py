@@ -37,6 +37,7 @@ def remove(turn: Turn, slips: Sequence[Slip], *, free_keys: bool) -> None:
         keys.release(turn, keyed)
     for slip in slips:
         turn.count(slip.type, slip.state, -1, own=slip.retain_until is not None)
+        turn.blame.take(slip.type, slip.fingerprint)
         turn.ended.append((slip.id, REMOVED))
         if slip.group_key is not None:
             turn.groups.add((slip.type, slip.group_key))

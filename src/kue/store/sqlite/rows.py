@@ -17,6 +17,7 @@ from kue.errors import StoreCorrupt
 from kue.job import Attempt, Job, Spec, State
 from kue.payload import JSON, decode
 from kue.store.codec import decode_attempt, decode_spec, read_story
+from kue.store.sqlite.errors import FINGERPRINT
 from kue.store.sqlite.turn import as_json
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ class Slip(msgspec.Struct, array_like=True, gc=False):
     retain_until: int | None
     #: How many its story has.
     lines: int
+    #: That of its error, if it is failed; empty if not.
+    fingerprint: str
 
     @property
     def place(self) -> State:
@@ -100,7 +103,8 @@ R = TypeVar("R", Row, Slip)
 #: Fields that are no columns.
 _EXPRESSIONS = {
     "lines": "iif(story = '', 0,"
-    " 1 + length(story) - length(replace(story, char(10), '')))"
+    " 1 + length(story) - length(replace(story, char(10), '')))",
+    "fingerprint": FINGERPRINT,
 }
 _STATES = {state.value: state for state in State}
 _decoders: dict[type, msgspec.json.Decoder[Any]] = {

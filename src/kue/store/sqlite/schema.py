@@ -273,8 +273,24 @@ ALTER TABLE workers ADD COLUMN stacks TEXT;
 ALTER TABLE workers ADD COLUMN stacks_at INTEGER;
 """
 
+_FOURTH = """
+-- what jobs that are failed failed of, by the fingerprint that ends their story
+CREATE TABLE errors (
+    type TEXT,
+    fingerprint TEXT,
+    n INTEGER NOT NULL,
+    first_at INTEGER NOT NULL,
+    last_at INTEGER NOT NULL,
+    -- the last of them, and what it said
+    job_id INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    message TEXT NOT NULL,
+    PRIMARY KEY (type, fingerprint)
+) STRICT, WITHOUT ROWID;
+"""
+
 #: What makes version n + 1 of a file out of version n; version 0 is an empty file.
-MIGRATIONS: tuple[str, ...] = (_FIRST, _SECOND, _THIRD)
+MIGRATIONS: tuple[str, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH)
 
 
 def check_engine(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> None:

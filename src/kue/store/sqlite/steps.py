@@ -26,7 +26,7 @@ from kue.job import (
     State,
 )
 from kue.policy import after_cancel
-from kue.store.codec import tail_of
+from kue.store.codec import fingerprint_in, tail_of
 from kue.store.sqlite import keys, removal
 from kue.store.sqlite.turn import Turn, as_json, entered
 
@@ -116,6 +116,7 @@ def restart(turn: Turn, slip: Slip, to: State, at: int | None) -> None:
     turn.db.execute(_RESTART, {**values, "taken": "", "tail": _RESTARTED})
     turn.count(slip.type, slip.state, -1, own=slip.retain_until is not None)
     turn.count(slip.type, to, 1)
+    turn.blame.take(slip.type, slip.fingerprint)
     turn.tell(Kind.ENQUEUE, slip.id, slip.type, 0, {"state": to})
     entered(turn, slip.type, to)
 
@@ -149,12 +150,15 @@ def _go(turn: Turn, way: Way, walkers: list[_Walker], taken: str) -> None:
         _remove(turn, removed)
     if walkers:
         _enter(turn, way, [slip for slip, _, _ in walkers])
+        tails = {slip.id: _tail(ending) for slip, ending, _ in walkers}
+        if way.to is State.FAILED:
+            _blame(turn, walkers, tails)
         values = {
             **way._asdict(),
             "is_final": is_final,
             "now": turn.now,
             "taken": f'"taken":"{taken}",' if taken else "",
-            "tails": as_json({slip.id: _tail(ending) for slip, ending, _ in walkers}),
+            "tails": as_json(tails),
         }
         turn.db.execute(_STEP, values)
     keyed = [slip for slip in slips if slip.unique_key is not None]
@@ -164,6 +168,13 @@ def _go(turn: Turn, way: Way, walkers: list[_Walker], taken: str) -> None:
 
 def _tail(ending: Ending) -> str:
     return tail_of(ending).decode()
+
+
+def _blame(turn: Turn, walkers: list[_Walker], tails: dict[int, str]) -> None:
+    for slip, ending, _ in walkers:
+        if isinstance(ending, Failed):
+            mark = fingerprint_in(tails[slip.id])
+            turn.blame.add(slip.type, mark, slip.id, ending.error, turn.now)
 
 
 def _leave(turn: Turn, slips: list[Slip]) -> None:

@@ -6,8 +6,12 @@ import sqlite3
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kue.fingerprint import first_line
+from kue.job import Error
 from kue.store.sqlite import gates, schedules
+from kue.store.sqlite.errors import FINGERPRINT
 from kue.store.sqlite.removal import REMOVED
+from kue.store.sqlite.rows import rows_of, shown
 from kue.store.sqlite.suspects import Suspect, statement
 
 if TYPE_CHECKING:
@@ -54,6 +58,13 @@ FROM jobs GROUP BY type, state, own
 """
 _RECOUNT = f"INSERT INTO counts (type, state, own, n) {_TRUE_COUNTS}"
 
+_TRUE_ERRORS = f"""
+SELECT type, {FINGERPRINT} AS mark, count(*), min(at), max(at), max(id) FROM jobs
+WHERE state = 'failed' AND mark <> '' GROUP BY type, mark
+"""
+_TOLD_ERRORS = "SELECT type, fingerprint, n FROM errors"
+_SET_ERROR = "INSERT OR REPLACE INTO errors VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+
 _HELD_GROUPS = """
 SELECT type, group_key, min(id) FROM jobs INDEXED BY jobs_held_in_group
 WHERE state = 'waiting' AND held = 1 GROUP BY type, group_key
@@ -87,6 +98,7 @@ def check_tables(db: sqlite3.Connection) -> list[Suspect]:
         *_check_links(db),
         *_check_logs(db),
         *_check_counts(db),
+        *_check_errors(db),
         *_check_groups(db),
         *_check_schedules(db),
     ]
@@ -155,6 +167,27 @@ def _check_counts(db: sqlite3.Connection) -> Iterator[Suspect]:
 def _recount(turn: Turn) -> None:
     turn.run("DELETE FROM counts")
     turn.run(_RECOUNT)
+
+
+def _check_errors(db: sqlite3.Connection) -> Iterator[Suspect]:
+    found = {row[:2]: row[2] for row in db.execute(_TRUE_ERRORS)}
+    counted = {row[:2]: row[2] for row in db.execute(_TOLD_ERRORS)}
+    for key in sorted(found.keys() | counted.keys()):
+        true, told = found.get(key, 0), counted.get(key, 0)
+        if true != told:
+            message = f"{true} jobs of {key[0]!r} failed of {key[1]}, "
+            message += f"and {told} are counted"
+            yield Suspect("error-drift", message, None, "count again", _recount_errors)
+
+
+def _recount_errors(turn: Turn) -> None:
+    found = turn.db.execute(_TRUE_ERRORS).fetchall()
+    turn.run("DELETE FROM errors")
+    for *counted, job_id in found:
+        [row] = rows_of(turn.db, [job_id])
+        error = shown(row).error or Error("Unknown", "")
+        message = first_line(error.message)
+        turn.run(_SET_ERROR, *counted, job_id, error.kind, message)
 
 
 def _check_groups(db: sqlite3.Connection) -> Iterator[Suspect]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kue.job import FINAL, State
 from kue.store.codec import encode_json
+from kue.store.sqlite.errors import Blame
 
 if TYPE_CHECKING:
     import sqlite3
@@ -68,6 +69,7 @@ class Turn:
         "_counts",
         "_stats",
         "_told",
+        "blame",
         "db",
         "dependants",
         "ended",
@@ -93,6 +95,8 @@ class Turn:
         self._counts: dict[tuple[str, str, bool], int] = {}
         self._stats: dict[str, Stats] = {}
         self._told: list[Told] = []
+        #: What jobs failed of.
+        self.blame = Blame()
         #: Whether events were written.
         self.has_told = False
         #: Types of which a run ended.
@@ -154,6 +158,7 @@ class Turn:
             self.run(_STAT, self.now // 60_000, type, *values)
         self._counts.clear()
         self._stats.clear()
+        self.blame.write(self.db)
         self._write_events()
 
     def _write_events(self) -> None:

@@ -91,6 +91,22 @@ class Examination:
             if repair:
                 left = await self._mend(case, look)
             findings += _findings(look.troubles, left)
+        # While jobs are in doubt, so are sums of them.
+        if all(finding.repaired for finding in findings):
+            drift = await self._count_errors(repair=repair, anew=bool(findings))
+            # What mending jobs did to the sums is no finding of its own.
+            findings = findings or drift
+        return findings
+
+    async def _count_errors(self, *, repair: bool, anew: bool) -> list[Finding]:
+        """Look at errors that seem miscounted; at all, once jobs were mended."""
+        findings: list[Finding] = []
+        for survey in self._surveys:
+            cases = survey.error_cases() if anew else await survey.miscounted()
+            for case in cases:
+                look = await case.look()
+                left = await self._mend(case, look) if repair else look.troubles
+                findings += _findings(look.troubles, left)
         return findings
 
     async def _troubled(self) -> AsyncIterator[tuple[Case, Look]]:

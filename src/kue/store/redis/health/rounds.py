@@ -157,6 +157,8 @@ class Rounds:
         job_id, key = met.job_id, met.key
         sequence = self._layout.sequence_of(job_id)
         is_new = self._seen.add(sequence)
+        if is_new and key.name == "failed":
+            self._survey.errors.note(key.job_type, record)
         if isinstance(met.value, bytes):
             run = _FENCE.match(met.value)
             self._fence = max(self._fence, int(run[1]) if run else 0)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kue.names import unquote
 from kue.store.redis.health import shardwide
 from kue.store.redis.health.bits import Bits
+from kue.store.redis.health.errors import ErrorsCase, Tally
 from kue.store.redis.health.jobs import MAX_LOOKS, Examiner, Sighting
 from kue.store.redis.health.keyspace import Key, read_key
 from kue.store.redis.health.layout import MAX_SEQUENCE
@@ -51,6 +52,8 @@ class Survey:
         #: Suspicious jobs, and suspicious everything else.
         self.jobs: dict[int, Sighting] = {}
         self.cases: list[PlainCase] = []
+        #: What failed jobs failed of.
+        self.errors = Tally()
         self._bitmaps: set[int] = set()
         self._pending: dict[int, Sighting] = {}
         self._weight = 0
@@ -176,6 +179,26 @@ class Survey:
         for job_id, look in (await self.examiner.look(sightings)).items():
             if look.troubles:
                 self.jobs.setdefault(job_id, Sighting()).merge(sightings[job_id])
+
+    async def miscounted(self) -> list[ErrorsCase]:
+        """Return the types whose errors are not as their failed jobs were met."""
+        suspects: list[ErrorsCase] = []
+        cases = self.error_cases()
+        for start in range(0, len(cases), MAX_LOOKS):
+            part = cases[start : start + MAX_LOOKS]
+            seen = await self.shard.inspect([case.subject for case in part])
+            suspects += (
+                case
+                for case, one in zip(part, seen, strict=True)
+                if not self.errors.agrees(case.job_type, one)
+            )
+        return suspects
+
+    def error_cases(self) -> list[ErrorsCase]:
+        """Return the errors of all types."""
+        return [
+            ErrorsCase(self.shard, self.layout, name) for name in sorted(self.types)
+        ]
 
     async def sift(self, cases: list[PlainCase]) -> None:
         """Look at things that are no jobs; remember those that something ails."""

@@ -23,6 +23,7 @@
 --- @include lib/live
 --- @include lib/state
 --- @include lib/unlink
+--- @include lib/errors
 --- @include lib/depart
 --- @include lib/arrive
 --- @include lib/dependants

@@ -16,6 +16,7 @@
        "lapse", type, key             when a unique key is to be freed, and if it is held
        "schedule", name               a schedule, and when it fires next
        "groups", type                 groups whose running jobs were counted wrongly
+       "errors", type                 how failed jobs are counted by error
        "entry", key, member           what a structure says of a member
        "value", key                   a string
 

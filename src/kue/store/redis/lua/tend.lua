@@ -39,6 +39,7 @@
 --- @include lib/live
 --- @include lib/state
 --- @include lib/unlink
+--- @include lib/errors
 --- @include lib/depart
 --- @include lib/arrive
 --- @include lib/dependants
@@ -155,6 +156,11 @@ local function prune_plain(job_type, q, state, ids)
   for i, id in ipairs(ids) do
     keys[2 * i - 1], keys[2 * i] = job .. id, job .. id .. ":log"
     tell("remove", id, job_type, 0)
+  end
+  if state == "failed" then
+    for _, id in ipairs(ids) do
+      forgive(q, id)
+    end
   end
   redis.call("ZREM", q .. state, unpack(ids))
   redis.call("HDEL", q .. "tries", unpack(ids))
@@ -401,10 +407,14 @@ for i = 1, #pauses, 2 do
   end
 end
 local all_paused = redis.call("HEXISTS", root .. ":paused", "") == 1
+-- Of all types, before any is pruned: what waited for a pruned job may have expired.
 for _, job_type in ipairs(types) do
   local q = queue(job_type)
   promoted = promoted + promote(job_type, q, math.max(0, limit - promoted))
   expire(job_type, q)
+end
+for _, job_type in ipairs(types) do
+  local q = queue(job_type)
   local late = redis.call("ZRANGEBYSCORE", q .. "ttl", "-inf", now, "LIMIT", 0, limit)
   for _, id in ipairs(late) do
     timed_out[#timed_out + 1] = id

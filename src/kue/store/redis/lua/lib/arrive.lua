@@ -28,6 +28,9 @@ local function arrive_final(id, q, head, state, line)
     local minute = root .. ":stats:" .. math.floor(now / 60000)
     redis.call("HINCRBY", minute, head.type .. ":failed", 1)
     redis.call("EXPIRE", minute, 90000)
+    if line then
+      blame(q, 1, id, line)
+    end
   end
   redis.call("HDEL", q .. "tries", id)
   free_unique(q, head, id)

@@ -69,5 +69,8 @@ local function depart(id, q, place, head)
     redis.call("DEL", job .. id .. ":after")
   elseif FINAL[place] then
     redis.call("ZREM", q .. "retain", id)
+    if place == "failed" then
+      forgive(q, id)
+    end
   end
 end

@@ -88,6 +88,21 @@ local function stop(id, q, head, token, asked)
   tell_dependants(id, "cancelled")
 end
 
+-- Count what runs failed of: once for all that failed of the same.
+local function blame_all(q, done, first)
+  local counts, last = {}, {}
+  for _, i in ipairs(done) do
+    local at = first + 3 * i - 3
+    local mark = fingerprint_in(ARGV[at + 2])
+    if mark then
+      counts[mark], last[mark] = (counts[mark] or 0) + 1, at
+    end
+  end
+  for mark, count in pairs(counts) do
+    blame(q, count, ARGV[last[mark]], ARGV[last[mark] + 2])
+  end
+end
+
 local function settle(ending, job_type, delay, flags, first, count)
   local q = queue(job_type)
   local is_final = FINAL[ending]
@@ -167,6 +182,9 @@ local function settle(ending, job_type, delay, flags, first, count)
   end
   if is_final then
     redis.call("ZADD", q .. ending, unpack(scores))
+  end
+  if ending == "failed" then
+    blame_all(q, done, first)
   end
   if string.find(flags, "t", 1, true) then
     for _, id in ipairs(gone) do

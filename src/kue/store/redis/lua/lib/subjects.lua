@@ -82,6 +82,25 @@ local function facts_of_groups(job_type)
   return facts
 end
 
+-- The errors of a type: how many jobs are failed, the last of them and when, how many texts
+-- the counts are, fingerprint and count of each, and the names of what is said besides.
+-- Jobs that come or go change it; to count them all here would take too long.
+local function facts_of_errors(job_type)
+  local q = queue(job_type)
+  local last = read("ZRANGE", q .. "failed", -1, -1, "WITHSCORES") or {}
+  local counts = read("ZRANGE", q .. "errors", 0, -1, "WITHSCORES") or {}
+  local facts = { tostring(read("ZCARD", q .. "failed") or 0), last[1] or "",
+    last[2] or "", tostring(#counts) }
+  local names = read("HKEYS", q .. "causes") or {}
+  table.sort(names)
+  for _, list in ipairs({ counts, names }) do
+    for _, text in ipairs(list) do
+      facts[#facts + 1] = text
+    end
+  end
+  return facts
+end
+
 -- One entry of a set or a hash, or nothing.
 local function facts_of_entry(key, member)
   local key_of = root .. ":" .. key
@@ -112,6 +131,8 @@ local function look_at(from, to)
     facts = facts_of_schedule(name)
   elseif kind == "groups" then
     facts = facts_of_groups(name)
+  elseif kind == "errors" then
+    facts = facts_of_errors(name)
   elseif kind == "entry" then
     facts = facts_of_entry(name, rest)
   else

@@ -1,0 +1,71 @@
+"""Pages over all states of a Redis store whose ids lie far apart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kue.store.redis.keys import LIVE_CHUNK
+from kue.store.values import Filter
+from tests.support.hands import Hands
+from tests.support.jobs import add_many, add_one
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kue.store.base import Store
+    from tests.support.engines import Engine
+
+pytestmark = [
+    pytest.mark.parametrize("engine", ["redis", "redis-shards"], indirect=True),
+]
+
+
+@pytest.fixture
+def hands(engine: Engine) -> Iterator[Hands]:
+    hands = Hands(engine)
+    yield hands
+    hands.close()
+
+
+@pytest.mark.parametrize("descending", [False, True], ids=["up", "down"])
+@pytest.mark.parametrize("limit", [1, 2, 500])
+async def test_all_are_found_in_order_however_far_apart(
+    store: Store, hands: Hands, descending: bool, limit: int
+) -> None:
+    ids: list[int] = []
+    for apart in (0, 1, 1, 9, 40, 2):
+        ids += await add_many(store, 2)
+        hands.do("INCRBY", hands.home("ids"), apart * LIVE_CHUNK)
+    found: list[int] = []
+    cursor: str | None = None
+
+    while True:
+        page = await store.page(limit=limit, cursor=cursor, descending=descending)
+        found += [job.id for job in page.jobs]
+        cursor = page.cursor
+        if cursor is None:
+            break
+
+    assert found == sorted(ids, reverse=descending)
+
+
+async def test_a_search_for_a_rare_type_looks_at_no_more_than_asked(
+    store: Store,
+) -> None:
+    rare = await add_one(store, "rare")
+    await add_many(store, 1_200, "email")
+
+    first = await store.find(Filter(type="rare"), scan=500, descending=True)
+    assert (first.jobs, first.cursor is None) == ([], False)
+
+    cursor = first.cursor
+    found: list[int] = []
+    while cursor is not None:
+        page = await store.find(
+            Filter(type="rare"), scan=500, descending=True, cursor=cursor
+        )
+        found += [job.id for job in page.jobs]
+        cursor = page.cursor
+    assert found == [rare]
