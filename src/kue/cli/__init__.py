@@ -24,6 +24,8 @@ from kue.cli.terminal import (
     UNAVAILABLE,
     say,
 )
+from kue.cli.token import token
+from kue.cli.user import user
 from kue.cli.worker import worker
 from kue.cli.workers import workers
 from kue.errors import ConfigError, KueError, StoreUnavailable
@@ -68,7 +70,19 @@ def group(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-COMMANDS = (demo, doctor, worker, job, queue, workers, failed, bench, completion)
+COMMANDS = (
+    demo,
+    doctor,
+    worker,
+    job,
+    queue,
+    workers,
+    failed,
+    user,
+    token,
+    bench,
+    completion,
+)
 for command in COMMANDS:
     group.add_command(command)
 
