@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 import click
 import httpx
 import uvloop
-from playwright.async_api import async_playwright
 from tests.browser.chromium import launched
 from tests.support.servers import HOST, RedisServer
 
@@ -117,7 +116,7 @@ async def _measure(url: str, jobs: int) -> None:
         alone = server.memory
         await _ask(server)
         print()
-        async with async_playwright() as playwright, launched(playwright) as browser:
+        async with launched() as browser:
             await _open(server, browser)
         print()
         print(f"server's memory alone, MB  {alone / MEGABYTE:.1f}")

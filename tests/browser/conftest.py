@@ -7,18 +7,16 @@ a page and a store of its own.  What the page does behind a test's back fails th
 
 from __future__ import annotations
 
-import os
-import shutil
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import async_playwright
 
 from kue import Kue
 from kue.http import create_app
+from tests.browser.chromium import launched
 from tests.browser.serving import served, working
 from tests.browser.watching import SIZE, Watch
 
@@ -30,15 +28,6 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 HERE = Path(__file__).parent
-#: Nothing but what a test asks for, and no sandbox where root may not have one.
-ARGUMENTS = [
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-default-apps",
-    "--disable-sync",
-    "--no-first-run",
-    *(["--no-sandbox"] if os.geteuid() == 0 else []),
-]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -50,12 +39,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
-    path = shutil.which("chromium")
-    assert path is not None, "there is no chromium in PATH; make setup gets it"
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+    async with launched() as browser:
         yield browser
-        await browser.close()
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -33,7 +33,8 @@ EVERY = dict(commands(group))
 OURS = {
     path: command
     for path, command in EVERY.items()
-    if path[0] in ("job", "queue", "failed", "workers", "completion", "doctor")
+    if path[0]
+    in ("job", "queue", "failed", "workers", "completion", "doctor", "user", "token")
 }
 
 
@@ -123,6 +124,10 @@ def test_a_store_that_cannot_be_reached_exits_with_3(
         "job move": ["7", "--to", "waiting"],
         "queue clear": ["email", "--state", "failed"],
         "queue limit": ["email", "--rate", "1"],
+        "user role": ["ann", "admin"],
+        "user remove": ["ann"],
+        "token add": ["shop", "--scope", "read"],
+        "token revoke": ["0123456789ab"],
     }
     arguments = needed.get(" ".join(path), _plain(EVERY[path]))
 

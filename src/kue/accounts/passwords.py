@@ -36,9 +36,12 @@ class Hasher(NamedTuple):
         """
         check_password(password)
         salt = secrets.token_bytes(_SALT_BYTES)
-        return f"scrypt:{self.n}:{self.r}:{self.p}:{salt.hex()}:" + self._key(
-            password, salt
-        )
+        return f"{self.form}:{salt.hex()}:{self._key(password, salt)}"
+
+    @property
+    def form(self) -> str:
+        """How a hash begins that was made so."""
+        return f"scrypt:{self.n}:{self.r}:{self.p}"
 
     def _key(self, password: str, salt: bytes) -> str:
         key = hashlib.scrypt(
@@ -80,7 +83,9 @@ class Verifier:
     def __init__(self, hasher: Hasher) -> None:
         self._hasher = hasher
         self._turns = asyncio.Semaphore(_AT_ONCE)
-        self._decoy = ""
+        # Of no password: nobody knows one, and to try is as much work.
+        salt, key = secrets.token_hex(_SALT_BYTES), secrets.token_hex(_KEY_BYTES)
+        self._decoy = f"{hasher.form}:{salt}:{key}"
 
     async def hash(self, password: str) -> str:
         async with self._turns:
@@ -93,8 +98,6 @@ class Verifier:
         Without one it takes the same time and is False: how long a login takes does
         not tell whether there is such a user.
         """
-        if not self._decoy:
-            self._decoy = await self.hash(secrets.token_hex())
         async with self._turns:
             is_right = await asyncio.to_thread(matches, password, kept or self._decoy)
         return is_right and kept is not None

@@ -25,7 +25,9 @@ from kue.cli.terminal import (
     UNAVAILABLE,
     say,
 )
+from kue.cli.token import token
 from kue.cli.up import up
+from kue.cli.user import user
 from kue.cli.worker import worker
 from kue.cli.workers import workers
 from kue.errors import ConfigError, KueError, StoreUnavailable
@@ -71,7 +73,7 @@ def group(context: click.Context) -> None:
 
 
 COMMANDS = (
-    *(demo, up, worker, dashboard, job, queue, workers, failed),
+    *(demo, up, worker, dashboard, job, queue, workers, failed, user, token),
     *(doctor, bench, completion),
 )
 for command in COMMANDS:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -94,16 +95,20 @@ def create_app(
 
 def _native(q: Kue, guard: Guard, rules: Rules, live: Live) -> list[BaseRoute]:
     api = Api(q, guard, rules)
-    document = openapi(SECTIONS, version=__version__)
 
     async def show_document(request: Request) -> Response:
-        return JSONResponse(document)
+        return JSONResponse(_document())
 
     return [
         Route("/openapi.json", api.guarded(Scope.READ, show_document)),
         *api.routes(SECTIONS),
         *events.routes(guard, live),
     ]
+
+
+@cache
+def _document() -> dict[str, Any]:
+    return openapi(SECTIONS, version=__version__)
 
 
 async def _no_route(request: Request, exc: Exception) -> Response:

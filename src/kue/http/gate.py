@@ -3,8 +3,8 @@ The gate before everything: requests that another site made a browser send.
 
 A browser attaches cookies, and its place in the network, to whatever a page asks for.
 So a change, or a WebSocket, must come from a page of this very origin or from no page
-at all.  And a name that an attacker points at this machine (DNS rebinding) must not pass
-for this machine's own.
+at all.  And a name that an attacker points at this machine (DNS rebinding) must not
+pass for this machine's own.
 """
 
 from __future__ import annotations

@@ -68,11 +68,11 @@ _KNOWN_KEYS = 10_000
 
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _GAP = re.compile(r"[\W_]+")
-#: ``key=value`` and ``"key": "value"`` in a text; keys begin where words do, so that
-#: no text takes long.
-_PAIR = re.compile(
-    r"""(?<![\w-])([\w-]{1,64})(["']?\s{0,4}[:=]\s{0,4})"""
-    r"""((?:(?:Bearer|Basic|Token)\s+)?(?:"[^"]*"|'[^']*'|[^\s,;&"'(){}\[\]]+))""",
+#: ``key=`` and ``"key": `` in a text, and what may follow.  Keys begin where words do,
+#: so that no text takes long.
+_KEY = re.compile(r"""(?<![\w-])([\w-]{1,64})["']?\s{0,4}[:=]\s{0,4}""")
+_VALUE = re.compile(
+    r"""(?:(?:Bearer|Basic|Token)\s{1,4})?(?:"[^"]*"|'[^']*'|[^\s,;&"'(){}\[\]]+)""",
     re.IGNORECASE,
 )
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
@@ -128,14 +128,17 @@ class Redaction:
 
     def text(self, text: str) -> str:
         """Return text for people without the values that it names by their keys."""
-
-        def mask(pair: re.Match[str]) -> str:
-            key, between, value = pair.groups()
-            bare = value.strip("\"'")
-            number = 0 if _NUMBER.fullmatch(bare) else bare
-            return f"{key}{between}{MASK}" if self.is_secret(key, number) else pair[0]
-
-        return _PAIR.sub(mask, text)
+        parts: list[str] = []
+        end = 0
+        for key in _KEY.finditer(text):
+            # Others are not looked at further: their values may be keys in turn.
+            if key.start() < end or not self.is_secret(key[1]):
+                continue
+            value = _VALUE.match(text, key.end())
+            if value is not None and self.is_secret(key[1], _plain(value[0])):
+                parts += [text[end : key.end()], MASK]
+                end = value.end()
+        return "".join([*parts, text[end:]])
 
     def detail(self, detail: dict[str, Any]) -> dict[str, Any]:
         """Return what an event tells, as all may hear it."""
@@ -209,6 +212,12 @@ class Redaction:
                 field="body.data",
             )
         return known[key]
+
+
+def _plain(value: str) -> str | int:
+    """Return a value of a text without its quotes, or some number for a number."""
+    bare = value.strip("\"'")
+    return 0 if _NUMBER.fullmatch(bare) else bare
 
 
 def _squashed(key: str) -> str:

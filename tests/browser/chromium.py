@@ -1,0 +1,36 @@
+"""Chromium, with nothing but what is asked for."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from playwright.async_api import async_playwright
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from playwright.async_api import Browser
+
+ARGUMENTS = [
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-default-apps",
+    "--disable-sync",
+    "--no-first-run",
+    # Root may not have one.
+    *(["--no-sandbox"] if os.geteuid() == 0 else []),
+]
+
+
+@asynccontextmanager
+async def launched() -> AsyncIterator[Browser]:
+    """Start the browser that is in PATH; after the body it is ended."""
+    path = shutil.which("chromium")
+    assert path is not None, "there is no chromium in PATH; make setup gets it"
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        yield browser
+        await browser.close()
