@@ -25,6 +25,7 @@ _ANYWHERE = (
     HTTPStatus.BAD_REQUEST,
     HTTPStatus.UNAUTHORIZED,
     HTTPStatus.FORBIDDEN,
+    HTTPStatus.NOT_FOUND,
     HTTPStatus.SERVICE_UNAVAILABLE,
 )
 
@@ -145,9 +146,6 @@ def _responses(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
         unchanged = HTTPStatus.NOT_MODIFIED
         responses[str(unchanged.value)] = {"description": unchanged.phrase}
     bad = list(_ANYWHERE)
-    if operation.parameters or operation.query or operation.body is not None:
-        # A query or a body may name a type that never was.
-        bad.append(HTTPStatus.NOT_FOUND)
     if operation.method != "GET":
         bad += _CHANGING
     if operation.body is not None:
