@@ -102,8 +102,10 @@ async def test_programs_are_told_in_json_that_nothing_is_there(
 
 
 async def test_a_page_is_only_to_be_got(web: httpx.AsyncClient) -> None:
-    for path in ("/", "/jobs", "/assets/app.js"):
-        assert (await web.post(path)).status_code == 405
+    for path in ("/", "/jobs", "/api"):
+        answer = await web.post(path)
+        assert answer.status_code == 405
+        assert answer.headers["allow"] == "GET, HEAD"
 
 
 async def test_what_is_not_there_is_not_there_for_any_method(

@@ -80,11 +80,13 @@ def routes() -> list[BaseRoute]:
     async def page(request: Request) -> Response:
         path = "/" + request.path_params["path"]
         is_page = dashboard.pages.fullmatch(path) is not None
+        is_read = request.method in {"GET", "HEAD"}
+        if is_page and not is_read:
+            refusal = HTTPStatus.METHOD_NOT_ALLOWED
+            raise HTTPException(refusal, headers={"Allow": "GET, HEAD"})
+        if not is_page and (not is_read or path.split("/")[1] in DATA):
+            raise HTTPException(HTTPStatus.NOT_FOUND)
         status = HTTPStatus.OK if is_page else HTTPStatus.NOT_FOUND
-        if request.method not in {"GET", "HEAD"}:
-            raise HTTPException(HTTPStatus.METHOD_NOT_ALLOWED if is_page else status)
-        if not is_page and path.split("/")[1] in DATA:
-            raise HTTPException(status)
         return _answer(request, _index(dashboard, request), status)
 
     return [

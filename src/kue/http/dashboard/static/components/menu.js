@@ -14,13 +14,14 @@ export function menu(label, content, { name = label, glyph = "down", end = false
     label,
     icon(glyph),
   );
-  const node = h("details", { class: "menu", ontoggle: turn, onkeydown: leave }, summary, list);
+  const listen = { ontoggle: turn, onkeydown: leave };
+  const node = h("details", { class: "menu", ...listen }, summary, list);
 
   function turn() {
     summary.setAttribute("aria-expanded", String(node.open));
     if (node.open) fill(list, content());
-    const listen = node.open ? "addEventListener" : "removeEventListener";
-    document[listen]("pointerdown", outside);
+    if (node.open) document.addEventListener("pointerdown", outside);
+    else document.removeEventListener("pointerdown", outside);
   }
 
   function outside(event) {

@@ -25,7 +25,12 @@ import { timeline } from "./job/timeline.js";
 const FIRST = ["retry", "promote", "cancel"];
 //: Characters of what a run says with its progress that fit on a line.
 const SHORT = 120;
-const KEYS = { r: "retry", n: "promote", c: "cancel", e: "edit" };
+const KEYS = [
+  ["r", "retry", "Retry"],
+  ["n", "promote", "Run now"],
+  ["c", "cancel", "Cancel"],
+  ["e", "edit", "Edit the data"],
+];
 
 export const page = {
   path: "/jobs/:id",
@@ -92,7 +97,8 @@ class JobView {
     this._ctx.actions([]);
     this._job = null;
     this.node.classList.add("is-gone");
-    fill(this._heads.actions, h("span", { class: "note", role: "status" }, "This job was removed."));
+    const told = h("span", { class: "note", role: "status" }, "This job was removed.");
+    fill(this._heads.actions, told);
   }
 
   _build() {
@@ -108,7 +114,8 @@ class JobView {
     };
     const result = panel("Result", {}, heads.result);
     const links = panel("Dependencies", {}, this._needs.node);
-    const copyData = copyButton(() => JSON.stringify(this._job?.data ?? null, null, 2), "Copy the data");
+    const text = () => JSON.stringify(this._job?.data ?? null, null, 2);
+    const copyData = copyButton(text, "Copy the data");
     this._heads = heads;
     fill(
       this.node,
@@ -165,17 +172,13 @@ class JobView {
     const run = (name) => this._run(name);
     const first = all.filter(({ name }) => FIRST.includes(name));
     const rest = all.filter(({ name }) => !FIRST.includes(name));
-    const more = menu(
-      "More",
-      () => rest.map(({ name, label, danger }) => menuItem(label, () => run(name), { danger })),
-      { name: "More actions", end: true },
-    );
-    return [
-      first.map(({ name, label }) =>
-        h("button", { class: name === "cancel" ? "" : "primary", onclick: () => run(name) }, label),
-      ),
-      rest.length > 0 && more.node,
-    ];
+    const item = ({ name, label, danger }) => menuItem(label, () => run(name), { danger });
+    const button = ({ name, label }) => {
+      const kind = name === "cancel" ? "" : "primary";
+      return h("button", { class: kind, onclick: () => run(name) }, label);
+    };
+    const more = menu("More", () => rest.map(item), { name: "More actions", end: true });
+    return [first.map(button), rest.length > 0 && more.node];
   }
 
   //: Do it to the job as it is by now.
@@ -185,11 +188,7 @@ class JobView {
   }
 
   _keys() {
-    const labels = { retry: "Retry", promote: "Run now", cancel: "Cancel", edit: "Edit the data" };
-    const acts = Object.entries(KEYS).map(([key, name]) => [
-      key,
-      { label: labels[name], run: () => this._run(name) },
-    ]);
+    const acts = KEYS.map(([key, name, label]) => [key, { label, run: () => this._run(name) }]);
     const search = { label: "Search the log", run: () => this._log.search.focus() };
     return { ...Object.fromEntries(acts), l: search };
   }
@@ -211,11 +210,12 @@ class JobView {
 //: Return show(job), which draws *node* anew when what it is about is another than before.
 function part(node, about, draw) {
   return once(about, (job) => {
-    const focused = node.contains(document.activeElement) && document.activeElement.textContent;
+    const focused = document.activeElement;
+    const hadFocus = node.contains(focused);
     fill(node, draw(job));
-    if (focused === false) return;
+    if (!hadFocus) return;
     const again = [...node.querySelectorAll("a, button, summary")];
-    again.find((one) => one.textContent === focused)?.focus();
+    again.find((one) => one.textContent === focused.textContent)?.focus();
   });
 }
 

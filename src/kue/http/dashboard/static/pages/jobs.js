@@ -1,27 +1,25 @@
 // Jobs: find them by what they are, look at them, act on many at once.
 
-import { formDialog } from "../components/form.js";
 import { empty } from "../components/empty.js";
-import { menu, menuItem } from "../components/menu.js";
 import { table } from "../components/table.js";
 import { can, cancel, canDo, retry } from "../lib/actions.js";
-import { api } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
 import { plural } from "../lib/format.js";
 import { refresher } from "../lib/live.js";
 import { go, href, query, setQuery } from "../lib/router.js";
 import { addJob } from "./jobs/add.js";
 import { bulkBar } from "./jobs/bulkbar.js";
-import { COLUMNS, choose, chosen } from "./jobs/columns.js";
+import { COLUMNS, chosen } from "./jobs/columns.js";
 import { saveCsv, saveJson } from "./jobs/files.js";
-import { PRIORITIES, asBody, asParams, filtersOf } from "./jobs/filter.js";
+import { asBody, asParams, filtersOf } from "./jobs/filter.js";
 import { filterBar } from "./jobs/filterbar.js";
+import { columnsMenu, exportMenu, saveThisView, viewsMenu } from "./jobs/menus.js";
 import { orderPicker, usualOrder } from "./jobs/order.js";
 import { readCounts, readPage } from "./jobs/reading.js";
+import { suggest } from "./jobs/suggest.js";
 import { stateTabs } from "./jobs/tabs.js";
-import { READY_MADE, forgetView, saveView, savedViews, searchOf } from "./jobs/views.js";
+import { searchOf } from "./jobs/views.js";
 
-const TIMES = ["15m", "1h", "24h", "7d", "30d"];
 const FIRST_JOB = `from kue import Kue
 
 q = Kue()
@@ -61,7 +59,7 @@ class JobsView {
       (state) => this._change({ state, order: null }),
     );
     this._bar = filterBar({
-      suggest: (name) => this._suggest(name),
+      suggest: (name) => suggest(name, this._table.rows),
       onChange: (changes) => this._change(changes),
     });
     this._table = table({
@@ -245,8 +243,9 @@ class JobsView {
     }
     if (this._filters.length || this._state || query().cursor) {
       const action = { label: "Show all jobs", run: () => go("/jobs") };
-      const text = this._state && !this._filters.length ? `No job is ${this._state}.` : "";
-      return empty({ title: "No such jobs", text: text || "No job matches all of this.", action });
+      const isOnlyState = this._state && !this._filters.length;
+      const text = isOnlyState ? `No job is ${this._state}.` : "No job matches all of this.";
+      return empty({ title: "No such jobs", text, action });
     }
     const text = "Jobs appear here as soon as a program adds one, without a reload.";
     return empty({ title: "No jobs yet", text, code: FIRST_JOB });
@@ -267,10 +266,11 @@ class JobsView {
     const back = this._trail.length > 1 ? "Previous" : "First page";
     const count = this._known();
     const shown = this._table.rows.length;
-    const told = count !== undefined && isFirst && shown ? ` of ${plural(count, "job")}` : "";
+    const isTold = count !== undefined && isFirst;
+    const told = isTold ? `${shown} of ${plural(count, "job")}` : plural(shown, "job");
     fill(
       this._foot,
-      h("span", { class: "faint" }, shown ? (told ? `${shown}${told}` : plural(shown, "job")) : ""),
+      h("span", { class: "faint" }, shown > 0 && told),
       !isFirst && h("button", { onclick: () => this._previous() }, back),
       this._cursor !== null &&
         h("button", { onclick: () => this._next() }, this._isPart ? "Search on" : "Next"),
@@ -297,83 +297,19 @@ class JobsView {
   // -- tools -------------------------------------------------------------------
 
   _tools() {
-    const views = menu("Views", () => this._views(), { end: true });
-    const columns = menu("Columns", () => this._columnPicker(), { end: true });
-    const files = menu("Export", () => this._exports(), { end: true });
     const add = h("button", { class: "primary", onclick: () => this._add() }, "Add job");
     return h(
       "div",
       { class: "actions" },
-      views.node,
-      columns.node,
-      files.node,
+      viewsMenu(),
+      columnsMenu(() => this._state, () => this._showColumns()),
+      exportMenu(() => this._state, () => this._taken()),
       can("manage") && add,
     );
   }
 
   _add() {
     return addJob({ type: query().type });
-  }
-
-  _views() {
-    const open = (view) => go(`/jobs?${view.search}`);
-    const forget = ({ name }) =>
-      h(
-        "button",
-        { class: "plain", "aria-label": `Forget ${name}`, onclick: () => forgetView(name) },
-        "×",
-      );
-    const own = savedViews().map((view) =>
-      h(
-        "div",
-        { class: "menu-row" },
-        menuItem(view.name, () => open(view)),
-        forget(view),
-      ),
-    );
-    return [
-      own,
-      own.length > 0 && h("hr"),
-      READY_MADE.map((view) => menuItem(view.name, () => open(view))),
-      h("hr"),
-      menuItem("Save this view…", () => this._saveView()),
-    ];
-  }
-
-  _saveView() {
-    return formDialog({
-      title: "Save this view",
-      text: "State, filters and order get a name, in this browser.",
-      fields: [{ name: "name", label: "Name", required: true }],
-      submit: ({ name }) => saveView(name.trim().slice(0, 60), searchOf(query())),
-    });
-  }
-
-  _columnPicker() {
-    const shown = new Set(chosen(this._state).map((column) => column.key));
-    const toggle = (key, isOn) => {
-      if (isOn) shown.add(key);
-      else shown.delete(key);
-      choose([...shown]);
-      this._showColumns();
-    };
-    const boxes = COLUMNS.filter((column) => !column.fixed).map((column) =>
-      h(
-        "label",
-        { class: "menu-check" },
-        h("input", {
-          type: "checkbox",
-          checked: shown.has(column.key),
-          onchange: (event) => toggle(column.key, event.target.checked),
-        }),
-        column.label,
-      ),
-    );
-    const usual = () => {
-      choose(null);
-      this._showColumns();
-    };
-    return [h("div", { dataset: { stay: "" } }, boxes), h("hr"), menuItem("As usual", usual)];
   }
 
   _showColumns() {
@@ -383,24 +319,18 @@ class JobsView {
     this._table.show(keys);
   }
 
-  _exports() {
-    const jobs = () => {
-      const ids = this._table.selected;
-      return ids.size ? this._table.rows.filter((job) => ids.has(job.id)) : this._table.rows;
-    };
-    const what = this._table.selected.size ? "selected" : "shown";
-    return [
-      menuItem(`JSON of the jobs ${what}`, () => saveJson(jobs())),
-      menuItem(`CSV of the jobs ${what}`, () => saveCsv(jobs(), chosen(this._state))),
-    ];
+  //: The jobs that are selected, or all that are shown.
+  _taken() {
+    const { rows, selected } = this._table;
+    return selected.size ? rows.filter((job) => selected.has(job.id)) : rows;
   }
 
   _keys() {
     return {
       ...this._table.keys,
       "/": { label: "Filter", run: () => this._bar.input.focus() },
-      r: { label: "Retry what is selected, or the row", run: () => this._act("retry", retry) },
-      c: { label: "Cancel what is selected, or the row", run: () => this._act("cancel", cancel) },
+      r: { label: "Retry the selection, or the row", run: () => this._act("retry", retry) },
+      c: { label: "Cancel the selection, or the row", run: () => this._act("cancel", cancel) },
       a: { label: "Add a job", run: () => can("manage") && this._add() },
       o: { label: "Next page", run: () => this._next() },
       Escape: { label: "Select nothing", run: () => this._table.clear() },
@@ -416,50 +346,9 @@ class JobsView {
   _actions() {
     return [
       can("manage") && { label: "Add a job", run: () => this._add() },
-      { label: "Export what is shown as JSON", run: () => saveJson(this._table.rows) },
-      { label: "Export what is shown as CSV", run: () => saveCsv(this._table.rows, chosen(this._state)) },
-      { label: "Save this view", run: () => this._saveView() },
+      { label: "Export as JSON", run: () => saveJson(this._taken()) },
+      { label: "Export as CSV", run: () => saveCsv(this._taken(), chosen(this._state)) },
+      { label: "Save this view", run: saveThisView },
     ].filter(Boolean);
   }
-
-  // -- suggestions -------------------------------------------------------------
-
-  async _suggest(name) {
-    const rows = this._table.rows;
-    switch (name) {
-      case "type":
-        return (await known("/queues", "queues")).map((queue) => queue.type);
-      case "worker":
-        return (await known("/workers", "workers")).map((worker) => worker.name);
-      case "priority":
-        return [...PRIORITIES.values()];
-      case "since":
-      case "until":
-        return TIMES;
-      case "tag":
-        return distinct(rows.flatMap((job) => job.tags));
-      case "group":
-        return distinct(rows.map((job) => job.group));
-      case "error":
-        return distinct(rows.map((job) => job.error?.kind));
-      case "data.":
-        return distinct(rows.flatMap((job) => Object.keys(Object(job.data))));
-      default:
-        return [];
-    }
-  }
-}
-
-//: What the server lists; nothing when it does not answer.
-async function known(path, name) {
-  try {
-    const answer = await api.get(path);
-    return Array.isArray(answer) ? answer : (answer[name] ?? []);
-  } catch {
-    return [];
-  }
-}
-
-function distinct(values) {
-  return [...new Set(values.filter(Boolean))].sort();
 }

@@ -17,7 +17,7 @@ export function codeView() {
   let language = 0;
   const body = h("div");
   const buttons = LANGUAGES.map(([name], number) =>
-    h("button", { type: "button", "aria-pressed": "false", onclick: () => choose(number) }, name),
+    h("button", { type: "button", onclick: () => choose(number) }, name),
   );
   const node = h(
     "div",

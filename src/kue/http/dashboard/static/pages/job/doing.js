@@ -71,7 +71,8 @@ function copyWith(job) {
 
 function dataField(job) {
   const text = JSON.stringify(job.data, null, 2);
-  const help = text.includes(REDACTED) ? `JSON; what is ${REDACTED} stays as it is stored` : "JSON";
+  const isRedacted = text.includes(REDACTED);
+  const help = isRedacted ? `JSON; what is ${REDACTED} stays as it is stored` : "JSON";
   return { name: "data", label: "Data", type: "json", rows: 14, value: text, help };
 }
 

@@ -85,7 +85,8 @@ export function logPanel(api, id) {
       if (await more()) draw();
       else if (!lines.length) draw();
     } catch (problem) {
-      if (problem.status !== 404) note.textContent = `The log cannot be read: ${said(problem)}`;
+      if (problem.status === 404) return;
+      note.textContent = `The log cannot be read: ${problem.message}`;
     }
   }
 
@@ -224,8 +225,4 @@ function clock(ms) {
   const two = (number) => String(number).padStart(2, "0");
   const parts = [date.getHours(), date.getMinutes(), date.getSeconds()].map(two);
   return `${parts.join(":")}.${String(date.getMilliseconds()).padStart(3, "0")}`;
-}
-
-function said(problem) {
-  return problem.detail || problem.title || problem.message;
 }

@@ -16,11 +16,12 @@ export function needs() {
     const first = job.after.slice(0, MOST);
     const found = await Promise.all(first.map(look));
     const rest = job.after.length - first.length;
+    const how = job.after_any ? "in any way" : "well";
     fill(
       node,
       job.parent !== null && h("p", null, "Part of ", jobLink(job.parent)),
       job.after.length > 0 &&
-        h("p", { class: "faint" }, `Runs when these ended${job.after_any ? " in any way" : " well"}:`),
+        h("p", { class: "faint" }, `Runs when these ended ${how}:`),
       h("ul", null, found.map(line)),
       rest > 0 && h("p", { class: "faint" }, `and ${rest} more`),
     );
@@ -42,7 +43,9 @@ async function look(id) {
 }
 
 function line({ id, type, state }) {
-  if (state === null) return h("li", null, String(id), h("span", { class: "faint" }, "is gone"));
+  if (state === null) {
+    return h("li", null, String(id), h("span", { class: "faint" }, "is gone"));
+  }
   return h("li", null, jobLink(id), type, stateBadge(state));
 }
 

@@ -37,9 +37,9 @@ const FIELDS = [
 //: Ask for a job and add it; what is *given* is filled in.  Returns a promise of its id,
 //: or undefined.
 export function addJob(given = {}) {
-  const fields = FIELDS.map((field) => ({ ...field, value: given[field.name] ?? field.value }));
+  const filled = (field) => ({ ...field, value: given[field.name] ?? field.value });
   const made = form({
-    fields,
+    fields: FIELDS.map(filled),
     action: "Add job",
     cancel: () => dialog.close(),
     submit: async (values) => dialog.close(await added(values)),

@@ -17,7 +17,8 @@ const ACTS = [
 //: is chosen, which the server wants.  *clear()* ends the selection; *onDone()* is called
 //: when an act is over.
 export function bulkBar({ matching, clear, onDone }) {
-  const node = h("div", { class: "bulkbar", role: "region", "aria-label": "Selection", hidden: true });
+  const node = h("div", { class: "bulkbar", role: "region", "aria-label": "Selection" });
+  node.hidden = true;
   let jobs = [];
   let isAll = false;
 
@@ -34,14 +35,14 @@ export function bulkBar({ matching, clear, onDone }) {
     fill(
       node,
       h("b", { class: "bulk-count", role: "status" }, told),
-      all && !isAll && isMore(all) && h("button", { class: "plain", onclick: takeAll }, whole(all)),
+      all && isMore(all) && h("button", { class: "link", onclick: takeAll }, whole(all)),
       h("span", { class: "bulk-acts" }, ACTS.filter(([act]) => isFor(act)).map(button)),
       h("button", { class: "plain", onclick: clear }, "Clear"),
     );
   }
 
   function isMore({ count }) {
-    return count === undefined || count > jobs.length;
+    return !isAll && (count === undefined || count > jobs.length);
   }
 
   function takeAll() {
