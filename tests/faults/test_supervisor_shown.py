@@ -34,7 +34,7 @@ async def test_the_banner_tells_what_is_worked_on_and_how_to_stop(
         "Ctrl-C or SIGTERM: jobs may end within 30 s",
     ):
         assert text in shown
-    assert "hold" not in shown
+    assert "hold ×" not in shown
 
 
 async def test_processes_have_names_in_the_process_list(lone: Shift) -> None:

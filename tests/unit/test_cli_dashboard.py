@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import click
@@ -11,7 +12,9 @@ import httpx
 import pytest
 
 import kue
+from kue.accounts.users import Users
 from kue.cli.dashboard import dashboard
+from kue.http.access import Role
 from kue.http.exposure import Address
 from kue.http.serve import listen
 from tests.support.site import APP, PATIENCE_SECONDS, command, get
@@ -182,6 +185,54 @@ def test_every_option_has_a_variable_and_help() -> None:
     for option in options:
         name = option.opts[0].removeprefix("--").replace("-", "_").upper()
         assert option.envvar == f"KUE_DASHBOARD_{name}"
+
+
+async def eventually(url: str, status: HTTPStatus) -> None:
+    """Ask until the answer has *status*."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        answer = await get(url)
+        while answer.status_code != status:
+            answer = await get(url)
+
+
+async def test_once_there_are_users_they_log_in_wherever_it_listens(
+    folder: Path,
+) -> None:
+    async with kue.Kue(f"sqlite:///{folder}/kue.db") as q:
+        await Users(q.store).add("ann", "correct horse battery", Role.ADMIN)
+    options = ("--port", "0", "--host", "0.0.0.0")
+    async with command("dashboard", *options, folder=folder) as site:
+        queues = await get(f"{await site.url()}api/v1/queues")
+
+    assert queues.status_code == 401
+
+
+async def test_the_first_user_closes_a_dashboard_that_was_open_to_this_machine(
+    folder: Path,
+) -> None:
+    async with (
+        kue.Kue(f"sqlite:///{folder}/kue.db") as q,
+        command("dashboard", "--port", "0", folder=folder) as site,
+    ):
+        url = f"{await site.url()}api/v1/queues"
+        before = await get(url)
+        await Users(q.store).add("ann", "correct horse battery", Role.ADMIN)
+        await eventually(url, HTTPStatus.UNAUTHORIZED)
+
+    assert before.status_code == HTTPStatus.OK
+
+
+async def test_a_name_that_was_not_allowed_is_refused(folder: Path) -> None:
+    options = ("--port", "0", "--allow-host", "ops.example.com")
+    async with (
+        command("dashboard", *options, folder=folder) as site,
+        httpx.AsyncClient(timeout=PATIENCE_SECONDS) as client,
+    ):
+        url = f"{await site.url()}api/v1/queues"
+        known = await client.get(url, headers={"Host": "ops.example.com"})
+        unknown = await client.get(url, headers={"Host": "evil.example"})
+
+    assert (known.status_code, unknown.status_code) == (200, 421)
 
 
 async def test_two_of_them_can_watch_one_store(folder: Path) -> None:

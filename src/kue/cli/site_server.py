@@ -86,7 +86,7 @@ async def application(
         read_only=site.read_only,
         badge=site.badge,
         # Where people must log in, a name that was pointed here gains nothing.
-        hosts=site.hosts if site.hosts or is_local else None,
+        hosts=(*site.hosts, site.host) if site.hosts or is_local else None,
     )
 
 
