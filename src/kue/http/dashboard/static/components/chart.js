@@ -5,21 +5,25 @@
 import { fill, h, svg } from "../lib/dom.js";
 import { area, bars, line, stepLabel, ticks, timeLabel, timeTicks } from "./scale.js";
 
-//: Pixels around the plot: room for ticks and their labels.
-const EDGE = { top: 10, right: 12, bottom: 24, left: 52 };
+//: Pixels around the plot; what the labels on the left need comes on top.
+const EDGE = { top: 10, right: 12, bottom: 24, left: 16 };
+//: Pixels that a letter of a label needs.
+const LETTER = 6.4;
 //: Pixels that one label below the plot needs.
 const LABEL = 60;
 //: Bars thinner than this blur; an area of the same shape is shown instead.
 const THINNEST = 3;
 //: Steps that Page Up and Page Down go.
 const STRIDE = 10;
+const HOUR = 3_600_000;
 
 //: Return {node, update(data), point(index), onPoint, destroy()}.
 //:
 //: data is {times, step, isOpen, series}: when each step begins (Unix ms), how long it
-//: is, whether the last is under way, and series of {name, tone, kind, values}, with as many values as times; null is a gap.
-//: kind is "line", "area" or "bars"; bars are stacked in the order given.  tone names a
-//: colour of the style sheet.  unit is "count", "number" or "ms", and chooses the ticks.
+//: is, whether the last is under way, and series of {name, tone, kind, values}, with as
+//: many values as times; null is a gap.  kind is "line", "area" or "bars"; bars are
+//: stacked in the order given.  tone names a colour of the style sheet.  unit is "count",
+//: "number" or "ms", and chooses the ticks.
 export function chart({ title, unit = "count", format = String, height = 220 }) {
   const hidden = new Set();
   let data = { times: [], step: 60_000, series: [] };
@@ -89,7 +93,7 @@ export function chart({ title, unit = "count", format = String, height = 220 }) 
 
   function draw() {
     if (width > 0) {
-      plot = layout(data, shown(), { width, height, unit });
+      plot = layout(data, shown(), { width, height, unit, format });
       picture.setAttribute("width", width);
       picture.setAttribute("height", height);
       picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
@@ -164,7 +168,7 @@ export function chart({ title, unit = "count", format = String, height = 220 }) 
       return null;
     }
     const { left } = surface.getBoundingClientRect();
-    const index = Math.floor((event.clientX - left - EDGE.left) / plot.band);
+    const index = Math.floor((event.clientX - left - plot.left) / plot.band);
     return Math.min(data.times.length - 1, Math.max(0, index));
   }
 
@@ -280,17 +284,22 @@ export function inStep(...charts) {
 // -- what is drawn --------------------------------------------------------------
 
 //: Return where everything is: scales, the places of all steps, and the marks.
-function layout({ times }, series, { width, height, unit }) {
+function layout(data, series, { width, height, unit, format }) {
+  const { times, step, isOpen } = data;
   const stacked = series.filter(({ kind }) => kind === "bars");
   const drawn = series.filter(({ kind }) => kind !== "bars");
   const max = highest(times, stacked, drawn);
   const steps = ticks(max, { unit });
-  const inner = Math.max(1, width - EDGE.left - EDGE.right);
+  const longest = Math.max(...steps.map((value) => format(value).length));
+  const left = EDGE.left + longest * LETTER;
+  const inner = Math.max(1, width - left - EDGE.right);
   const floor = height - EDGE.bottom;
   const band = inner / Math.max(1, times.length);
   const yOf = (value) => floor - (value / steps.at(-1)) * (floor - EDGE.top);
-  const places = times.map((_, index) => ({ x: EDGE.left + (index + 0.5) * band, y: floor }));
-  const plot = { band, floor, inner, isEmpty: max === 0, places, steps, yOf };
+  const places = times.map((_, index) => ({ x: left + (index + 0.5) * band, y: floor }));
+  // A short step that has just begun would look like a fall.
+  const isShort = isOpen && unit === "count" && step < HOUR;
+  const plot = { band, floor, inner, isEmpty: max === 0, isShort, left, places, steps, yOf };
   const parts = [...stack(stacked, plot), ...drawn.map((one) => stroke(one, plot))];
   return { ...plot, marks: parts.map(({ marks }) => marks), tops: parts };
 }
@@ -319,9 +328,10 @@ function stack(series, { places, floor, band, yOf }) {
 }
 
 //: A line, and what lies below it if it is an area.
-function stroke({ tone, kind, values }, { places, floor, yOf }) {
+function stroke({ tone, kind, values }, { places, floor, isShort, yOf }) {
+  const end = isShort ? places.length - 1 : places.length;
   const points = places.map(({ x }, index) => {
-    const value = values[index] ?? null;
+    const value = index < end ? (values[index] ?? null) : null;
     return value === null ? null : { x, y: yOf(value) };
   });
   const below =
@@ -332,14 +342,14 @@ function stroke({ tone, kind, values }, { places, floor, yOf }) {
 }
 
 function axes(plot, { times, step }, format) {
-  const right = EDGE.left + plot.inner;
+  const right = plot.left + plot.inner;
   const levels = plot.steps.map((value) => {
     const y = plot.yOf(value);
     return [
-      svg("line", { class: "chart-grid", x1: EDGE.left, x2: right, y1: y, y2: y }),
+      svg("line", { class: "chart-grid", x1: plot.left, x2: right, y1: y, y2: y }),
       svg(
         "text",
-        { class: "chart-label", x: EDGE.left - 8, y: y + 4, "text-anchor": "end" },
+        { class: "chart-label", x: plot.left - 8, y: y + 4, "text-anchor": "end" },
         format(value),
       ),
     ];
@@ -352,7 +362,7 @@ function axes(plot, { times, step }, format) {
   const count = Math.max(1, Math.floor(plot.inner / LABEL));
   const wanted = timeTicks(from, to, count);
   const moments = wanted.moments.map((at) => {
-    const x = EDGE.left + ((at - from) / step + 0.5) * plot.band;
+    const x = plot.left + ((at - from) / step + 0.5) * plot.band;
     return svg(
       "text",
       { class: "chart-label", x, y: plot.floor + 17, "text-anchor": "middle" },
@@ -390,7 +400,7 @@ function nothing(plot, height) {
         "text",
         {
           class: "chart-nothing",
-          x: EDGE.left + plot.inner / 2,
+          x: plot.left + plot.inner / 2,
           y: (height - EDGE.bottom + EDGE.top) / 2,
           "text-anchor": "middle",
         },

@@ -51,7 +51,7 @@ export const page = {
       caption: "What was changed",
     });
     const more = h("button", { onclick: older, hidden: true }, "Older");
-    const place = h("div");
+    const place = h("div", { class: "as-cards" });
     let rest = [];
     let cursor = null;
     root.append(

@@ -10,7 +10,7 @@ import { tree } from "../components/tree.js";
 import { api } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
 import { timeAgo } from "../lib/format.js";
-import { refresher } from "../lib/live.js";
+import { live, refresher } from "../lib/live.js";
 import { href } from "../lib/router.js";
 import { attemptsView, factList, keyOf } from "./job/attempts.js";
 import { codeView } from "./job/code.js";
@@ -43,10 +43,19 @@ export const page = {
       root.append(...noJob(id));
       return () => {};
     }
-    const view = new JobView(Number(id), ctx);
+    const jobId = Number(id);
+    const view = new JobView(jobId, ctx);
     root.append(view.node);
-    const stop = refresher((signal) => view.read(signal), { minMs: 300, jobId: Number(id) });
+    let stop = () => {};
+    // Heard first, so that a job that is gone is not asked for again.
+    const off = live.on((events) => {
+      if (!events.some(({ kind }) => kind === "remove")) return;
+      stop();
+      view.leave();
+    }, { kinds: ["remove"], jobId });
+    stop = refresher((signal) => view.read(signal), { minMs: 300, jobId });
     return () => {
+      off();
       stop();
       view.stop();
     };
@@ -71,8 +80,7 @@ class JobView {
       this._show(await api.get(`/jobs/${this._id}`, null, { signal }));
     } catch (problem) {
       if (problem.status !== 404) throw problem;
-      if (this._job) this._gone();
-      else fill(this.node, noJob(this._id));
+      this.leave();
     }
   }
 
@@ -91,10 +99,14 @@ class JobView {
     this._ctx.actions(doable(job).map(({ label, run }) => ({ label, run })));
   }
 
-  //: It was removed while we looked; what was known of it stays.
-  _gone() {
+  //: There is no such job, or no more; what was known of it stays.
+  leave() {
     this.stop();
     this._ctx.actions([]);
+    if (!this._job) {
+      if (!this._parts) fill(this.node, noJob(this._id));
+      return;
+    }
     this._job = null;
     this.node.classList.add("is-gone");
     const told = h("span", { class: "note", role: "status" }, "This job was removed.");

@@ -36,11 +36,9 @@ export const page = {
     const queues = glance();
     const failed = failures();
     const start = h("div", { hidden: true }, welcome());
-    root.append(
-      h("header", { class: "page-head" }, h("h1", null, "Overview"), health.verdict),
-      health.node,
-      start,
-      h("div", { class: "tiles" }, tiles.nodes),
+    const rest = h(
+      "div",
+      { class: "pile" },
       panel("Jobs by state", {}, counts.node),
       panel("Jobs a minute", { aside: more("/metrics", "Metrics") }, flow.node),
       h(
@@ -50,6 +48,13 @@ export const page = {
         panel("Failed last", { aside: more("/errors", "All errors") }, failed.node),
       ),
     );
+    root.append(
+      h("header", { class: "page-head" }, h("h1", null, "Overview"), health.verdict),
+      health.node,
+      start,
+      h("div", { class: "tiles" }, tiles.nodes),
+      rest,
+    );
 
     async function read(signal) {
       const stats = await api.get("/stats", null, { signal });
@@ -58,6 +63,7 @@ export const page = {
       counts.update(stats.counts);
       const isEmpty = Object.values(stats.counts).every((count) => count === 0);
       start.hidden = !isEmpty || stats.rates.added > 0;
+      rest.hidden = !start.hidden;
     }
 
     async function readLists(signal) {

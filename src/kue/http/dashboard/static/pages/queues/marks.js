@@ -27,7 +27,7 @@ export function pauseText(pause) {
 }
 
 //: "4 at once, 100 a minute"
-export function limitsText({ concurrency, rate, per, per_key: perKey }) {
+function limitsText({ concurrency, rate, per, per_key: perKey }) {
   const parts = [];
   if (concurrency !== null) parts.push(`${concurrency} at once`);
   if (rate !== null) parts.push(`${rate} / ${period(per)}`);

@@ -24,17 +24,15 @@ export function people({ api, me }) {
     {
       key: "name",
       label: "Name",
-      render: (user) => [
-        user.name,
-        user.name === me.name && h("span", { class: "faint" }, " (you)"),
-      ],
+      render: (user) =>
+        h("span", { class: "wrap" }, user.name, user.name === me.name && you()),
     },
     { key: "role", label: "Role", render: (user) => user.role },
     { key: "created", label: "Since", render: (user) => timeAgo(user.created_at) },
     { key: "acts", label: "", class: "end nowrap", render: acts },
   ];
   const list = table({ columns, key: (user) => user.name, caption: "People" });
-  const place = h("div", { class: "flush" });
+  const place = h("div", { class: "flush as-cards" });
   const add = h("button", { class: "small", onclick: create }, "Add a person");
   const node = h(
     "section",
@@ -161,6 +159,10 @@ export function people({ api, me }) {
     toast(told, { tone: "good" });
     read();
   }
+}
+
+function you() {
+  return h("span", { class: "faint" }, " (you)");
 }
 
 function nobody() {

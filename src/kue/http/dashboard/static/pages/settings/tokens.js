@@ -7,7 +7,7 @@ import { table } from "../../components/table.js";
 import { toast, toastProblem } from "../../components/toast.js";
 import { part, report } from "../../lib/api.js";
 import { fill, h } from "../../lib/dom.js";
-import { timeAgo } from "../../lib/format.js";
+import { NOTHING, timeAgo } from "../../lib/format.js";
 
 const SCOPES = [
   ["read", "Read: look at everything"],
@@ -34,7 +34,7 @@ export function tokens({ api }) {
       label: "Ends",
       render: (token) => (token.until ? timeAgo(token.until) : "never"),
     },
-    { key: "by", label: "Made by", render: (token) => token.by ?? "" },
+    { key: "by", label: "Made by", render: (token) => token.by || NOTHING },
     {
       key: "acts",
       label: "",
@@ -44,7 +44,7 @@ export function tokens({ api }) {
     },
   ];
   const list = table({ columns, key: (token) => token.id, caption: "Tokens" });
-  const place = h("div", { class: "flush" });
+  const place = h("div", { class: "flush as-cards" });
   const add = h("button", { class: "small", onclick: create }, "Make a token");
   const node = h(
     "section",

@@ -8,7 +8,7 @@ import { fill, h } from "../../lib/dom.js";
 import { time } from "../../lib/format.js";
 
 //: Milliseconds between two looks for an answer, and after which none is hoped for.
-const LOOK = 500;
+const LOOK = 1_000;
 const PATIENCE = 30_000;
 
 //: Ask a worker to end what it runs and leave.
@@ -70,9 +70,9 @@ export async function stacks({ name }) {
 async function another(name, before, isWanted) {
   const end = Date.now() + PATIENCE;
   while (isWanted() && Date.now() < end) {
+    await new Promise((resolve) => window.setTimeout(resolve, LOOK));
     const found = await latest(name);
     if (found && found.at !== before) return found;
-    await new Promise((resolve) => window.setTimeout(resolve, LOOK));
   }
   return null;
 }
