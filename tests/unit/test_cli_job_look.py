@@ -172,6 +172,8 @@ def test_jobs_of_priority_0_are_listed(kue: CommandLine) -> None:
 
 @pytest.mark.parametrize("given", ["user.id", "=42", ""])
 def test_a_path_without_a_value_is_a_misuse(kue: CommandLine, given: str) -> None:
+    kue.arrange(troubled)
+
     said = kue("job", "list", "--data", given)
 
     assert said.code == 2

@@ -204,9 +204,7 @@ async def test_a_document_says_everything_but_the_token(
 
 
 async def test_errors_are_told_and_retried_by_fingerprint(q: Kue) -> None:
-    for message in ("no user 7", "no user 8", "gone"):
-        job = await start_one(q.store, now=1)
-        await end(q.store, job, Failed(Error("KeyError", message)), now=1)
+    await fail(q.store, "email", "no user 7", "no user 8", "gone")
     errors = await q.errors("email", limit=1)
     [group] = errors.groups
 
