@@ -131,10 +131,15 @@ def _responses(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
         good["content"] = {operation.media_type: content}
     responses = {str(operation.status.value): good}
     bad = list(_ANYWHERE)
-    if operation.parameters:
+    # Where there are no accounts, nobody logs in.
+    if operation.parameters or operation.scope is None:
         bad.append(HTTPStatus.NOT_FOUND)
     if operation.method != "GET":
-        bad += [HTTPStatus.CONFLICT, HTTPStatus.REQUEST_ENTITY_TOO_LARGE]
+        bad += [
+            HTTPStatus.CONFLICT,
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            HTTPStatus.TOO_MANY_REQUESTS,
+        ]
     if operation.body is not None:
         bad.append(HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
     problem = {CONTENT_TYPE: {"schema": schemas.of(Problem)}}
