@@ -21,7 +21,6 @@ from tests.support.jobs import (
     end,
     get_one,
     job_in,
-    start_one,
 )
 
 if TYPE_CHECKING:
