@@ -200,7 +200,8 @@ class JobView {
   }
 
   _keys() {
-    const acts = KEYS.map(([key, name, label]) => [key, { label, run: () => this._run(name) }]);
+    const act = (name, label) => ({ label, run: () => this._run(name) });
+    const acts = KEYS.map(([key, name, label]) => [key, act(name, label)]);
     const search = { label: "Search the log", run: () => this._log.search.focus() };
     return { ...Object.fromEntries(acts), l: search };
   }

@@ -14,7 +14,9 @@ export function needs() {
 
   async function show(job) {
     const first = job.after.slice(0, MOST);
-    const found = await Promise.all(first.map(look));
+    // Once it is blocked no more they may be gone, and do not matter.
+    const isBlocked = job.state === "blocked";
+    const found = isBlocked ? await Promise.all(first.map(look)) : first.map((id) => ({ id }));
     const rest = job.after.length - first.length;
     const how = job.after_any ? "in any way" : "well";
     fill(
@@ -46,7 +48,7 @@ function line({ id, type, state }) {
   if (state === null) {
     return h("li", null, String(id), h("span", { class: "faint" }, "is gone"));
   }
-  return h("li", null, jobLink(id), type, stateBadge(state));
+  return h("li", null, jobLink(id), type, state && stateBadge(state));
 }
 
 function jobLink(id) {
