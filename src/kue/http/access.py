@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, cast, runtime_checkable
 from starlette.concurrency import run_in_threadpool
 
 from kue.accounts.roles import Role, Scope
+from kue.http.hosts import host_of, is_loopback
 from kue.http.problem import Refused
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ __all__ = [
     "Question",
     "Role",
     "Scope",
+    "ThisMachine",
     "User",
     "admit",
     "check_scope",
@@ -60,8 +62,27 @@ class Guard(Protocol):
 Question: TypeAlias = Callable[["HTTPConnection"], User | Awaitable[User | None] | None]
 
 
+class ThisMachine:
+    """
+    A guard that lets in whoever is on this machine, and nobody else.
+
+    Both ends are looked at: a proxy is on this machine too, but asks for another name.
+    """
+
+    async def who(self, connection: HTTPConnection) -> User | None:
+        client = connection.client
+        name = host_of(connection.headers.get("host", ""))
+        if client is not None and is_loopback(client.host) and is_loopback(name):
+            return User("local", Role.ADMIN)
+        raise Refused(
+            HTTPStatus.FORBIDDEN,
+            "only its own machine is let in here; whoever made this application can "
+            "say who else may: create_app(q, guard=...)",
+        )
+
+
 class Anyone:
-    """A guard for those who can reach the server anyway: on this machine alone."""
+    """A guard that lets everyone in: for those whom something else has let through."""
 
     def __init__(self, role: Role = Role.ADMIN) -> None:
         self._user = User("local", role)
@@ -89,7 +110,7 @@ class Asking:
 def guard_of(given: Guard | Question | None) -> Guard:
     """Return the guard that was given, as what or by what function it may be."""
     if given is None:
-        return Anyone()
+        return ThisMachine()
     return given if isinstance(given, Guard) else Asking(given)
 
 

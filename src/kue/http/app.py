@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Mount, Route
 
 from kue import __version__
-from kue.http.access import Anyone, Scope, guard_of
+from kue.http.access import Anyone, Scope, ThisMachine, guard_of
 from kue.http.ancestors import kue_json, vertx_kue
 from kue.http.api import Api, problem_of
 from kue.http.dashboard import routes as dashboard
@@ -58,8 +58,8 @@ def create_app(
 
     Args:
         guard: Tells who asks: `Accounts`, or a function of one's own, plain or async,
-            that takes the request and returns a `User` or None.  Left out, whoever
-            reaches the server may do everything.
+            that takes the request and returns a `User` or None.  Left out, whoever is
+            on this machine may do everything, and nobody else anything.
         read_only: Refuse every change but logging in and out.
         hosts: Names that the server answers to besides those of loopback; ``*`` is any.
             Left out, only loopback is meant while there is no guard and the app is
@@ -84,7 +84,10 @@ def create_app(
         ],
         middleware=[
             Middleware(SafeHeaders),
-            Middleware(Gate, hosts=Hosts(hosts, is_open=isinstance(known, Anyone))),
+            Middleware(
+                Gate,
+                hosts=Hosts(hosts, is_open=isinstance(known, Anyone | ThisMachine)),
+            ),
             Middleware(GZipMiddleware, minimum_size=GZIP_BYTES),
         ],
         exception_handlers={HTTPException: _no_route, Exception: _fault},

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kue.errors import ConfigError
+from kue.http.hosts import is_loopback, without_zone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,23 +86,10 @@ class Address:
         """Return what to type into a browser on this machine."""
         if self.is_unix:
             return f"{scheme}+unix://{self.place}{prefix}/"
-        ip = ipaddress.ip_address(_bare(self.place[0]))
+        ip = ipaddress.ip_address(without_zone(self.place[0]))
         host = self.host.strip("[]")
         if ip.is_unspecified:
             # It means every address, and browsers do not know it.
             host = "127.0.0.1" if ip.version == 4 else "::1"
         shown = f"[{host}]" if ":" in host else host
         return f"{scheme}://{shown}:{self.place[1]}{prefix}/"
-
-
-def is_loopback(address: str) -> bool:
-    """Tell whether an IP address is this machine's own, which no network carries."""
-    ip = ipaddress.ip_address(_bare(address))
-    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
-        ip = ip.ipv4_mapped
-    return ip.is_loopback
-
-
-def _bare(address: str) -> str:
-    """Leave out the interface: ``fe80::1%eth0``."""
-    return address.partition("%")[0]

@@ -9,7 +9,6 @@ pass for this machine's own.
 
 from __future__ import annotations
 
-import ipaddress
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -17,6 +16,7 @@ from urllib.parse import urlsplit
 from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocket
 
+from kue.http.hosts import host_of, is_loopback
 from kue.http.problem import Refused
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ class Hosts:
         """
         if not self._is_checked(connection):
             return
-        name = _host_of(connection.headers.get("host", ""))
-        if not (_is_loopback(name) or name in (self._names or ())):
+        name = host_of(connection.headers.get("host", ""))
+        if not (is_loopback(name) or name in (self._names or ())):
             raise Refused(
                 HTTPStatus.MISDIRECTED_REQUEST,
                 f"this server does not go by the name {name[:60]!r}; add it to hosts=",
@@ -129,20 +129,3 @@ async def _close(websocket: WebSocket, problem: Refused) -> None:
     # Accepted first: of a handshake that fails browsers tell nothing.
     await websocket.accept()
     await websocket.close(NOT_ALLOWED, problem.detail)
-
-
-def _host_of(header: str) -> str:
-    """Return the name in a Host header, without its port."""
-    try:
-        return (urlsplit(f"//{header}").hostname or "").lower().removesuffix(".")
-    except ValueError:
-        return ""
-
-
-def _is_loopback(name: str) -> bool:
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
