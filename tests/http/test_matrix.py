@@ -14,6 +14,7 @@ import pytest
 from starlette.routing import Mount, Route, WebSocketRoute
 
 from kue.http import create_app
+from kue.http.dashboard import METHODS
 from tests.http.accounts import Site, site_of
 
 if TYPE_CHECKING:
@@ -58,11 +59,13 @@ TABLE = {
     "POST /api/v1/jobs/{job_id}/reschedule": "manage",
     "POST /api/v1/jobs/{job_id}/cancel": "manage",
     "GET /api/v1/errors": "read",
-    "POST /api/v1/errors/retry": "manage",
     "GET /api/v1/workers": "read",
     "GET /api/v1/workers/{name}": "read",
     "POST /api/v1/workers/{name}/pause": "manage",
     "POST /api/v1/workers/{name}/resume": "manage",
+    "POST /api/v1/workers/{name}/stop": "manage",
+    "POST /api/v1/workers/{name}/stacks": "manage",
+    "GET /api/v1/workers/{name}/stacks": "manage",
     "GET /api/v1/events": "read",
     "GET /api/v1/metrics": "read",
     "GET /api/v1/me": KNOWN,
@@ -111,8 +114,13 @@ TABLE = {
     "DELETE /vertx-kue/job/{id}": "admin",
     "POST /vertx-kue/inactive/{id}": "manage",
 }
+#: The pages themselves, which have no data in them; the rest of what is there is 404.
+TABLE |= {f"{method} /{{path}}": EVERYONE for method in METHODS}
+TABLE["GET /assets/{name}"] = EVERYONE
+#: Kue took a slash at the end for nothing.
+TABLE |= {f"{route}/": takes for route, takes in TABLE.items() if " /kue/" in route}
 #: A GET that changes something, because Kue's does.
-CHANGING_GETS = {"GET /kue/inactive/{id}"}
+CHANGING_GETS = {"GET /kue/inactive/{id}", "GET /kue/inactive/{id}/"}
 MAY = {
     "nobody": set[str](),
     "viewer": {"read"},

@@ -12,6 +12,7 @@ from kue.http.problem import Refused
 from kue.http.redaction import MASK, Redaction
 from kue.job import Completed, Error, Failed, State
 from kue.store.values import LogLine, Progress
+from tests.http.test_bulk import ended
 from tests.support.jobs import claim_one, end, get_one
 
 if TYPE_CHECKING:
@@ -361,16 +362,28 @@ async def test_a_search_does_not_find_what_is_hidden(
         assert (len(kue.json()), len(vertx.json())) == (number, number)
 
 
+async def test_a_path_to_what_is_hidden_is_refused(client: httpx.AsyncClient) -> None:
+    wanted = {"state": "failed", "data": {"user.password": "x"}}
+
+    found = await client.get("/jobs", params={"data.user.password": "x"})
+    acted = await client.post("/jobs/bulk", json={"action": "retry", "filter": wanted})
+
+    assert (found.status_code, acted.status_code) == (400, 400)
+    assert found.json()["field"] == "query.data.user.password"
+    assert acted.json()["field"] == "body.filter.data.user.password"
+
+
 async def test_errors_shown_without_their_secrets_can_be_retried(
     client: httpx.AsyncClient, q: Kue
 ) -> None:
     job_id = await failed_job(q)
     [group] = (await client.get("/errors")).json()["groups"]
 
-    order = {name: group[name] for name in ("type", "kind", "message")}
-    answer = await client.post("/errors/retry", json=order)
+    wanted = {"state": "failed", "fingerprint": group["fingerprint"]}
+    order = {"action": "retry", "filter": wanted}
+    started = await client.post("/jobs/bulk", json=order)
+    await ended(client, started.json()["id"])
 
-    assert answer.json()["retried"] == 1
     assert (await get_one(q.store, job_id)).state is State.WAITING
 
 

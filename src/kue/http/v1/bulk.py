@@ -20,7 +20,7 @@ from kue.http.access import Scope
 from kue.http.problem import RETRY_AFTER, Refused, given
 from kue.http.section import Call, Section
 from kue.http.v1.jobs import MAX_MANY
-from kue.http.v1.views import JobFilter, JobId
+from kue.http.v1.views import JobFilter, JobId, check_paths
 from kue.job import FINAL, UNFINISHED, State
 from kue.store.values import MAX_BATCH
 from kue.sweeping import Answer, Swept
@@ -223,6 +223,8 @@ async def start(call: Call, body: BulkAsked) -> BulkStarted:
     if body.action is Action.REMOVE and not call.user.may(Scope.ADMIN):
         raise Refused(HTTPStatus.FORBIDDEN, "removing takes the role admin")
     states = _states(body)
+    if body.filter is not None:
+        check_paths(body.filter, call.redaction, "body.filter")
     with given("body.filter.priority"):
         wanted = None if body.filter is None else body.filter.wanted
     # Asked here so that whoever asks hears of a store that is away.

@@ -76,6 +76,7 @@ async def find(call: Call, query: JobsQuery) -> JobPage:
     What is in the data is asked for by its path, data.user.id=42, up to ten times: as
     JSON if the value is some, else as text.
     """
+    views.check_paths(query, call.redaction, "query")
     page = await _page(call.q, query)
     hide = call.redaction
     jobs = [job for job in page.jobs if _is_shown(job, query.text, hide)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import msgspec
@@ -10,6 +11,7 @@ from msgspec import Meta
 
 from kue.backoff import Backoff
 from kue.document import document
+from kue.http.problem import Refused
 from kue.job import (
     MAX_PARENTS,
     MAX_PRIORITY,
@@ -284,6 +286,22 @@ class JobsQuery(JobFilter, frozen=True, kw_only=True, forbid_unknown_fields=True
         if self.data is not None:
             given["data"] = {path: _value(text) for path, text in self.data.items()}
         return given
+
+
+def check_paths(wanted: JobFilter, redaction: Redaction, place: str) -> None:
+    """
+    Let no one find out by asking what is not shown.
+
+    Raises:
+        Refused: A path of *wanted* leads to values that are hidden.
+    """
+    for path in wanted.data or ():
+        if any(redaction.is_secret(step) for step in path.split(".")):
+            raise Refused(
+                HTTPStatus.BAD_REQUEST,
+                f"what {path!r} holds is hidden, and cannot be looked for",
+                field=f"{place}.data.{path}",
+            )
 
 
 def shown(job: jobs.Job, redaction: Redaction) -> Job:
