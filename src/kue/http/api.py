@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from starlette.responses import Response
 
+from kue.errors import StoreError
 from kue.http.access import User, check_scope, identify
 from kue.http.audit import Audit
 from kue.http.body import MAX_BODY, read_body
@@ -175,6 +176,8 @@ def problem_of(exc: Exception, request: Request) -> Response:
     """Return how the caller is told of *exc*; a fault of ours is logged."""
     known = refused(exc)
     if known is not None:
+        if isinstance(exc, StoreError):
+            logger.info("%s %s: %s", request.method, request.url.path, exc)
         return known.response()
     request_id = secrets.token_hex(8)
     logger.error(

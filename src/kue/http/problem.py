@@ -20,7 +20,6 @@ from kue.errors import (
     JobNotFound,
     StoreError,
     StoreFull,
-    StoreUnavailable,
     UniqueHeld,
 )
 
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CONTENT_TYPE = "application/problem+json"
+#: What callers are told of a store that cannot be asked.
+AWAY = "the store cannot be reached, or does not answer as it should"
 #: Seconds after which asking again makes sense while the store is away.
 RETRY_AFTER = "1"
 
@@ -91,10 +92,11 @@ def refused(error: Exception) -> Refused | None:
             return Refused(HTTPStatus.CONFLICT, str(error))
         case BadPayload():
             return Refused(HTTPStatus.BAD_REQUEST, str(error), field=error.field)
+        # Where the store is, is for the server's log.
         case StoreFull():
-            return _later(HTTPStatus.INSUFFICIENT_STORAGE, str(error))
-        case StoreUnavailable() | StoreError():
-            return _later(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+            return _later(HTTPStatus.INSUFFICIENT_STORAGE, "the store is full")
+        case StoreError():
+            return _later(HTTPStatus.SERVICE_UNAVAILABLE, AWAY)
     return None
 
 
