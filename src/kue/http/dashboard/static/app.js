@@ -4,7 +4,7 @@ import { openPalette } from "./components/palette.js";
 import { showKeys } from "./components/help.js";
 import { shell } from "./components/shell.js";
 import { toastProblem } from "./components/toast.js";
-import { api, isAbort, report } from "./lib/api.js";
+import { answered, api, isAbort, report } from "./lib/api.js";
 import { fill, h } from "./lib/dom.js";
 import { addKeys } from "./lib/keys.js";
 import { live, refresher } from "./lib/live.js";
@@ -83,6 +83,13 @@ function mount(root, { page, params }) {
     report(error);
   }
   leave = () => ends.forEach((end) => end());
+  ready(root);
+}
+
+//: Mark the page that shows what it first asked for: <main data-ready>.
+async function ready(root) {
+  await answered();
+  root.dataset.ready = "";
 }
 
 //: Whether someone is logged in; if not, they are sent to say who they are.
