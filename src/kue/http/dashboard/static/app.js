@@ -89,7 +89,16 @@ function mount(root, { page, params }) {
 //: Mark the page that shows what it first asked for: <main data-ready>.
 async function ready(root) {
   await answered();
+  // Some things are asked for only when they come into sight.
+  await painted();
+  await answered();
   root.dataset.ready = "";
+}
+
+function painted() {
+  return new Promise((resolve) => {
+    window.requestAnimationFrame(() => window.setTimeout(resolve));
+  });
 }
 
 //: Whether someone is logged in; if not, they are sent to say who they are.
@@ -163,7 +172,11 @@ addKeys(
     "?": { label: "Show the keys", run: showKeys },
     "/": {
       label: "Search",
-      run: () => document.querySelector("main [data-search]")?.focus() ?? palette(),
+      run: () => {
+        const field = document.querySelector("main [data-search]");
+        if (field) field.focus();
+        else palette();
+      },
     },
     p: {
       label: "Hold what is shown, or go on",
