@@ -4,7 +4,7 @@ import { openPalette } from "./components/palette.js";
 import { showKeys } from "./components/help.js";
 import { shell } from "./components/shell.js";
 import { toastProblem } from "./components/toast.js";
-import { api, isAbort, report } from "./lib/api.js";
+import { answered, api, isAbort, report } from "./lib/api.js";
 import { fill, h } from "./lib/dom.js";
 import { addKeys } from "./lib/keys.js";
 import { live, refresher } from "./lib/live.js";
@@ -83,6 +83,22 @@ function mount(root, { page, params }) {
     report(error);
   }
   leave = () => ends.forEach((end) => end());
+  ready(root);
+}
+
+//: Mark the page that shows what it first asked for: <main data-ready>.
+async function ready(root) {
+  await answered();
+  // Some things are asked for only when they come into sight.
+  await painted();
+  await answered();
+  root.dataset.ready = "";
+}
+
+function painted() {
+  return new Promise((resolve) => {
+    window.requestAnimationFrame(() => window.setTimeout(resolve));
+  });
 }
 
 //: Whether someone is logged in; if not, they are sent to say who they are.
@@ -156,7 +172,11 @@ addKeys(
     "?": { label: "Show the keys", run: showKeys },
     "/": {
       label: "Search",
-      run: () => document.querySelector("main [data-search]")?.focus() ?? palette(),
+      run: () => {
+        const field = document.querySelector("main [data-search]");
+        if (field) field.focus();
+        else palette();
+      },
     },
     p: {
       label: "Hold what is shown, or go on",

@@ -120,7 +120,7 @@ function connection() {
 }
 
 function buttons() {
-  const theme = h("button", { class: "plain", onclick: turn });
+  const theme = h("button", { class: "plain", onclick: nextTheme });
   function name() {
     const now = themeName();
     const label = `Theme: ${now}`;
@@ -128,11 +128,8 @@ function buttons() {
     theme.setAttribute("aria-label", label);
     fill(theme, icon({ light: "sun", dark: "moon", system: "auto" }[now]));
   }
-  function turn() {
-    nextTheme();
-    name();
-  }
   name();
+  window.addEventListener("kue:theme", name);
   const help = h(
     "button",
     {

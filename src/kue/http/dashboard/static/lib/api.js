@@ -22,6 +22,9 @@ export class Problem extends Error {
   }
 }
 
+//: Requests on their way.
+const asked = new Set();
+
 export const api = {
   url,
   get: (path, params, { signal } = {}) =>
@@ -54,7 +57,24 @@ function url(path, params = {}) {
   return `${BASE}${path}${query ? `?${query}` : ""}`;
 }
 
-async function ask(method, address, body, signal) {
+//: Wait until all that was asked is answered, and what the answers led to ask.
+export async function answered() {
+  while (asked.size) {
+    await Promise.allSettled(asked);
+    // Whoever waits for an answer has it by then.
+    await new Promise((resolve) => window.setTimeout(resolve));
+  }
+}
+
+function ask(...request) {
+  const answer = send(...request);
+  asked.add(answer);
+  const done = () => asked.delete(answer);
+  answer.then(done, done);
+  return answer;
+}
+
+async function send(method, address, body, signal) {
   const options = { method, signal, headers: { Accept: "application/json" } };
   if (body !== undefined && body !== null) {
     options.body = JSON.stringify(body);

@@ -50,6 +50,7 @@ export const page = {
       key: (act) => act.id,
       caption: "What was changed",
     });
+    list.node.classList.add("carded");
     const more = h("button", { onclick: older, hidden: true }, "Older");
     const place = h("div", { class: "as-cards" });
     let rest = [];

@@ -1,0 +1,70 @@
+"""Pictures of every page, in every look, with something on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kue.accounts import Role
+from kue.http import Accounts, create_app
+from tests.browser.busy import keep_busy
+from tests.browser.watching import NARROW, SIZE, shoot
+from tests.http.accounts import CHEAP, PASSWORD
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from playwright.async_api import Page
+    from starlette.applications import Starlette
+
+    from kue import Kue
+    from tests.browser.watching import Watch
+
+WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+def guarded(q: Kue) -> Starlette:
+    return create_app(q, guard=Accounts(q, hasher=CHEAP), badge="Production")
+
+
+async def test_every_page_has_its_picture_and_none_scrolls_sideways(
+    page: Page, serve: Callable[..., str], q: Kue, tmp_path: Path, watch: Watch
+) -> None:
+    watch.allow("401")
+    made = await keep_busy(q)
+    await Accounts(q, hasher=CHEAP).users.add("ann", PASSWORD, Role.ADMIN)
+    address = serve(guarded)
+    await page.goto(f"{address}/login")
+    await page.wait_for_selector("main[data-ready]")
+    await shoot(page, "login", tmp_path)
+    await page.get_by_label("Name").fill("ann")
+    await page.get_by_label("Password").fill(PASSWORD)
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector("nav")
+    pages = {
+        "overview": "/",
+        "queues": "/queues",
+        "queue": "/queues/webhook",
+        "jobs": "/jobs",
+        "jobs-failed": "/jobs?state=failed",
+        "job-failed": f"/jobs/{made.failed}",
+        "job-running": f"/jobs/{made.running}",
+        "job-delayed": f"/jobs/{made.delayed}",
+        "errors": "/errors",
+        "workers": "/workers",
+        "metrics": "/metrics",
+        "metrics-by-queue": "/metrics?type=email&type=invoice&type=webhook",
+        "audit": "/audit",
+        "settings": "/settings",
+        "api": "/api",
+        "missing": "/nothing",
+    }
+    for name, path in pages.items():
+        if name == "missing":
+            watch.allow("404")
+        await page.goto(address + path)
+        await page.wait_for_selector("main[data-ready]")
+        await shoot(page, name, tmp_path)
+        await page.set_viewport_size(NARROW)
+        assert await page.evaluate(WIDE) <= 0, f"{path} scrolls sideways"
+        await page.set_viewport_size(SIZE)
