@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import logging
 import socket
-from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import pytest
-from starlette.applications import Starlette
-from starlette.routing import Mount
 
 from kue import Kue, State
 from kue.http.access import Anyone
 from kue.http.ancestors import jobs, kue_json
 from kue.job import Completed, Error, Failed, Retried
 from kue.store.values import MAX_BATCH
-from tests.http.conftest import HOST, ROLES, serving
+from tests.http.conftest import HOST, ROLES
+from tests.http.old_apis import BELOW, EMAIL, client_of, finish, start
 from tests.support.jobs import OOPS, claim_one, end
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
 
+    import httpx
     from starlette.requests import HTTPConnection
 
     from kue.http.access import Guard, User
-    from kue.job import Ending, Job
+    from kue.job import Ending
 
 #: Every route: method, path, the role it takes.
 TABLE = [
@@ -49,18 +48,10 @@ TABLE = [
     ("POST", "/job", "operator"),
     ("GET", "/inactive/1", "operator"),
 ]
-BELOW = {"operator": "viewer", "admin": "operator"}
-EMAIL = {"type": "email", "data": {"to": "ann"}}
 
 
-@asynccontextmanager
-async def client_for(q: Kue, guard: Guard) -> AsyncIterator[httpx.AsyncClient]:
-    app = Starlette(routes=[Mount("/kue", routes=kue_json.routes(q, guard))])
-    async with (
-        serving(app) as address,
-        httpx.AsyncClient(base_url=f"{address}/kue", timeout=20) as client,
-    ):
-        yield client
+def client_for(q: Kue, guard: Guard) -> AbstractAsyncContextManager[httpx.AsyncClient]:
+    return client_of("/kue", kue_json.routes(q, guard))
 
 
 @pytest.fixture
@@ -86,21 +77,6 @@ async def told(client: httpx.AsyncClient, method: str, path: str) -> Any:
 
 async def ids(client: httpx.AsyncClient, path: str) -> list[int]:
     return [job["id"] for job in await told(client, "GET", path)]
-
-
-async def start(q: Kue, type: str = "email", **options: Any) -> Job:
-    """Add a job and start it."""
-    await q.enqueue(type, **options)
-    return await claim_one(q.store, type, now=await q.now())
-
-
-async def finish(q: Kue, ending: Ending, type: str = "email", **options: Any) -> int:
-    """Add a job, run it a second and end it."""
-    await q.enqueue(type, **options)
-    now = await q.now()
-    job = await claim_one(q.store, type, now=now - 1000)
-    await end(q.store, job, ending, now=now)
-    return job.id
 
 
 async def state(q: Kue, job_id: int) -> State:

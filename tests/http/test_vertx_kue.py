@@ -5,25 +5,24 @@ from __future__ import annotations
 import json
 import socket
 import uuid
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import pytest
-from starlette.applications import Starlette
-from starlette.routing import Mount
 
 from kue import Kue, State
 from kue.errors import StoreFull
 from kue.http.access import Anyone
 from kue.http.ancestors import jobs, vertx_kue
 from kue.job import Completed, Error, Failed
-from tests.http.conftest import HOST, ROLES, serving
+from tests.http.conftest import HOST, ROLES
+from tests.http.old_apis import BELOW, EMAIL, client_of, finish, start
 from tests.support.jobs import OOPS, claim, claim_one, end
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
 
+    import httpx
     from starlette.requests import HTTPConnection
 
     from kue.http.access import Guard, User
@@ -58,18 +57,10 @@ OF_A_JOB = [
     ("DELETE", "/job/{}"),
     ("POST", "/inactive/{}"),
 ]
-BELOW = {"operator": "viewer", "admin": "operator"}
-EMAIL = {"type": "email", "data": {"to": "ann"}}
 
 
-@asynccontextmanager
-async def client_for(q: Kue, guard: Guard) -> AsyncIterator[httpx.AsyncClient]:
-    app = Starlette(routes=[Mount("/vertx-kue", routes=vertx_kue.routes(q, guard))])
-    async with (
-        serving(app) as address,
-        httpx.AsyncClient(base_url=f"{address}/vertx-kue", timeout=20) as client,
-    ):
-        yield client
+def client_for(q: Kue, guard: Guard) -> AbstractAsyncContextManager[httpx.AsyncClient]:
+    return client_of("/vertx-kue", vertx_kue.routes(q, guard))
 
 
 @pytest.fixture
@@ -107,21 +98,6 @@ async def ids(client: httpx.AsyncClient, path: str) -> list[int]:
 
 async def get(q: Kue, job_id: int) -> Job:
     return jobs.job_of(await q.get(job_id))
-
-
-async def start(q: Kue, **options: Any) -> Job:
-    """Add a job and start it."""
-    await q.enqueue("email", **options)
-    return await claim_one(q.store, now=await q.now())
-
-
-async def finish(q: Kue, ending: Ending, **options: Any) -> int:
-    """Add a job, run it a second and end it."""
-    await q.enqueue("email", **options)
-    now = await q.now()
-    job = await claim_one(q.store, now=now - 1000)
-    await end(q.store, job, ending, now=now)
-    return job.id
 
 
 # -- looking -------------------------------------------------------------------
@@ -271,8 +247,9 @@ async def test_a_state_that_there_is_not_is_400(
 
 async def test_a_job_is_shown_in_one_form(q: Kue, vertx: httpx.AsyncClient) -> None:
     """D-47: its dashboard read fields that its API did not have."""
-    options = {"attempts": 2, "ttl": 5, "priority": "high", "backoff": 1}
-    done = await finish(q, Completed({"sent": True}), data={"to": "ann"}, **options)
+    options: dict[str, Any] = {"ttl": 5, "priority": "high", "backoff": 1}
+    options |= {"attempts": 2, "data": {"to": "ann"}}
+    done = await finish(q, Completed({"sent": True}), **options)
     job = await get(q, done)
 
     shown = await told(vertx, "GET", f"/job/{done}")

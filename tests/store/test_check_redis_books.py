@@ -25,22 +25,12 @@ from tests.support.jobs import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from kue.store.base import Store
-    from tests.support.engines import Engine
 
 pytestmark = [
     pytest.mark.damages,
     pytest.mark.parametrize("engine", ["redis", "redis-shards"], indirect=True),
 ]
-
-
-@pytest.fixture
-def hands(engine: Engine) -> Iterator[Hands]:
-    hands = Hands(engine)
-    yield hands
-    hands.close()
 
 
 async def hold_one(store: Store) -> tuple[int, int]:

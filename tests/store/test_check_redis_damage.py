@@ -9,7 +9,6 @@ import pytest
 
 from kue.job import Completed, Retried, State
 from kue.store.values import Limits, LogLine, Progress
-from tests.support.hands import Hands
 from tests.support.jobs import (
     OOPS,
     add_many,
@@ -20,10 +19,8 @@ from tests.support.jobs import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from kue.store.base import Store
-    from tests.support.engines import Engine
+    from tests.support.hands import Hands
 
 #: Each is another story of damage, the same every time.
 SEEDS = range(12)
@@ -42,13 +39,6 @@ pytestmark = [
     pytest.mark.damages,
     pytest.mark.parametrize("engine", ["redis", "redis-shards"], indirect=True),
 ]
-
-
-@pytest.fixture
-def hands(engine: Engine) -> Iterator[Hands]:
-    hands = Hands(engine)
-    yield hands
-    hands.close()
 
 
 async def live_a_life(store: Store) -> None:

@@ -12,10 +12,7 @@ from tests.support.hands import Hands, found, mended
 from tests.support.jobs import OOPS, T0, end, job_in, start_one
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from kue.store.base import Store
-    from tests.support.engines import Engine
 
 pytestmark = [
     pytest.mark.damages,
@@ -28,13 +25,6 @@ DRIFT = (
     "the errors of 'email' are not counted as its failed jobs have them",
     "count again",
 )
-
-
-@pytest.fixture
-def hands(engine: Engine) -> Iterator[Hands]:
-    hands = Hands(engine)
-    yield hands
-    hands.close()
 
 
 @pytest.mark.parametrize(

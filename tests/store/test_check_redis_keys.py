@@ -24,8 +24,6 @@ from tests.support.jobs import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from kue.job import Ending
     from kue.store.base import Store
     from tests.support.engines import Engine
@@ -34,13 +32,6 @@ pytestmark = [
     pytest.mark.damages,
     pytest.mark.parametrize("engine", ["redis", "redis-shards"], indirect=True),
 ]
-
-
-@pytest.fixture
-def hands(engine: Engine) -> Iterator[Hands]:
-    hands = Hands(engine)
-    yield hands
-    hands.close()
 
 
 # -- keys ----------------------------------------------------------------------

@@ -13,10 +13,9 @@ from tests.support.hands import Hands, found, only
 from tests.support.jobs import add_one, state_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable
 
     from kue.store.base import Store
-    from tests.support.engines import Engine
 
     #: Is told of each script before it runs, with its arguments.
     Meddle = Callable[[str, tuple[Any, ...]], Awaitable[None]]
@@ -25,13 +24,6 @@ pytestmark = [
     pytest.mark.damages,
     pytest.mark.parametrize("engine", ["redis", "redis-shards"], indirect=True),
 ]
-
-
-@pytest.fixture
-def hands(engine: Engine) -> Iterator[Hands]:
-    hands = Hands(engine)
-    yield hands
-    hands.close()
 
 
 def meddle(monkeypatch: pytest.MonkeyPatch, store: Store, act: Meddle) -> None:

@@ -7,26 +7,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kue.store.redis.scripts import load
-from tests.support.hands import Hands
 from tests.support.jobs import add_one, start_one
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from kue.store.base import Store
-    from tests.support.engines import Engine
+    from tests.support.hands import Hands
 
 pytestmark = [
     pytest.mark.damages,
     pytest.mark.parametrize("engine", ["redis"], indirect=True),
 ]
-
-
-@pytest.fixture
-def hands(engine: Engine) -> Iterator[Hands]:
-    hands = Hands(engine)
-    yield hands
-    hands.close()
 
 
 def run(hands: Hands, script: str, *args: Any) -> Any:

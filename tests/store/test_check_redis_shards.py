@@ -12,22 +12,12 @@ from tests.support.jobs import add_one, state_of
 from tests.support.upkeep import tend
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from kue.store.base import Store
-    from tests.support.engines import Engine
 
 pytestmark = [
     pytest.mark.damages,
     pytest.mark.parametrize("engine", ["redis-shards"], indirect=True),
 ]
-
-
-@pytest.fixture
-def hands(engine: Engine) -> Iterator[Hands]:
-    hands = Hands(engine)
-    yield hands
-    hands.close()
 
 
 async def chain(store: Store, hands: Hands) -> tuple[int, int]:

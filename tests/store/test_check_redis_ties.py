@@ -22,8 +22,6 @@ from tests.support.jobs import (
 from tests.support.upkeep import tend
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from kue.store.base import Store
     from tests.support.engines import Engine
 
@@ -35,13 +33,6 @@ pytestmark = [
     pytest.mark.parametrize("engine", ["redis", "redis-shards"], indirect=True),
 ]
 by_parent = pytest.mark.parametrize("kind", PARENTS)
-
-
-@pytest.fixture
-def hands(engine: Engine) -> Iterator[Hands]:
-    hands = Hands(engine)
-    yield hands
-    hands.close()
 
 
 async def chain(store: Store, kind: str, **options: Any) -> tuple[int, int]:

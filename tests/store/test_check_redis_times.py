@@ -14,22 +14,12 @@ from tests.support.jobs import HOUR, MINUTE, T0, add_one, claim_one, end
 from tests.support.upkeep import tend
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from kue.store.base import Store
-    from tests.support.engines import Engine
 
 pytestmark = [
     pytest.mark.damages,
     pytest.mark.parametrize("engine", ["redis", "redis-shards"], indirect=True),
 ]
-
-
-@pytest.fixture
-def hands(engine: Engine) -> Iterator[Hands]:
-    hands = Hands(engine)
-    yield hands
-    hands.close()
 
 
 async def schedule_one(store: Store, name: str = "nightly") -> Schedule:

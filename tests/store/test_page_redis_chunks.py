@@ -8,25 +8,15 @@ import pytest
 
 from kue.store.redis.keys import LIVE_CHUNK
 from kue.store.values import Filter
-from tests.support.hands import Hands
 from tests.support.jobs import add_many, add_one
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from kue.store.base import Store
-    from tests.support.engines import Engine
+    from tests.support.hands import Hands
 
 pytestmark = [
     pytest.mark.parametrize("engine", ["redis", "redis-shards"], indirect=True),
 ]
-
-
-@pytest.fixture
-def hands(engine: Engine) -> Iterator[Hands]:
-    hands = Hands(engine)
-    yield hands
-    hands.close()
 
 
 @pytest.mark.parametrize("descending", [False, True], ids=["up", "down"])
