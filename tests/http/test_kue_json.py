@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import socket
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -145,8 +144,12 @@ async def test_a_search_goes_on_until_it_has_looked_often_enough(
 ) -> None:
     oldest = await q.enqueue("email", {"to": "ann"})
     await q.enqueue_many("email", [{"to": "bob"}] * MAX_BATCH)
-    # One look is now at one batch.
-    monkeypatch.setattr(q.store, "find", partial(q.store.find, scan=1))
+    find = q.store.find
+
+    async def find_in_one_batch(wanted: Filter, **options: Any) -> Page:
+        return await find(wanted, **{**options, "scan": 1})
+
+    monkeypatch.setattr(q.store, "find", find_in_one_batch)
 
     assert await told(kue, "GET", "/job/search?q=ann") == [str(oldest.id)]
     monkeypatch.setattr(jobs, "MAX_LOOKS", 1)
@@ -785,7 +788,7 @@ async def test_a_store_that_is_away_is_500(
 
     assert answer.status_code == 500
     assert list(answer.json()) == ["error"]
-    assert "is it running" in answer.json()["error"]
+    assert "cannot be reached" in answer.json()["error"]
 
 
 async def test_a_store_that_is_away_is_told_for_each_job_of_many(
@@ -795,7 +798,7 @@ async def test_a_store_that_is_away_is_told_for_each_job_of_many(
 
     assert answer.status_code == 500
     first, second = answer.json()
-    assert "is it running" in first["error"]
+    assert "cannot be reached" in first["error"]
     assert second == {"error": "Must provide job type"}
 
 

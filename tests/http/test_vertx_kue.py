@@ -640,7 +640,7 @@ async def test_a_store_that_is_away_is_503(
     assert answer.status_code == 503
     assert answer.headers["retry-after"] == "1"
     assert list(answer.json()) == ["error"]
-    assert "is it running" in answer.json()["error"]
+    assert "cannot be reached" in answer.json()["error"]
 
 
 async def test_a_store_that_is_full_is_503(
@@ -654,7 +654,7 @@ async def test_a_store_that_is_full_is_503(
     answer = await vertx.put("/job", json=EMAIL)
 
     assert answer.status_code == 503
-    assert answer.json() == {"error": "there is no memory left"}
+    assert answer.json() == {"error": "the store is full"}
 
 
 # -- a whole life --------------------------------------------------------------
