@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from kue.http.access import Guard, User
     from kue.job import Ending
+    from kue.store.values import Filter, Page
 
 #: Every route: method, path, the role it takes.
 TABLE = [
