@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
@@ -75,21 +75,14 @@ async def test_nothing_is_answered_but_what_the_document_says(
     assert (await q.store.check()).findings == ()
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body"),
-    [
-        ("GET", "/errors?type=nobody", None),
-        ("GET", "/stats/history?type=nobody", None),
-        ("POST", "/errors/retry", {"type": "nobody", "kind": "ValueError"}),
-    ],
-)
+@pytest.mark.parametrize("path", ["/errors", "/stats/history"])
 async def test_a_type_that_never_was_is_a_404_that_is_documented(
-    client: httpx.AsyncClient, method: str, path: str, body: Any
+    client: httpx.AsyncClient, path: str
 ) -> None:
-    answer = await client.request(method, path, json=body)
+    answer = await client.get(path, params={"type": "nobody"})
 
     document = (await client.get("/openapi.json")).json()
-    operation = document["paths"][path.partition("?")[0]][method.lower()]
+    operation = document["paths"][path]["get"]
     assert answer.status_code == 404
     assert "404" in operation["responses"]
 

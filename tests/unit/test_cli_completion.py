@@ -87,5 +87,6 @@ def test_a_store_that_does_not_answer_is_not_waited_for(
     began = time.monotonic()
 
     assert completed("queue", "pause", "e") == []
-    # Half a second, and the time a Python takes to start on a busy machine.
-    assert time.monotonic() - began < 10
+    # Half a second, and the time a Python takes to start on a busy machine; one that
+    # waited would take minutes.
+    assert time.monotonic() - began < 40
