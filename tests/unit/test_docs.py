@@ -31,11 +31,16 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-#: Its examples must not run on an event loop; test_sync_guide.py has them.
-ORDINARY = DOCS / "guides" / "sync.md"
+#: Those whose examples need another place: ordinary code (test_sync_guide.py), and a
+#: server (tests/http/test_rest_guide.py).
+ELSEWHERE = {"sync.md", "rest-api.md"}
 PAGES = [
     DOCS / "index.md",
-    *(page for page in sorted((DOCS / "guides").glob("*.md")) if page != ORDINARY),
+    *(
+        page
+        for page in sorted((DOCS / "guides").glob("*.md"))
+        if page.name not in ELSEWHERE
+    ),
 ]
 FENCE = re.compile(
     r"^```python(?: title=\"(.+?)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL
