@@ -47,7 +47,7 @@ def test_the_demo_runs_to_its_end() -> None:
 
 
 def test_the_demo_stays_within_its_time() -> None:
-    done = demo("--seconds", "0.5", "--jobs", "3000")
+    done = demo("--seconds", "1", "--jobs", "5000")
 
     assert done.returncode == 0, done.stderr
     assert "jobs had not ended when the time was over" in done.stdout
