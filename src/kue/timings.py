@@ -73,7 +73,7 @@ def percentile(counts: Counts, share: float) -> int | None:
     """
     Return what *share* of all durations do not exceed; None when there are none.
 
-    It is the bound of a bucket, and so up to a quarter too much, never too little.
+    It is the bound of a bucket: up to about a quarter too much, never too little.
     """
     wanted = share * sum(counts.values())
     seen = 0

@@ -2,7 +2,7 @@
 
 import { form } from "../components/form.js";
 import { h } from "../lib/dom.js";
-import { become } from "../lib/me.js";
+import { become, whoAmI } from "../lib/me.js";
 
 export const page = {
   path: "/login",
@@ -25,8 +25,8 @@ export const page = {
         try {
           become(await api.post("/login", values));
         } catch (error) {
-          // Nobody has to log in here.
           if (!error.isMissing) throw error;
+          await ask();
         }
         go(inside(query.next), { replace: true });
       },
@@ -37,6 +37,16 @@ export const page = {
     made.focus();
   },
 };
+
+//: Where there are no accounts, the application around us may know who it is.
+async function ask() {
+  try {
+    await whoAmI();
+  } catch (error) {
+    if (error.status !== 401) throw error;
+    throw new Error("log in to the application that this dashboard is part of");
+  }
+}
 
 //: Where to go on: a path of ours, or the first page.
 function inside(next) {
