@@ -20,7 +20,8 @@ from kue.errors import StoreUnavailable
 from kue.http import create_app
 from kue.http.access import Anyone, Role
 from kue.http.api import Api
-from kue.http.live import Bounds, Live
+from kue.http.live import Live
+from kue.http.reader import Bounds
 from kue.http.v1.events import routes, section
 from kue.job import Completed, Failed
 from tests.http.conftest import HOST, serving

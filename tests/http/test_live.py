@@ -13,7 +13,8 @@ import pytest
 
 from kue import Kue
 from kue.events import Event, Kind
-from kue.http.live import Bounds, Live, Message, Reader, Told, Window, Wish
+from kue.http.live import Live
+from kue.http.reader import Bounds, Message, Reader, Told, Window, Wish
 from tests.support.servers import RedisServer
 from tests.unit.patience import until
 

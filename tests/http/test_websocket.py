@@ -14,7 +14,8 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from kue.http import create_app
-from kue.http.live import Bounds, Live
+from kue.http.live import Live
+from kue.http.reader import Bounds
 from tests.http.conftest import HOST, serving
 from tests.support.jobs import claim_one
 

@@ -20,8 +20,8 @@ from starlette.websockets import WebSocketDisconnect
 from kue.events import Kind
 from kue.http.access import admit
 from kue.http.gate import NOT_ALLOWED
-from kue.http.live import Wish
 from kue.http.problem import RETRY_AFTER, Refused, refused
+from kue.http.reader import Wish
 from kue.http.section import Call, Section
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from starlette.websockets import WebSocket
 
     from kue.http.access import Guard
-    from kue.http.live import Live, Reader
+    from kue.http.live import Live
+    from kue.http.reader import Reader
 
 section = Section("events", "What happens, as it happens.")
 
