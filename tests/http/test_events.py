@@ -21,6 +21,7 @@ from kue.http import create_app
 from kue.http.access import Anyone, Role
 from kue.http.api import Api
 from kue.http.live import Live
+from kue.http.problem import AWAY
 from kue.http.reader import Bounds
 from kue.http.v1.events import routes, section
 from kue.job import Completed, Failed
@@ -662,7 +663,7 @@ async def test_a_websocket_is_closed_with_1013_while_nobody_can_tell_whose_it_is
     q: Kue,
 ) -> None:
     async with line_to(q, guard=Adrift()) as line:
-        assert await line.closed() == (1013, "nobody can tell")
+        assert await line.closed() == (1013, AWAY)
 
 
 async def test_a_websocket_too_many_is_closed_with_1013(q: Kue) -> None:
