@@ -362,6 +362,19 @@ async def test_a_search_does_not_find_what_is_hidden(
         assert (len(kue.json()), len(vertx.json())) == (number, number)
 
 
+async def test_nothing_hidden_is_found_by_errors_or_acted_on(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    await failed_job(q)
+
+    for asked, number in (({"error": CANARY}, 0), ({"text": CANARY}, 0), ({}, 1)):
+        found = await client.get("/jobs", params={"state": "failed", **asked})
+        order = {"action": "retry", "filter": {"state": "failed", **asked}}
+        started = await client.post("/jobs/bulk", json=order)
+        over = await ended(client, started.json()["id"])
+        assert (len(found.json()["jobs"]), over["done"]) == (number, number)
+
+
 async def test_a_path_to_what_is_hidden_is_refused(client: httpx.AsyncClient) -> None:
     wanted = {"state": "failed", "data": {"user.password": "x"}}
 

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from enum import StrEnum
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -20,7 +20,7 @@ from kue.http.access import Scope
 from kue.http.problem import RETRY_AFTER, Refused, given
 from kue.http.section import Call, Section
 from kue.http.v1.jobs import MAX_MANY
-from kue.http.v1.views import JobFilter, JobId, check_paths
+from kue.http.v1.views import JobFilter, JobId, check_paths, is_found_openly
 from kue.job import FINAL, UNFINISHED, State
 from kue.store.values import MAX_BATCH
 from kue.sweeping import Answer, Swept
@@ -225,14 +225,14 @@ async def start(call: Call, body: BulkAsked) -> BulkStarted:
     states = _states(body)
     if body.filter is not None:
         check_paths(body.filter, call.redaction, "body.filter")
-    with given("body.filter.priority"):
-        wanted = None if body.filter is None else body.filter.wanted
+        with given("body.filter.priority"):
+            _ = body.filter.wanted
     # Asked here so that whoever asks hears of a store that is away.
     now = await call.q.now()
     batches = (
         _named(body.ids or ())
-        if body.filter is None or wanted is None
-        else _matching(call.q, body.filter.state, wanted, now)
+        if body.filter is None
+        else _matching(call, body.filter, now)
     )
     act = _act(call.q, body.action, states)
     return BulkStarted(_bulks(call).start(call.q, body.action, batches, act).id)
@@ -303,19 +303,23 @@ async def _named(job_ids: Sequence[int]) -> Batches:
         yield ids[start : start + MAX_BATCH]
 
 
-async def _matching(q: Kue, state: State, wanted: dict[str, Any], now: int) -> Batches:
+async def _matching(call: Call, wanted: BulkFilter, now: int) -> Batches:
     """Yield jobs that match and have not moved since *now*; a batch may be empty."""
     cursor: str | None = None
     while True:
         # Downwards: a job that is retried and fails again comes in behind us.
-        page = await q.find(
-            state=state,
-            **wanted,
+        page = await call.q.find(
+            state=wanted.state,
+            **wanted.wanted,
             limit=MAX_BATCH,
             cursor=cursor,
             descending=True,
         )
-        yield [job.id for job in page.jobs if job.updated_at <= now]
+        yield [
+            job.id
+            for job in page.jobs
+            if job.updated_at <= now and is_found_openly(job, wanted, call.redaction)
+        ]
         cursor = page.cursor
         if cursor is None:
             return

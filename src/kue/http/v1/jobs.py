@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from kue.handle import JobHandle
-    from kue.http.redaction import Redaction
     from kue.job import Job
     from kue.queue import Kue
     from kue.store.values import Page
@@ -79,7 +78,7 @@ async def find(call: Call, query: JobsQuery) -> JobPage:
     views.check_paths(query, call.redaction, "query")
     page = await _page(call.q, query)
     hide = call.redaction
-    jobs = [job for job in page.jobs if _is_shown(job, query.text, hide)]
+    jobs = [job for job in page.jobs if views.is_found_openly(job, query, hide)]
     return JobPage([views.shown(job, hide) for job in jobs], page.cursor)
 
 
@@ -240,11 +239,6 @@ def _keyed(job: NewJob, key: str | None) -> NewJob:
         check_name(key, what=IDEMPOTENCY_KEY)
     length = job.unique_for or IDEMPOTENT_FOR
     return msgspec.structs.replace(job, unique=key, unique_for=length)
-
-
-def _is_shown(job: Job, text: str | None, redaction: Redaction) -> bool:
-    """Tell whether a job was not found by what is hidden of it."""
-    return text is None or redaction.finds(text, job.data)
 
 
 async def _page(q: Kue, query: JobsQuery) -> Page:

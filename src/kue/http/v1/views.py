@@ -22,7 +22,7 @@ from kue.job import (
     priority_of,
 )
 from kue.names import MAX_BYTES
-from kue.store.values import MAX_PATH, MAX_PATH_STEPS, MAX_PATHS
+from kue.store.values import MAX_PATH, MAX_PATH_STEPS, MAX_PATHS, Filter
 
 if TYPE_CHECKING:
     from kue import job as jobs
@@ -302,6 +302,14 @@ def check_paths(wanted: JobFilter, redaction: Redaction, place: str) -> None:
                 f"what {path!r} holds is hidden, and cannot be looked for",
                 field=f"{place}.data.{path}",
             )
+
+
+def is_found_openly(job: jobs.Job, wanted: JobFilter, redaction: Redaction) -> bool:
+    """Tell whether a job that was found matches also by what is shown of it."""
+    if wanted.text is None and wanted.error is None:
+        return True
+    asked = Filter(text=wanted.text, error=wanted.error)
+    return asked.matches(redaction.job(job))
 
 
 def shown(job: jobs.Job, redaction: Redaction) -> Job:
