@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
+from playwright.async_api import expect
 
 from kue import Kue
 from kue.http import create_app
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 HERE = Path(__file__).parent
+#: Milliseconds: the machine may do much else.
+PATIENCE = 10_000
+expect.set_options(timeout=PATIENCE)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -47,7 +51,7 @@ async def browser() -> AsyncIterator[Browser]:
 async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
     """A browser that has been nowhere yet."""
     context = await browser.new_context(viewport=SIZE)
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(PATIENCE)
     yield context
     await context.close()
 
@@ -59,7 +63,10 @@ def watch() -> Watch:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def page(context: BrowserContext, watch: Watch) -> AsyncIterator[Page]:
+async def page(
+    context: BrowserContext, watch: Watch, serve: Callable[..., str]
+) -> AsyncIterator[Page]:
+    """A page that is closed before its server stops."""
     page = await context.new_page()
     await watch.attach(page)
     yield page
