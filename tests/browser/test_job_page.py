@@ -640,7 +640,10 @@ async def test_what_a_job_is_as_code_adds_another_like_it(
 
 
 #: What a job has been told to be; the rest is what became of it.
-TOLD = """type data priority max_attempts delay backoff timeout unique group tags""".split()
+TOLD = (
+    *("type", "data", "priority", "max_attempts", "delay"),
+    *("backoff", "timeout", "unique", "group", "tags"),
+)
 
 
 def like(job: Job) -> dict[str, Any]:

@@ -261,6 +261,19 @@ async def test_filters_are_suggested_and_chosen_by_keys(
     await expect(rows(page)).to_contain_text("report")
 
 
+async def test_names_in_the_data_are_suggested_if_a_filter_can_say_them(
+    page: Page, address: str, q: Kue
+) -> None:
+    await q.enqueue("email", {"to": "ann", "a=b": 1, "with space": 2})
+    await q.enqueue("note", "only text")
+    await page.goto(f"{address}/jobs")
+    await expect(rows(page)).to_have_count(2)
+
+    await page.get_by_role("combobox", name="Add a filter").fill("data.")
+
+    await expect(page.get_by_role("option")).to_have_text(["data.to="])
+
+
 @pytest.mark.parametrize(
     ("typed", "finds"),
     [
