@@ -271,7 +271,9 @@ async def test_names_in_the_data_are_suggested_if_a_filter_can_say_them(
 
     await page.get_by_role("combobox", name="Add a filter").fill("data.")
 
-    await expect(page.get_by_role("option")).to_have_text(["data.to="])
+    await expect(page.get_by_role("listbox").get_by_role("option")).to_have_text(
+        ["data.to="]
+    )
 
 
 @pytest.mark.parametrize(
