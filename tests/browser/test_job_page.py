@@ -52,7 +52,7 @@ def log(page: Page) -> Locator:
     return page.get_by_role("log", name="Log")
 
 
-def told(page: Page, text: str) -> Locator:
+def told(page: Page, text: str | re.Pattern[str]) -> Locator:
     return page.get_by_role("status").filter(has_text=text)
 
 

@@ -65,6 +65,11 @@ async def filter_by(page: Page, typed: str) -> None:
     await line.press("Enter")
 
 
+async def select_all(page: Page) -> None:
+    await expect(rows(page).first).to_be_visible()
+    await page.get_by_role("checkbox", name="Select all rows").check()
+
+
 async def typed(page: Page, word: str) -> None:
     """Type what a destructive act wants typed."""
     dialog = page.get_by_role("dialog")
@@ -442,7 +447,7 @@ async def test_a_thousand_failed_jobs_are_retried_with_progress(
         }).observe(document.body, {childList: true, subtree: true})"""
     )
 
-    await page.get_by_role("checkbox", name="Select all rows").check()
+    await select_all(page)
     await selection(page).get_by_role("button", name="Select all 1,000 jobs").click()
     await expect(selection(page)).to_contain_text("All 1,000 jobs selected")
     await selection(page).get_by_role("button", name="Retry").click()
@@ -463,7 +468,7 @@ async def test_all_that_match_a_filter_are_cancelled_and_no_others(
     await page.goto(f"{address}/jobs?state=waiting&tag=old")
     await expect(rows(page)).to_have_count(50)
 
-    await page.get_by_role("checkbox", name="Select all rows").check()
+    await select_all(page)
     await selection(page).get_by_role("button", name="Select all that match").click()
     await selection(page).get_by_role("button", name="Cancel").click()
     waiting = toast(page, "Cancelling all that match in a moment")
@@ -481,7 +486,7 @@ async def test_what_was_undone_is_not_done(page: Page, address: str, q: Kue) -> 
     page.on("request", lambda request: asked.append(request.url))
     await page.clock.install()
     await page.goto(f"{address}/jobs?state=failed")
-    await page.get_by_role("checkbox", name="Select all rows").check()
+    await select_all(page)
 
     await selection(page).get_by_role("button", name="Remove").click()
     await typed(page, "remove")
@@ -500,7 +505,7 @@ async def test_jobs_are_removed_once_it_is_typed(
     await failed(q, "a", "b", "c")
     await page.clock.install()
     await page.goto(f"{address}/jobs?state=failed")
-    await page.get_by_role("checkbox", name="Select all rows").check()
+    await select_all(page)
 
     await selection(page).get_by_role("button", name="Remove").click()
     dialog = page.get_by_role("dialog", name="Remove jobs?")
@@ -520,7 +525,7 @@ async def test_an_act_goes_on_when_its_page_is_left(
     await failed(q, "a", "b")
     asked: list[str] = []
     await page.goto(f"{address}/jobs?state=failed")
-    await page.get_by_role("checkbox", name="Select all rows").check()
+    await select_all(page)
     held = asyncio.Event()
 
     async def hold(route: Route) -> None:
@@ -701,7 +706,7 @@ async def test_an_operator_retries_but_does_not_remove(
 ) -> None:
     await failed(q, "a")
     await page.goto(f"{serve(guard=Anyone(Role.OPERATOR))}/jobs")
-    await page.get_by_role("checkbox", name="Select all rows").check()
+    await select_all(page)
 
     acts = selection(page).get_by_role("button")
     await expect(acts.filter(has_text="Retry")).to_be_visible()
@@ -733,7 +738,7 @@ async def test_an_empty_list_and_a_selection_look_well(
 
     await failed(q, *["mail.example.com refused the connection"] * 60)
     await page.goto(f"{address}/jobs?state=failed&type=email")
-    await page.get_by_role("checkbox", name="Select all rows").check()
+    await select_all(page)
     await expect(selection(page)).to_be_visible()
     assert await barriers(page) == []
     await shoot(page, "jobs-selected", tmp_path)
