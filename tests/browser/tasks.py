@@ -23,11 +23,10 @@ async def broken(message: str = "oops") -> None:
 
 
 @q.task(attempts=1)
-async def steps(job: ActiveJob, count: int = 10, lines: int = 1) -> int:
-    """Tell progress and log *lines* lines, *count* times, a moment apart."""
+async def steps(job: ActiveJob, count: int = 10) -> int:
+    """Tell progress and log a line, *count* times, a moment apart."""
     for number in range(1, count + 1):
-        for _ in range(lines):
-            job.log(f"step {number} of {count}")
+        job.log(f"step {number} of {count}")
         job.progress(number, count)
         # So that whoever looks on sees it move.
         await asyncio.sleep(0.2)

@@ -69,7 +69,7 @@ async def test_a_group_shows_the_stack_of_its_newest_job(
     await expect(page).to_have_url(f"{address}/jobs/{newest}")
 
 
-async def test_all_of_one_error_are_retried_with_progress(
+async def test_all_of_one_error_are_retried_and_no_others(
     page: Page, address: str, q: Kue
 ) -> None:
     await failed(q, *[f"timeout after {n} s" for n in range(700)])
