@@ -80,11 +80,11 @@ export async function cancel(job) {
 
 //: Delete a job for good, once that is confirmed.
 export async function remove(job) {
-  const isSure = await confirm({
+  const isSure = await confirmTyping({
     title: `Remove job ${job.id}?`,
     text: "The job and its log are deleted for good.",
+    word: "remove",
     action: "Remove",
-    danger: true,
   });
   if (!isSure) return false;
   return done(`Job ${job.id} is removed`, api.delete(`/jobs/${job.id}`));
@@ -113,7 +113,7 @@ export async function copy(job, data) {
 //: removing and cancelling wait a moment in which they can be undone.  *count* is how
 //: many there are, if known.  Returns a promise of the last status, or null.
 export async function bulk(act, target, { count = target.ids?.length } = {}) {
-  if (act === "remove" && !(await isSure(target, count))) return null;
+  if (act === "remove" && !(await isSure(count))) return null;
   const what = count === undefined ? "all that match" : plural(count, "job");
   const isDestructive = act === "remove" || act === "cancel";
   if (isDestructive && !(await notUndone(`${DOING[act]} ${what}`))) return null;
@@ -160,13 +160,9 @@ async function follow(id, act, count, message) {
   }
 }
 
-function isSure(target, count) {
-  const what = count === undefined ? "all jobs that match" : plural(count, "job");
+function isSure(count) {
+  const what = count === undefined ? "All jobs that match" : plural(count, "job");
   const text = `${what} will be deleted with their logs, for good.`;
-  // A handful is quickly read through; more deserve a pause.
-  if (target.ids && target.ids.length <= 5) {
-    return confirm({ title: "Remove jobs?", text, action: "Remove", danger: true });
-  }
   return confirmTyping({
     title: "Remove jobs?",
     text,

@@ -39,7 +39,7 @@ export const page = {
     const view = new JobsView(ctx);
     root.append(view.node);
     view.start();
-    return () => view.stop();
+    return () => view.leave();
   },
 };
 
@@ -53,6 +53,7 @@ class JobsView {
     //: Cursors of the pages before this one, the first of which has none.
     this._trail = [];
     this._isStale = false;
+    this._isLeft = false;
     this._stops = [];
     this._tabs = stateTabs(
       (state) => href(`/jobs?${this._search({ state, order: null })}`),
@@ -103,6 +104,12 @@ class JobsView {
 
   stop() {
     for (const stop of this._stops.splice(0)) stop();
+  }
+
+  //: Read nothing more, also when an act on many jobs ends later.
+  leave() {
+    this._isLeft = true;
+    this.stop();
   }
 
   // -- what is wanted ----------------------------------------------------------
@@ -160,6 +167,7 @@ class JobsView {
   // -- reading -----------------------------------------------------------------
 
   _restart() {
+    if (this._isLeft) return;
     this.stop();
     const type = query().type;
     const types = type ? [type] : undefined;

@@ -162,6 +162,8 @@ export function logPanel(api, id) {
     follow(state) {
       isRunning = state === "active";
       isOver = FINAL.includes(state);
+      // The log may have been read before it had a place to scroll in.
+      toEnd();
       tick();
     },
     stop() {

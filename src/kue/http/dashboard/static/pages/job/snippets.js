@@ -45,20 +45,23 @@ export function asPython(job) {
 }
 
 export function asCommand(job) {
-  const words = ["kue job add", quoted(job.type)];
+  const named = [quoted(job.type)];
   if (job.data !== null && job.data !== undefined) {
-    words.push(quoted(JSON.stringify(job.data)));
+    named.push(quoted(JSON.stringify(job.data)));
   }
+  const words = [];
   for (const [name, value] of Object.entries(given(job, OPTIONS))) {
     if (name === "tags") {
       words.push(...value.map((tag) => `--tag ${quoted(tag)}`));
       continue;
     }
     const text = typeof value === "object" ? JSON.stringify(value) : String(value);
-    // A negative number would be taken for an option.
     words.push(`--${name.replace("_", "-")}=${quoted(text)}`);
   }
-  return words.join(" ");
+  // A type or a number that begins so would be taken for an option.
+  const isOdd = named.some((word) => /^'?-/.test(word));
+  const all = isOdd ? [...words, "--", ...named] : [...named, ...words];
+  return ["kue job add", ...all].join(" ");
 }
 
 export function asCurl(job, url) {

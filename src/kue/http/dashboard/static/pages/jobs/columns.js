@@ -52,7 +52,7 @@ export const COLUMNS = [
   {
     key: "error",
     label: "Error",
-    class: "wide",
+    class: "wide cause",
     render: (job) => (job.error ? brief(`${job.error.kind}: ${job.error.message}`) : ""),
     text: (job) => (job.error ? `${job.error.kind}: ${job.error.message}` : ""),
   },

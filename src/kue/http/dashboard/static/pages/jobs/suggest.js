@@ -24,7 +24,7 @@ export async function suggest(name, jobs) {
     case "error":
       return distinct(jobs.map((job) => job.error?.kind));
     case "data.":
-      return distinct(jobs.flatMap((job) => Object.keys(Object(job.data))));
+      return distinct(jobs.flatMap((job) => namesIn(job.data)));
     default:
       return [];
   }
@@ -38,6 +38,12 @@ async function listed(path, name) {
   } catch {
     return [];
   }
+}
+
+//: The names at the top of *data* that a filter can say; texts and lists have none.
+function namesIn(data) {
+  const isNamed = data !== null && typeof data === "object" && !Array.isArray(data);
+  return isNamed ? Object.keys(data).filter((name) => /^[^=:.\s]+$/.test(name)) : [];
 }
 
 function distinct(values) {

@@ -1,0 +1,144 @@
+"""What jobs failed of, by error, and a way to retry all of one."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.async_api import expect
+
+from kue import State
+from kue.http.access import Anyone, Role
+from tests.browser.making import failed, furnish
+from tests.browser.watching import barriers, shoot
+from tests.support.jobs import count_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from playwright.async_api import Locator, Page
+
+    from kue import Kue
+
+
+def groups(page: Page) -> Locator:
+    return page.locator(".error-groups").get_by_role("listitem")
+
+
+async def test_failed_jobs_are_grouped_by_what_went_wrong(
+    page: Page, address: str, q: Kue
+) -> None:
+    await failed(q, "no user 17", "no user 4", "no user 8", kind="KeyError")
+    await failed(q, "refused", type="report")
+    await page.goto(f"{address}/errors")
+
+    await expect(groups(page)).to_have_count(2)
+    await expect(page.get_by_text("2 errors of 4 failed jobs")).to_be_visible()
+    first = groups(page).first
+    await expect(first.get_by_role("heading")).to_contain_text("KeyError: no user")
+    await expect(first.locator(".error-count")).to_have_text("3")
+    await expect(first).to_contain_text("email")
+    await expect(first).to_contain_text("new this hour")
+
+
+async def test_an_error_of_another_process_appears_and_counts_without_a_reload(
+    page: Page, address: str, q: Kue
+) -> None:
+    await page.goto(f"{address}/errors")
+    await expect(page.get_by_role("heading", name="No errors")).to_be_visible()
+
+    await failed(q, "refused")
+    await expect(groups(page)).to_have_count(1)
+    await failed(q, "refused")
+
+    await expect(groups(page).locator(".error-count")).to_have_text("2")
+
+
+async def test_a_group_shows_the_stack_of_its_newest_job(
+    page: Page, address: str, q: Kue
+) -> None:
+    *_, newest = await failed(q, "refused", "refused")
+    await page.goto(f"{address}/errors")
+
+    await groups(page).get_by_text("Sample stack").click()
+
+    await expect(groups(page)).to_contain_text("connection = smtp.connect(host)")
+    await groups(page).get_by_role("link", name=str(newest), exact=True).click()
+    await expect(page).to_have_url(f"{address}/jobs/{newest}")
+
+
+async def test_all_of_one_error_are_retried_and_no_others(
+    page: Page, address: str, q: Kue
+) -> None:
+    await failed(q, *[f"timeout after {n} s" for n in range(700)])
+    await failed(q, "refused", "refused")
+    await page.goto(f"{address}/errors")
+    await expect(groups(page)).to_have_count(2)
+    meant = groups(page).filter(has_text="timeout")
+    await expect(meant.locator(".error-count")).to_have_text("700")
+
+    await meant.get_by_role("button", name="Retry all").click()
+
+    message = page.get_by_role("status").filter(has_text="Retr")
+    await expect(message).to_contain_text("Retried 700 jobs")
+    await expect(groups(page)).to_have_count(1)
+    await expect(groups(page)).to_contain_text("refused")
+    assert await count_of(q.store) == {State.WAITING: 700, State.FAILED: 2}
+
+
+async def test_the_jobs_of_a_group_are_one_link_away(
+    page: Page, address: str, q: Kue
+) -> None:
+    await failed(q, "timeout after 5 s", "timeout after 7 s", "refused")
+    await page.goto(f"{address}/errors")
+
+    group = groups(page).filter(has_text="timeout")
+    await group.get_by_role("link", name="Show jobs").click()
+
+    await expect(page).to_have_url(re.compile("state=failed&type=email&fingerprint="))
+    await expect(page.locator("tbody").get_by_role("row")).to_have_count(2)
+
+
+async def test_errors_are_those_of_one_queue_and_the_address_says_so(
+    page: Page, address: str, q: Kue
+) -> None:
+    await failed(q, "refused")
+    await failed(q, "no paper", type="print")
+    await page.goto(f"{address}/errors")
+    await expect(groups(page)).to_have_count(2)
+
+    await page.get_by_role("combobox", name="Queue").select_option("print")
+    await expect(groups(page)).to_have_count(1)
+    await expect(page).to_have_url(f"{address}/errors?type=print")
+    await page.reload()
+
+    await expect(groups(page)).to_have_count(1)
+    await expect(groups(page)).to_contain_text("no paper")
+    await expect(page.get_by_role("combobox", name="Queue")).to_have_value("print")
+
+
+@pytest.mark.parametrize(
+    "options", [{"guard": Anyone(Role.VIEWER)}, {"read_only": True}]
+)
+async def test_who_may_only_look_is_not_offered_to_retry(
+    page: Page, serve: Callable[..., str], q: Kue, options: dict[str, object]
+) -> None:
+    await failed(q, "refused")
+    await page.goto(f"{serve(**options)}/errors")
+
+    await expect(page.get_by_role("link", name="Show jobs")).to_be_visible()
+    await expect(page.get_by_role("button", name="Retry all")).to_have_count(0)
+
+
+async def test_the_errors_look_well_and_keep_nobody_out(
+    page: Page, address: str, q: Kue, tmp_path: Path
+) -> None:
+    await furnish(q)
+    await page.goto(f"{address}/errors")
+    await groups(page).first.get_by_text("Sample stack").click()
+    await expect(groups(page).first).to_contain_text("smtp.connect")
+
+    assert await barriers(page) == []
+    await shoot(page, "errors", tmp_path)

@@ -1,0 +1,698 @@
+"""One job: how it stands, what it did, and what can be done about it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from playwright.async_api import expect
+
+from kue import State
+from kue.document import document
+from kue.http.access import Anyone, Role
+from kue.job import Completed, Error, Retried
+from kue.store.values import LogLine, Outcome, Progress
+from tests.browser.making import (
+    STACK,
+    WEBHOOK,
+    complete,
+    failed,
+    furnish,
+    running,
+)
+from tests.browser.watching import barriers, shoot
+from tests.support.jobs import claim_one, get_one, state_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from playwright.async_api import BrowserContext, Locator, Page, Route
+
+    from kue import Kue
+    from kue.job import Job
+    from tests.browser.watching import Watch
+
+
+def panel(page: Page, title: str) -> Locator:
+    return page.get_by_role("region", name=title, exact=True)
+
+
+def badge(page: Page) -> Locator:
+    return page.locator(".job-title .state")
+
+
+def log(page: Page) -> Locator:
+    return page.get_by_role("log", name="Log")
+
+
+def told(page: Page, text: str | re.Pattern[str]) -> Locator:
+    return page.get_by_role("status").filter(has_text=text)
+
+
+async def choose(page: Page, label: str) -> None:
+    """Choose from the menu of what else can be done."""
+    await page.get_by_role("button", name="More actions").click()
+    await page.get_by_role("button", name=label, exact=True).click()
+
+
+# -- live ----------------------------------------------------------------------
+
+
+async def test_a_run_is_seen_as_it_goes(
+    page: Page,
+    address: str,
+    q: Kue,
+    worker: Callable[[], AbstractAsyncContextManager[None]],
+) -> None:
+    """A worker process runs the job; the page is never reloaded."""
+    job = await q.enqueue("steps", {"count": 15})
+    await page.goto(f"{address}/jobs/{job.id}")
+    await expect(badge(page)).to_have_text("waiting")
+    await expect(page.get_by_text("Nothing is logged yet.")).to_be_visible()
+
+    async with worker():
+        await expect(badge(page)).to_have_text("active")
+        bar = page.get_by_role("progressbar")
+        await expect(bar).to_have_attribute("aria-valuenow", re.compile("[1-9]"))
+        before = int(await bar.get_attribute("aria-valuenow") or 0)
+        await expect(bar).not_to_have_attribute("aria-valuenow", str(before))
+        await expect(log(page)).to_contain_text("step 2 of 15")
+        await expect(badge(page)).to_have_text("complete")
+
+    await expect(log(page)).to_contain_text("step 15 of 15")
+    await expect(bar).to_be_hidden()
+    await expect(panel(page, "Result")).to_contain_text("15")
+    await expect(panel(page, "Attempts")).to_contain_text("Attempt 1")
+    await expect(
+        page.get_by_role("img", name=re.compile("waited.*ran"))
+    ).to_be_visible()
+
+
+async def test_the_log_follows_until_the_reader_scrolls_up(
+    page: Page, address: str, q: Kue
+) -> None:
+    job = await running(q)
+    await q.store.log(job.id, lines_of(1, 80))
+    await page.goto(f"{address}/jobs/{job.id}")
+    await log(page).scroll_into_view_if_needed()
+    following = page.get_by_role("checkbox", name="Follow")
+    await expect(page.get_by_text("line 80", exact=True)).to_be_in_viewport()
+    await expect(following).to_be_checked()
+
+    await q.store.log(job.id, lines_of(81, 120))
+    await expect(page.get_by_text("line 120", exact=True)).to_be_in_viewport()
+    await log(page).hover()
+    await page.mouse.wheel(0, -400)
+    await expect(following).not_to_be_checked()
+    top = await log(page).evaluate("node => node.scrollTop")
+    await q.store.log(job.id, lines_of(121, 160))
+    await expect(page.get_by_text("line 160", exact=True)).to_be_attached()
+
+    assert await log(page).evaluate("node => node.scrollTop") <= top
+    await expect(page.get_by_text("line 160", exact=True)).not_to_be_in_viewport()
+    await following.check()
+    await expect(page.get_by_text("line 160", exact=True)).to_be_in_viewport()
+
+
+async def test_a_log_that_is_there_before_its_job_is_shown_from_its_end(
+    page: Page, address: str, q: Kue
+) -> None:
+    job = await running(q)
+    await q.store.log(job.id, lines_of(1, 80))
+    is_read = asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        await is_read.wait()
+        await route.continue_()
+
+    await page.route(f"**/api/v1/jobs/{job.id}", hold)
+    async with page.expect_response("**/logs?*") as coming:
+        await page.goto(f"{address}/jobs/{job.id}")
+    await (await coming.value).finished()
+    # The page has drawn what it read by its next frame.
+    await page.evaluate("() => new Promise((done) => requestAnimationFrame(done))")
+    is_read.set()
+
+    await log(page).scroll_into_view_if_needed()
+    await expect(page.get_by_text("line 80", exact=True)).to_be_in_viewport()
+
+
+async def test_the_log_is_searched_and_shown_by_level(
+    page: Page, address: str, q: Kue
+) -> None:
+    job = await running(q)
+    lines = [("reading", "debug"), ("paper is low", "warning"), ("no ink", "error")]
+    await q.store.log(job.id, [LogLine(text, level, 1) for text, level in lines])
+    await page.goto(f"{address}/jobs/{job.id}")
+    await expect(log(page).locator(".log-line")).to_have_count(3)
+
+    await page.get_by_role("combobox", name="Level").select_option("warning and above")
+    await expect(log(page).locator(".log-line")).to_have_count(2)
+    await page.keyboard.press("Escape")
+    await page.get_by_role("searchbox", name="Search the log").fill("INK")
+
+    await expect(log(page).locator(".log-line")).to_have_count(1)
+    await expect(page.get_by_text("1 of 3 lines")).to_be_visible()
+
+
+async def test_progress_moves_without_a_reload(
+    page: Page, address: str, q: Kue
+) -> None:
+    job = await running(q)
+    await page.goto(f"{address}/jobs/{job.id}")
+    await expect(badge(page)).to_have_text("active")
+
+    await q.store.progress([Progress(job.id, 40, {"page": 4})])
+    bar = page.get_by_role("progressbar", name="Progress")
+    await expect(bar).to_have_attribute("aria-valuenow", "40")
+    await expect(page.locator(".job-progress")).to_contain_text('{"page":4}')
+    await q.store.progress([Progress(job.id, 70)])
+
+    await expect(bar).to_have_attribute("aria-valuenow", "70")
+
+
+def lines_of(first: int, last: int) -> list[LogLine]:
+    return [LogLine(f"line {number}", "info", 1) for number in range(first, last + 1)]
+
+
+# -- what is known -------------------------------------------------------------
+
+
+async def test_every_attempt_is_told_with_its_stack(
+    page: Page, address: str, q: Kue
+) -> None:
+    job = await running(q, attempts=2)
+    refused = Error("ConnectionError", "mail.example.com refused", STACK)
+    await q.store.settle([Outcome(job, Retried(refused))])
+    again = await claim_one(q.store, worker="w2", now=await q.now())
+    await q.store.settle([Outcome(again, Completed())])
+    await page.goto(f"{address}/jobs/{job.id}")
+    attempts = panel(page, "Attempts")
+    await expect(attempts.locator(".ending")).to_have_count(2)
+    await expect(attempts.locator(".ending").first).to_contain_text("Attempt 2")
+
+    first = attempts.locator("details.ending").filter(has_text="Attempt 1")
+    await expect(first).to_contain_text("ConnectionError: mail.example.com refused")
+    await first.locator("summary").first.click()
+
+    await expect(first.get_by_text("connection = smtp.connect(host)")).to_be_visible()
+    await expect(first.get_by_role("link", name="w1")).to_be_visible()
+    library = first.get_by_text("return await handler(job)")
+    await expect(library).to_be_hidden()
+    await first.get_by_text("1 frame of libraries").click()
+    await expect(library).to_be_visible()
+
+
+async def test_a_failed_job_tells_why_and_leads_to_others_like_it(
+    page: Page, address: str, q: Kue
+) -> None:
+    ids = await failed(q, "timeout after 5 s", "timeout after 7 s", "refused")
+    await page.goto(f"{address}/jobs/{ids[0]}")
+    await expect(page.get_by_role("note")).to_contain_text("timeout after 5 s")
+    await expect(page.get_by_text("smtp.connect(host)")).to_be_visible()
+
+    await page.get_by_role("link", name="Similar failures").click()
+
+    await expect(page.locator("tbody").get_by_role("row")).to_have_count(2)
+
+
+async def test_the_data_is_a_tree_that_folds_and_hides_secrets(
+    page: Page, address: str, q: Kue, context: BrowserContext
+) -> None:
+    await context.grant_permissions(["clipboard-read", "clipboard-write"])
+    job = await q.enqueue("webhook", WEBHOOK)
+    await page.goto(f"{address}/jobs/{job.id}")
+    data = panel(page, "Data")
+    await expect(data).to_contain_text('"https://hooks.example.com/orders"')
+    line = data.locator(".tree-leaf").filter(has_text="api_key:")
+    await expect(line).to_contain_text("redacted")
+    await expect(page.locator("body")).not_to_contain_text("very secret")
+
+    for name in ["lines:", "0:"]:
+        await data.locator("summary").filter(has_text=name).click()
+    sku = data.locator(".tree-leaf").filter(has_text="sku:")
+    await sku.hover()
+    await sku.get_by_role("button", name="path").click()
+    assert await clipboard(page) == "event.lines[0].sku"
+    await sku.get_by_role("button", name="value").click()
+    await expect(told(page, "Value copied")).to_be_visible()
+    assert await clipboard(page) == "a1"
+    event = data.locator("summary").filter(has_text="event:")
+    await event.click()
+    await expect(sku).to_be_hidden()
+    await data.get_by_role("button", name="Copy the data").click()
+    await expect(told(page, re.compile("^Copied$"))).to_be_visible()
+    assert '"order.paid"' in await clipboard(page)
+
+
+async def clipboard(page: Page) -> str:
+    return str(await page.evaluate("navigator.clipboard.readText()"))
+
+
+async def test_jobs_that_a_job_waits_for_are_told_with_their_states(
+    page: Page, address: str, q: Kue
+) -> None:
+    parent = await q.enqueue("report")
+    job = await q.enqueue("archive", after=[parent.id])
+    await page.goto(f"{address}/jobs/{job.id}")
+    needs = panel(page, "Dependencies")
+    await expect(needs).to_contain_text("waiting")
+
+    await needs.get_by_role("link", name=str(parent.id)).click()
+
+    await expect(page.get_by_role("heading", name=f"Job {parent.id}")).to_be_visible()
+
+
+async def test_a_delayed_job_tells_when_it_runs(
+    page: Page, address: str, q: Kue
+) -> None:
+    job = await q.enqueue("email", delay="2h", group="ann", unique="k", tags=["vip"])
+    await page.goto(f"{address}/jobs/{job.id}")
+
+    await expect(page.locator(".job-note")).to_contain_text(
+        re.compile("Runs in (2|1) h")
+    )
+    facts = panel(page, "Facts")
+    for fact in ["Group", "ann", "Unique key", "vip", "normal (0)", "0 of 1, 1 left"]:
+        await expect(facts).to_contain_text(fact)
+
+
+# -- acting --------------------------------------------------------------------
+
+
+async def test_a_failed_job_is_retried_and_runs(
+    page: Page,
+    address: str,
+    q: Kue,
+    worker: Callable[[], AbstractAsyncContextManager[None]],
+) -> None:
+    [job_id] = await failed(q, "refused")
+    await (await q.get(job_id)).update(data={"to": "ann"})
+    await page.goto(f"{address}/jobs/{job_id}")
+
+    await page.get_by_role("button", name="Retry", exact=True).click()
+    await expect(told(page, f"Job {job_id} is back in line")).to_be_visible()
+    await expect(badge(page)).to_have_text("waiting")
+
+    async with worker():
+        await expect(badge(page)).to_have_text("complete")
+        await expect(panel(page, "Result")).to_contain_text("sent to ann")
+
+
+async def test_a_running_job_is_cancelled(
+    page: Page,
+    address: str,
+    q: Kue,
+    worker: Callable[[], AbstractAsyncContextManager[None]],
+) -> None:
+    job = await q.enqueue("steps", {"count": 1_000})
+    async with worker():
+        await page.goto(f"{address}/jobs/{job.id}")
+        await expect(badge(page)).to_have_text("active")
+
+        await page.get_by_role("button", name="Cancel", exact=True).click()
+        dialog = page.get_by_role("dialog", name=f"Cancel job {job.id}?")
+        await dialog.get_by_role("button", name="Cancel the job").click()
+
+        await expect(told(page, f"Job {job.id} was asked to end")).to_be_visible()
+        await expect(badge(page)).to_have_text("cancelled")
+        await expect(
+            page.get_by_role("button", name="Retry", exact=True)
+        ).to_be_visible()
+
+
+async def test_keys_act_on_the_job(page: Page, address: str, q: Kue) -> None:
+    job = await q.enqueue("email", delay="1h")
+    await page.goto(f"{address}/jobs/{job.id}")
+    await expect(badge(page)).to_have_text("delayed")
+
+    await page.keyboard.press("n")
+    await expect(badge(page)).to_have_text("waiting")
+    await page.keyboard.press("c")
+    await expect(badge(page)).to_have_text("cancelled")
+    await page.keyboard.press("r")
+    await expect(badge(page)).to_have_text("waiting")
+    await page.keyboard.press("e")
+    await expect(
+        page.get_by_role("dialog", name=f"Data of job {job.id}")
+    ).to_be_visible()
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_role("dialog")).to_have_count(0)
+    await page.keyboard.press("l")
+    await expect(page.get_by_role("searchbox", name="Search the log")).to_be_focused()
+
+
+async def test_a_delayed_job_runs_now(page: Page, address: str, q: Kue) -> None:
+    job = await q.enqueue("email", delay="1h")
+    await page.goto(f"{address}/jobs/{job.id}")
+
+    await page.get_by_role("button", name="Run now").click()
+
+    await expect(told(page, f"Job {job.id} runs next")).to_be_visible()
+    await expect(badge(page)).to_have_text("waiting")
+
+
+async def test_data_is_edited_and_what_is_hidden_stays(
+    page: Page, address: str, q: Kue
+) -> None:
+    job = await q.enqueue("login", {"name": "ann", "password": "secret"})
+    await page.goto(f"{address}/jobs/{job.id}")
+
+    await choose(page, "Edit data…")
+    dialog = page.get_by_role("dialog", name=f"Data of job {job.id}")
+    field = dialog.get_by_role("textbox", name="Data")
+    text = await field.input_value()
+    assert "secret" not in text
+    await field.fill(text.replace("ann", "bob"))
+    await dialog.get_by_role("button", name="Save").click()
+
+    await expect(dialog).to_be_hidden()
+    await expect(panel(page, "Data")).to_contain_text('"bob"')
+    kept = await get_one(q.store, job.id)
+    assert kept.data == {"name": "bob", "password": "secret"}
+
+
+async def test_data_that_is_no_json_is_told_at_its_field(
+    page: Page, address: str, q: Kue
+) -> None:
+    job = await q.enqueue("email", {"to": "ann"})
+    await page.goto(f"{address}/jobs/{job.id}")
+    await choose(page, "Edit data…")
+    field = page.get_by_role("textbox", name="Data")
+
+    await field.fill('{"to": ')
+    await page.get_by_role("button", name="Save").click()
+
+    await expect(field).to_have_accessible_description(re.compile("not JSON"))
+    assert (await get_one(q.store, job.id)).data == {"to": "ann"}
+
+
+async def test_a_job_is_retried_with_other_data(
+    page: Page, address: str, q: Kue
+) -> None:
+    [job_id] = await failed(q, "refused")
+    await page.goto(f"{address}/jobs/{job_id}")
+
+    await choose(page, "Retry with other data…")
+    await page.get_by_role("textbox", name="Data").fill('{"to": "bob"}')
+    await page.get_by_role("dialog").get_by_role("button", name="Retry").click()
+
+    await expect(badge(page)).to_have_text("waiting")
+    await expect(panel(page, "Data")).to_contain_text('"bob"')
+    assert (await get_one(q.store, job_id)).data == {"to": "bob"}
+
+
+async def test_a_copy_is_run_and_shown(page: Page, address: str, q: Kue) -> None:
+    job_id = await complete(q, "email", {"to": "ann"}, tags=["vip"])
+    await page.goto(f"{address}/jobs/{job_id}")
+
+    await choose(page, "Run a copy")
+    message = told(page, f"is a copy of {job_id}")
+    await message.get_by_role("button", name="Open").click()
+
+    await expect(badge(page)).to_have_text("waiting")
+    copied = await get_one(q.store, int(page.url.rpartition("/")[2]))
+    assert copied.id != job_id
+    assert (copied.data, copied.tags) == ({"to": "ann"}, ("vip",))
+
+
+async def test_a_copy_has_other_data(page: Page, address: str, q: Kue) -> None:
+    job = await q.enqueue("email", {"to": "ann"})
+    await page.goto(f"{address}/jobs/{job.id}")
+
+    await choose(page, "Run a copy with other data…")
+    await page.get_by_role("textbox", name="Data").fill('{"to": "bob"}')
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_role("button", name="Run a copy").click()
+    message = told(page, f"is a copy of {job.id}")
+    await message.get_by_role("button", name="Open").click()
+
+    await expect(panel(page, "Data")).to_contain_text('"bob"')
+
+
+async def test_the_priority_is_changed(
+    page: Page, address: str, q: Kue, watch: Watch
+) -> None:
+    watch.allow("console: .* 400 .*/priority")
+    job = await q.enqueue("email")
+    await page.goto(f"{address}/jobs/{job.id}")
+    await choose(page, "Change priority…")
+    field = page.get_by_role("textbox", name="Priority")
+
+    await field.fill("very")
+    await page.get_by_role("button", name="Change", exact=True).click()
+    await expect(field).to_have_attribute("aria-invalid", "true")
+    await field.fill("-7")
+    await page.get_by_role("button", name="Change", exact=True).click()
+
+    await expect(panel(page, "Facts")).to_contain_text("-7")
+    assert (await get_one(q.store, job.id)).priority == -7
+
+
+async def test_a_job_is_rescheduled_after_a_delay_or_to_a_moment(
+    page: Page, address: str, q: Kue
+) -> None:
+    job = await q.enqueue("email")
+    await page.goto(f"{address}/jobs/{job.id}")
+
+    await choose(page, "Reschedule…")
+    await page.get_by_role("textbox", name="Delay").fill("3h")
+    await page.get_by_role("button", name="Reschedule", exact=True).click()
+    await expect(badge(page)).to_have_text("delayed")
+    await expect(page.locator(".job-note")).to_contain_text(
+        re.compile("Runs in (3|2) h")
+    )
+    await choose(page, "Reschedule…")
+    await page.get_by_label("Moment").fill("2030-01-02T03:04")
+    await page.get_by_role("button", name="Reschedule", exact=True).click()
+
+    await expect(page.locator(".job-note")).to_contain_text("Runs in 1")
+    due = await page.evaluate("new Date('2030-01-02T03:04').getTime()")
+    assert (await get_one(q.store, job.id)).promote_at == due
+
+
+async def test_a_job_is_removed_once_it_is_typed(
+    page: Page, address: str, q: Kue
+) -> None:
+    job = await q.enqueue("email")
+    await page.goto(f"{address}/jobs/{job.id}")
+
+    await choose(page, "Remove…")
+    dialog = page.get_by_role("dialog", name=f"Remove job {job.id}?")
+    button = dialog.get_by_role("button", name="Remove")
+    await expect(button).to_be_disabled()
+    await dialog.get_by_role("textbox").fill("remov")
+    await expect(button).to_be_disabled()
+    await dialog.get_by_role("textbox").fill("remove")
+    await button.click()
+
+    await expect(told(page, f"Job {job.id} is removed")).to_be_visible()
+    await expect(page).to_have_url(f"{address}/jobs")
+    assert await state_of(q.store, job.id) is None
+
+
+async def test_an_act_that_comes_too_late_is_refused_and_told(
+    page: Page, address: str, q: Kue, watch: Watch
+) -> None:
+    watch.allow("console: .* 409 .*/promote")
+    job = await q.enqueue("email", delay="1h")
+    await page.goto(f"{address}/jobs/{job.id}")
+    await expect(badge(page)).to_have_text("delayed")
+    # So that the page has not heard of it yet.
+    await page.keyboard.press("p")
+    await expect(page.get_by_text("Paused")).to_be_visible()
+    await job.cancel()
+
+    await page.get_by_role("button", name="Run now").click()
+
+    await expect(page.get_by_role("alert")).to_contain_text("cancelled")
+
+
+# -- gone ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("which", ["4711", "0", "nothing", "99999999999999999999"])
+async def test_a_job_that_never_was_is_told_so(
+    page: Page, address: str, watch: Watch, which: str
+) -> None:
+    watch.allow(r"console: .* 404 .*/jobs/4711")
+    await page.goto(f"{address}/jobs/{which}")
+
+    await expect(page.get_by_role("heading", name="No such job")).to_be_visible()
+    await page.get_by_role("link", name="All jobs").click()
+    await expect(page).to_have_url(f"{address}/jobs")
+
+
+async def test_a_job_that_is_removed_meanwhile_is_told_so(
+    page: Page, address: str, q: Kue, watch: Watch
+) -> None:
+    watch.allow(r"console: .* 404 .*/jobs/\d+")
+    job = await q.enqueue("email", {"to": "ann"})
+    await page.goto(f"{address}/jobs/{job.id}")
+    await expect(badge(page)).to_have_text("waiting")
+
+    await q.remove_many([job.id])
+
+    await expect(told(page, "This job was removed.")).to_be_visible()
+    await expect(panel(page, "Data")).to_contain_text('"ann"')
+    await expect(page.get_by_role("button", name="Cancel", exact=True)).to_have_count(0)
+
+
+# -- as code -------------------------------------------------------------------
+
+#: What makes quoting hard.
+DATA = {
+    "to": 'o\'neil "the" $HOME `id` \\ \n é 🎉',
+    "lines": [1, -2.5, True, False, None],
+    "$(id)": {"nested": []},
+}
+
+
+async def run_python(text: str, url: str) -> None:
+    program = "\n".join(
+        [
+            "import asyncio, sys",
+            "from kue import Kue",
+            "async def main():",
+            "    async with Kue(sys.argv[1]) as q:",
+            textwrap.indent(text, " " * 8),
+            "asyncio.run(main())",
+        ]
+    )
+    await run_process(sys.executable, "-c", program, url)
+
+
+async def run_shell(text: str, url: str) -> None:
+    await run_process("sh", "-c", text, KUE_URL=url)
+
+
+async def run_process(*words: str, **environment: str) -> None:
+    bin = Path(sys.executable).parent
+    path = f"{bin}{os.pathsep}{os.environ['PATH']}"
+    process = await asyncio.create_subprocess_exec(
+        *words,
+        env={**os.environ, "PATH": path, **environment},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate()
+    assert process.returncode == 0, f"{out.decode()} {err.decode()}"
+
+
+@pytest.mark.parametrize(
+    ("language", "run"),
+    [("Python", run_python), ("Command line", run_shell), ("cURL", run_shell)],
+)
+@pytest.mark.parametrize(
+    ("data", "options"),
+    [
+        (
+            DATA,
+            {
+                "priority": -10,
+                "delay": "90s",
+                "attempts": 4,
+                "backoff": {"type": "exponential", "delay": 2_000, "max": 60_000},
+                "timeout": "5m",
+                "unique": "it's one",
+                "group": "a b",
+                "tags": ["vip", "$x"],
+            },
+        ),
+        (-5, {"backoff": "30s"}),
+        (None, {}),
+    ],
+    ids=["everything", "number", "nothing"],
+)
+async def test_what_a_job_is_as_code_adds_another_like_it(
+    page: Page,
+    address: str,
+    q: Kue,
+    url: str,
+    context: BrowserContext,
+    language: str,
+    run: Callable[[str, str], Any],
+    data: Any,
+    options: dict[str, Any],
+) -> None:
+    await context.grant_permissions(["clipboard-read", "clipboard-write"])
+    job = await q.enqueue("e-mail $1", data, **options)
+    # So that its unique key is free.
+    await job.cancel()
+    await page.goto(f"{address}/jobs/{job.id}")
+    code = panel(page, "Run another like it")
+    await code.get_by_role("button", name=language).click()
+    await code.get_by_role("button", name="Copy").click()
+    await expect(told(page, "Copied")).to_be_visible()
+
+    await run(await clipboard(page), url)
+
+    first = await get_one(q.store, job.id)
+    [other] = [one for one in (await q.page()).jobs if one.id != job.id]
+    assert like(other) == like(first)
+
+
+#: What a job has been told to be; the rest is what became of it.
+TOLD = (
+    *("type", "data", "priority", "max_attempts", "delay"),
+    *("backoff", "timeout", "unique", "group", "tags"),
+)
+
+
+def like(job: Job) -> dict[str, Any]:
+    whole = document(job)
+    return {name: whole[name] for name in TOLD}
+
+
+# -- who may -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options", [{"guard": Anyone(Role.VIEWER)}, {"read_only": True}]
+)
+async def test_who_may_only_look_is_offered_nothing_else(
+    page: Page, serve: Callable[..., str], q: Kue, options: dict[str, object]
+) -> None:
+    [job_id] = await failed(q, "a")
+    await page.goto(f"{serve(**options)}/jobs/{job_id}")
+
+    await expect(badge(page)).to_have_text("failed")
+    await expect(page.get_by_role("button", name="Retry")).to_have_count(0)
+    await expect(page.get_by_role("button", name="More actions")).to_have_count(0)
+    for key in ["r", "c", "e"]:
+        await page.keyboard.press(key)
+    await expect(page.get_by_role("dialog")).to_have_count(0)
+    assert await state_of(q.store, job_id) is State.FAILED
+
+
+async def test_an_operator_is_not_offered_to_remove(
+    page: Page, serve: Callable[..., str], q: Kue
+) -> None:
+    [job_id] = await failed(q, "a")
+    await page.goto(f"{serve(guard=Anyone(Role.OPERATOR))}/jobs/{job_id}")
+
+    await page.get_by_role("button", name="More actions").click()
+    await expect(page.get_by_role("button", name="Edit data…")).to_be_visible()
+    await expect(page.get_by_role("button", name="Remove…")).to_have_count(0)
+
+
+# -- looks ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["complete", "failed", "delayed", "active", "blocked"])
+async def test_a_job_looks_well_and_keeps_nobody_out(
+    page: Page, address: str, q: Kue, tmp_path: Path, kind: str
+) -> None:
+    jobs = await furnish(q)
+    await page.goto(f"{address}/jobs/{jobs[kind]}")
+    await expect(badge(page)).to_have_text(kind)
+
+    assert await barriers(page) == []
+    await shoot(page, f"job-{kind}", tmp_path)
