@@ -122,7 +122,7 @@ async def _workers(store: Store, now: int) -> None:
                 "pid": 4100 + number,
                 "version": "0.4.0",
                 "started_at": now - 3 * HOUR,
-                "slots": {type: 4 for type in TYPES},
+                "slots": dict.fromkeys(TYPES, 4),
                 "done": 1840 * number,
                 "memory": 61_000_000 + number * 7_000_000,
                 "lag_ms": 1.4 * number,

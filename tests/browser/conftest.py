@@ -63,7 +63,10 @@ def watch() -> Watch:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def page(context: BrowserContext, watch: Watch) -> AsyncIterator[Page]:
+async def page(
+    context: BrowserContext, watch: Watch, serve: Callable[..., str]
+) -> AsyncIterator[Page]:
+    """A page, which is closed before what it looks at stops being served."""
     page = await context.new_page()
     await watch.attach(page)
     yield page
