@@ -7,18 +7,15 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 from playwright.async_api import expect
 
-from kue.accounts import Role
 from kue.http import Accounts, create_app
 from tests.browser.busy import PAUSED, keep_busy
 from tests.browser.finding import opened, press
-from tests.browser.watching import NARROW, SIZE, barriers
-from tests.http.accounts import CHEAP, PASSWORD
+from tests.browser.watching import NARROW, barriers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from playwright.async_api import Page
-    from starlette.applications import Starlette
 
     from kue import Kue
     from tests.browser.watching import Watch
@@ -26,6 +23,11 @@ if TYPE_CHECKING:
 Scheme = Literal["light", "dark"]
 SCHEMES: tuple[Scheme, ...] = ("light", "dark")
 
+#: Every page; in braces, jobs that `keep_busy` made.
+PAGES = ["/", "/queues", f"/queues/{PAUSED}", "/queues/webhook", "/jobs"]
+PAGES += ["/jobs?state=failed&tag=north", "/jobs/{failed}", "/jobs/{running}"]
+PAGES += ["/jobs/{delayed}", "/jobs/999999", "/errors", "/workers", "/metrics"]
+PAGES += ["/metrics?type=email&type=report", "/audit", "/settings", "/api", "/nothing"]
 #: Where a dialog is opened, and by which button.
 DIALOGS = {
     "/queues": ["Pause email", "Limits of email", "Clear email"],
@@ -37,10 +39,6 @@ DIALOGS = {
 }
 
 
-def guarded(q: Kue) -> Starlette:
-    return create_app(q, guard=Accounts(q, hasher=CHEAP), badge="Production")
-
-
 async def look(page: Page, what: str) -> None:
     """See that there is no barrier in either scheme."""
     for scheme in SCHEMES:
@@ -48,42 +46,49 @@ async def look(page: Page, what: str) -> None:
         assert await barriers(page) == [], f"{what}, {scheme}"
 
 
+@pytest.mark.parametrize("path", PAGES)
 async def test_no_page_keeps_anyone_out(
-    page: Page, serve: Callable[..., str], q: Kue, watch: Watch
+    page: Page, address: str, q: Kue, path: str, watch: Watch
 ) -> None:
-    watch.allow("401|404")
+    watch.allow("404")
     made = await keep_busy(q)
-    await Accounts(q, hasher=CHEAP).users.add("ann", PASSWORD, Role.ADMIN)
-    address = serve(guarded)
+
+    await opened(page, address + path.format(**made._asdict()))
+
+    await look(page, path)
+
+
+async def test_the_login_keeps_nobody_out_but_strangers(
+    page: Page, serve: Callable[..., str]
+) -> None:
+    address = serve(lambda q: create_app(q, guard=Accounts(q), badge="Production"))
+
     await opened(page, f"{address}/login")
+
     await look(page, "/login")
-    await page.get_by_label("Name").fill("ann")
-    await page.get_by_label("Password").fill(PASSWORD)
-    await page.keyboard.press("Enter")
-    await page.wait_for_selector("nav")
-
-    paths = ["/", "/queues", f"/queues/{PAUSED}", "/queues/webhook", "/jobs"]
-    paths += ["/jobs?state=failed&tag=north", f"/jobs/{made.failed}"]
-    paths += [f"/jobs/{made.running}", f"/jobs/{made.delayed}", "/jobs/999999"]
-    paths += ["/errors", "/workers", "/metrics", "/metrics?type=email&type=report"]
-    for path in [*paths, "/audit", "/settings", "/api", "/nothing"]:
-        await opened(page, address + path)
-        await look(page, path)
 
 
-async def test_no_dialog_keeps_anyone_out(page: Page, address: str, q: Kue) -> None:
+@pytest.mark.parametrize("path", DIALOGS)
+async def test_no_dialog_keeps_anyone_out(
+    page: Page, address: str, q: Kue, path: str
+) -> None:
     await keep_busy(q)
+    await opened(page, address + path)
 
-    for path, buttons in DIALOGS.items():
-        await opened(page, address + path)
-        for button in buttons:
-            await press(page, button)
-            await expect(page.get_by_role("dialog")).to_be_visible()
-            await look(page, f"{path}, {button}")
-            await page.keyboard.press("Escape")
-            await expect(page.get_by_role("dialog")).to_have_count(0)
+    for button in DIALOGS[path]:
+        await press(page, button)
+        await expect(page.get_by_role("dialog")).to_be_visible()
+        await look(page, button)
+        await page.keyboard.press("Escape")
+        await expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+async def test_the_palette_keeps_nobody_out(page: Page, address: str) -> None:
+    await opened(page, address)
+
     await page.keyboard.press("Control+k")
     await expect(page.get_by_role("option").first).to_be_visible()
+
     await look(page, "the palette")
 
 
@@ -105,14 +110,10 @@ async def test_charts_read_as_tables_keep_nobody_out(
     await look(page, "tables")
 
 
-@pytest.mark.parametrize("path", ["/", "/queues", "/jobs", "/workers", "/metrics"])
-async def test_a_narrow_page_keeps_nobody_out(
-    page: Page, address: str, q: Kue, path: str
-) -> None:
+async def test_narrow_pages_keep_nobody_out(page: Page, address: str, q: Kue) -> None:
     await keep_busy(q)
     await page.set_viewport_size(NARROW)
 
-    await opened(page, address + path)
-
-    await look(page, path)
-    await page.set_viewport_size(SIZE)
+    for path in ("/", "/queues", "/jobs", "/workers"):
+        await opened(page, address + path)
+        assert await barriers(page) == [], path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from playwright.async_api import expect
@@ -10,14 +9,9 @@ from playwright.async_api import expect
 from tests.browser.finding import opened, press
 
 if TYPE_CHECKING:
-    from playwright.async_api import Locator, Page
+    from playwright.async_api import Page
 
     from kue import Kue
-
-
-def operation(page: Page, method: str, path: str) -> Locator:
-    summary = page.get_by_text(re.compile(rf"^{method}{re.escape(path)}\b"))
-    return page.locator("details").filter(has=summary)
 
 
 async def test_every_operation_of_the_document_is_there(
@@ -42,7 +36,7 @@ async def test_an_operation_tells_what_it_takes_and_answers(
     page: Page, address: str
 ) -> None:
     await opened(page, f"{address}/api")
-    one = page.locator("details#list_jobs")
+    one = page.locator("details#jobs_find")
 
     await one.locator("summary").click()
 
@@ -57,13 +51,13 @@ async def test_an_operation_is_tried_from_the_page(
 ) -> None:
     job = await q.enqueue("email", {"to": "ann"})
     await opened(page, f"{address}/api")
-    one = page.locator("details#show_job")
+    one = page.locator("details#jobs_show")
 
     await one.locator("summary").click()
-    await one.get_by_label("id").fill(str(job.id))
+    await one.get_by_label("job_id").fill(str(job.id))
     await press(one, "Send")
 
-    await expect(one).to_contain_text("answered in")
+    await expect(one).to_contain_text("Answered in")
     await expect(one).to_contain_text("email")
 
 
@@ -73,13 +67,13 @@ async def test_operations_are_found_by_word(page: Page, address: str) -> None:
     await page.keyboard.press("/")
     await page.keyboard.type("pause queue")
 
-    await expect(page.locator("details#pause_queue")).to_be_visible()
-    await expect(page.locator("details#list_jobs")).to_be_hidden()
+    await expect(page.locator("details#queues_pause_queue")).to_be_visible()
+    await expect(page.locator("details#jobs_find")).to_be_hidden()
 
 
 async def test_a_schema_is_led_to_and_opened(page: Page, address: str) -> None:
     await opened(page, f"{address}/api")
-    one = page.locator("details#overview")
+    one = page.locator("details#stats_overview")
     await one.locator("summary").click()
 
     await one.get_by_role("link", name="WorkerCounts").first.click()
