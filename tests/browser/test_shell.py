@@ -46,8 +46,9 @@ HIDE = """(hidden) => {
 }"""
 
 
-def background(page: Page) -> object:
-    return page.evaluate("getComputedStyle(document.body).backgroundColor")
+async def background(page: Page) -> str:
+    style = "getComputedStyle(document.body).backgroundColor"
+    return str(await page.evaluate(style))
 
 
 # -- ways to go ----------------------------------------------------------------
