@@ -106,7 +106,11 @@ async def shoot(page: Page, name: str, folder: Path) -> list[Path]:
 
 
 async def barriers(page: Page, *rules: str) -> list[str]:
-    """Return what axe-core finds that keeps someone from using *page*; by all rules, or these."""
+    """
+    Return what axe-core finds that keeps someone from using *page*.
+
+    It looks by all rules there are, or by those that are named.
+    """
     # Evaluated by the browser itself, which the page's policy does not forbid.
     await page.evaluate(AXE.read_text())
     options = {"runOnly": rules} if rules else {}
