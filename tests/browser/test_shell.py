@@ -13,6 +13,7 @@ from starlette.routing import Mount
 
 from kue import Kue
 from kue.http import create_app
+from tests.browser.finding import is_live, opened, row
 from tests.support.jobs import add_many
 from tests.support.servers import RedisServer
 from tests.unit.patience import until
@@ -45,17 +46,9 @@ HIDE = """(hidden) => {
 }"""
 
 
-async def opened(page: Page, url: str) -> None:
-    await page.goto(url)
-    await page.wait_for_selector("main[data-ready]")
-
-
-async def is_live(page: Page) -> None:
-    await expect(page.get_by_role("button", name="Live:")).to_be_visible()
-
-
-def background(page: Page) -> object:
-    return page.evaluate("getComputedStyle(document.body).backgroundColor")
+async def background(page: Page) -> str:
+    style = "getComputedStyle(document.body).backgroundColor"
+    return str(await page.evaluate(style))
 
 
 # -- ways to go ----------------------------------------------------------------
@@ -159,10 +152,11 @@ async def test_it_works_below_a_prefix(
 
     await page.get_by_role("link", name="Jobs", exact=True).click()
     await expect(page).to_have_url(f"{address}/jobs")
-    await expect(page.get_by_role("row").filter(has_text="email")).to_have_count(1)
+    rows = page.get_by_role("row").filter(has_text="email")
+    await expect(rows).to_have_count(1)
     await q.enqueue("email")
 
-    await expect(page.get_by_role("row").filter(has_text="email")).to_have_count(2)
+    await expect(rows).to_have_count(2)
 
 
 # -- keys ----------------------------------------------------------------------
@@ -368,10 +362,10 @@ async def test_a_hidden_tab_has_no_stream_and_catches_up_when_it_is_back(
     await page.evaluate(HIDE, True)
     await until(lambda: streams.closed == 1)
     await q.enqueue("email")
-    assert await page.get_by_role("row").filter(has_text="email").count() == 0
+    assert await row(page, "email").count() == 0
     await page.evaluate(HIDE, False)
 
-    await expect(page.get_by_role("row").filter(has_text="email")).to_have_count(1)
+    await expect(row(page, "email")).to_have_count(1)
     assert streams.opened == 2
 
 
@@ -385,11 +379,11 @@ async def test_what_is_shown_can_be_held_and_goes_on(
     held = page.get_by_role("button", name="Paused:")
     await expect(held).to_be_visible()
     await q.enqueue("email")
-    assert await page.get_by_role("row").filter(has_text="email").count() == 0
+    assert await row(page, "email").count() == 0
     await held.click()
 
     await is_live(page)
-    await expect(page.get_by_role("row").filter(has_text="email")).to_have_count(1)
+    await expect(row(page, "email")).to_have_count(1)
 
 
 async def test_without_a_stream_pages_are_read_every_few_seconds(
@@ -402,7 +396,7 @@ async def test_without_a_stream_pages_are_read_every_few_seconds(
 
     await q.enqueue("email")
 
-    await expect(page.get_by_role("row").filter(has_text="email")).to_have_count(1)
+    await expect(row(page, "email")).to_have_count(1)
 
 
 class TestRedis:
@@ -433,8 +427,7 @@ class TestRedis:
         async with Kue(server.url) as q:
             await q.enqueue("email")
 
-        row = page.get_by_role("row").filter(has_text="email")
-        await expect(row).to_have_count(1)
+        await expect(row(page, "email")).to_have_count(1)
 
     async def test_one_subscription_serves_many_tabs(
         self, context: BrowserContext, page: Page, address: str, server: RedisServer

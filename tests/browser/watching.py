@@ -105,11 +105,17 @@ async def shoot(page: Page, name: str, folder: Path) -> list[Path]:
     return taken
 
 
-async def barriers(page: Page) -> list[str]:
-    """Return what axe-core finds that keeps someone from using *page*."""
+async def barriers(page: Page, *rules: str) -> list[str]:
+    """
+    Return what axe-core finds that keeps someone from using *page*.
+
+    It looks by all rules there are, or by those that are named.
+    """
     # Evaluated by the browser itself, which the page's policy does not forbid.
     await page.evaluate(AXE.read_text())
-    found: dict[str, Any] = await page.evaluate("axe.run()")
+    options = {"runOnly": rules} if rules else {}
+    run = "(options) => axe.run(options)"
+    found: dict[str, Any] = await page.evaluate(run, options)
     return [
         f"{one['id']}: {one['help']} {[node['target'] for node in one['nodes']]}"
         for one in found["violations"]

@@ -15,7 +15,7 @@ const SMALL = 20;
 //: What the server puts in place of secrets.
 const REDACTED = /^(\[redacted\]|\*{3,}|•{3,})$/i;
 
-//: Show *value*; *depth* levels are open from the start, and so is what is small.
+//: Show *value*; of *depth* levels, what is small is open from the start.
 export function tree(value, { depth = 2, label = "Data" } = {}) {
   const root = h("div", { class: "tree", role: "group", "aria-label": label });
   root.append(branch(null, value, "", depth));
@@ -28,7 +28,8 @@ function branch(name, value, path, depth) {
   const entries = Object.entries(value);
   const [start, end] = isList ? "[]" : "{}";
   if (!entries.length) return line(name, value, path, h("span", null, start + end));
-  const isOpen = depth > 0 && entries.length <= SMALL;
+  const isWhole = path === "";
+  const isOpen = isWhole || (depth > 0 && entries.length <= SMALL);
   const count = plural(entries.length, isList ? "item" : "field");
   const inside = h("div", { class: "tree-inside" });
   const grow = () => {

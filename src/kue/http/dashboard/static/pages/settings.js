@@ -11,11 +11,12 @@ export const page = {
   nav: { label: "Settings", icon: "settings", order: 90, key: "s" },
 
   mount(root, context) {
+    const end = new AbortController();
     root.append(
       h("header", { class: "page-head" }, h("h1", null, "Settings")),
-      looks(context),
+      looks(context, end.signal),
     );
-    if (!context.can("admin")) return;
-    root.append(people(context), tokens(context));
+    if (context.can("admin")) root.append(people(context), tokens(context));
+    return () => end.abort();
   },
 };

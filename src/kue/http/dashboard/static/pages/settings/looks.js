@@ -10,17 +10,15 @@ const THEMES = [
   ["dark", "Dark"],
 ];
 
-export function looks({ me }) {
+//: *signal* says when the page is left.
+export function looks({ me }, signal) {
   const choice = h("div", { class: "actions", role: "group", "aria-label": "Theme" });
   function draw() {
     fill(
       choice,
       THEMES.map(([name, label]) => {
         const isOn = themeName() === name;
-        const choose = () => {
-          setTheme(name);
-          draw();
-        };
+        const choose = () => setTheme(name);
         return h(
           "button",
           { class: "small", "aria-pressed": String(isOn), onclick: choose },
@@ -30,6 +28,7 @@ export function looks({ me }) {
     );
   }
   draw();
+  window.addEventListener("kue:theme", draw, { signal });
   return h(
     "section",
     { class: "card" },

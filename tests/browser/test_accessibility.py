@@ -1,0 +1,117 @@
+"""What keeps someone from using a page: nothing that axe-core calls serious."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.async_api import expect
+
+from kue.http import Accounts, create_app
+from tests.browser.busy import PAUSED, keep_busy
+from tests.browser.finding import opened, press
+from tests.browser.watching import NARROW, barriers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from playwright.async_api import Page
+
+    from kue import Kue
+    from tests.browser.watching import Watch
+
+#: Every page; in braces, jobs that `keep_busy` made.
+PAGES = ["/", "/queues", f"/queues/{PAUSED}", "/queues/webhook", "/jobs"]
+PAGES += ["/jobs?state=failed&tag=north", "/jobs/{failed}", "/jobs/{running}"]
+PAGES += ["/jobs/{delayed}", "/jobs/999999", "/errors", "/workers", "/metrics"]
+PAGES += ["/metrics?type=email&type=report", "/audit", "/settings", "/api", "/nothing"]
+#: Where a dialog is opened, and by which button.
+DIALOGS = {
+    "/queues": ["Pause email", "Limits of email", "Clear email"],
+    "/queues/email": ["Add job"],
+    "/jobs": ["Add job"],
+    "/workers": ["Quiet press-1", "Stop press-1"],
+    "/settings": ["Add a person", "Make a token"],
+    "/": ["Show the keys"],
+}
+
+
+async def look(page: Page, what: str) -> None:
+    """See that there is no barrier; in the dark, only colours are others."""
+    await page.emulate_media(color_scheme="light", reduced_motion="reduce")
+    assert await barriers(page) == [], what
+    await page.emulate_media(color_scheme="dark", reduced_motion="reduce")
+    assert await barriers(page, "color-contrast") == [], f"{what}, dark"
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_no_page_keeps_anyone_out(
+    page: Page, address: str, q: Kue, path: str, watch: Watch
+) -> None:
+    watch.allow("404")
+    made = await keep_busy(q)
+
+    await opened(page, address + path.format(**made._asdict()))
+
+    await look(page, path)
+
+
+async def test_the_login_keeps_nobody_out_but_strangers(
+    page: Page, serve: Callable[..., str]
+) -> None:
+    address = serve(lambda q: create_app(q, guard=Accounts(q), badge="Production"))
+
+    await opened(page, f"{address}/login")
+
+    await look(page, "/login")
+
+
+@pytest.mark.parametrize("path", DIALOGS)
+async def test_no_dialog_keeps_anyone_out(
+    page: Page, address: str, q: Kue, path: str
+) -> None:
+    await keep_busy(q)
+    await opened(page, address + path)
+
+    for button in DIALOGS[path]:
+        await press(page, button)
+        await expect(page.get_by_role("dialog")).to_be_visible()
+        await look(page, button)
+        await page.keyboard.press("Escape")
+        await expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+async def test_the_palette_keeps_nobody_out(page: Page, address: str) -> None:
+    await opened(page, address)
+
+    await page.keyboard.press("Control+k")
+    await expect(page.get_by_role("option").first).to_be_visible()
+
+    await look(page, "the palette")
+
+
+async def test_an_empty_dashboard_keeps_nobody_out(page: Page, address: str) -> None:
+    for path in ("/", "/queues", "/jobs", "/errors", "/workers", "/metrics"):
+        await opened(page, address + path)
+        await look(page, path)
+
+
+async def test_charts_read_as_tables_keep_nobody_out(
+    page: Page, address: str, q: Kue
+) -> None:
+    await keep_busy(q)
+    await opened(page, f"{address}/metrics")
+
+    for one in await page.get_by_text("As a table").all():
+        await one.click()
+
+    await look(page, "tables")
+
+
+async def test_narrow_pages_keep_nobody_out(page: Page, address: str, q: Kue) -> None:
+    await keep_busy(q)
+    await page.set_viewport_size(NARROW)
+
+    for path in ("/", "/queues", "/jobs", "/workers"):
+        await opened(page, address + path)
+        assert await barriers(page) == [], path
