@@ -27,6 +27,7 @@ from kue.store.values import (
     Outcome,
     Progress,
 )
+from kue.timings import Timing
 from tests.support.jobs import T0
 
 if TYPE_CHECKING:
@@ -68,6 +69,10 @@ VERBS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "stand_by": lambda store: store.stand_by(
         ["email"], 1, worker="w1", claim=CLAIM, timeout=5
     ),
+    "measure": lambda store: store.measure([Timing("email", {1: 1})]),
+    "order": lambda store: store.order("w1", "stop"),
+    "write_stacks": lambda store: store.write_stacks("w1", "here"),
+    "stacks": lambda store: store.stacks("w1"),
     "progress": lambda store: store.progress([Progress(1, 5)]),
     "log": lambda store: store.log(1, [LogLine("hello")]),
     "update": lambda store: store.update([Change(1, data=1)]),
@@ -90,6 +95,8 @@ VERBS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "logs": lambda store: store.logs(1),
     "workers": lambda store: store.workers(),
     "stats": lambda store: store.stats(1, 2),
+    "hours": lambda store: store.hours(1, 2),
+    "facts": lambda store: store.facts(),
     "errors": lambda store: store.errors(),
     "check": lambda store: store.check(),
     "keep": lambda store: store.keep("room", "a", "1"),
