@@ -103,6 +103,18 @@ async def test_a_wrong_password_is_told_and_nobody_is_let_in(
     await expect(page).to_have_url(f"{site}/login?next=%2Fqueues")
 
 
+async def test_where_the_host_application_knows_people_they_are_sent_there(
+    page: Page, serve: Callable[..., str], watch: Watch
+) -> None:
+    watch.allow(r"40[14].*/(me|login)")
+    await page.goto(serve(guard=lambda connection: None))
+
+    await log_in(page, "ann")
+
+    said = "log in to the application that this dashboard is part of"
+    await expect(page.get_by_role("alert")).to_have_text(said)
+
+
 async def test_too_many_tries_are_told_how_long_to_wait(
     page: Page, site: str, watch: Watch
 ) -> None:
