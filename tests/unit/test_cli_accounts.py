@@ -9,6 +9,8 @@ import pytest
 from kue.accounts import Hasher, Scope, Tokens, Users, users
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kue.accounts import Account, Token
     from kue.store.base import Store
     from tests.support.command_line import CommandLine
@@ -45,6 +47,20 @@ def test_a_user_is_added_with_the_password_of_standard_input(
     assert PASSWORD not in said.out + said.err
     assert login(kue, "ann", PASSWORD) is not None
     assert login(kue, "ann", PASSWORD + "\n") is None
+
+
+@pytest.mark.parametrize(
+    "words", [("user", "add", "ann"), ("token", "add", "ci", "--scope", "read")]
+)
+def test_the_first_of_all_makes_the_store(
+    kue: CommandLine, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    place = tmp_path / "new" / "kue.db"
+    place.parent.mkdir()
+
+    said = kue(*words, "--url", f"sqlite:///{place}", stdin=PASSWORD)
+
+    assert (said.code, place.exists()) == (0, True)
 
 
 def test_users_are_listed_by_name(kue: CommandLine) -> None:

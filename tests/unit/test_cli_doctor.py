@@ -162,6 +162,6 @@ def test_a_file_that_is_not_there_is_not_made(
     assert exit_code("doctor", f"sqlite:///{missing}") == 2
 
     assert capsys.readouterr().err == (
-        f"kue: there is no store {missing}; is the URL right?\n"
+        f"kue: there is no store {missing}; is the URL right? The first job makes it\n"
     )
     assert not missing.exists()

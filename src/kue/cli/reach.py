@@ -90,7 +90,9 @@ def refuse_missing_file(url: str) -> None:
     if urlsplit(url).scheme == "sqlite":
         path = Place.of(url).path
         if path is not None and not path.exists():
-            raise ConfigError(f"there is no store {path}; is the URL right?")
+            raise ConfigError(
+                f"there is no store {path}; is the URL right? The first job makes it"
+            )
 
 
 @contextmanager

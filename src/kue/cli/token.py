@@ -13,7 +13,7 @@ from kue.accounts.tokens import Tokens
 from kue.cli.given import TIME
 from kue.cli.listing import Column, Listing, Row, show_json, show_line
 from kue.cli.queue.pause import login
-from kue.cli.reach import asks, json_option, told_as_misuse, url_option
+from kue.cli.reach import adds, asks, json_option, told_as_misuse, url_option
 from kue.cli.terminal import Command, Group, help_if_alone, say
 from kue.cli.text import iso
 from kue.duration import epoch_ms, milliseconds
@@ -66,7 +66,7 @@ def token(context: click.Context) -> None:
 )
 @click.option("--expires", type=TIME, help="When it ends by itself: 90d, or a time.")
 @json_option(help="Write one JSON object: the token as kue token list has it, secret.")
-@asks
+@adds
 async def add(
     q: Kue,
     name: str,

@@ -14,7 +14,7 @@ from kue.accounts.roles import Role
 from kue.accounts.users import Users
 from kue.cli.confirm import confirm, yes_option
 from kue.cli.listing import Column, Listing, Row, show_json, show_line
-from kue.cli.reach import asks, json_option, told_as_misuse, url_option
+from kue.cli.reach import adds, asks, json_option, told_as_misuse, url_option
 from kue.cli.stdin import read_all
 from kue.cli.terminal import Command, Group, help_if_alone, say
 from kue.cli.text import iso
@@ -54,7 +54,7 @@ def user(context: click.Context) -> None:
 @click.argument("name")
 @click.option("--role", type=ROLES, default="viewer", help="What they may do; viewer.")
 @one_json
-@asks
+@adds
 async def add(q: Kue, name: str, role: str, as_json: bool) -> None:
     """
     Add a user.
