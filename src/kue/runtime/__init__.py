@@ -1,0 +1,50 @@
+"""
+The runtime: verticles on event loops and worker threads.
+
+It knows nothing of jobs.
+"""
+
+from kue.runtime.context import Context, current_context
+from kue.runtime.deploying import Deployment
+from kue.runtime.errors import (
+    AlreadyUndeployed,
+    LockTimedOut,
+    RuntimeClosed,
+    UnknownDeployment,
+)
+from kue.runtime.runtime import Bus, Runtime, WorkerExecutor
+from kue.runtime.shared import (
+    AsyncMap,
+    Counter,
+    LocalMap,
+    LocalShared,
+    Lock,
+    Shareable,
+    Shared,
+    SharedData,
+)
+from kue.runtime.verticle import Verticle
+from kue.runtime.watch import Limits
+
+__all__ = [
+    "AlreadyUndeployed",
+    "AsyncMap",
+    "Bus",
+    "Context",
+    "Counter",
+    "Deployment",
+    "Limits",
+    "LocalMap",
+    "LocalShared",
+    "Lock",
+    "LockTimedOut",
+    "Runtime",
+    "RuntimeClosed",
+    "Shareable",
+    "Shared",
+    "SharedData",
+    "UnknownDeployment",
+    "Verticle",
+    "WorkerExecutor",
+    "current_context",
+]
