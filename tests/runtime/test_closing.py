@@ -31,9 +31,7 @@ class RecordedBus:
         self.seen.append("bus")
 
 
-async def test_closing_undeploys_everything_the_last_first_then_hooks_then_the_bus() -> (
-    None
-):
+async def test_verticles_end_before_the_hooks_are_called_and_then_the_bus() -> None:
     seen: list[str] = []
     async with Runtime(loops=2, bus=RecordedBus(seen)) as runtime:
         runtime.add_close_hook(lambda: seen.append("hook"))
@@ -110,11 +108,13 @@ async def test_all_threads_end() -> None:
 
     # Only those of the loop's own executor may stay, which ends with the loop.
     await until(
-        lambda: not [
-            thread
-            for thread in set(threading.enumerate()) - before
-            if thread.name.startswith("kue")
-        ]
+        lambda: (
+            not [
+                thread
+                for thread in set(threading.enumerate()) - before
+                if thread.name.startswith("kue")
+            ]
+        )
     )
 
 

@@ -27,9 +27,7 @@ async def test_each_call_from_outside_makes_a_context_on_the_next_loop(
     assert names == ["kue-loop-0", "kue-loop-1"] * 2
 
 
-async def test_without_threads_all_contexts_are_on_the_loop_that_opened_the_runtime() -> (
-    None
-):
+async def test_without_threads_contexts_are_on_the_loop_that_opened_it() -> None:
     async with Runtime() as runtime:
         context = runtime.context()
 

@@ -164,7 +164,7 @@ async def test_a_late_timer_keeps_its_rate_and_makes_up_for_nothing() -> None:
         began = time.monotonic()
 
         # The loop is held on purpose: for three periods nothing can be called.
-        time.sleep(0.17)
+        time.sleep(0.17)  # noqa: ASYNC251
         await until(lambda: len(calls) >= 2)
 
     # Once for those that were missed, then on the beat.

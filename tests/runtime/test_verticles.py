@@ -243,9 +243,17 @@ async def test_children_of_one_that_fails_to_start_are_undeployed(
     assert runtime.deployments == ()
 
 
-async def test_a_deploy_that_is_cancelled_is_undone(runtime: Runtime) -> None:
+@pytest.mark.parametrize("worker", [False, True])
+async def test_a_deploy_that_is_cancelled_is_undone(
+    runtime: Runtime, worker: bool
+) -> None:
     seen: list[str] = []
-    begun = Signal()
+    started, begun = Signal(), Signal()
+
+    class Quick(Recorder):
+        async def start(self) -> None:
+            await super().start()
+            started.tell()
 
     class Slow(Recorder):
         async def start(self) -> None:
@@ -253,8 +261,11 @@ async def test_a_deploy_that_is_cancelled_is_undone(runtime: Runtime) -> None:
             begun.tell()
             await asyncio.Event().wait()
 
-    supply = iter([Recorder(seen, "quick"), Slow(seen)])
-    deploy = asyncio.create_task(runtime.deploy(lambda: next(supply), instances=2))
+    supply = iter([Quick(seen, "quick"), Slow(seen)])
+    deploy = asyncio.create_task(
+        runtime.deploy(lambda: next(supply), instances=2, worker=worker)
+    )
+    await started.told()
     await begun.told()
     deploy.cancel()
 
@@ -347,13 +358,14 @@ async def test_children_are_undeployed_before_their_parent_the_last_first(
 ) -> None:
     seen: list[str] = []
     deployment_id = await runtime.deploy(Parent(seen))
-    assert len(runtime.deployments) == 3
+    count = len(runtime.deployments)
 
     seen.clear()
     await runtime.undeploy(deployment_id)
 
+    assert count == 3
     assert seen == ["second stops", "first stops", "it stops"]
-    assert runtime.deployments == ()
+    assert not runtime.deployments
 
 
 async def test_what_is_deployed_in_a_handler_of_a_verticle_is_its_child(

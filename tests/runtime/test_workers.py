@@ -162,6 +162,27 @@ async def test_a_worker_calls_itself_without_waiting_for_itself(
     assert await verticle.context.call(outer) == "inner"
 
 
+async def test_cancelling_a_call_to_a_worker_cancels_the_function(
+    runtime: Runtime,
+) -> None:
+    verticle, begun, ended = await worker(runtime), Signal(), Signal()
+
+    async def linger() -> None:
+        begun.tell()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.tell()
+
+    call = asyncio.create_task(verticle.context.call(linger))
+    await begun.told()
+    call.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    await ended.told()
+
+
 async def test_a_worker_that_wants_to_exit_harms_nobody(runtime: Runtime) -> None:
     verticle, told, done = await worker(runtime), Signal(), Signal()
     runtime.exception_handler = told.tell
@@ -287,8 +308,10 @@ async def test_an_exhausted_iterator_in_blocking_code_is_an_error_and_no_hang(
 
 
 async def test_an_async_function_is_not_blocking_code(runtime: Runtime) -> None:
+    function: Any = asyncio.sleep
+
     with pytest.raises(TypeError, match="is async"):
-        await runtime.execute_blocking(asyncio.sleep, 0)
+        await runtime.execute_blocking(function, 0)
 
 
 async def test_blocking_code_knows_its_context_and_its_variables(

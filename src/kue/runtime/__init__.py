@@ -12,7 +12,8 @@ from kue.runtime.errors import (
     RuntimeClosed,
     UnknownDeployment,
 )
-from kue.runtime.runtime import Bus, Runtime, WorkerExecutor
+from kue.runtime.executor import WorkerExecutor
+from kue.runtime.runtime import Bus, Runtime
 from kue.runtime.shared import (
     AsyncMap,
     Counter,

@@ -18,7 +18,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
 
 from kue.runtime.errors import RuntimeClosed
-from kue.runtime.loops import end
 from kue.runtime.pool import Ordered, Pool, fulfil
 
 if TYPE_CHECKING:
@@ -122,6 +121,7 @@ class Context(ABC):
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
             if was_asked_to_end():
+                self._give_up(future)
                 raise
             raise RuntimeClosed(f"{self!r} was closed meanwhile") from None
 
@@ -177,164 +177,16 @@ class Context(ABC):
         """Have *function* called and return what will know how it ends."""
 
     @abstractmethod
+    def _give_up(self, future: Future[Any]) -> None:
+        """Cancel what `_begin` began: nobody waits for it any more."""
+
+    @abstractmethod
     def _is_here(self) -> bool:
         """Tell whether this code runs in the context, on its loop."""
 
     def _check(self) -> None:
         if self._is_closed or self.runtime.is_closed:
             raise RuntimeClosed(f"{self!r} is closed")
-
-
-class LoopContext(Context):
-    """A context on an event loop: handlers take turns when they await."""
-
-    def __init__(self, runtime: Runtime, place: Place, **rest: Any) -> None:
-        super().__init__(runtime, place, **rest)
-        self._tasks: set[asyncio.Task[Any]] = set()
-
-    def run(self, function: Callable[[Unpack[A]], object], *args: *A) -> None:
-        self._check()
-        bound = partial(function, *args)
-        loop = self.place.loop
-        call = loop.call_soon if runs_here(loop) else loop.call_soon_threadsafe
-        try:
-            call(self._invoke, bound, context=self.variables())
-        except RuntimeError:
-            raise RuntimeClosed(f"the loop of {self!r} is closed") from None
-
-    def _invoke(self, function: Callable[[], object]) -> None:
-        try:
-            answer = function()
-            if inspect.isawaitable(answer):
-                self._keep(self.place.loop.create_task(self._finish(answer)))
-        except Exception as exc:
-            self.report(exc)
-
-    async def _finish(self, answer: Awaitable[object]) -> None:
-        try:
-            await answer
-        except Exception as exc:
-            self.report(exc)
-
-    def _begin(self, function: Callable[[], Awaitable[T]]) -> Future[T]:
-        self._check()
-        work = self._complete(function)
-        try:
-            return self.variables().run(
-                asyncio.run_coroutine_threadsafe, work, self.place.loop
-            )
-        except RuntimeError:
-            work.close()
-            raise RuntimeClosed(f"the loop of {self!r} is closed") from None
-
-    async def _complete(self, function: Callable[[], Awaitable[T]]) -> T:
-        task = asyncio.current_task()
-        assert task is not None
-        self._keep(task)
-        return await function()
-
-    def _keep(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.add(task)
-        task.add_done_callback(self._drop)
-        if self.deployment is None:
-            # Nobody else knows of it: it ends with the runtime.
-            self._hooks.add(self._end_tasks_there)
-
-    def _drop(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if self.deployment is None and not self._tasks:
-            self._hooks.remove(self._end_tasks_there)
-
-    def _is_here(self) -> bool:
-        return _current.get() is self and runs_here(self.place.loop)
-
-    async def close(self) -> None:
-        await self.call(self._end)
-
-    async def _end(self) -> None:
-        await self._hooks.close()
-        self._is_closed = True
-        await self._end_tasks()
-
-    async def _end_tasks_there(self) -> None:
-        await self.call(self._end_tasks)
-
-    async def _end_tasks(self) -> None:
-        rest = self._tasks - {asyncio.current_task()} - _spared.get()
-        for task in rest:
-            task.cancel()
-        if rest:
-            await asyncio.wait(rest)
-
-
-class WorkerContext(Context):
-    """
-    A context on the threads of a pool: a handler ends before the next begins.
-
-    An async handler gets an event loop that runs for as long as the handler does; a
-    task that it leaves behind goes on only while another handler runs.
-    """
-
-    is_worker = True
-
-    def __init__(
-        self, runtime: Runtime, place: Place, *, pool: Pool, **rest: Any
-    ) -> None:
-        super().__init__(runtime, place, **rest)
-        self._line = Ordered(pool)
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    def run(self, function: Callable[[Unpack[A]], object], *args: *A) -> None:
-        self._check()
-        bound = partial(function, *args)
-        self._line.submit(partial(self.variables().run, self._invoke, bound))
-
-    def _invoke(self, function: Callable[[], object]) -> None:
-        try:
-            # A plain function is called where no loop runs: it may well start one.
-            answer = function()
-            if inspect.isawaitable(answer):
-                self._complete(answer)
-        except BaseException as exc:
-            # Even a wish to exit: the thread serves others too.
-            self.report(exc)
-
-    def _begin(self, function: Callable[[], Awaitable[T]]) -> Future[T]:
-        self._check()
-        future: Future[T] = Future()
-        variables = self.variables()
-
-        def work() -> T:
-            return variables.run(self._invoke_async, function)
-
-        self._line.submit(partial(fulfil, future, work))
-        return future
-
-    def _invoke_async(self, function: Callable[[], Awaitable[T]]) -> T:
-        return self._complete(function())
-
-    def _complete(self, answer: Awaitable[T]) -> T:
-        if self._loop is None:
-            self._loop = self.runtime.loop_factory()
-        return self._loop.run_until_complete(_awaited(answer))
-
-    def _is_here(self) -> bool:
-        return (
-            _current.get() is self and self._loop is not None and runs_here(self._loop)
-        )
-
-    async def close(self) -> None:
-        await self.call(self._hooks.close)
-        self._is_closed = True
-        ended: Future[None] = Future()
-        # After the handler that asked for it, if that is who did.
-        self._line.submit(partial(fulfil, ended, self._end_loop))
-        if not self._is_here():
-            await asyncio.wrap_future(ended)
-
-    def _end_loop(self) -> None:
-        if self._loop is not None:
-            end(self._loop)
 
 
 async def on_thread(
@@ -351,6 +203,11 @@ async def on_thread(
     future: Future[T] = Future()
     line.submit(partial(fulfil, future, partial(variables.run, function)))
     return await asyncio.wrap_future(future)
+
+
+def spared() -> frozenset[object]:
+    """Return the tasks that asked for what is being done, and so outlive it."""
+    return _spared.get()
 
 
 def sparing_me() -> contextvars.Context:
@@ -372,7 +229,3 @@ def was_asked_to_end() -> bool:
     """Tell whether the running task was cancelled, and not what it waits for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-async def _awaited(answer: Awaitable[T]) -> T:
-    return await answer

@@ -58,13 +58,35 @@ class Options:
         return config
 
 
-@dataclass(eq=False, slots=True)
 class Instance:
     """One verticle of a deployment, and where it runs."""
 
-    verticle: Verticle
-    context: Context
-    is_started: bool = False
+    def __init__(self, verticle: Verticle, context: Context) -> None:
+        self.verticle = verticle
+        self.context = context
+        self._starting: asyncio.Task[Any] | None = None
+        self._is_started = False
+
+    async def start(self) -> None:
+        await self.context.call(self._start)
+
+    async def stop(self) -> None:
+        """Stop the verticle, if it has started; give up starting, if it is at it."""
+        await self.context.call(self._stop)
+
+    # -- in the context --------------------------------------------------------
+
+    async def _start(self) -> None:
+        self._starting = asyncio.current_task()
+        await self.verticle.start()
+        self._is_started = True
+
+    async def _stop(self) -> None:
+        if self._starting is not None and not self._starting.done():
+            self._starting.cancel()
+            await asyncio.wait([self._starting])
+        if self._is_started:
+            await self.verticle.stop()
 
 
 class Deployment:
@@ -204,13 +226,8 @@ class Deployer:
         """End *deployment* whatever happens; return what its verticles raised."""
         for child in reversed(tuple(deployment.children.values())):
             await self._end(child)
-        contexts = [one.context for one in deployment.instances]
-        errors = await _outcomes(
-            one.context.call(one.verticle.stop)
-            for one in deployment.instances
-            if one.is_started
-        )
-        errors += await _outcomes(context.close() for context in contexts)
+        errors = await _outcomes(one.stop() for one in deployment.instances)
+        errors += await _outcomes(one.context.close() for one in deployment.instances)
         if deployment.pool is not None:
             self._runtime.release_pool(deployment.pool)
         self._deployments.pop(deployment.id, None)
@@ -250,16 +267,11 @@ class Deployer:
 
 async def _start(deployment: Deployment) -> None:
     """Start all instances side by side; raise what the first of them raised."""
-    errors = await _outcomes(_start_one(one) for one in deployment.instances)
+    errors = await _outcomes(one.start() for one in deployment.instances)
     for error in errors[1:]:
         logger.error("%s failed to start, too", deployment.name, exc_info=error)
     if errors:
         raise errors[0]
-
-
-async def _start_one(instance: Instance) -> None:
-    await instance.context.call(instance.verticle.start)
-    instance.is_started = True
 
 
 async def _outcomes(work: Any) -> list[BaseException]:

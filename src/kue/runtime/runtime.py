@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import logging
 from concurrent.futures import Future
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, TypeVarTuple, Unpack
-from weakref import WeakKeyDictionary
 
 from kue.loops import new_event_loop
-from kue.runtime.context import (
-    Context,
-    LoopContext,
-    WorkerContext,
-    current_context,
-    on_thread,
-    sparing_me,
-)
+from kue.runtime.context import Context, current_context, sparing_me
 from kue.runtime.deploying import Deployer, Deployment, Options
 from kue.runtime.errors import RuntimeClosed
+from kue.runtime.executor import WorkerExecutor
 from kue.runtime.hooks import CloseHooks
+from kue.runtime.loop_context import LoopContext
 from kue.runtime.loops import Loops
-from kue.runtime.pool import Ordered, Pool, Pools
+from kue.runtime.pool import Pool, Pools
 from kue.runtime.shared import LocalShared, SharedData
 from kue.runtime.timers import Alarm, Timers
 from kue.runtime.watch import Limits, Watch
+from kue.runtime.worker_context import WorkerContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -292,7 +285,7 @@ class Runtime:
         self, name: str, size: int = WORKERS, *, limit: float | None = None
     ) -> WorkerExecutor:
         """Return the pool of that *name*, for blocking code; close it after use."""
-        return WorkerExecutor(self, self.hold_pool(name, size, limit))
+        return WorkerExecutor(self._pools, self.hold_pool(name, size, limit))
 
     # -- for its parts ---------------------------------------------------------
 
@@ -330,34 +323,3 @@ class Runtime:
 
     def _alarm(self, seconds: float, function: Callable[[], object]) -> Alarm:
         return Alarm(self._open_loops().places[0].loop, seconds, function)
-
-
-class WorkerExecutor:
-    """A pool by name, for blocking code.  It ends when the last holder closes it."""
-
-    def __init__(self, runtime: Runtime, pool: Pool) -> None:
-        self._runtime = runtime
-        self._pool = pool
-        self._lines: WeakKeyDictionary[Context, Ordered] = WeakKeyDictionary()
-        self._is_closed = False
-
-    async def execute_blocking(
-        self,
-        function: Callable[[Unpack[A]], T],
-        *args: *A,
-        ordered: bool = True,
-    ) -> T:
-        """Do as `Runtime.execute_blocking`, on the threads of this pool."""
-        if self._is_closed:
-            raise RuntimeClosed(f"the executor {self._pool.name!r} is closed")
-        line: Pool | Ordered = self._pool
-        context = current_context()
-        if ordered and context is not None:
-            line = self._lines.setdefault(context, Ordered(self._pool))
-        variables = contextvars.copy_context()
-        return await on_thread(line, partial(function, *args), variables)
-
-    def close(self) -> None:
-        if not self._is_closed:
-            self._is_closed = True
-            self._runtime.release_pool(self._pool)

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 
 from kue.blocked import Blockage, LoopProbe, blockage, oversleep
 from kue.runtime import loops
-from kue.runtime.context import Context, LoopContext, WorkerContext
+from kue.runtime.loop_context import LoopContext
+from kue.runtime.worker_context import WorkerContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import FrameType
 
+    from kue.runtime.context import Context
     from kue.runtime.loops import Place
     from kue.runtime.pool import Busy, Pool
 
@@ -28,7 +30,7 @@ _ENTRANCES = {
     LoopContext._finish.__code__,
     LoopContext._complete.__code__,
     WorkerContext._invoke.__code__,
-    WorkerContext._invoke_async.__code__,
+    WorkerContext._invoke_call.__code__,
 }
 
 
