@@ -11,6 +11,7 @@ import pytest
 
 from kue.runtime import Context, Runtime, RuntimeClosed, Verticle, current_context
 from tests.runtime.waiting import Signal, thread
+from tests.unit.patience import until
 
 
 async def test_outside_of_a_context_there_is_none(runtime: Runtime) -> None:
@@ -150,6 +151,27 @@ async def test_cancelling_a_call_cancels_the_function(runtime: Runtime) -> None:
     await ended.told()
 
 
+async def test_a_handler_that_is_cancelled_before_it_began_leaves_nothing_behind(
+    runtime: Runtime,
+) -> None:
+    verticle, seen = Verticle(), list[str]()
+    deployment_id = await runtime.deploy(verticle)
+
+    async def never() -> None:
+        seen.append("began")
+
+    async def leave() -> None:
+        # Both are on their way when the verticle ends.
+        verticle.context.run(never)
+        await asyncio.sleep(0)
+        await runtime.undeploy(deployment_id)
+
+    await verticle.context.call(leave)
+
+    # A coroutine that nobody awaited would be a warning, and that an error.
+    assert not runtime.deployments
+
+
 async def test_context_variables_of_the_caller_are_seen(runtime: Runtime) -> None:
     variable = contextvars.ContextVar("colour", default="none")
     variable.set("green")
@@ -261,6 +283,28 @@ async def test_a_closed_runtime_runs_nothing(runtime: Runtime) -> None:
         runtime.context()
 
 
+def test_a_context_whose_loop_was_closed_runs_nothing() -> None:
+    async def open_only() -> Context:
+        return (await Runtime().open()).context()
+
+    context = asyncio.run(open_only())
+
+    with pytest.raises(RuntimeClosed, match="the loop of"):
+        context.run(print)
+    with pytest.raises(RuntimeClosed, match="the loop of"):
+        asyncio.run(context.call(asyncio.sleep, 0))
+
+
+async def test_a_plain_thread_gets_a_new_context(runtime: Runtime) -> None:
+    seen = Signal()
+
+    threading.Thread(target=lambda: seen.tell(runtime.context())).start()
+
+    context = await seen.told()
+    assert isinstance(context, Context)
+    assert context.deployment_id is None
+
+
 async def test_a_runtime_that_was_not_opened_runs_nothing() -> None:
     with pytest.raises(RuntimeClosed, match="async with"):
         Runtime().context()
@@ -278,7 +322,7 @@ async def test_a_handler_that_wants_to_exit_does_not_end_the_loop(
     context.run(done.tell)
 
     await done.told()
-    assert f"tried to end {context.place.name}" in caplog.text
+    await until(lambda: f"tried to end {context.place.name}" in caplog.text)
 
 
 @pytest.mark.parametrize("loops", [-1, 257])

@@ -203,11 +203,11 @@ async def test_what_is_absent_and_put_with_a_ttl_ends(table: AsyncMap) -> None:
 async def test_a_value_without_a_ttl_in_the_place_of_one_with_it_stays(
     table: AsyncMap,
 ) -> None:
-    await table.put("key", 1, ttl="20ms")
+    await table.put("key", 1, ttl="100ms")
     await table.put("key", 2)
-    await table.put("other", 1, ttl="20ms")
+    await table.put("other", 1, ttl="100ms")
     await table.replace("other", 2)
-    await table.put("later", 1, ttl="40ms")
+    await table.put("later", 1, ttl="120ms")
 
     await gone(table, "later")
 

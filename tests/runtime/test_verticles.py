@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,6 +17,9 @@ from kue.runtime import (
     Verticle,
 )
 from tests.runtime.waiting import Signal
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Recorder(Verticle):
@@ -139,6 +142,16 @@ async def test_a_name_that_says_nothing_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         await runtime.deploy(name)
+
+
+async def test_a_module_that_lacks_another_says_which(
+    runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lacking.py").write_text("import absent_module\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    with pytest.raises(ModuleNotFoundError, match="absent_module"):
+        await runtime.deploy("lacking:Door")
 
 
 @pytest.mark.parametrize("instances", [0, -1, 10_001])
@@ -272,6 +285,53 @@ async def test_a_deploy_that_is_cancelled_is_undone(
     with pytest.raises(asyncio.CancelledError):
         await deploy
     assert sorted(seen) == ["quick starts", "quick stops", "slow closes"]
+
+
+async def test_a_start_that_is_given_up_ends_before_its_hooks_are_called(
+    runtime: Runtime,
+) -> None:
+    seen: list[str] = []
+    begun = Signal()
+
+    class Careful(Verticle):
+        async def start(self) -> None:
+            self.context.add_close_hook(lambda: seen.append("closes"))
+            begun.tell()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                # Whoever cleans up may have to wait.
+                await asyncio.sleep(0.01)
+                seen.append("cleans up")
+
+    deploy = asyncio.create_task(runtime.deploy(Careful))
+    await begun.told()
+    deploy.cancel()
+    await asyncio.wait([deploy])
+
+    assert seen == ["cleans up", "closes"]
+
+
+async def test_one_that_fails_to_stop_after_another_failed_to_start_is_logged(
+    runtime: Runtime, caplog: pytest.LogCaptureFixture
+) -> None:
+    supply = iter([Stubborn([]), Failing([])])
+
+    with pytest.raises(LookupError, match="no start"):
+        await runtime.deploy(lambda: next(supply), instances=2)
+
+    assert "no stop" in caplog.text
+
+
+async def test_if_several_fail_to_stop_one_error_is_raised_and_the_others_logged(
+    runtime: Runtime, caplog: pytest.LogCaptureFixture
+) -> None:
+    deployment_id = await runtime.deploy(lambda: Stubborn([]), instances=3)
+
+    with pytest.raises(LookupError, match="no stop"):
+        await runtime.undeploy(deployment_id)
+
+    assert caplog.text.count("Stubborn failed to stop, too") == 2
 
 
 async def test_one_that_fails_to_stop_is_undeployed_all_the_same(
@@ -412,6 +472,61 @@ async def test_a_child_that_fails_to_stop_keeps_nobody_from_it(
 
     assert seen == ["child starts", "child stops", "mother stops"]
     assert "Stubborn failed to stop" in caplog.text
+
+
+async def test_a_parent_waits_for_a_child_that_another_undeploys(
+    runtime: Runtime,
+) -> None:
+    seen: list[str] = []
+    stopping, go_on = Signal(), Signal()
+
+    class Slow(Verticle):
+        async def stop(self) -> None:
+            stopping.tell()
+            await go_on.told()
+            seen.append("child stops")
+
+    class Mother(Recorder):
+        async def start(self) -> None:
+            self.child = await self.runtime.deploy(Slow)
+
+    mother = Mother(seen, "mother")
+    deployment_id = await runtime.deploy(mother)
+    child = asyncio.create_task(runtime.undeploy(mother.child))
+    await stopping.told()
+    parent = asyncio.create_task(runtime.undeploy(deployment_id))
+    await asyncio.sleep(0)
+    go_on.tell()
+    await asyncio.gather(child, parent)
+
+    assert seen == ["child stops", "mother stops"]
+
+
+async def test_a_child_that_starts_while_its_parent_ends_is_undone(
+    runtime: Runtime,
+) -> None:
+    parent, seen = Verticle(), list[str]()
+    deployment_id = await runtime.deploy(parent)
+    begun, go_on = Signal(), Signal()
+
+    class Late(Recorder):
+        async def start(self) -> None:
+            begun.tell()
+            await go_on.told()
+            await super().start()
+
+    deploy = asyncio.create_task(
+        asyncio.wait_for(parent.context.call(runtime.deploy, Late(seen)), 10)
+    )
+    await begun.told()
+    undeploy = asyncio.create_task(runtime.undeploy(deployment_id))
+    await asyncio.wait([undeploy])
+    go_on.tell()
+    with pytest.raises(RuntimeClosed):
+        await deploy
+
+    assert seen in ([], ["it starts", "it stops"])
+    assert not runtime.deployments
 
 
 async def test_a_parent_that_ends_gets_no_more_children(runtime: Runtime) -> None:

@@ -1,6 +1,16 @@
 """
 The runtime: verticles on event loops and worker threads.
 
+    class Greeter(Verticle):
+        async def start(self) -> None:
+            self.runtime.set_periodic("1s", self.greet)
+
+        def greet(self, timer_id: int) -> None:
+            print("hello from", threading.current_thread().name)
+
+    async with Runtime(loops=2) as runtime:
+        await runtime.deploy(Greeter, instances=2)
+
 It knows nothing of jobs.
 """
 

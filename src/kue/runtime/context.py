@@ -93,7 +93,6 @@ class Context(ABC):
 
     # -- running ---------------------------------------------------------------
 
-    @abstractmethod
     def run(self, function: Callable[[Unpack[A]], object], *args: *A) -> None:
         """
         Have *function*, plain or async, called in this context soon, from any thread.
@@ -104,6 +103,15 @@ class Context(ABC):
         Raises:
             RuntimeClosed: The context is closed.
         """
+        self.queue(partial(function, *args))
+
+    @abstractmethod
+    def queue(
+        self,
+        function: Callable[[], object],
+        over: Callable[[], object] | None = None,
+    ) -> None:
+        """Do as `run`, and call *over* when it has ended, in whichever way."""
 
     async def call(self, function: Callable[[Unpack[A]], Awaitable[T]], *args: *A) -> T:
         """

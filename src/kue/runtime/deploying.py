@@ -83,7 +83,9 @@ class Instance:
 
     async def _stop(self) -> None:
         if self._starting is not None and not self._starting.done():
-            self._starting.cancel()
+            # Once: it may be cleaning up.
+            if not self._starting.cancelling():
+                self._starting.cancel()
             await asyncio.wait([self._starting])
         if self._is_started:
             await self.verticle.stop()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kue.runtime.context import Context, current_context, runs_here, spared
 from kue.runtime.errors import RuntimeClosed
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from kue.runtime.loops import Place
     from kue.runtime.runtime import Runtime
 
-A = TypeVarTuple("A")
 T = TypeVar("T")
 
 
@@ -28,23 +26,42 @@ class LoopContext(Context):
         super().__init__(runtime, place, **rest)
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    def run(self, function: Callable[[Unpack[A]], object], *args: *A) -> None:
+    def queue(
+        self,
+        function: Callable[[], object],
+        over: Callable[[], object] | None = None,
+    ) -> None:
         self._check()
-        bound = partial(function, *args)
         loop = self.place.loop
         call = loop.call_soon if runs_here(loop) else loop.call_soon_threadsafe
         try:
-            call(self._invoke, bound, context=self.variables())
+            call(self._invoke, function, over, context=self.variables())
         except RuntimeError:
             raise RuntimeClosed(f"the loop of {self!r} is closed") from None
 
-    def _invoke(self, function: Callable[[], object]) -> None:
+    def _invoke(
+        self, function: Callable[[], object], over: Callable[[], object] | None
+    ) -> None:
+        answer = None
         try:
             answer = function()
-            if inspect.isawaitable(answer):
-                self._keep(self.place.loop.create_task(self._finish(answer)))
         except Exception as exc:
             self.report(exc)
+        if inspect.isawaitable(answer):
+            self._await(answer, over)
+        elif over is not None:
+            over()
+
+    def _await(
+        self, answer: Awaitable[object], over: Callable[[], object] | None
+    ) -> None:
+        task = self.place.loop.create_task(self._finish(answer))
+        self._keep(task)
+        if inspect.iscoroutine(answer):
+            # If it was cancelled before it began; else it does nothing.
+            task.add_done_callback(lambda _: answer.close())
+        if over is not None:
+            task.add_done_callback(lambda _: over())
 
     async def _finish(self, answer: Awaitable[object]) -> None:
         try:

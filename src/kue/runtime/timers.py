@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import time
 from collections.abc import Awaitable, Callable
@@ -149,7 +148,7 @@ class _Timer:
                 return
         self._is_running = True
         try:
-            self._context.run(self._tick)
+            self._context.queue(self._tick, self._over)
         except RuntimeClosed:
             self._forget()
 
@@ -158,21 +157,11 @@ class _Timer:
         late = time.monotonic() - self._due
         self._due += self._seconds * (1 + max(0, late // self._seconds))
 
-    def _tick(self) -> Awaitable[object] | None:
+    def _tick(self) -> object:
         is_wanted = (
             self._number in self._timers if self._is_periodic else self._forget()
         )
-        if not is_wanted:
-            return None
-        answer = None
-        try:
-            answer = self._handler(self._number)
-        finally:
-            self._is_running = inspect.isawaitable(answer)
-        return self._finish(answer) if inspect.isawaitable(answer) else None
+        return self._handler(self._number) if is_wanted else None
 
-    async def _finish(self, answer: Awaitable[object]) -> None:
-        try:
-            await answer
-        finally:
-            self._is_running = False
+    def _over(self) -> None:
+        self._is_running = False

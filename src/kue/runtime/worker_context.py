@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kue.runtime.context import Context, current_context, runs_here
 from kue.runtime.loops import end
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from kue.runtime.loops import Place
     from kue.runtime.runtime import Runtime
 
-A = TypeVarTuple("A")
 T = TypeVar("T")
 
 
@@ -40,12 +40,17 @@ class WorkerContext(Context):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._calls: dict[Future[Any], asyncio.Task[Any]] = {}
 
-    def run(self, function: Callable[[Unpack[A]], object], *args: *A) -> None:
+    def queue(
+        self,
+        function: Callable[[], object],
+        over: Callable[[], object] | None = None,
+    ) -> None:
         self._check()
-        bound = partial(function, *args)
-        self._line.submit(partial(self.variables().run, self._invoke, bound))
+        self._line.submit(partial(self.variables().run, self._invoke, function, over))
 
-    def _invoke(self, function: Callable[[], object]) -> None:
+    def _invoke(
+        self, function: Callable[[], object], over: Callable[[], object] | None
+    ) -> None:
         try:
             # A plain function is called where no loop runs: it may well start one.
             answer = function()
@@ -55,6 +60,8 @@ class WorkerContext(Context):
         except BaseException as exc:
             # Even a wish to exit: the thread serves others too.
             self.report(exc)
+        if over is not None:
+            over()
 
     def _begin(self, function: Callable[[], Awaitable[T]]) -> Future[T]:
         self._check()
@@ -85,7 +92,9 @@ class WorkerContext(Context):
     def _give_up(self, future: Future[Any]) -> None:
         task = self._calls.get(future)
         if task is not None:
-            task.get_loop().call_soon_threadsafe(task.cancel)
+            # It may end meanwhile, and the context with it.
+            with suppress(RuntimeError):
+                task.get_loop().call_soon_threadsafe(task.cancel)
 
     def _is_here(self) -> bool:
         return (
