@@ -27,8 +27,11 @@ class RecordedBus:
     def __init__(self, seen: list[str]) -> None:
         self.seen = seen
 
+    async def start(self) -> None:
+        self.seen.append("bus starts")
+
     async def close(self) -> None:
-        self.seen.append("bus")
+        self.seen.append("bus closes")
 
 
 async def test_verticles_end_before_the_hooks_are_called_and_then_the_bus() -> None:
@@ -38,7 +41,7 @@ async def test_verticles_end_before_the_hooks_are_called_and_then_the_bus() -> N
         await runtime.deploy(Recorder(seen, "first"))
         await runtime.deploy(Recorder(seen, "second"), worker=True)
 
-    assert seen == ["second", "first", "hook", "bus"]
+    assert seen == ["bus starts", "second", "first", "hook", "bus closes"]
 
 
 async def test_verticles_find_the_bus() -> None:
@@ -71,15 +74,27 @@ async def test_one_that_fails_to_stop_keeps_no_other_from_it(
 async def test_a_bus_that_fails_to_close_keeps_nothing_open(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    class Broken:
+    class Broken(RecordedBus):
         async def close(self) -> None:
             raise LookupError("no close")
 
-    async with Runtime(loops=1, bus=Broken()) as runtime:
+    async with Runtime(loops=1, bus=Broken([])) as runtime:
         pass
 
     assert runtime.is_closed
     assert "the bus was not closed well" in caplog.text
+
+
+async def test_a_runtime_whose_bus_does_not_start_is_closed_again() -> None:
+    class Broken(RecordedBus):
+        async def start(self) -> None:
+            raise LookupError("no start")
+
+    runtime = Runtime(loops=1, bus=Broken([]))
+
+    with pytest.raises(LookupError, match="no start"):
+        await runtime.open()
+    assert runtime.is_closed
 
 
 async def test_a_second_close_waits_for_the_first(runtime: Runtime) -> None:
@@ -98,6 +113,26 @@ async def test_a_second_close_waits_for_the_first(runtime: Runtime) -> None:
     assert seen == ["slow"]
     await first
     await runtime.close()
+
+
+async def test_who_waits_for_a_close_may_give_up(runtime: Runtime) -> None:
+    stopping, go_on = Signal(), Signal()
+
+    class Slow(Verticle):
+        async def stop(self) -> None:
+            stopping.tell()
+            await go_on.told()
+
+    await runtime.deploy(Slow)
+    first = asyncio.create_task(runtime.close())
+    await stopping.told()
+    second = asyncio.create_task(runtime.close())
+    await asyncio.sleep(0)
+    second.cancel()
+    await asyncio.wait([second])
+    go_on.tell()
+
+    await first
 
 
 async def test_all_threads_end() -> None:

@@ -445,3 +445,18 @@ async def test_executors_of_one_name_share_their_threads(runtime: Runtime) -> No
     assert await other.execute_blocking(thread) == "reports-0"
     with pytest.raises(RuntimeClosed, match="'reports' is closed"):
         await one.execute_blocking(thread)
+
+
+async def test_an_executor_of_a_verticle_is_closed_with_it(runtime: Runtime) -> None:
+    class Reporting(Verticle):
+        async def start(self) -> None:
+            self.executor = self.runtime.worker_executor("reports")
+
+    verticle = Reporting()
+    deployment_id = await runtime.deploy(verticle)
+    assert await verticle.executor.execute_blocking(thread) == "reports-0"
+
+    await runtime.undeploy(deployment_id)
+
+    with pytest.raises(RuntimeClosed):
+        await verticle.executor.execute_blocking(thread)

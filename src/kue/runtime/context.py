@@ -109,9 +109,9 @@ class Context(ABC):
     def queue(
         self,
         function: Callable[[], object],
-        over: Callable[[], object] | None = None,
+        then: Callable[[], object] | None = None,
     ) -> None:
-        """Do as `run`, and call *over* when it has ended, in whichever way."""
+        """Do as `run`, and call *then* when it has ended, in whichever way."""
 
     async def call(self, function: Callable[[Unpack[A]], Awaitable[T]], *args: *A) -> T:
         """
@@ -211,6 +211,11 @@ async def on_thread(
     future: Future[T] = Future()
     line.submit(partial(fulfil, future, partial(variables.run, function)))
     return await asyncio.wrap_future(future)
+
+
+async def over(future: Future[T]) -> T:
+    """Wait for *future*, which others wait for too: giving up leaves it alone."""
+    return await asyncio.shield(asyncio.wrap_future(future))
 
 
 def spared() -> frozenset[object]:

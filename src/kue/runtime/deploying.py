@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kue.payload import decode, encode
-from kue.runtime.context import current_context, sparing_me, was_asked_to_end
+from kue.runtime.context import current_context, over, sparing_me, was_asked_to_end
 from kue.runtime.errors import AlreadyUndeployed, RuntimeClosed, UnknownDeployment
 from kue.runtime.verticle import Source, Verticle, find, make
 
@@ -129,7 +129,7 @@ class Deployer:
         """Start all instances, or none; return the id they are undeployed by."""
         self._check(None)
         task = asyncio.create_task(self._deploy(source, options), name="kue deploy")
-        over = self._starting[task] = Future()
+        ended = self._starting[task] = Future()
         try:
             return await task
         except asyncio.CancelledError:
@@ -138,7 +138,7 @@ class Deployer:
             raise RuntimeClosed("the runtime was closed meanwhile") from None
         finally:
             del self._starting[task]
-            over.set_result(None)
+            ended.set_result(None)
 
     async def undeploy(self, deployment_id: str) -> None:
         """
@@ -226,22 +226,27 @@ class Deployer:
 
     async def _take_down(self, deployment: Deployment) -> list[BaseException]:
         """End *deployment* whatever happens; return what its verticles raised."""
-        for child in reversed(tuple(deployment.children.values())):
-            await self._end(child)
-        errors = await _outcomes(one.stop() for one in deployment.instances)
-        errors += await _outcomes(one.context.close() for one in deployment.instances)
+        try:
+            for child in reversed(tuple(deployment.children.values())):
+                await self._end(child)
+            errors = await _outcomes(one.stop() for one in deployment.instances)
+            closing = (one.context.close() for one in deployment.instances)
+            return errors + await _outcomes(closing)
+        finally:
+            self._forget(deployment)
+
+    def _forget(self, deployment: Deployment) -> None:
         if deployment.pool is not None:
             self._runtime.release_pool(deployment.pool)
         self._deployments.pop(deployment.id, None)
         if deployment.parent is not None:
             deployment.parent.children.pop(deployment.id, None)
         deployment.ended.set_result(None)
-        return errors
 
     async def _end(self, deployment: Deployment) -> None:
         """Take it down, or wait for whoever is at it."""
         if not self._begin_to_end(deployment):
-            await asyncio.wrap_future(deployment.ended)
+            await over(deployment.ended)
             return
         for error in await self._to_the_end(self._take_down(deployment)):
             logger.error("%s failed to stop", deployment.name, exc_info=error)
@@ -252,9 +257,9 @@ class Deployer:
             return not was_ending
 
     async def _give_up_starting(self) -> None:
-        for task, over in tuple(self._starting.items()):
+        for task, ended in tuple(self._starting.items()):
             task.get_loop().call_soon_threadsafe(task.cancel)
-            await asyncio.wrap_future(over)
+            await over(ended)
 
     async def _to_the_end(
         self, work: Coroutine[Any, Any, list[BaseException]]

@@ -29,18 +29,18 @@ class LoopContext(Context):
     def queue(
         self,
         function: Callable[[], object],
-        over: Callable[[], object] | None = None,
+        then: Callable[[], object] | None = None,
     ) -> None:
         self._check()
         loop = self.place.loop
         call = loop.call_soon if runs_here(loop) else loop.call_soon_threadsafe
         try:
-            call(self._invoke, function, over, context=self.variables())
+            call(self._invoke, function, then, context=self.variables())
         except RuntimeError:
             raise RuntimeClosed(f"the loop of {self!r} is closed") from None
 
     def _invoke(
-        self, function: Callable[[], object], over: Callable[[], object] | None
+        self, function: Callable[[], object], then: Callable[[], object] | None
     ) -> None:
         answer = None
         try:
@@ -48,20 +48,20 @@ class LoopContext(Context):
         except Exception as exc:
             self.report(exc)
         if inspect.isawaitable(answer):
-            self._await(answer, over)
-        elif over is not None:
-            over()
+            self._await(answer, then)
+        elif then is not None:
+            then()
 
     def _await(
-        self, answer: Awaitable[object], over: Callable[[], object] | None
+        self, answer: Awaitable[object], then: Callable[[], object] | None
     ) -> None:
         task = self.place.loop.create_task(self._finish(answer))
         self._keep(task)
         if inspect.iscoroutine(answer):
             # If it was cancelled before it began; else it does nothing.
             task.add_done_callback(lambda _: answer.close())
-        if over is not None:
-            task.add_done_callback(lambda _: over())
+        if then is not None:
+            task.add_done_callback(lambda _: then())
 
     async def _finish(self, answer: Awaitable[object]) -> None:
         try:

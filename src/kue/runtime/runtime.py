@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, TypeVarTuple, Unpack
 
 from kue.loops import new_event_loop
-from kue.runtime.context import Context, current_context, sparing_me
+from kue.runtime.context import Context, current_context, over, sparing_me
 from kue.runtime.deploying import Deployer, Deployment, Options
 from kue.runtime.errors import RuntimeClosed
 from kue.runtime.executor import WorkerExecutor
@@ -44,7 +44,14 @@ INTERNAL = 20
 
 
 class Bus(Protocol):
-    """What the runtime needs of an event bus: it closes it, after the verticles."""
+    """
+    What the runtime does with an event bus: verticles find it ready.
+
+    It starts before the first verticle and is closed after the last.  Who consumes in
+    a verticle adds a close hook to its context, so that the consumer ends with it.
+    """
+
+    async def start(self) -> None: ...
 
     async def close(self) -> None: ...
 
@@ -97,12 +104,18 @@ class Runtime:
         self.is_closed = False
 
     async def open(self) -> Self:
-        """Start the loops and the watch; once."""
+        """Start the loops, the watch and the bus; once."""
         if self._loops is not None:
             raise RuntimeClosed("a runtime is opened once; make another")
         self._loops = Loops(self._loop_count, self.loop_factory)
         if self._limits is not None:
             self._watch = Watch(self._limits, self._loops.places, self._pools.all)
+        try:
+            if self.bus is not None:
+                await self.bus.start()
+        except BaseException:
+            await self.close()
+            raise
         return self
 
     async def close(self) -> None:
@@ -123,7 +136,7 @@ class Runtime:
             )
             await asyncio.shield(self._closer)
         elif self._current() is None:
-            await asyncio.wrap_future(self._closing)
+            await over(self._closing)
 
     async def _close(self, loops: Loops, closing: Future[None]) -> None:
         try:
@@ -284,8 +297,16 @@ class Runtime:
     def worker_executor(
         self, name: str, size: int = WORKERS, *, limit: float | None = None
     ) -> WorkerExecutor:
-        """Return the pool of that *name*, for blocking code; close it after use."""
-        return WorkerExecutor(self._pools, self.hold_pool(name, size, limit))
+        """
+        Return the pool of that *name*, for blocking code; close it after use.
+
+        One that a verticle asked for is closed with it.
+        """
+        executor = WorkerExecutor(self._pools, self.hold_pool(name, size, limit))
+        context = self._current()
+        if context is not None:
+            context.add_close_hook(executor.close)
+        return executor
 
     # -- for its parts ---------------------------------------------------------
 

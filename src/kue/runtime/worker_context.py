@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kue.runtime.context import Context, current_context, runs_here
+from kue.runtime.context import Context, current_context, over, runs_here
 from kue.runtime.loops import end
 from kue.runtime.pool import Ordered, Pool, fulfil
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Awaitable, Callable
 
     from kue.runtime.loops import Place
@@ -43,13 +43,13 @@ class WorkerContext(Context):
     def queue(
         self,
         function: Callable[[], object],
-        over: Callable[[], object] | None = None,
+        then: Callable[[], object] | None = None,
     ) -> None:
         self._check()
-        self._line.submit(partial(self.variables().run, self._invoke, function, over))
+        self._line.submit(partial(self.variables().run, self._invoke, function, then))
 
     def _invoke(
-        self, function: Callable[[], object], over: Callable[[], object] | None
+        self, function: Callable[[], object], then: Callable[[], object] | None
     ) -> None:
         try:
             # A plain function is called where no loop runs: it may well start one.
@@ -60,8 +60,8 @@ class WorkerContext(Context):
         except BaseException as exc:
             # Even a wish to exit: the thread serves others too.
             self.report(exc)
-        if over is not None:
-            over()
+        if then is not None:
+            then()
 
     def _begin(self, function: Callable[[], Awaitable[T]]) -> Future[T]:
         self._check()
@@ -110,7 +110,7 @@ class WorkerContext(Context):
         # After the handler that asked for it, if that is who did.
         self._line.submit(partial(fulfil, ended, self._end_loop))
         if not self._is_here():
-            await asyncio.wrap_future(ended)
+            await over(ended)
 
     def _end_loop(self) -> None:
         if self._loop is not None:
