@@ -226,6 +226,15 @@ async def test_a_verticle_may_close_its_runtime(runtime: Runtime, worker: bool) 
     assert seen == ["it"]
 
 
+async def test_a_handler_outside_of_verticles_may_close_the_runtime(
+    runtime: Runtime,
+) -> None:
+    runtime.run(runtime.close)
+
+    await until(lambda: runtime.is_closed)
+    await runtime.close()
+
+
 async def test_a_close_that_is_cancelled_goes_on(runtime: Runtime) -> None:
     stopping, go_on = Signal(), Signal()
 

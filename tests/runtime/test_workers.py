@@ -197,6 +197,21 @@ async def test_a_worker_that_wants_to_exit_harms_nobody(runtime: Runtime) -> Non
     assert isinstance(await told.told(), SystemExit)
 
 
+async def test_a_handler_of_a_worker_that_was_cancelled_is_no_failure(
+    runtime: Runtime, caplog: pytest.LogCaptureFixture
+) -> None:
+    verticle, done = await worker(runtime), Signal()
+
+    async def give_up() -> None:
+        raise asyncio.CancelledError
+
+    verticle.context.run(give_up)
+    verticle.context.run(done.tell)
+
+    await done.told()
+    assert caplog.text == ""
+
+
 async def test_tasks_that_a_worker_leaves_behind_end_with_it(runtime: Runtime) -> None:
     verticle, ended = Verticle(), Signal()
     deployment_id = await runtime.deploy(verticle, worker=True)

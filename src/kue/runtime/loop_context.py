@@ -10,7 +10,7 @@ from kue.runtime.context import Context, current_context, runs_here, spared
 from kue.runtime.errors import RuntimeClosed
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
     from concurrent.futures import Future
 
     from kue.runtime.loops import Place
@@ -71,7 +71,9 @@ class LoopContext(Context):
 
     def _begin(self, function: Callable[[], Awaitable[T]]) -> Future[T]:
         self._check()
-        work = self._complete(function)
+        return self._submit(self._complete(function))
+
+    def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         try:
             return self.variables().run(
                 asyncio.run_coroutine_threadsafe, work, self.place.loop
@@ -114,7 +116,7 @@ class LoopContext(Context):
         await self._end_tasks()
 
     async def _end_tasks_there(self) -> None:
-        await self.call(self._end_tasks)
+        await asyncio.wrap_future(self._submit(self._end_tasks()))
 
     async def _end_tasks(self) -> None:
         rest = self._tasks - {asyncio.current_task()} - spared()

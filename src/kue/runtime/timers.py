@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kue.duration import Duration, milliseconds
@@ -38,7 +39,8 @@ class Alarm:
     def cancel(self) -> None:
         """Do not call it; from any thread."""
         self._function = None
-        if not self._loop.is_closed():
+        # A loop that is closed rings nobody.
+        with suppress(RuntimeError):
             self._on_loop(self._unset)
 
     def _on_loop(self, function: Callable[[], None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from concurrent.futures import Future
 from contextlib import suppress
@@ -13,7 +14,6 @@ from kue.runtime.loops import end
 from kue.runtime.pool import Ordered, Pool, fulfil
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Awaitable, Callable
 
     from kue.runtime.loops import Place
@@ -57,6 +57,9 @@ class WorkerContext(Context):
             if inspect.isawaitable(answer):
                 task = self._task(answer)
                 task.get_loop().run_until_complete(task)
+        except asyncio.CancelledError:
+            # As on a loop: whoever cancelled it knows.
+            pass
         except BaseException as exc:
             # Even a wish to exit: the thread serves others too.
             self.report(exc)
