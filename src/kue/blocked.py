@@ -51,6 +51,79 @@ class Blockage:
         return f"{self.file}:{self.line} in {self.function}"
 
 
+class LoopProbe:
+    """
+    Asks one event loop for signs of life, for a watch that looks now and then.
+
+    Args:
+        thread: The thread that runs the loop.
+        again: Whether each look finds a blockage again, or only the first.
+        idle: Files besides asyncio's in which a loop waits for something to do.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        thread: int,
+        *,
+        limit: float,
+        again: bool = False,
+        idle: tuple[str, ...] = (),
+    ) -> None:
+        self._loop = loop
+        self._thread = thread
+        self._limit = limit
+        self._again = again
+        self._idle = (*_IDLE, *idle)
+        #: How often the loop was held, and the longest sign of life lately, in ms.
+        self.count = 0
+        self.lag_ms = 0
+        self._ticked = time.monotonic()
+        self._is_asked = False
+        #: Whether the loop was held when last looked at, and has not run since.
+        self.is_held = False
+
+    def look(self, overslept: float) -> Blockage | None:
+        """
+        Return who holds the loop, if someone holds it for longer than the limit.
+
+        Args:
+            overslept: How much later than meant the watch woke up.  Whoever kept it
+                from waking holds the interpreter, or the machine slept.
+        """
+        held = overslept
+        if self._is_asked:
+            held = max(held, time.monotonic() - self._ticked)
+        if held <= self._limit or (self.is_held and not self._again):
+            return None
+        return self._find(held)
+
+    def ask(self) -> bool:
+        """Ask for a sign, if none is awaited; False when the loop was closed."""
+        if self._is_asked:
+            return True
+        self._ticked = time.monotonic()
+        self._is_asked = True
+        try:
+            self._loop.call_soon_threadsafe(self._tick)
+        except RuntimeError:
+            return False
+        return True
+
+    def _tick(self) -> None:
+        self.lag_ms = round((time.monotonic() - self._ticked) * 1000)
+        self.is_held = False
+        self._is_asked = False
+
+    def _find(self, held: float) -> Blockage | None:
+        frame = sys._current_frames().get(self._thread)
+        if frame is None or frame.f_code.co_filename.startswith(self._idle):
+            return None
+        self.count += 0 if self.is_held else 1
+        self.is_held = True
+        return blockage(held, frame)
+
+
 class BlockedWatch:
     """
     Watches the running event loop from a thread of its own.
@@ -62,24 +135,27 @@ class BlockedWatch:
         self, tell: Callable[[Blockage], None], *, limit: float = LIMIT_SECONDS
     ) -> None:
         self._tell = tell
-        self._limit = limit
-        self._loop = asyncio.get_running_loop()
-        self._watched = threading.get_ident()
+        self._nap = limit / LOOKS
+        self._probe = LoopProbe(
+            asyncio.get_running_loop(), threading.get_ident(), limit=limit
+        )
         self._over = threading.Event()
-        #: How often the loop was held, and the longest sign of life lately, in ms.
-        self.count = 0
-        self.lag_ms = 0
-        self._ticked = time.monotonic()
-        self._is_asked = False
-        self._is_told = False
         self._thread = threading.Thread(
             target=self._watch, name="kue blocked-loop watch", daemon=True
         )
 
     @property
+    def count(self) -> int:
+        return self._probe.count
+
+    @property
+    def lag_ms(self) -> int:
+        return self._probe.lag_ms
+
+    @property
     def is_held(self) -> bool:
         """Whether the loop was held when last looked at, and has not run since."""
-        return self._is_told
+        return self._probe.is_held
 
     def start(self) -> None:
         self._thread.start()
@@ -89,48 +165,23 @@ class BlockedWatch:
 
     def _watch(self) -> None:
         while True:
-            # Whoever keeps us from waking holds the interpreter, or the machine slept.
-            held = self._sleep()
-            if self._is_asked:
-                held = max(held, time.monotonic() - self._ticked)
+            overslept = oversleep(self._over, self._nap)
             # At once: asking would let the loop go on.
-            if held > self._limit and not self._is_told:
-                self._look(held)
-            if self._over.is_set() or not (self._is_asked or self._ask()):
+            if (found := self._probe.look(overslept)) is not None:
+                self._tell(found)
+            if self._over.is_set() or not self._probe.ask():
                 return
 
-    def _sleep(self) -> float:
-        """Sleep until the next look; return how much longer it took than it should."""
-        nap = self._limit / LOOKS
-        began = time.monotonic()
-        self._over.wait(nap)
-        return time.monotonic() - began - nap
 
-    def _ask(self) -> bool:
-        self._ticked = time.monotonic()
-        self._is_asked = True
-        try:
-            self._loop.call_soon_threadsafe(self._tick)
-        except RuntimeError:
-            # The loop was closed.
-            return False
-        return True
-
-    def _tick(self) -> None:
-        self.lag_ms = round((time.monotonic() - self._ticked) * 1000)
-        self._is_told = False
-        self._is_asked = False
-
-    def _look(self, held: float) -> None:
-        frame = sys._current_frames().get(self._watched)
-        if frame is None or frame.f_code.co_filename.startswith(_IDLE):
-            return
-        self._is_told = True
-        self.count += 1
-        self._tell(_blockage(held, frame))
+def oversleep(over: threading.Event, nap: float) -> float:
+    """Sleep until *over* or the next look; return how much longer than *nap*."""
+    began = time.monotonic()
+    over.wait(nap)
+    return time.monotonic() - began - nap
 
 
-def _blockage(held: float, frame: FrameType) -> Blockage:
+def blockage(held: float, frame: FrameType) -> Blockage:
+    """Return who is at work in *frame*, which was held for that many seconds."""
     linecache.checkcache()
     guilty = _guilty(frame)
     return Blockage(

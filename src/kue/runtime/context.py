@@ -1,0 +1,244 @@
+"""
+Contexts: where handlers run.
+
+A context belongs to one event loop for life; whoever registers a handler in it (a
+timer, a consumer) has it called there again.  A worker context has a thread of a pool
+instead, never two at once, and keeps the order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import logging
+from abc import ABC, abstractmethod
+from concurrent.futures import Future
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
+
+from kue.runtime.errors import RuntimeClosed
+from kue.runtime.pool import Ordered, Pool, fulfil
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from kue.runtime.deploying import Deployment
+    from kue.runtime.hooks import CloseHooks, Hook
+    from kue.runtime.loops import Place
+    from kue.runtime.runtime import Runtime
+
+logger = logging.getLogger(__name__)
+
+A = TypeVarTuple("A")
+T = TypeVar("T")
+
+_current: contextvars.ContextVar[Context | None] = contextvars.ContextVar(
+    "kue context", default=None
+)
+#: Tasks that ask for the end of a context they run in: they are let finish.
+_spared: contextvars.ContextVar[frozenset[object]] = contextvars.ContextVar(
+    "kue spared tasks", default=frozenset()
+)
+
+
+def current_context() -> Context | None:
+    """Return the context that this code runs in; None outside of any."""
+    return _current.get()
+
+
+class Context(ABC):
+    """
+    Where the handlers of one verticle run, or those that were registered together.
+
+    Args:
+        hooks: Called when the context ends: its verticle's, or the runtime's.
+        blocking: Where `execute_blocking` runs what it is given.
+        config: What the verticle was given when it was deployed.
+    """
+
+    is_worker = False
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        place: Place,
+        *,
+        hooks: CloseHooks,
+        blocking: Pool,
+        deployment: Deployment | None = None,
+        config: dict[str, Any] | None = None,
+    ) -> None:
+        self.runtime = runtime
+        #: The loop on which its timers wait; handlers too, unless it is a worker's.
+        self.place = place
+        self.deployment = deployment
+        self.config: dict[str, Any] = {} if config is None else config
+        #: For whoever runs in it; it is nobody else's.
+        self.data: dict[str, Any] = {}
+        #: Told of what a handler raises, instead of the runtime's or the log.
+        self.exception_handler: Callable[[BaseException], object] | None = None
+        self._hooks = hooks
+        self._blocking = blocking
+        self._blocking_in_order = Ordered(blocking)
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        kind = "worker" if self.is_worker else self.place.name
+        return f"<context of {self.deployment or 'nobody'} on {kind}>"
+
+    @property
+    def deployment_id(self) -> str | None:
+        return None if self.deployment is None else self.deployment.id
+
+    # -- running ---------------------------------------------------------------
+
+    def run(self, function: Callable[[Unpack[A]], object], *args: *A) -> None:
+        """
+        Have *function*, plain or async, called in this context soon, from any thread.
+
+        Calls are made in the order they were asked for.  What it raises goes to the
+        exception handler.
+
+        Raises:
+            RuntimeClosed: The context is closed.
+        """
+        self.queue(partial(function, *args))
+
+    @abstractmethod
+    def queue(
+        self,
+        function: Callable[[], object],
+        then: Callable[[], object] | None = None,
+    ) -> None:
+        """Do as `run`, and call *then* when it has ended, in whichever way."""
+
+    async def call(self, function: Callable[[Unpack[A]], Awaitable[T]], *args: *A) -> T:
+        """
+        Call an async *function* in this context and return what it returns.
+
+        From within the context it is called at once.
+
+        Raises:
+            RuntimeClosed: The context is closed, or was before it ended.
+        """
+        if self._is_here():
+            return await function(*args)
+        future = self._begin(partial(function, *args))
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            if was_asked_to_end():
+                self._give_up(future)
+                raise
+            raise RuntimeClosed(f"{self!r} was closed meanwhile") from None
+
+    async def execute_blocking(
+        self,
+        function: Callable[[Unpack[A]], T],
+        *args: *A,
+        ordered: bool = True,
+    ) -> T:
+        """
+        Call *function*, which blocks, in a worker thread and return what it returns.
+
+        What one context asks for is done one after another, in order; without
+        *ordered* side by side with whatever else there is.
+        """
+        line = self._blocking_in_order if ordered else self._blocking
+        return await on_thread(line, partial(function, *args), self.variables())
+
+    # -- its end ---------------------------------------------------------------
+
+    def add_close_hook(self, hook: Hook) -> None:
+        """Have *hook* called when the context ends, after its verticle was stopped."""
+        self._hooks.add(hook)
+
+    def remove_close_hook(self, hook: Hook) -> None:
+        self._hooks.remove(hook)
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Call the hooks, and end what still runs; only for contexts of a verticle."""
+
+    # -- for those who build on it ---------------------------------------------
+
+    def variables(self) -> contextvars.Context:
+        """Return the caller's context variables, with this as the current context."""
+        variables = contextvars.copy_context()
+        variables.run(_current.set, self)
+        return variables
+
+    def report(self, error: BaseException) -> None:
+        """Tell the exception handler of what a handler raised."""
+        handler = self.exception_handler or self.runtime.exception_handler
+        try:
+            if handler is None:
+                logger.error("a handler failed in %r", self, exc_info=error)
+            else:
+                handler(error)
+        except Exception:
+            logger.exception("the exception handler of %r failed", self)
+
+    @abstractmethod
+    def _begin(self, function: Callable[[], Awaitable[T]]) -> Future[T]:
+        """Have *function* called and return what will know how it ends."""
+
+    @abstractmethod
+    def _give_up(self, future: Future[Any]) -> None:
+        """Cancel what `_begin` began: nobody waits for it any more."""
+
+    @abstractmethod
+    def _is_here(self) -> bool:
+        """Tell whether this code runs in the context, on its loop."""
+
+    def _check(self) -> None:
+        if self._is_closed or self.runtime.is_closed:
+            raise RuntimeClosed(f"{self!r} is closed")
+
+
+async def on_thread(
+    line: Pool | Ordered, function: Callable[[], T], variables: contextvars.Context
+) -> T:
+    """
+    Call *function* on a thread of *line* and return what it returns.
+
+    Raises:
+        TypeError: It is a coroutine function, which blocks nobody.
+    """
+    if inspect.iscoroutinefunction(getattr(function, "func", function)):
+        raise TypeError(f"{function!r} is async: await it, it need not be executed")
+    future: Future[T] = Future()
+    line.submit(partial(fulfil, future, partial(variables.run, function)))
+    return await asyncio.wrap_future(future)
+
+
+async def over(future: Future[T]) -> T:
+    """Wait for *future*, which others wait for too: giving up leaves it alone."""
+    return await asyncio.shield(asyncio.wrap_future(future))
+
+
+def spared() -> frozenset[object]:
+    """Return the tasks that asked for what is being done, and so outlive it."""
+    return _spared.get()
+
+
+def sparing_me() -> contextvars.Context:
+    """Return context variables under which the running task outlives its context."""
+    variables = contextvars.copy_context()
+    variables.run(_spared.set, _spared.get() | {asyncio.current_task()})
+    return variables
+
+
+def runs_here(loop: asyncio.AbstractEventLoop) -> bool:
+    """Tell whether *loop* is the one that runs in this thread."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
+
+
+def was_asked_to_end() -> bool:
+    """Tell whether the running task was cancelled, and not what it waits for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

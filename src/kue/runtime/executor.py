@@ -1,0 +1,49 @@
+"""Pools by name for blocking code, besides those that verticles name."""
+
+from __future__ import annotations
+
+import contextvars
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, Unpack
+from weakref import WeakKeyDictionary
+
+from kue.runtime.context import Context, current_context, on_thread
+from kue.runtime.errors import RuntimeClosed
+from kue.runtime.pool import Ordered, Pool, Pools
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+A = TypeVarTuple("A")
+T = TypeVar("T")
+
+
+class WorkerExecutor:
+    """A pool by name, for blocking code.  It ends when the last holder closes it."""
+
+    def __init__(self, pools: Pools, pool: Pool) -> None:
+        self._pools = pools
+        self._pool = pool
+        self._lines: WeakKeyDictionary[Context, Ordered] = WeakKeyDictionary()
+        self._is_closed = False
+
+    async def execute_blocking(
+        self,
+        function: Callable[[Unpack[A]], T],
+        *args: *A,
+        ordered: bool = True,
+    ) -> T:
+        """Do as `Runtime.execute_blocking`, on the threads of this pool."""
+        if self._is_closed:
+            raise RuntimeClosed(f"the executor {self._pool.name!r} is closed")
+        line: Pool | Ordered = self._pool
+        context = current_context()
+        if ordered and context is not None:
+            line = self._lines.setdefault(context, Ordered(self._pool))
+        variables = contextvars.copy_context()
+        return await on_thread(line, partial(function, *args), variables)
+
+    def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._pools.release(self._pool)

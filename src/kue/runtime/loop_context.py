@@ -1,0 +1,126 @@
+"""Contexts on an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kue.runtime.context import Context, current_context, runs_here, spared
+from kue.runtime.errors import RuntimeClosed
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+    from concurrent.futures import Future
+
+    from kue.runtime.loops import Place
+    from kue.runtime.runtime import Runtime
+
+T = TypeVar("T")
+
+
+class LoopContext(Context):
+    """A context on an event loop: handlers take turns when they await."""
+
+    def __init__(self, runtime: Runtime, place: Place, **rest: Any) -> None:
+        super().__init__(runtime, place, **rest)
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def queue(
+        self,
+        function: Callable[[], object],
+        then: Callable[[], object] | None = None,
+    ) -> None:
+        self._check()
+        loop = self.place.loop
+        call = loop.call_soon if runs_here(loop) else loop.call_soon_threadsafe
+        try:
+            call(self._invoke, function, then, context=self.variables())
+        except RuntimeError:
+            raise RuntimeClosed(f"the loop of {self!r} is closed") from None
+
+    def _invoke(
+        self, function: Callable[[], object], then: Callable[[], object] | None
+    ) -> None:
+        answer = None
+        try:
+            answer = function()
+        except Exception as exc:
+            self.report(exc)
+        if inspect.isawaitable(answer):
+            self._await(answer, then)
+        elif then is not None:
+            then()
+
+    def _await(
+        self, answer: Awaitable[object], then: Callable[[], object] | None
+    ) -> None:
+        task = self.place.loop.create_task(self._finish(answer))
+        self._keep(task)
+        if inspect.iscoroutine(answer):
+            # If it was cancelled before it began; else it does nothing.
+            task.add_done_callback(lambda _: answer.close())
+        if then is not None:
+            task.add_done_callback(lambda _: then())
+
+    async def _finish(self, answer: Awaitable[object]) -> None:
+        try:
+            await answer
+        except Exception as exc:
+            self.report(exc)
+
+    def _begin(self, function: Callable[[], Awaitable[T]]) -> Future[T]:
+        self._check()
+        return self._submit(self._complete(function))
+
+    def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        try:
+            return self.variables().run(
+                asyncio.run_coroutine_threadsafe, work, self.place.loop
+            )
+        except RuntimeError:
+            work.close()
+            raise RuntimeClosed(f"the loop of {self!r} is closed") from None
+
+    def _give_up(self, future: Future[Any]) -> None:
+        # Which cancels the task, too.
+        future.cancel()
+
+    async def _complete(self, function: Callable[[], Awaitable[T]]) -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        self._keep(task)
+        return await function()
+
+    def _keep(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._drop)
+        if self.deployment is None:
+            # Nobody else knows of it: it ends with the runtime.
+            self._hooks.add(self._end_tasks_there)
+
+    def _drop(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if self.deployment is None and not self._tasks:
+            self._hooks.remove(self._end_tasks_there)
+
+    def _is_here(self) -> bool:
+        return current_context() is self and runs_here(self.place.loop)
+
+    async def close(self) -> None:
+        await self.call(self._end)
+
+    async def _end(self) -> None:
+        await self._hooks.close()
+        self._is_closed = True
+        await self._end_tasks()
+
+    async def _end_tasks_there(self) -> None:
+        await asyncio.wrap_future(self._submit(self._end_tasks()))
+
+    async def _end_tasks(self) -> None:
+        rest = self._tasks - {asyncio.current_task()} - spared()
+        for task in rest:
+            task.cancel()
+        if rest:
+            await asyncio.wait(rest)

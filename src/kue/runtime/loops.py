@@ -1,0 +1,107 @@
+"""The event loops of a runtime: threads, or the one loop that opened it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An event loop, and the thread that runs it."""
+
+    loop: asyncio.AbstractEventLoop
+    thread: int
+    name: str
+
+
+class Loops:
+    """
+    Hands out loops in turn.
+
+    Args:
+        count: How many threads; 0 means that the loop of the caller is the only one.
+    """
+
+    def __init__(
+        self, count: int, factory: Callable[[], asyncio.AbstractEventLoop]
+    ) -> None:
+        self._threads = [LoopThread(f"kue-loop-{n}", factory) for n in range(count)]
+        self.places = tuple(thread.place for thread in self._threads) or (_here(),)
+        self._turns = itertools.cycle(self.places)
+        self._lock = threading.Lock()
+
+    def next(self) -> Place:
+        with self._lock:
+            return next(self._turns)
+
+    async def close(self) -> None:
+        """End the threads, and wait for those that do not wait for us."""
+        for thread in self._threads:
+            thread.close()
+        for thread in self._threads:
+            if thread.place.thread != threading.get_ident():
+                await asyncio.to_thread(thread.join)
+
+
+class LoopThread:
+    """A thread that runs an event loop from its birth until `close`."""
+
+    def __init__(
+        self, name: str, factory: Callable[[], asyncio.AbstractEventLoop]
+    ) -> None:
+        self._loop = factory()
+        self._closing = asyncio.Event()
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._thread.start()
+        self.place = Place(self._loop, self._thread.ident or 0, name)
+
+    def close(self) -> None:
+        """Cancel what still runs, then end; may be called from the loop itself."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._closing.set)
+
+    def join(self) -> None:
+        self._thread.join()
+
+    def _serve(self) -> None:
+        life = self._loop.create_task(self._live(), name=f"{self._thread.name} life")
+        while not life.done():
+            try:
+                self._loop.run_until_complete(life)
+            except (SystemExit, KeyboardInterrupt):
+                # A handler's wish to exit ends the loop, and others run on it too.
+                logger.exception("a handler tried to end %s", self._thread.name)
+        end(self._loop)
+
+    async def _live(self) -> None:
+        await self._closing.wait()
+
+
+def end(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel what is left on *loop*, which does not run, wait for it, and close."""
+    loop.run_until_complete(_cancel_rest())
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
+
+
+async def _cancel_rest() -> None:
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in rest:
+        task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)
+
+
+def _here() -> Place:
+    thread = threading.current_thread()
+    return Place(asyncio.get_running_loop(), thread.ident or 0, thread.name)

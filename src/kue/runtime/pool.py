@@ -1,0 +1,196 @@
+"""
+Thread pools by name, for code that blocks.
+
+Threads are daemons: a function that never returns must not keep the program from
+leaving.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from kue.runtime.errors import RuntimeClosed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future
+
+    Call = Callable[[], None]
+
+T = TypeVar("T")
+
+MAX_THREADS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """A thread that runs something, and since when by the monotonic clock."""
+
+    thread: int
+    name: str
+    since: float
+
+
+class Pool:
+    """
+    At most *size* threads, started when there is work; first come, first served.
+
+    A call must not raise; whoever hands one in catches.
+    """
+
+    def __init__(self, name: str, size: int, *, limit: float) -> None:
+        if not 1 <= size <= MAX_THREADS:
+            raise ValueError(
+                f"the pool {name!r} must have 1 to {MAX_THREADS} threads, not {size}"
+            )
+        self.name = name
+        self.size = size
+        #: For how many seconds a call may hold its thread before that is told.
+        self.limit = limit
+        self._calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._threads = 0
+        #: Calls that wait or run; a thread more is started when they exceed threads.
+        self._open = 0
+        self._is_closed = False
+        self._busy: dict[int, Busy] = {}
+
+    def submit(self, call: Call) -> None:
+        """
+        Have a thread make *call*.
+
+        Raises:
+            RuntimeClosed: The pool is closed.
+        """
+        with self._lock:
+            if self._is_closed:
+                raise RuntimeClosed(f"the pool {self.name!r} is closed")
+            self._open += 1
+            if self._open > self._threads and self._threads < self.size:
+                self._start()
+            self._calls.put(call)
+
+    def busy(self) -> list[Busy]:
+        """Return the threads that run something."""
+        return list(self._busy.values())
+
+    def close(self) -> None:
+        """Take no more calls; those that were taken are still made."""
+        with self._lock:
+            if not self._is_closed:
+                self._is_closed = True
+                for _ in range(self._threads):
+                    self._calls.put(None)
+
+    def _start(self) -> None:
+        name = f"{self.name}-{self._threads}"
+        self._threads += 1
+        threading.Thread(target=self._serve, name=name, daemon=True).start()
+
+    def _serve(self) -> None:
+        me = threading.current_thread()
+        ident = me.ident or 0
+        while (call := self._calls.get()) is not None:
+            self._busy[ident] = Busy(ident, me.name, time.monotonic())
+            call()
+            del self._busy[ident]
+            # What the last call held must not live until the next.
+            del call
+            with self._lock:
+                self._open -= 1
+
+
+def fulfil(future: Future[T], function: Callable[[], T]) -> None:
+    """Call *function*, unless nobody wants it any more, and tell how it ended."""
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        result = function()
+    except StopIteration as exc:
+        # asyncio will not carry one.
+        future.set_exception(RuntimeError(f"the function raised {exc!r}"))
+    except BaseException as exc:
+        future.set_exception(exc)
+    else:
+        future.set_result(result)
+    finally:
+        # An error refers to this frame; the frame must not refer back.
+        del future
+
+
+class Ordered:
+    """Makes calls on a pool one after another, in the order they came."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._calls: deque[Call] = deque()
+        self._lock = threading.Lock()
+        self._is_running = False
+
+    def submit(self, call: Call) -> None:
+        with self._lock:
+            if self._is_running:
+                self._calls.append(call)
+                return
+            self._pool.submit(partial(self._run, call))
+            self._is_running = True
+
+    def _run(self, call: Call) -> None:
+        call()
+        while (following := self._next()) is not None:
+            try:
+                # Back to the end of the pool's line: others wait there too.
+                self._pool.submit(partial(self._run, following))
+                return
+            except RuntimeClosed:
+                # The pool still makes the calls it took, and it took this one.
+                following()
+
+    def _next(self) -> Call | None:
+        with self._lock:
+            self._is_running = bool(self._calls)
+            return self._calls.popleft() if self._calls else None
+
+
+class Pools:
+    """
+    The pools of a runtime by name.
+
+    A name has one pool for as long as someone holds it: the first says how large it is,
+    and the last to let go closes it.
+    """
+
+    def __init__(self) -> None:
+        self._pools: dict[str, Pool] = {}
+        self._holders: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def hold(self, name: str, size: int, *, limit: float) -> Pool:
+        with self._lock:
+            if name not in self._pools:
+                self._pools[name] = Pool(name, size, limit=limit)
+                self._holders[name] = 0
+            self._holders[name] += 1
+            return self._pools[name]
+
+    def release(self, pool: Pool) -> None:
+        with self._lock:
+            self._holders[pool.name] -= 1
+            if self._holders[pool.name] > 0:
+                return
+            del self._pools[pool.name], self._holders[pool.name]
+        pool.close()
+
+    def all(self) -> list[Pool]:
+        with self._lock:
+            return list(self._pools.values())
+
+    def close(self) -> None:
+        for pool in self.all():
+            pool.close()

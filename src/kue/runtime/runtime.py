@@ -1,0 +1,346 @@
+"""The runtime: event loops, pools, and what is deployed on them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, TypeVarTuple, Unpack
+
+from kue.loops import new_event_loop
+from kue.runtime.context import Context, current_context, over, sparing_me
+from kue.runtime.deploying import Deployer, Deployment, Options
+from kue.runtime.errors import RuntimeClosed
+from kue.runtime.executor import WorkerExecutor
+from kue.runtime.hooks import CloseHooks
+from kue.runtime.loop_context import LoopContext
+from kue.runtime.loops import Loops
+from kue.runtime.pool import Pool, Pools
+from kue.runtime.shared import LocalShared, SharedData
+from kue.runtime.timers import Alarm, Timers
+from kue.runtime.watch import Limits, Watch
+from kue.runtime.worker_context import WorkerContext
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+
+    from kue.duration import Duration
+    from kue.runtime.hooks import Hook
+    from kue.runtime.shared import Shared
+    from kue.runtime.timers import TimerHandler
+    from kue.runtime.verticle import Source
+
+logger = logging.getLogger(__name__)
+
+A = TypeVarTuple("A")
+T = TypeVar("T")
+
+MAX_LOOPS = 256
+#: Threads of the pool for workers and `execute_blocking`, unless told otherwise.
+WORKERS = 20
+#: Threads of the pool for what workers execute: theirs may all wait for it.
+INTERNAL = 20
+
+
+class Bus(Protocol):
+    """
+    What the runtime does with an event bus: verticles find it ready.
+
+    It starts before the first verticle and is closed after the last.  Who consumes in
+    a verticle adds a close hook to its context, so that the consumer ends with it.
+    """
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class Runtime:
+    """
+    Runs verticles.  There may be several in a process; they share nothing.
+
+    Use it as ``async with Runtime() as runtime``.
+
+    Args:
+        loops: How many threads with an event loop contexts are spread over.  0 means
+            that all of them live on the loop that opens the runtime.
+        workers: How many threads the pool for worker verticles and blocking code has.
+        bus: The event bus that verticles find as ``runtime.bus``.
+        shared: Where maps, locks and counters are; by default in this runtime.
+        limits: What the watch takes for blocked; None means that nobody watches.
+        loop_factory: Makes event loops: uvloop's where that is installed.
+    """
+
+    def __init__(
+        self,
+        *,
+        loops: int = 0,
+        workers: int = WORKERS,
+        bus: Bus | None = None,
+        shared: Shared | None = None,
+        limits: Limits | None = Limits(),  # noqa: B008 - it is frozen
+        loop_factory: Callable[[], asyncio.AbstractEventLoop] = new_event_loop,
+    ) -> None:
+        if not 0 <= loops <= MAX_LOOPS:
+            raise ValueError(f"loops must be 0 to {MAX_LOOPS}, not {loops}")
+        self.bus = bus
+        self.loop_factory = loop_factory
+        #: Told of what handlers raise in contexts that have no handler of their own.
+        self.exception_handler: Callable[[BaseException], object] | None = None
+        self.shared = SharedData(LocalShared(self._alarm), shared)
+        self._loop_count = loops
+        self._limits = limits
+        self._hooks = CloseHooks()
+        self._timers = Timers()
+        self._pools = Pools()
+        self._workers = self.hold_pool("kue-worker", workers)
+        self._internal = self.hold_pool("kue-blocking", INTERNAL)
+        self._deployer = Deployer(self)
+        self._loops: Loops | None = None
+        self._watch: Watch | None = None
+        self._closing: Future[None] | None = None
+        self._closer: asyncio.Task[None] | None = None
+        self.is_closed = False
+
+    async def open(self) -> Self:
+        """Start the loops, the watch and the bus; once."""
+        if self._loops is not None:
+            raise RuntimeClosed("a runtime is opened once; make another")
+        self._loops = Loops(self._loop_count, self.loop_factory)
+        if self._limits is not None:
+            self._watch = Watch(self._limits, self._loops.places, self._pools.all)
+        try:
+            if self.bus is not None:
+                await self.bus.start()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def close(self) -> None:
+        """
+        Undeploy everything, then call the hooks, then end bus, pools and loops.
+
+        What fails is logged.  It goes on to the end even if whoever asked is cancelled;
+        a second call waits for that, unless it is one of ours who asks.
+        """
+        if self._loops is None:
+            return
+        if self._closing is None:
+            self._closing = Future()
+            work = self._close(self._loops, self._closing)
+            loop = asyncio.get_running_loop()
+            self._closer = loop.create_task(
+                work, name="kue close", context=sparing_me()
+            )
+            await asyncio.shield(self._closer)
+        elif self._current() is None:
+            await over(self._closing)
+
+    async def _close(self, loops: Loops, closing: Future[None]) -> None:
+        try:
+            await self._deployer.close()
+            await self._hooks.close()
+            await self._close_bus()
+        finally:
+            self.is_closed = True
+            self._pools.close()
+            if self._watch is not None:
+                self._watch.stop()
+            try:
+                await loops.close()
+            finally:
+                # Also when our own loop is among them, and ends us.
+                closing.set_result(None)
+
+    async def _close_bus(self) -> None:
+        try:
+            if self.bus is not None:
+                await self.bus.close()
+        except Exception:
+            logger.exception("the bus was not closed well")
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # -- contexts --------------------------------------------------------------
+
+    def context(self) -> Context:
+        """Return the context that this code runs in, or a new one on the next loop."""
+        current = self._current()
+        if current is not None:
+            return current
+        return LoopContext(
+            self, self._open_loops().next(), hooks=self._hooks, blocking=self._workers
+        )
+
+    def run(self, function: Callable[[Unpack[A]], object], *args: *A) -> None:
+        """Have *function* called soon: in this context, or in a new one."""
+        self.context().run(function, *args)
+
+    def add_close_hook(self, hook: Hook) -> None:
+        """Have *hook* called when the runtime is closed, after all verticles ended."""
+        self._hooks.add(hook)
+
+    def remove_close_hook(self, hook: Hook) -> None:
+        self._hooks.remove(hook)
+
+    # -- verticles -------------------------------------------------------------
+
+    @property
+    def deployments(self) -> tuple[Deployment, ...]:
+        """What is deployed now, children too."""
+        return self._deployer.deployments
+
+    async def deploy(
+        self,
+        verticle: Source,
+        *,
+        config: Mapping[str, Any] | None = None,
+        instances: int = 1,
+        worker: bool = False,
+        pool: str | None = None,
+        pool_size: int = WORKERS,
+        pool_limit: float | None = None,
+    ) -> str:
+        """
+        Start a verticle and return its deployment id.
+
+        Called from a verticle, it deploys a child of that.  If an instance fails to
+        start, those that did are stopped again.
+
+        Args:
+            verticle: A class, a function that makes one, one that is made, or
+                ``module:Class``.
+            config: JSON; each instance has its own copy.
+            instances: How many there shall be, each in a context of its own.
+            worker: Whether it runs on threads of a pool, where it may block.
+            pool: The name of the pool, which is shared by those who name it.
+            pool_size: How many threads the pool has, if it is not there yet.
+            pool_limit: Seconds that one of them may be held before that is told.
+
+        Raises:
+            ValueError: There are no instances, or one verticle is to be several.
+            RuntimeClosed: The runtime is closed, or was meanwhile.
+            Exception: What the verticle raised.
+        """
+        self._open_loops()
+        options = Options(
+            config=config or {},
+            instances=instances,
+            worker=worker,
+            pool=pool,
+            pool_size=pool_size,
+            pool_limit=pool_limit,
+        )
+        return await self._deployer.deploy(verticle, options)
+
+    async def undeploy(self, deployment_id: str) -> None:
+        """
+        Stop a verticle: its children, then itself, then its timers and hooks.
+
+        Raises:
+            UnknownDeployment: Nothing is deployed under this id.
+            AlreadyUndeployed: Someone else is at it.
+            Exception: What the verticle raised; it is undeployed nevertheless.
+        """
+        await self._deployer.undeploy(deployment_id)
+
+    # -- timers ----------------------------------------------------------------
+
+    def set_timer(self, delay: Duration, handler: TimerHandler) -> int:
+        """
+        Have *handler* called once, in this context; return the timer's id.
+
+        Raises:
+            ValueError: The delay is shorter than a millisecond.
+        """
+        return self._timers.set(self.context(), delay, handler, is_periodic=False)
+
+    def set_periodic(self, delay: Duration, handler: TimerHandler) -> int:
+        """
+        Have *handler* called every *delay*, in this context; return the timer's id.
+
+        A call that is due while the one before it still runs is left out.
+        """
+        return self._timers.set(self.context(), delay, handler, is_periodic=True)
+
+    def cancel_timer(self, timer_id: int) -> bool:
+        """Cancel a timer; False if it is over, or never was."""
+        return self._timers.cancel(timer_id)
+
+    # -- blocking code ---------------------------------------------------------
+
+    async def execute_blocking(
+        self,
+        function: Callable[[Unpack[A]], T],
+        *args: *A,
+        ordered: bool = True,
+    ) -> T:
+        """
+        Call *function*, which blocks, in a worker thread and return what it returns.
+
+        What one context asks for is done in order, unless it is not *ordered*; outside
+        of a context there is no order.
+        """
+        return await self.context().execute_blocking(function, *args, ordered=ordered)
+
+    def worker_executor(
+        self, name: str, size: int = WORKERS, *, limit: float | None = None
+    ) -> WorkerExecutor:
+        """
+        Return the pool of that *name*, for blocking code; close it after use.
+
+        One that a verticle asked for is closed with it.
+        """
+        executor = WorkerExecutor(self._pools, self.hold_pool(name, size, limit))
+        context = self._current()
+        if context is not None:
+            context.add_close_hook(executor.close)
+        return executor
+
+    # -- for its parts ---------------------------------------------------------
+
+    def new_context(self, deployment: Deployment) -> Context:
+        """Return a context for an instance of *deployment*, on the next loop."""
+        place = self._open_loops().next()
+        pool = deployment.pool or self._workers
+        rest: dict[str, Any] = {
+            "hooks": CloseHooks(),
+            "deployment": deployment,
+            "config": deployment.options.copy_config(),
+        }
+        if deployment.options.worker:
+            return WorkerContext(
+                self, place, pool=pool, blocking=self._internal, **rest
+            )
+        return LoopContext(self, place, blocking=pool, **rest)
+
+    def hold_pool(self, name: str, size: int, limit: float | None = None) -> Pool:
+        if limit is None:
+            limit = (self._limits or Limits()).worker
+        return self._pools.hold(name, size, limit=limit)
+
+    def release_pool(self, pool: Pool) -> None:
+        self._pools.release(pool)
+
+    def _current(self) -> Context | None:
+        context = current_context()
+        return context if context is not None and context.runtime is self else None
+
+    def _open_loops(self) -> Loops:
+        if self._loops is None or self.is_closed:
+            raise RuntimeClosed("the runtime is not open; use async with Runtime()")
+        return self._loops
+
+    def _alarm(self, seconds: float, function: Callable[[], object]) -> Alarm:
+        return Alarm(self._open_loops().places[0].loop, seconds, function)

@@ -1,0 +1,158 @@
+"""A shared map that is kept in this process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from kue.duration import milliseconds
+from kue.runtime.shared.values import check_key, freeze, thaw
+
+if TYPE_CHECKING:
+    from kue.duration import Duration
+    from kue.payload import JSON
+
+
+class Cancellable(Protocol):
+    def cancel(self) -> None: ...
+
+
+#: Calls a function in so many seconds.
+Alarms = Callable[[float, Callable[[], None]], Cancellable]
+
+
+@dataclass(eq=False, slots=True)
+class _Entry:
+    text: bytes
+    #: By the monotonic clock.
+    until: float | None = None
+    alarm: Cancellable | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.until is not None and time.monotonic() >= self.until
+
+
+class LocalAsyncMap:
+    """An `AsyncMap` for all threads of one runtime."""
+
+    def __init__(self, alarms: Alarms) -> None:
+        self._alarms = alarms
+        self._entries: dict[str, _Entry] = {}
+        self._lock = threading.Lock()
+
+    async def get(self, key: str) -> JSON:
+        with self._lock:
+            text = self._text(check_key(key))
+        return thaw(text)
+
+    async def put(self, key: str, value: JSON, *, ttl: Duration | None = None) -> None:
+        entry = _entry(value, ttl)
+        with self._lock:
+            self._set(check_key(key), entry)
+
+    async def put_if_absent(
+        self, key: str, value: JSON, *, ttl: Duration | None = None
+    ) -> JSON:
+        entry = _entry(value, ttl)
+        with self._lock:
+            there = self._text(check_key(key))
+            if there is None:
+                self._set(key, entry)
+        return thaw(there)
+
+    async def remove(self, key: str) -> JSON:
+        with self._lock:
+            there = self._text(check_key(key))
+            self._drop(key)
+        return thaw(there)
+
+    async def remove_if_present(self, key: str, value: JSON) -> bool:
+        text = freeze(value)
+        with self._lock:
+            is_it = self._text(check_key(key)) == text
+            if is_it:
+                self._drop(key)
+        return is_it
+
+    async def replace(
+        self, key: str, value: JSON, *, ttl: Duration | None = None
+    ) -> JSON:
+        entry = _entry(value, ttl)
+        with self._lock:
+            there = self._text(check_key(key))
+            if there is not None:
+                self._set(key, entry)
+        return thaw(there)
+
+    async def replace_if_present(
+        self, key: str, old: JSON, new: JSON, *, ttl: Duration | None = None
+    ) -> bool:
+        text, entry = freeze(old), _entry(new, ttl)
+        with self._lock:
+            is_it = self._text(check_key(key)) == text
+            if is_it:
+                self._set(key, entry)
+        return is_it
+
+    async def clear(self) -> None:
+        with self._lock:
+            for key in tuple(self._entries):
+                self._drop(key)
+
+    async def size(self) -> int:
+        return len(self._texts())
+
+    async def keys(self) -> list[str]:
+        return list(self._texts())
+
+    async def values(self) -> list[JSON]:
+        return list((await self.entries()).values())
+
+    async def entries(self) -> dict[str, JSON]:
+        return {key: thaw(text) for key, text in self._texts().items()}
+
+    def _texts(self) -> dict[str, bytes]:
+        with self._lock:
+            entries = self._entries.items()
+            return {key: entry.text for key, entry in entries if not entry.is_over}
+
+    # -- under the lock --------------------------------------------------------
+
+    def _text(self, key: str) -> bytes | None:
+        entry = self._entries.get(key)
+        # Its alarm may be late.
+        return None if entry is None or entry.is_over else entry.text
+
+    def _set(self, key: str, entry: _Entry) -> None:
+        if entry.until is not None:
+            seconds = entry.until - time.monotonic()
+            entry.alarm = self._alarms(seconds, partial(self._expire, key, entry))
+        self._drop(key)
+        self._entries[key] = entry
+
+    def _drop(self, key: str) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is not None and entry.alarm is not None:
+            entry.alarm.cancel()
+
+    # -- by the alarm ----------------------------------------------------------
+
+    def _expire(self, key: str, entry: _Entry) -> None:
+        with self._lock:
+            if self._entries.get(key) is entry:
+                del self._entries[key]
+
+
+def _entry(value: JSON, ttl: Duration | None) -> _Entry:
+    text = freeze(value)
+    if ttl is None:
+        return _Entry(text)
+    ms = milliseconds(ttl, field="ttl")
+    if ms < 1:
+        raise ValueError(f"ttl must be at least 1 ms, not {ttl!r}")
+    return _Entry(text, until=time.monotonic() + ms / 1000)

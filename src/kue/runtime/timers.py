@@ -1,0 +1,169 @@
+"""Timers: handlers that are called later, once or again and again."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from kue.duration import Duration, milliseconds
+from kue.runtime.context import runs_here
+from kue.runtime.errors import RuntimeClosed
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from kue.runtime.context import Context
+
+#: Is given the timer's id.
+TimerHandler = Callable[[int], Awaitable[object] | object]
+
+
+class Alarm:
+    """Calls *function* on *loop* in so many seconds, unless cancelled meanwhile."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        seconds: float,
+        function: Callable[[], object],
+    ) -> None:
+        self._loop = loop
+        self._due = time.monotonic() + seconds
+        self._function: Callable[[], object] | None = function
+        self._handle: asyncio.TimerHandle | None = None
+        self._on_loop(self._set)
+
+    def cancel(self) -> None:
+        """Do not call it; from any thread."""
+        self._function = None
+        # A loop that is closed rings nobody.
+        with suppress(RuntimeError):
+            self._on_loop(self._unset)
+
+    def _on_loop(self, function: Callable[[], None]) -> None:
+        if runs_here(self._loop):
+            function()
+        else:
+            self._loop.call_soon_threadsafe(function)
+
+    def _set(self) -> None:
+        left = max(0.0, self._due - time.monotonic())
+        self._handle = self._loop.call_later(left, self._ring)
+
+    def _unset(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+
+    def _ring(self) -> None:
+        function, self._function = self._function, None
+        if function is not None:
+            function()
+
+
+class Timers:
+    """The timers of a runtime, by number."""
+
+    def __init__(self) -> None:
+        self._timers: dict[int, _Timer] = {}
+        self._numbers = itertools.count(1)
+
+    def set(
+        self,
+        context: Context,
+        delay: Duration,
+        handler: TimerHandler,
+        *,
+        is_periodic: bool,
+    ) -> int:
+        """
+        Have *handler* called in *context* after *delay*; return the timer's id.
+
+        Raises:
+            ValueError: The delay is shorter than a millisecond.
+        """
+        ms = milliseconds(delay, field="delay")
+        if ms < 1:
+            raise ValueError("Cannot schedule a timer with delay < 1 ms")
+        number = next(self._numbers)
+        timer = _Timer(self._timers, number, context, handler, ms / 1000, is_periodic)
+        self._timers[number] = timer
+        timer.start()
+        return number
+
+    def cancel(self, number: int) -> bool:
+        """Cancel a timer; False if it is over or there never was one."""
+        timer = self._timers.get(number)
+        return timer is not None and timer.cancel()
+
+
+class _Timer:
+    def __init__(
+        self,
+        timers: dict[int, _Timer],
+        number: int,
+        context: Context,
+        handler: TimerHandler,
+        seconds: float,
+        is_periodic: bool,
+    ) -> None:
+        self._timers = timers
+        self._number = number
+        self._context = context
+        self._handler = handler
+        self._seconds = seconds
+        self._is_periodic = is_periodic
+        self._due = time.monotonic() + seconds
+        self._alarm: Alarm | None = None
+        self._is_running = False
+
+    def start(self) -> None:
+        self._context.add_close_hook(self.cancel)
+        self._wait()
+
+    def cancel(self) -> bool:
+        if not self._forget():
+            return False
+        if self._alarm is not None:
+            self._alarm.cancel()
+        return True
+
+    def _forget(self) -> bool:
+        """Whoever takes it from the table decides: it ran, or it was cancelled."""
+        self._context.remove_close_hook(self.cancel)
+        return self._timers.pop(self._number, None) is not None
+
+    def _wait(self) -> None:
+        seconds = self._due - time.monotonic()
+        self._alarm = Alarm(self._context.place.loop, seconds, self._fire)
+
+    def _fire(self) -> None:
+        if self._number not in self._timers:
+            return
+        if self._is_periodic:
+            self._advance()
+            self._wait()
+            if self._is_running:
+                # A handler that is slower than its timer must not pile up.
+                return
+        self._is_running = True
+        try:
+            self._context.queue(self._tick, self._over)
+        except RuntimeClosed:
+            self._forget()
+
+    def _advance(self) -> None:
+        """Move on by whole periods, so that the rate holds and none is made up for."""
+        late = time.monotonic() - self._due
+        self._due += self._seconds * (1 + max(0, late // self._seconds))
+
+    def _tick(self) -> object:
+        is_wanted = (
+            self._number in self._timers if self._is_periodic else self._forget()
+        )
+        return self._handler(self._number) if is_wanted else None
+
+    def _over(self) -> None:
+        self._is_running = False

@@ -1,0 +1,96 @@
+"""Verticles: what a runtime deploys."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kue.runtime.context import Context
+    from kue.runtime.runtime import Runtime
+
+
+class Verticle:
+    """
+    A part of a program that is started and stopped as a whole.
+
+    Everything it registers while it starts or handles (timers, hooks, children) is its
+    own and goes when it does.  Its handlers run in its context, never in two threads
+    at once.
+    """
+
+    #: Set before `start`.
+    context: Context
+
+    @property
+    def runtime(self) -> Runtime:
+        return self.context.runtime
+
+    @property
+    def deployment_id(self) -> str | None:
+        return self.context.deployment_id
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What it was deployed with; each instance has its own copy."""
+        return self.context.config
+
+    async def start(self) -> None:
+        """Begin.  It is deployed when this returns, and not at all if it raises."""
+
+    async def stop(self) -> None:
+        """End.  Its children have ended; timers and hooks go afterwards."""
+
+
+#: A class, a function that makes one, one that is made, or ``module:Class``.
+Source = type[Verticle] | Callable[[], Verticle] | Verticle | str
+
+
+def find(name: str) -> Callable[[], Verticle]:
+    """
+    Import what makes the verticle that ``module:Class`` names.
+
+    Raises:
+        ValueError: There is no such module, or nothing in it by that name.
+    """
+    module, colon, attribute = name.partition(":")
+    if not (module and colon and attribute.isidentifier()):
+        raise ValueError(f"the verticle {name!r} cannot be read; write module:Class")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except ModuleNotFoundError as exc:
+        if exc.name is None or not f"{module}.".startswith(f"{exc.name}."):
+            raise
+        raise ValueError(f"there is no module {exc.name!r} for {name!r}") from exc
+    except AttributeError:
+        raise ValueError(f"the module {module!r} has no {attribute!r}") from None
+    if not callable(found):
+        raise ValueError(f"{name} makes no verticle: it is {found!r}")
+    return found  # type: ignore[no-any-return]
+
+
+def make(source: Callable[[], Verticle] | Verticle, count: int) -> list[Verticle]:
+    """
+    Return *count* verticles.
+
+    Raises:
+        ValueError: One is to be several, or was deployed before.
+        TypeError: What was made is no verticle.
+    """
+    if isinstance(source, Verticle):
+        if count > 1:
+            raise ValueError("one verticle cannot be several; give its class instead")
+        return [_new(source)]
+    made = [_new(source()) for _ in range(count)]
+    if len({id(verticle) for verticle in made}) < count:
+        raise ValueError("the same verticle was supplied more than once")
+    return made
+
+
+def _new(verticle: object) -> Verticle:
+    if not isinstance(verticle, Verticle):
+        raise TypeError(f"{verticle!r} is no verticle")
+    if hasattr(verticle, "context"):
+        raise ValueError(f"{verticle!r} was deployed before; make another")
+    return verticle

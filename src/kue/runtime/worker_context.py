@@ -1,0 +1,124 @@
+"""Contexts on the threads of a pool."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kue.runtime.context import Context, current_context, over, runs_here
+from kue.runtime.loops import end
+from kue.runtime.pool import Ordered, Pool, fulfil
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from kue.runtime.loops import Place
+    from kue.runtime.runtime import Runtime
+
+T = TypeVar("T")
+
+
+class WorkerContext(Context):
+    """
+    A context on the threads of a pool: a handler ends before the next begins.
+
+    An async handler gets an event loop that runs for as long as the handler does; a
+    task that it leaves behind goes on only while another handler runs.
+    """
+
+    is_worker = True
+
+    def __init__(
+        self, runtime: Runtime, place: Place, *, pool: Pool, **rest: Any
+    ) -> None:
+        super().__init__(runtime, place, **rest)
+        self._line = Ordered(pool)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._calls: dict[Future[Any], asyncio.Task[Any]] = {}
+
+    def queue(
+        self,
+        function: Callable[[], object],
+        then: Callable[[], object] | None = None,
+    ) -> None:
+        self._check()
+        self._line.submit(partial(self.variables().run, self._invoke, function, then))
+
+    def _invoke(
+        self, function: Callable[[], object], then: Callable[[], object] | None
+    ) -> None:
+        try:
+            # A plain function is called where no loop runs: it may well start one.
+            answer = function()
+            if inspect.isawaitable(answer):
+                task = self._task(answer)
+                task.get_loop().run_until_complete(task)
+        except asyncio.CancelledError:
+            # As on a loop: whoever cancelled it knows.
+            pass
+        except BaseException as exc:
+            # Even a wish to exit: the thread serves others too.
+            self.report(exc)
+        if then is not None:
+            then()
+
+    def _begin(self, function: Callable[[], Awaitable[T]]) -> Future[T]:
+        self._check()
+        future: Future[T] = Future()
+        variables = self.variables()
+
+        def work() -> T:
+            return variables.run(self._invoke_call, future, function)
+
+        self._line.submit(partial(fulfil, future, work))
+        return future
+
+    def _invoke_call(
+        self, future: Future[T], function: Callable[[], Awaitable[T]]
+    ) -> T:
+        task = self._task(function())
+        self._calls[future] = task
+        try:
+            return task.get_loop().run_until_complete(task)
+        finally:
+            del self._calls[future]
+
+    def _task(self, answer: Awaitable[T]) -> asyncio.Task[T]:
+        if self._loop is None:
+            self._loop = self.runtime.loop_factory()
+        return self._loop.create_task(_awaited(answer))
+
+    def _give_up(self, future: Future[Any]) -> None:
+        task = self._calls.get(future)
+        if task is not None:
+            # It may end meanwhile, and the context with it.
+            with suppress(RuntimeError):
+                task.get_loop().call_soon_threadsafe(task.cancel)
+
+    def _is_here(self) -> bool:
+        return (
+            current_context() is self
+            and self._loop is not None
+            and runs_here(self._loop)
+        )
+
+    async def close(self) -> None:
+        await self.call(self._hooks.close)
+        self._is_closed = True
+        ended: Future[None] = Future()
+        # After the handler that asked for it, if that is who did.
+        self._line.submit(partial(fulfil, ended, self._end_loop))
+        if not self._is_here():
+            await over(ended)
+
+    def _end_loop(self) -> None:
+        if self._loop is not None:
+            end(self._loop)
+
+
+async def _awaited(answer: Awaitable[T]) -> T:
+    return await answer

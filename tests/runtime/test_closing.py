@@ -1,0 +1,309 @@
+"""A runtime that is closed leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from kue.runtime import Runtime, RuntimeClosed, Verticle
+from tests.runtime.waiting import Signal
+from tests.unit.patience import until
+
+
+class Recorder(Verticle):
+    def __init__(self, seen: list[str], name: str) -> None:
+        self.seen = seen
+        self.name = name
+
+    async def stop(self) -> None:
+        self.seen.append(self.name)
+
+
+class RecordedBus:
+    def __init__(self, seen: list[str]) -> None:
+        self.seen = seen
+
+    async def start(self) -> None:
+        self.seen.append("bus starts")
+
+    async def close(self) -> None:
+        self.seen.append("bus closes")
+
+
+async def test_verticles_end_before_the_hooks_are_called_and_then_the_bus() -> None:
+    seen: list[str] = []
+    async with Runtime(loops=2, bus=RecordedBus(seen)) as runtime:
+        runtime.add_close_hook(lambda: seen.append("hook"))
+        await runtime.deploy(Recorder(seen, "first"))
+        await runtime.deploy(Recorder(seen, "second"), worker=True)
+
+    assert seen == ["bus starts", "second", "first", "hook", "bus closes"]
+
+
+async def test_verticles_find_the_bus() -> None:
+    bus = RecordedBus([])
+    async with Runtime(bus=bus) as runtime:
+        verticle = Verticle()
+        await runtime.deploy(verticle)
+
+        assert verticle.runtime.bus is bus
+
+
+async def test_one_that_fails_to_stop_keeps_no_other_from_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    seen: list[str] = []
+
+    class Stubborn(Verticle):
+        async def stop(self) -> None:
+            raise LookupError("no stop")
+
+    async with Runtime(loops=1) as runtime:
+        await runtime.deploy(Recorder(seen, "first"))
+        await runtime.deploy(Stubborn)
+        await runtime.deploy(Recorder(seen, "third"))
+
+    assert seen == ["third", "first"]
+    assert "no stop" in caplog.text
+
+
+async def test_a_bus_that_fails_to_close_keeps_nothing_open(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Broken(RecordedBus):
+        async def close(self) -> None:
+            raise LookupError("no close")
+
+    async with Runtime(loops=1, bus=Broken([])) as runtime:
+        pass
+
+    assert runtime.is_closed
+    assert "the bus was not closed well" in caplog.text
+
+
+async def test_a_runtime_whose_bus_does_not_start_is_closed_again() -> None:
+    class Broken(RecordedBus):
+        async def start(self) -> None:
+            raise LookupError("no start")
+
+    runtime = Runtime(loops=1, bus=Broken([]))
+
+    with pytest.raises(LookupError, match="no start"):
+        await runtime.open()
+    assert runtime.is_closed
+
+
+async def test_a_second_close_waits_for_the_first(runtime: Runtime) -> None:
+    seen: list[str] = []
+
+    class Slow(Recorder):
+        async def stop(self) -> None:
+            await asyncio.sleep(0.01)
+            await super().stop()
+
+    await runtime.deploy(Slow(seen, "slow"))
+    first = asyncio.create_task(runtime.close())
+    await asyncio.sleep(0)
+    await runtime.close()
+
+    assert seen == ["slow"]
+    await first
+    await runtime.close()
+
+
+async def test_who_waits_for_a_close_may_give_up(runtime: Runtime) -> None:
+    stopping, go_on = Signal(), Signal()
+
+    class Slow(Verticle):
+        async def stop(self) -> None:
+            stopping.tell()
+            await go_on.told()
+
+    await runtime.deploy(Slow)
+    first = asyncio.create_task(runtime.close())
+    await stopping.told()
+    second = asyncio.create_task(runtime.close())
+    await asyncio.sleep(0)
+    second.cancel()
+    await asyncio.wait([second])
+    go_on.tell()
+
+    await first
+
+
+async def test_all_threads_end() -> None:
+    before = set(threading.enumerate())
+    async with Runtime(loops=3) as runtime:
+        await runtime.deploy(Verticle, worker=True, instances=3)
+        await runtime.execute_blocking(print)
+
+    # Only those of the loop's own executor may stay, which ends with the loop.
+    await until(
+        lambda: (
+            not [
+                thread
+                for thread in set(threading.enumerate()) - before
+                if thread.name.startswith("kue")
+            ]
+        )
+    )
+
+
+async def test_what_runs_outside_of_verticles_is_cancelled(runtime: Runtime) -> None:
+    begun, ended = Signal(), Signal()
+
+    async def linger() -> None:
+        begun.tell()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.tell()
+
+    runtime.run(linger)
+    await begun.told()
+    await runtime.close()
+
+    assert ended.is_told
+
+
+async def test_who_waits_for_a_call_is_told_that_the_runtime_was_closed(
+    runtime: Runtime,
+) -> None:
+    begun = Signal()
+
+    async def linger() -> None:
+        begun.tell()
+        await asyncio.Event().wait()
+
+    call = asyncio.create_task(runtime.context().call(linger))
+    await begun.told()
+    await runtime.close()
+
+    with pytest.raises(RuntimeClosed):
+        await call
+
+
+async def test_a_deploy_on_its_way_is_undone(runtime: Runtime) -> None:
+    seen: list[str] = []
+    begun = Signal()
+
+    class Slow(Verticle):
+        async def start(self) -> None:
+            self.context.add_close_hook(lambda: seen.append("closed"))
+            begun.tell()
+            await asyncio.Event().wait()
+
+    deploy = asyncio.create_task(runtime.deploy(Slow))
+    await begun.told()
+    await runtime.close()
+
+    assert seen == ["closed"]
+    with pytest.raises(RuntimeClosed):
+        await deploy
+
+
+async def test_nothing_is_deployed_on_a_closed_runtime(runtime: Runtime) -> None:
+    await runtime.close()
+
+    with pytest.raises(RuntimeClosed):
+        await runtime.deploy(Verticle)
+
+
+@pytest.mark.parametrize("worker", [False, True])
+async def test_a_verticle_may_close_its_runtime(runtime: Runtime, worker: bool) -> None:
+    seen: list[str] = []
+    verticle = Recorder(seen, "it")
+    await runtime.deploy(verticle, worker=worker)
+
+    verticle.context.run(runtime.close)
+
+    await until(lambda: runtime.is_closed)
+    await runtime.close()
+    assert seen == ["it"]
+
+
+async def test_a_handler_outside_of_verticles_may_close_the_runtime(
+    runtime: Runtime,
+) -> None:
+    runtime.run(runtime.close)
+
+    await until(lambda: runtime.is_closed)
+    await runtime.close()
+
+
+async def test_a_close_that_is_cancelled_goes_on(runtime: Runtime) -> None:
+    stopping, go_on = Signal(), Signal()
+
+    class Slow(Verticle):
+        async def stop(self) -> None:
+            stopping.tell()
+            await go_on.told()
+
+    await runtime.deploy(Slow)
+    close = asyncio.create_task(runtime.close())
+    await stopping.told()
+    close.cancel()
+    go_on.tell()
+    await runtime.close()
+
+    assert runtime.is_closed
+
+
+async def test_a_runtime_is_opened_once() -> None:
+    async with Runtime() as runtime:
+        with pytest.raises(RuntimeClosed, match="once"):
+            await runtime.open()
+
+
+async def test_closing_what_was_never_opened_does_nothing() -> None:
+    await Runtime().close()
+
+
+async def test_a_hook_that_was_removed_is_not_called() -> None:
+    called = Signal()
+    async with Runtime() as runtime:
+        runtime.add_close_hook(called.tell)
+        runtime.remove_close_hook(called.tell)
+
+    assert not called.is_told
+
+
+async def test_several_runtimes_live_side_by_side() -> None:
+    async with Runtime(loops=1) as one, Runtime(loops=1) as other:
+        deployment_id = await one.deploy(Verticle)
+        await other.deploy(Verticle)
+        one.shared.local_map("colours")["sky"] = "blue"
+
+        await one.close()
+
+        assert deployment_id not in [item.id for item in other.deployments]
+        assert len(other.deployments) == 1
+        assert "sky" not in other.shared.local_map("colours")
+
+
+def test_a_program_that_forgets_to_close_ends_all_the_same() -> None:
+    program = """
+import asyncio, threading
+from kue.runtime import Runtime, Verticle
+
+class Stuck(Verticle):
+    async def start(self):
+        self.context.run(threading.Event().wait)
+
+async def main():
+    runtime = await Runtime(loops=2).open()
+    await runtime.deploy(Stuck, worker=True)
+
+asyncio.run(main())
+print("over")
+"""
+
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30
+    )
+
+    assert (ended.returncode, ended.stdout) == (0, "over\n"), ended.stderr
