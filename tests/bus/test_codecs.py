@@ -175,7 +175,7 @@ async def test_a_body_survives_the_wire(bus: EventBus, body: object) -> None:
     sent.headers.add("a", "1")
     sent.headers.add("A", "2")
 
-    batch = wire.Batch("n1", 1, [wire.frame(sent)])
+    batch = wire.Batch("n1", "s1", 1, [wire.frame(sent)])
     [frame] = wire.unpack(wire.pack(batch)).frames
     got = wire.message(frame, bus, bus.codecs)
 

@@ -7,6 +7,7 @@ from kue.bus.consumer import Consumer, Handler
 from kue.bus.failures import BusClosed, Failure, RequestFailed
 from kue.bus.headers import Headers
 from kue.bus.interceptors import Interceptor, Proceed
+from kue.bus.local import LocalCluster
 from kue.bus.message import Message
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Handler",
     "Headers",
     "Interceptor",
+    "LocalCluster",
     "Member",
     "Message",
     "Proceed",

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: Addresses of which it is known whose turn it is; then all begin anew.
+_MAX_TURNS = 100_000
+
 
 class EventBus:
     """
@@ -224,8 +227,10 @@ class EventBus:
             self._refuse(frame.reply_address, no_handlers(frame.address))
 
     def undelivered(self, frame: Frame) -> None:
-        # Whoever waited for a reply, or heard what was published, is gone.
-        if frame.is_send and not frame.address.startswith(PREFIX):
+        # Whoever would have heard what was published, or this reply, is gone.
+        if frame.address.startswith(PREFIX):
+            self._refuse(frame.reply_address, no_handlers(frame.address))
+        elif frame.is_send:
             message = self._read(frame)
             if message is not None:
                 self._route(message, local=False)
@@ -307,6 +312,8 @@ class EventBus:
             return True
         # This node comes last, if someone listens here.
         turn = self._turns.get(address, 0) % (len(nodes) + (address in self._places))
+        if len(self._turns) >= _MAX_TURNS:
+            self._turns.clear()
         self._turns[address] = turn + 1
         if turn == len(nodes):
             return self._deliver(message)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Collection, Sequence
+    from concurrent.futures import Future
 
     from kue.bus.wire import Frame
 
@@ -64,7 +64,7 @@ class ClusterManager(Protocol):
     async def look_up(self, address: str) -> Sequence[str]:
         """Return the same as the cluster has it, and know it from now on."""
 
-    def announce(self, address: str) -> asyncio.Future[None]:
+    def announce(self, address: str) -> Future[None]:
         """Tell all nodes that this one listens at *address*; done when it is told."""
 
     def withdraw(self, address: str) -> None:

@@ -21,6 +21,8 @@ from kue.bus.failures import RequestFailed, discarded, raised
 from kue.bus.loops import hand_over, running
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from kue.bus.interceptors import Chain
     from kue.bus.message import Message
 
@@ -90,7 +92,7 @@ class Consumer:
         #: Whoever reads waits for this.
         self._arrival: asyncio.Future[None] | None = None
         #: Done once the cluster knows of it.
-        self.announced: asyncio.Future[None] | None = None
+        self.announced: Future[None] | None = None
 
     @property
     def waiting(self) -> int:
@@ -100,7 +102,7 @@ class Consumer:
     async def ready(self) -> None:
         """Wait until every node knows that it listens."""
         if self.announced is not None:
-            await asyncio.shield(self.announced)
+            await asyncio.shield(asyncio.wrap_future(self.announced))
 
     def pause(self) -> None:
         """Get nothing until `resume` or `fetch`."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Sequence
+    from concurrent.futures import Future
 
     from kue.bus.consumer import Consumer
 
@@ -30,7 +30,7 @@ class Place:
         self._far = 0
         self._turn = 0
         #: Done when the cluster knows the address; None when it is not to know.
-        self.announced: asyncio.Future[None] | None = None
+        self.announced: Future[None] | None = None
 
     @property
     def is_empty(self) -> bool:

@@ -32,11 +32,12 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
     """
     What one node sends another at once.
 
-    A sender numbers its batches to each node from 1 on: a number that was seen before
-    is a repetition, one that is left out is a loss.
+    A sender numbers the batches of each stream to a node from 1 on: a number that was
+    seen before is a repetition, one that is left out is a loss.
     """
 
     sender: str
+    stream: str
     number: int
     frames: list[Frame]
 
