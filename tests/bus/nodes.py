@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from kue.bus import EventBus, LocalCluster
 from kue.cluster.redis import RedisCluster
+from tests.unit.patience import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kue.bus import ClusterManager
 
 #: Quick, so that tests need not wait long for a death.
@@ -54,10 +52,3 @@ async def knows(bus: EventBus, address: str, others: int) -> None:
     cluster = bus._cluster
     assert cluster is not None
     await until(lambda: len(cluster.registrations(address)) == others)
-
-
-async def until(is_so: Callable[[], bool], seconds: float = 20) -> None:
-    """Ask again and again; another node is to change, and nothing wakes us for it."""
-    async with asyncio.timeout(seconds):
-        while not is_so():
-            await asyncio.sleep(0.005)

@@ -10,7 +10,8 @@ import pytest
 
 from kue.bus import BusClosed, EventBus, Failure, RequestFailed
 from tests.bus.hearing import Ear
-from tests.bus.nodes import knows, until
+from tests.bus.nodes import knows
+from tests.unit.patience import until
 
 if TYPE_CHECKING:
     from kue.bus import Message
