@@ -342,13 +342,13 @@ class EventBus:
         if place is None:
             pending = self._requests.take(message.address)
             if pending is not None:
-                pending.answer(message.copy())
+                pending.answer(message.own())
             return pending is not None
         consumers = place.reachable if is_remote else place.all
         if not consumers:
             return False
         if message.is_send:
-            place.next_of(consumers).deliver(message.copy())
+            place.next_of(consumers).deliver(message.own())
         else:
             for consumer in consumers:
                 consumer.deliver(message.copy())

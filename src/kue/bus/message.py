@@ -126,6 +126,11 @@ class Message:
         """Answer a request with a failure; who asked gets a RECIPIENT_FAILURE."""
         self.reply(RequestFailed(text, code=code, kind=Failure.RECIPIENT_FAILURE))
 
+    def own(self) -> Message:
+        """Make this the one consumer's message: its body is then the sender's no more."""
+        self.body = self.codec.copy(self.body)
+        return self
+
     def copy(self) -> Message:
         """Return one that shares nothing with this."""
         headers = self._headers

@@ -14,32 +14,36 @@ if TYPE_CHECKING:
     from kue.bus.message import Message
 
 PREFIX = "__vertx.reply."
+#: Queues kept for timeouts that may come again.
+_MAX_QUEUES = 1000
 
 
 class Pending:
-    """One request.  Everything but `answer` happens on the loop that waits."""
+    """One request.  It is settled in the loop that waits, whoever answers."""
 
     __slots__ = (
         "_inbound",
         "address",
+        "deadline",
         "future",
         "loop",
         "node",
+        "queue",
         "reply_address",
-        "timer",
     )
 
     def __init__(
-        self, address: str, reply_address: str, inbound: Chain, timeout: float
+        self, address: str, reply_address: str, inbound: Chain, queue: Queue
     ) -> None:
         self._inbound = inbound
         self.address = address
         self.reply_address = reply_address
         #: The node that was asked, when it is another.
         self.node = ""
-        self.loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[Message] = self.loop.create_future()
-        self.timer = self.loop.call_later(timeout, self._time_out, timeout)
+        self.queue = queue
+        self.loop = loop = queue.loop
+        self.deadline = loop.time() + queue.timeout
+        self.future: asyncio.Future[Message] = loop.create_future()
 
     def answer(self, message: Message) -> None:
         """Hand over the reply, from any thread."""
@@ -72,8 +76,50 @@ class Pending:
         if not self.future.done():
             self.future.set_exception(failure)
 
-    def _time_out(self, timeout: float) -> None:
-        self._fail(timed_out(timeout, self.reply_address, self.address))
+
+class Queue:
+    """
+    The requests of one loop that wait equally long, the oldest first.
+
+    They share one timer: a timer for each took longer than the rest of its request.
+    """
+
+    __slots__ = ("_pending", "_timer", "loop", "timeout")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, timeout: float) -> None:
+        self.loop = loop
+        self.timeout = timeout
+        self._pending: dict[Pending, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        return self._timer is None
+
+    def add(self, pending: Pending) -> None:
+        self._pending[pending] = None
+        if self._timer is None:
+            self._timer = self.loop.call_at(pending.deadline, self._pass)
+
+    def remove(self, pending: Pending) -> None:
+        self._pending.pop(pending, None)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _pass(self) -> None:
+        """Fail those whose time is over, and wait for the next."""
+        self._timer = None
+        now = self.loop.time()
+        for pending in list(self._pending):
+            if pending.deadline > now:
+                self._timer = self.loop.call_at(pending.deadline, self._pass)
+                return
+            del self._pending[pending]
+            pending.fail(
+                timed_out(self.timeout, pending.reply_address, pending.address)
+            )
 
 
 class Requests:
@@ -81,6 +127,7 @@ class Requests:
 
     def __init__(self) -> None:
         self._pending: dict[str, Pending] = {}
+        self._queues: dict[tuple[asyncio.AbstractEventLoop, float], Queue] = {}
         self._numbers = itertools.count(1)
         self._prefix = PREFIX
 
@@ -93,13 +140,18 @@ class Requests:
 
     def open(self, address: str, timeout: float, inbound: Chain) -> Pending:
         reply_address = f"{self._prefix}{next(self._numbers)}"
-        pending = Pending(address, reply_address, inbound, timeout)
+        loop = asyncio.get_running_loop()
+        queue = self._queues.get((loop, timeout))
+        if queue is None:
+            queue = self._new_queue(loop, timeout)
+        pending = Pending(address, reply_address, inbound, queue)
+        queue.add(pending)
         self._pending[reply_address] = pending
         return pending
 
     def close(self, pending: Pending) -> None:
         """Forget a request, answered or not."""
-        pending.timer.cancel()
+        pending.queue.remove(pending)
         self._pending.pop(pending.reply_address, None)
 
     def find(self, reply_address: str) -> Pending | None:
@@ -119,6 +171,21 @@ class Requests:
         """Fail all there are."""
         for pending in list(self._pending.values()):
             pending.fail(closed())
+        here = running()
+        for queue in list(self._queues.values()):
+            if queue.loop is here:
+                queue.stop()
+            else:
+                hand_over(queue.loop, queue.stop)
+
+    def _new_queue(self, loop: asyncio.AbstractEventLoop, timeout: float) -> Queue:
+        # Whoever gives a new timeout each time leaves many that nobody needs.
+        if len(self._queues) >= _MAX_QUEUES:
+            for key, queue in list(self._queues.items()):
+                if queue.is_idle:
+                    del self._queues[key]
+        queue = self._queues[loop, timeout] = Queue(loop, timeout)
+        return queue
 
 
 def node_of(reply_address: str) -> str:
