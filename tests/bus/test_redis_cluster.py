@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -11,17 +12,16 @@ from kue.bus import EventBus, wire
 from kue.bus.wire import Batch, Frame, pack
 from kue.cluster.redis import RedisCluster, scripts
 from kue.cluster.redis import outbox as outboxes
-from kue.errors import ConfigError, StoreUnavailable
+from kue.errors import ConfigError, StoreRefused, StoreUnavailable
 from tests.bus.hearing import Ear
-from tests.bus.nodes import knows
-from tests.support.servers import free_port
+from tests.bus.nodes import Nodes, knows
+from tests.support.servers import RedisServer, free_port
 from tests.unit.patience import until
 
 if TYPE_CHECKING:
-    import redis
+    from pathlib import Path
 
-    from tests.bus.nodes import Nodes
-    from tests.support.servers import RedisServer
+    import redis
 
 
 def manager(bus: EventBus) -> RedisCluster:
@@ -196,6 +196,47 @@ async def test_a_redis_that_is_not_there_is_told_of(
         await bus.start()
 
 
+async def test_a_password_that_is_wrong_is_told_of(redis_server: RedisServer) -> None:
+    url = redis_server.url.replace("redis://", "redis://nobody:wrong@")
+    bus = EventBus(RedisCluster(url))
+
+    with pytest.raises(StoreRefused, match="check user, password and ACL"):
+        await bus.start()
+
+
+async def test_a_redis_that_is_full_still_carries_the_bus(
+    tmp_path: Path, prefix: str
+) -> None:
+    server = RedisServer(tmp_path, config={"maxmemory": "1"})
+    nodes = Nodes(server.url, prefix)
+    try:
+        a, b = await nodes.several(2)
+        await b.consumer("ask", lambda message: message.reply("yes")).ready()
+
+        assert (await a.request("ask")).body == "yes"
+    finally:
+        await nodes.close()
+        server.stop()
+
+
+async def test_an_outage_is_told_when_it_begins_and_when_it_ends(
+    tmp_path: Path, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = RedisServer(tmp_path)
+    nodes = Nodes(server.url, prefix)
+    try:
+        bus = await nodes.new()
+        server.kill()
+        await until(lambda: "the bus lost its cluster" in caplog.text)
+        await asyncio.to_thread(server.restart)
+        await until(lambda: "the bus has its cluster again after" in caplog.text)
+        assert caplog.text.count("the bus lost its cluster") == 1
+        assert bus.nodes == {bus.node}
+    finally:
+        await nodes.close()
+        server.stop()
+
+
 def test_a_beat_is_shorter_than_the_lease() -> None:
     with pytest.raises(ValueError, match="must be shorter than lease"):
         RedisCluster("redis://localhost", beat=5, lease=5)
@@ -219,7 +260,7 @@ async def test_a_message_that_is_too_large_is_refused_where_it_is_sent(
 
 @pytest.mark.parametrize("name", scripts.names())
 def test_every_script_states_its_contract(name: str) -> None:
-    source = scripts.source(name)
+    source = scripts.source(name).removeprefix("#!lua flags=allow-oom\n")
     header = source[: source.index("]]")]
 
     assert header.startswith(f"--[[\n  {name}: ")

@@ -127,7 +127,7 @@ class Message:
         self.reply(RequestFailed(text, code=code, kind=Failure.RECIPIENT_FAILURE))
 
     def own(self) -> Message:
-        """Make this the one consumer's message: its body is then the sender's no more."""
+        """Make this its one recipient's: the sender keeps the body it gave."""
         self.body = self.codec.copy(self.body)
         return self
 

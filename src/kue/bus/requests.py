@@ -81,7 +81,7 @@ class Queue:
     """
     The requests of one loop that wait equally long, the oldest first.
 
-    They share one timer: a timer for each took longer than the rest of its request.
+    They share one timer: one for each was a seventh of what a request costs.
     """
 
     __slots__ = ("_pending", "_timer", "loop", "timeout")
@@ -94,7 +94,7 @@ class Queue:
 
     @property
     def is_idle(self) -> bool:
-        return self._timer is None
+        return self._timer is None or self.loop.is_closed()
 
     def add(self, pending: Pending) -> None:
         self._pending[pending] = None
@@ -112,10 +112,13 @@ class Queue:
         """Fail those whose time is over, and wait for the next."""
         self._timer = None
         now = self.loop.time()
-        for pending in list(self._pending):
+        over: list[Pending] = []
+        for pending in self._pending:
             if pending.deadline > now:
                 self._timer = self.loop.call_at(pending.deadline, self._pass)
-                return
+                break
+            over.append(pending)
+        for pending in over:
             del self._pending[pending]
             pending.fail(
                 timed_out(self.timeout, pending.reply_address, pending.address)

@@ -8,15 +8,15 @@ was away or lost what it had: whoever notices reads everything anew and joins ag
 All keys share one hash tag and so live in one slot of a Redis Cluster; channels are
 sharded ones, which that slot's node alone carries.
 
-==================  =====  =========================================================
-key, after the tag  type   holds
-==================  =====  =========================================================
-``:nodes``          zset   nodes; score = when each last beat, ms
-``:at:<node>``      set    addresses at which it listens
-``:number``         string number of the last change
-``:changes``        –      channel: number, tab, change as JSON
-``:to:<node>``      –      channel: batches of frames for a node
-==================  =====  =========================================================
+==================  ======  ========================================================
+key, after the tag  type    holds
+==================  ======  ========================================================
+``:nodes``          zset    nodes; score = when each last beat, ms
+``:at:<node>``      set     addresses at which it listens
+``:number``         string  number of the last change
+``:changes``        –       channel: number, tab, change as JSON
+``:to:<node>``      –       channel: batches of frames for a node
+==================  ======  ========================================================
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import contextlib
 import logging
 import random
 import secrets
+import time
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
@@ -89,10 +90,13 @@ class RedisCluster:
         self._link = Link(self._address, budget_seconds=_BUDGET_SECONDS)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._member: Member | None = None
+        #: Done when that was so for the first time, or never will be.
+        self._joined: asyncio.Future[None] | None = None
         #: Set while Redis has our subscription and our addresses.
         self._is_in = asyncio.Event()
         #: Held while this node is written down, so that nothing is written twice over.
         self._writing = asyncio.Lock()
+        self._away_since: float | None = None
         self._listening: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._outboxes: dict[str, Outbox] = {}
@@ -136,15 +140,19 @@ class RedisCluster:
     async def join(self, member: Member) -> None:
         self._loop = asyncio.get_running_loop()
         self._member = member
+        self._joined = self._loop.create_future()
         self._listening = asyncio.create_task(self._listen(), name="kue-bus-listen")
         try:
             async with asyncio.timeout(_BUDGET_SECONDS):
-                await self._is_in.wait()
+                await self._joined
         except TimeoutError:
             await self._end()
             raise StoreUnavailable(
                 f"{self._address.name} could not be listened to in time; is it running?"
             ) from None
+        except BaseException:
+            await self._end()
+            raise
         self._start(self._beat_on(), "beat")
 
     async def leave(self) -> None:
@@ -175,8 +183,8 @@ class RedisCluster:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for outbox in self._outboxes.values():
-            outbox.abandon()
+        for outbox in list(self._outboxes.values()):
+            await outbox.abandon()
         for told in self._told:
             told.set_exception(BusClosed("the bus was closed before all nodes knew"))
         await self._link.close()
@@ -185,7 +193,6 @@ class RedisCluster:
 
     async def _listen(self) -> None:
         """Follow both channels, through every loss of the connection."""
-        is_away = False
         while True:
             try:
                 await self._subscribe()
@@ -194,24 +201,38 @@ class RedisCluster:
                 error = self._link.translate(exc)
             except StoreError as exc:
                 error = exc
-            if self._is_in.is_set() or not is_away:
-                is_away = True
+            assert self._joined is not None
+            if not self._joined.done() and not isinstance(error, StoreUnavailable):
+                self._joined.set_exception(error)
+                return
+            if self._away_since is None:
+                self._away_since = time.monotonic()
                 logger.warning("the bus lost its cluster, trying again: %s", error)
             self._is_in.clear()
-            await asyncio.sleep(random.uniform(0.02, 0.2))
+            await asyncio.sleep(_pause())
 
     async def _subscribe(self) -> None:
         channels = (f"{self._root}:to:{self._node}", f"{self._root}:changes")
         async with self._link.subscription(self._root, *channels) as messages:
             await self._write_down()
             await self._read_all()
-            self._is_in.set()
+            self._come_in()
             while self._is_in.is_set():
                 message = await messages(self._beat)
                 if message is not None:
                     await self._hear(message)
                     # Others must have their turn, however much there is to hear.
                     await asyncio.sleep(0)
+
+    def _come_in(self) -> None:
+        assert self._joined is not None
+        self._is_in.set()
+        if not self._joined.done():
+            self._joined.set_result(None)
+        if self._away_since is not None:
+            away = time.monotonic() - self._away_since
+            self._away_since = None
+            logger.warning("the bus has its cluster again after %.1f s", away)
 
     async def _hear(self, message: bytes) -> None:
         try:
@@ -291,8 +312,11 @@ class RedisCluster:
         try:
             while self._news:
                 await self._is_in.wait()
-                with contextlib.suppress(StoreError):
+                try:
                     await self._tell_some()
+                except StoreError:
+                    # What is wrong there, whoever listens says.
+                    await asyncio.sleep(_pause())
         finally:
             self._telling = None
 
@@ -420,6 +444,11 @@ class RedisCluster:
         task = asyncio.create_task(work, name=f"kue-bus-{name}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _pause() -> float:
+    # Scattered: nodes that lost their Redis together must not come back together.
+    return random.uniform(0.02, 0.2)
 
 
 def _resolve(told: Iterable[Future[None]]) -> None:

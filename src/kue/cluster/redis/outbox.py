@@ -70,11 +70,12 @@ class Outbox:
         await self.flush()
         return list(self._waiting)
 
-    def abandon(self) -> None:
+    async def abandon(self) -> None:
         """Stop at once; nothing more is sent."""
         self._is_closed = True
         if self._task is not None:
             self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
         try:

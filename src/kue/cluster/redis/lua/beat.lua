@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 --[[
   beat: a node lives; nodes that do not are removed, by whoever beats first.
 

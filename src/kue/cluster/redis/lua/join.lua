@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 --[[
   join: become a node, or become one again with the addresses it has now.
 

@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 --[[
   leave: a node is one no longer.
 

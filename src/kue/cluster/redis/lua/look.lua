@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 --[[
   look: read who is there and where they listen.
 

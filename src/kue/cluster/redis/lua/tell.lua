@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 --[[
   tell: a node begins or ceases to listen at addresses.
 
