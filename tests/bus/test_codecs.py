@@ -185,7 +185,7 @@ async def test_a_body_survives_the_wire(bus: EventBus, body: object) -> None:
 
 
 async def test_a_body_that_is_too_large_for_the_wire_is_refused(bus: EventBus) -> None:
-    body = b"x" * (wire.MAX_BODY + 1)
+    body = b"x" * (wire.MAX_SIZE + 1)
     message = Message(bus, "news", body, bus.codecs.choose(body))
 
     with pytest.raises(ValueError, match="is 16,777,217 bytes, and the limit is"):

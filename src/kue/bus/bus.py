@@ -16,21 +16,29 @@ from typing import TYPE_CHECKING, Any
 from kue.bus import wire
 from kue.bus.codecs import Codecs
 from kue.bus.consumer import DEFAULT_BUFFER, Consumer
-from kue.bus.failures import BusClosed, Failure, RequestFailed, no_handlers
+from kue.bus.failures import (
+    BusClosed,
+    Failure,
+    RequestFailed,
+    no_handlers,
+    timed_out,
+)
 from kue.bus.headers import Headers
 from kue.bus.interceptors import Chain
 from kue.bus.loops import running
-from kue.bus.message import DEFAULT_TIMEOUT, MAX_ADDRESS, Message
+from kue.bus.message import DEFAULT_TIMEOUT, MAX_ADDRESS, MAX_TIMEOUT, Message
 from kue.bus.places import Place
 from kue.bus.requests import PREFIX, Requests, node_of
+from kue.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Coroutine
     from types import TracebackType
 
     from kue.bus.cluster import ClusterManager
     from kue.bus.consumer import Handler
     from kue.bus.headers import Given
+    from kue.bus.requests import Pending
     from kue.bus.wire import Frame
 
 logger = logging.getLogger(__name__)
@@ -86,7 +94,7 @@ class EventBus:
         self._is_open = False
         self._requests.end()
         if self._cluster is not None:
-            await self._cluster.leave()
+            await self._there(self._cluster.leave())
 
     async def __aenter__(self) -> EventBus:
         await self.start()
@@ -152,14 +160,17 @@ class EventBus:
         Raises:
             RequestFailed: There is none; its kind says why.
         """
-        if timeout <= 0:
-            raise ValueError(f"timeout must be more than 0 seconds, not {timeout}")
+        if not 0 < timeout <= MAX_TIMEOUT:
+            raise ValueError(
+                f"timeout must be more than 0 and at most {MAX_TIMEOUT} seconds, "
+                f"not {timeout}"
+            )
         message = self._message(address, body, headers, codec)
-        if self._cluster is not None and not local:
-            await self._learn(address)
         pending = self._requests.open(address, timeout, self.inbound)
         message.reply_address = pending.reply_address
         try:
+            if self._cluster is not None and not local:
+                await self._learn(self._cluster, pending, timeout)
             self._let_go(message, local)
             return await pending.future
         finally:
@@ -204,7 +215,7 @@ class EventBus:
     async def flush(self) -> None:
         """Wait until what was sent and announced so far is on its way."""
         if self._cluster is not None:
-            await self._cluster.flush()
+            await self._there(self._cluster.flush())
 
     def consumers(self) -> dict[str, int]:
         """Return how many consumers each address has on this node."""
@@ -222,8 +233,13 @@ class EventBus:
             return [at for at, place in self._places.items() if place.announced]
 
     def receive(self, frame: Frame) -> None:
-        message = self._read(frame)
-        if message is not None and not self._deliver(message, is_remote=True):
+        try:
+            message = wire.message(frame, self, self.codecs)
+            found = self._deliver(message, is_remote=True)
+        except Exception as exc:
+            self._cannot(frame, exc)
+            return
+        if not found:
             self._refuse(frame.reply_address, no_handlers(frame.address))
 
     def undelivered(self, frame: Frame) -> None:
@@ -231,9 +247,10 @@ class EventBus:
         if frame.address.startswith(PREFIX):
             self._refuse(frame.reply_address, no_handlers(frame.address))
         elif frame.is_send:
-            message = self._read(frame)
-            if message is not None:
-                self._route(message, local=False)
+            try:
+                self._route(wire.message(frame, self, self.codecs), local=False)
+            except Exception as exc:
+                self._cannot(frame, exc)
 
     def node_left(self, node: str) -> None:
         self._requests.lose(node)
@@ -253,15 +270,11 @@ class EventBus:
         if self._is_open:
             self.send(reply_address, body, headers=headers, codec=codec)
 
-    def _read(self, frame: Frame) -> Message | None:
-        try:
-            return wire.message(frame, self, self.codecs)
-        except Exception as exc:
-            # The codec may be a user's, and raise what it likes.
-            logger.error("a message to %s cannot be read: %s", frame.address, exc)
-            text = f"The message to {frame.address} cannot be read there: {exc}"
-            self._refuse(frame.reply_address, RequestFailed(text, kind=Failure.ERROR))
-            return None
+    def _cannot(self, frame: Frame, exc: Exception) -> None:
+        """Tell of a message that a codec, maybe a user's, could not read or copy."""
+        logger.error("a message to %s cannot be read: %s", frame.address, exc)
+        text = f"The message to {frame.address} cannot be read there: {exc}"
+        self._refuse(frame.reply_address, RequestFailed(text, kind=Failure.ERROR))
 
     def _message(
         self, address: str, body: Any, headers: Given | None, codec: str | None
@@ -370,25 +383,31 @@ class EventBus:
                 assert self._cluster is not None
                 self._cluster.withdraw(consumer.address)
 
-    async def _learn(self, address: str) -> None:
+    async def _learn(
+        self, cluster: ClusterManager, pending: Pending, timeout: float
+    ) -> None:
         """Ask the cluster about an address where nobody is known to listen."""
-        cluster = self._cluster
-        assert cluster is not None
+        address = pending.address
         if (
             address in self._places
             or cluster.registrations(address)
             or address.startswith(PREFIX)
         ):
             return
+        try:
+            async with asyncio.timeout(timeout):
+                await self._there(cluster.look_up(address))
+        except TimeoutError:
+            raise timed_out(timeout, pending.reply_address, address) from None
+        except StoreError as exc:
+            text = f"The cluster cannot be asked about {address}: {exc}"
+            raise RequestFailed(text, kind=Failure.ERROR) from exc
+
+    async def _there(self, work: Coroutine[Any, Any, object]) -> None:
+        """Run what belongs to the loop of the cluster there."""
         if running() is self._loop:
-            await cluster.look_up(address)
+            await work
         else:
             assert self._loop is not None
-            asked = asyncio.run_coroutine_threadsafe(
-                _look_up(cluster, address), self._loop
-            )
+            asked = asyncio.run_coroutine_threadsafe(work, self._loop)
             await asyncio.wrap_future(asked)
-
-
-async def _look_up(cluster: ClusterManager, address: str) -> None:
-    await cluster.look_up(address)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 #: How long a request waits for its reply, unless it says otherwise, in seconds.
 DEFAULT_TIMEOUT = 30.0
+MAX_TIMEOUT = 86_400.0
 #: Letters of an address.
 MAX_ADDRESS = 1000
 

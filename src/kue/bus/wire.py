@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from kue.bus.codecs import Codecs
     from kue.bus.message import Carrier
 
-#: Bytes of a body.  Redis cuts off a subscriber that has 32 MB waiting for it.
-MAX_BODY = 16 * 1024 * 1024
+#: Bytes of body and headers.  Redis cuts off a subscriber that has 32 MB waiting.
+MAX_SIZE = 16 * 1024 * 1024
 
 
 class Frame(msgspec.Struct, frozen=True, array_like=True):
@@ -63,13 +63,13 @@ def unpack(packed: bytes) -> Batch:
 def frame(message: Message) -> Frame:
     """Write a message down."""
     body = message.codec.encode(message.body)
-    if len(body) > MAX_BODY:
-        raise ValueError(
-            f"the body of a message to {message.address} is {len(body):,} bytes, and "
-            f"the limit is {MAX_BODY:,}; keep large things elsewhere and send a "
-            "reference"
-        )
     headers = list(message.headers.items()) if message.has_headers else None
+    size = len(body) + sum(len(name) + len(value) for name, value in headers or ())
+    if size > MAX_SIZE:
+        raise ValueError(
+            f"a message to {message.address} is {size:,} bytes, and the limit is "
+            f"{MAX_SIZE:,}; keep large things elsewhere and send a reference"
+        )
     return Frame(
         message.address,
         body,

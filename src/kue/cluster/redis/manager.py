@@ -108,6 +108,10 @@ class RedisCluster:
         self._telling: asyncio.Task[None] | None = None
         #: Nodes that Redis did not know when it was read, and until when we wait.
         self._missing: dict[str, float] = {}
+        #: Nodes for which there is no room, of which the log has told.
+        self._full: set[str] = set()
+        #: How many messages found no room.
+        self.given_up = 0
         #: How many batches of others are known to have been lost on the way here.
         self.lost = 0
 
@@ -171,9 +175,11 @@ class RedisCluster:
 
     async def look_up(self, address: str) -> Sequence[str]:
         _, seen = await self._look(address)
-        for node, addresses in seen.items():
-            # Of a node that is not known yet, its change will tell all the rest.
-            if node in self._mirror.nodes:
+        if not seen.keys() <= self._mirror.nodes:
+            # One that joined just now; its change is on the way here.
+            await self._read_all()
+        else:
+            for node, addresses in seen.items():
                 self._mirror.add(node, addresses)
         return self._mirror.nodes_at(address)
 
@@ -240,7 +246,10 @@ class RedisCluster:
                 await self._hear_news(*read_news(message))
             else:
                 self._hear_batch(message)
-        except (msgspec.MsgspecError, ValueError):
+        except StoreError:
+            raise
+        except Exception:
+            # Whatever it was, the next must be heard.
             logger.exception("the bus heard what it cannot read")
 
     def _hear_batch(self, message: bytes) -> None:
@@ -345,6 +354,9 @@ class RedisCluster:
         """Know the cluster anew."""
         assert self._loop is not None
         number, seen = await self._look("")
+        if number < self._mirror.number:
+            # Changes came in meanwhile.
+            return
         absent = self._mirror.replace(number, seen)
         # After a restart of Redis the others are on their way back, as we are.
         until = self._loop.time() + self._lease
@@ -400,6 +412,7 @@ class RedisCluster:
         assert self._member is not None
         logger.info("node %s left the bus", node)
         self._heard.pop(node, None)
+        self._full.discard(node)
         outbox = self._outboxes.pop(node, None)
         unseen = [] if outbox is None else await outbox.close()
         for frame in unseen:
@@ -416,10 +429,17 @@ class RedisCluster:
         outbox = self._outboxes.get(node)
         if outbox is None:
             outbox = self._outbox(node)
-        if not outbox.put(frame):
-            reason = f"too much waits to be sent to node {node}"
-            logger.error("%s; the message to %s is lost", reason, frame.address)
-            self._member.given_up(frame, reason)
+        if outbox.put(frame):
+            self._full.discard(node)
+            return
+        reason = f"too much waits to be sent to node {node}"
+        if node not in self._full:
+            self._full.add(node)
+            logger.error(
+                "%s; messages are lost, the first to %s", reason, frame.address
+            )
+        self.given_up += 1
+        self._member.given_up(frame, reason)
 
     def _outbox(self, node: str) -> Outbox:
         channel = f"{self._root}:to:{node}"
