@@ -9,9 +9,10 @@ import pytest
 
 from kue.bus import EventBus
 from tests.bus.nodes import Nodes
+from tests.bus.threads import Loop
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from tests.support.servers import RedisCluster, RedisServer
 
@@ -48,3 +49,11 @@ async def redis_nodes(redis_server: RedisServer, prefix: str) -> AsyncIterator[N
     nodes = Nodes(redis_server.url, prefix)
     yield nodes
     await nodes.close()
+
+
+@pytest.fixture
+def other() -> Iterator[Loop]:
+    other = Loop()
+    yield other
+    if not other.loop.is_closed():
+        other.stop()

@@ -6,46 +6,13 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from tests.bus.hearing import Ear
+from tests.bus.nodes import knows
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
-
     from kue.bus import EventBus, Message
-
-
-class Loop:
-    """An event loop in a thread of its own."""
-
-    def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self.loop.run_forever)
-        self._thread.start()
-
-    async def run(self, call: Callable[[], Awaitable[Any]]) -> Any:
-        """Run a coroutine function there."""
-
-        async def run() -> Any:
-            return await call()
-
-        return await asyncio.wrap_future(
-            asyncio.run_coroutine_threadsafe(run(), self.loop)
-        )
-
-    def stop(self) -> None:
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join()
-        self.loop.close()
-
-
-@pytest.fixture
-def other() -> Iterator[Loop]:
-    other = Loop()
-    yield other
-    if not other.loop.is_closed():
-        other.stop()
+    from tests.bus.nodes import Nodes
+    from tests.bus.threads import Loop
 
 
 async def test_a_handler_runs_in_the_loop_it_was_registered_in(
@@ -136,3 +103,25 @@ async def test_a_loop_that_is_gone_stops_nobody(bus: EventBus, other: Loop) -> N
     bus.publish("news", 1)
 
     assert await ear.hears(1) == [1]
+
+
+async def test_any_loop_may_use_a_bus_of_many_nodes(nodes: Nodes, other: Loop) -> None:
+    a, b = await nodes.several(2)
+    ear = Ear()
+    await a.consumer("here", ear).ready()
+    await knows(b, "here", 1)
+
+    async def elsewhere() -> Any:
+        await b.consumer("there", lambda message: message.reply("yes")).ready()
+        b.send("here", 1)
+        await b.flush()
+        return (await b.request("there", local=True)).body
+
+    async def ask() -> Any:
+        return (await b.request("not yet known")).body
+
+    assert await other.run(elsewhere) == "yes"
+    assert await ear.hears(1) == [1]
+    assert (await a.request("there")).body == "yes"
+    await a.consumer("not yet known", lambda message: message.reply("known")).ready()
+    assert await other.run(ask) == "known"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue.bus import EventBus, wire
+from kue.bus import EventBus, Failure, RequestFailed, wire
 from kue.bus.wire import Batch, Frame, pack
 from kue.cluster.redis import RedisCluster, scripts
 from kue.cluster.redis import outbox as outboxes
@@ -234,6 +234,28 @@ async def test_an_outage_is_told_when_it_begins_and_when_it_ends(
         await until(lambda: "the bus has its cluster again after" in caplog.text)
         assert caplog.text.count("the bus lost its cluster") == 1
         assert bus.nodes == {bus.node}
+    finally:
+        await nodes.close()
+        server.stop()
+
+
+async def test_a_request_while_redis_is_away_fails_in_time(
+    tmp_path: Path, prefix: str
+) -> None:
+    """To an address that is known, and to one that would have to be asked about."""
+    server = RedisServer(tmp_path)
+    nodes = Nodes(server.url, prefix)
+    try:
+        a, b = await nodes.several(2)
+        await b.consumer("ask", lambda message: message.reply("yes")).ready()
+        await knows(a, "ask", 1)
+        server.kill()
+
+        for address in ("ask", "unknown"):
+            with pytest.raises(RequestFailed) as failed:
+                await a.request(address, timeout=0.2)
+            assert failed.value.kind is Failure.TIMEOUT
+        assert a.waiting == 0
     finally:
         await nodes.close()
         server.stop()
