@@ -155,6 +155,43 @@ async def test_runs_of_an_async_handler_overlap_when_they_may(bus: EventBus) -> 
     assert [(await each).body for each in asked] == [0, 1, 2, 3, 4]
 
 
+async def test_a_consumer_that_resumes_uses_all_it_may(bus: EventBus) -> None:
+    begun: list[Any] = []
+
+    async def wait(message: Message) -> None:
+        begun.append(message.body)
+        await asyncio.Event().wait()
+
+    consumer = bus.consumer("work", wait, concurrency=3)
+    consumer.pause()
+    for number in range(5):
+        bus.send("work", number)
+
+    consumer.resume()
+    await turns()
+
+    assert begun == [0, 1, 2]
+
+
+async def test_a_handler_whose_own_work_is_cancelled_gets_the_next_message(
+    bus: EventBus,
+) -> None:
+    """Cancelled is what it awaited, not the consumer."""
+
+    async def await_what_is_cancelled(message: Message) -> None:
+        if message.body == "cancelled":
+            future = asyncio.get_running_loop().create_future()
+            future.cancel()
+            await future
+        message.reply("done")
+
+    bus.consumer("work", await_what_is_cancelled)
+
+    with pytest.raises(RequestFailed, match="raised CancelledError"):
+        await bus.request("work", "cancelled")
+    assert (await bus.request("work", "next")).body == "done"
+
+
 async def test_an_unregistered_consumer_hears_nothing_more(bus: EventBus) -> None:
     ear = Ear()
     ended: list[bool] = []
@@ -330,6 +367,21 @@ async def test_running_handlers_end_with_the_bus() -> None:
     await bus.close()
 
     assert ended.is_set()
+
+
+async def test_a_handler_may_close_the_bus() -> None:
+    bus = EventBus()
+    closed = asyncio.Event()
+
+    async def close(message: Message) -> None:
+        await bus.close()
+        closed.set()
+
+    bus.consumer("end", close)
+    bus.send("end")
+
+    async with asyncio.timeout(20):
+        await closed.wait()
 
 
 async def test_ten_thousand_consumers_of_one_address_all_hear(bus: EventBus) -> None:

@@ -13,7 +13,7 @@ from kue.bus import Failure, RequestFailed
 from tests.bus.hearing import Ear
 from tests.bus.nodes import Nodes, knows
 from tests.faults.processes import Process
-from tests.support.servers import RedisServer
+from tests.support.servers import SLOTS, RedisCluster, RedisServer
 from tests.unit.patience import until
 
 if TYPE_CHECKING:
@@ -270,3 +270,25 @@ async def test_a_request_survives_a_restart_of_redis(
         assert (await asked).body == "here you are"
     finally:
         await nodes.close()
+
+
+async def test_a_redis_cluster_that_loses_the_node_of_the_bus_finds_it_again(
+    tmp_path: Path, prefix: str
+) -> None:
+    cluster = RedisCluster(tmp_path)
+    nodes = Nodes(cluster.url(shards=1), prefix)
+    try:
+        a, b = await nodes.several(2)
+        await b.consumer("ask", lambda message: message.reply("yes")).ready()
+        await knows(a, "ask", 1)
+        with cluster.servers[0].client() as client:
+            slot = int(client.cluster("KEYSLOT", f"{{{prefix}:bus}}"))
+        owner = cluster.servers[slot * len(cluster.servers) // SLOTS]
+
+        owner.kill()
+        await asyncio.to_thread(owner.restart)
+
+        assert (await a.request("ask")).body == "yes"
+    finally:
+        await nodes.close()
+        cluster.stop()

@@ -374,7 +374,10 @@ class EventBus:
 
     def _remove(self, consumer: Consumer) -> None:
         with self._lock:
-            place = self._places[consumer.address]
+            place = self._places.get(consumer.address)
+            if place is None or consumer not in place:
+                # Another thread was first.
+                return
             place.remove(consumer)
             if place.is_empty:
                 del self._places[consumer.address]

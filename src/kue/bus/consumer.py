@@ -111,7 +111,7 @@ class Consumer:
     def resume(self) -> None:
         """Get everything."""
         self._demand = None
-        self._go_on()
+        self._catch_up()
 
     def fetch(self, count: int) -> None:
         """Get *count* more messages, then pause again."""
@@ -119,7 +119,7 @@ class Consumer:
             raise ValueError(f"fetch takes at least 1, not {count}")
         if self._demand is not None:
             self._demand += count
-            self._go_on()
+            self._catch_up()
 
     def unregister(self) -> None:
         """
@@ -145,9 +145,11 @@ class Consumer:
     async def stop(self) -> None:
         """Unregister, and cancel the handlers that run.  In its own loop."""
         self.unregister()
-        for task in self._tasks:
+        # Whoever calls this may be a handler, and goes on.
+        tasks = self._tasks - {asyncio.current_task()}
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def __aiter__(self) -> Consumer:
         if self._handler is not None:
@@ -182,6 +184,11 @@ class Consumer:
     def _can_lag(self) -> bool:
         """Tell whether it keeps messages waiting for longer than a turn of the loop."""
         return self._is_async or self._handler is None or self._demand is not None
+
+    def _catch_up(self) -> None:
+        """Begin as many runs as there may be: messages have waited."""
+        for _ in range(min(self._concurrency, len(self._waiting))):
+            self._go_on()
 
     def _go_on(self) -> None:
         if not self._waiting or self._demand == 0:
@@ -219,14 +226,24 @@ class Consumer:
 
     async def _work(self) -> None:
         """Run an async function on what waits, until nothing does."""
-        while self._waiting and self._demand != 0:
-            message = self._next()
-            try:
-                await self._handler(message)  # type: ignore[misc]
-            except Exception as exc:
-                self._report(message, exc)
-        # Before the loop turns: a message that comes now must find a worker.
-        self._workers -= 1
+        try:
+            while self._waiting and self._demand != 0:
+                await self._run(self._next())
+        finally:
+            # In this very turn: a message that comes now must find a worker.
+            self._workers -= 1
+
+    async def _run(self, message: Message) -> None:
+        try:
+            await self._handler(message)  # type: ignore[misc]
+        except asyncio.CancelledError as exc:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Something that the handler awaited was cancelled, and not the handler.
+            self._report(message, exc)
+        except Exception as exc:
+            self._report(message, exc)
 
     def _next(self) -> Message:
         if self._demand is not None:
@@ -234,7 +251,7 @@ class Consumer:
         self._is_full = False
         return self._waiting.popleft()
 
-    def _report(self, message: Message, exc: Exception) -> None:
+    def _report(self, message: Message, exc: BaseException) -> None:
         if isinstance(exc, RequestFailed):
             message.fail(exc.code, exc.text)
         else:

@@ -62,6 +62,9 @@ class Place:
         self._far += not consumer.is_local
         self._all = self._reachable = None
 
+    def __contains__(self, consumer: Consumer) -> bool:
+        return consumer in self._consumers
+
     def remove(self, consumer: Consumer) -> None:
         del self._consumers[consumer]
         self._far -= not consumer.is_local

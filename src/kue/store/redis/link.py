@@ -222,7 +222,7 @@ class Link:
 
     @asynccontextmanager
     async def subscription(self, root: str, *channels: str) -> AsyncIterator[Messages]:
-        """Subscribe to channels of a shard; gives a function that waits for messages."""
+        """Subscribe to channels of a shard; gives what waits for a message."""
         subscriber = (await self._client("listen", root)).pubsub(
             ignore_subscribe_messages=True
         )
