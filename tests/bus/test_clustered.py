@@ -324,3 +324,38 @@ async def test_a_thousand_addresses_are_known_everywhere(nodes: Nodes) -> None:
         consumer.unregister()
     await knows(a, "at-0", 0)
     await knows(late, "at-2499", 0)
+
+
+async def test_turns_are_forgotten_before_they_are_too_many(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kue.bus.bus._MAX_TURNS", 2)
+    a, b = await nodes.several(2)
+    ear = Ear()
+    for number in range(5):
+        await b.consumer(f"at-{number}", ear).ready()
+        await knows(a, f"at-{number}", 1)
+
+    for number in range(5):
+        a.send(f"at-{number}", number)
+
+    assert await ear.hears(5) == [0, 1, 2, 3, 4]
+    assert len(a._turns) <= 2
+
+
+async def test_a_reply_to_a_node_that_is_gone_goes_nowhere(nodes: Nodes) -> None:
+    a, b = await nodes.several(2)
+    ear = Ear()
+    await b.consumer("ask", ear).ready()
+    asked = asyncio.create_task(a.request("ask"), name="ask")
+    await ear.hears(1)
+    [message] = ear.messages
+
+    await a.close()
+    with pytest.raises(RequestFailed, match="The bus was closed"):
+        await asked
+    await until(lambda: b.nodes == {b.node})
+    message.reply("too late")
+
+    with pytest.raises(RequestFailed, match="No handlers for address __vertx"):
+        await message.reply_and_request("too late")

@@ -240,6 +240,35 @@ async def test_a_timeout_is_within_bounds(bus: EventBus, timeout: float) -> None
         await bus.request("a", timeout=timeout)
 
 
+async def test_each_request_has_its_own_deadline(bus: EventBus) -> None:
+    """Those that wait equally long share a timer, which goes on to the next."""
+    ear = Ear()
+    bus.consumer("deaf", ear)
+    asked: list[asyncio.Task[Message]] = []
+    for number in range(3):
+        asked.append(asyncio.create_task(bus.request("deaf", timeout=0.05), name="ask"))
+        await ear.hears(number + 1)
+        # So that their deadlines lie apart.
+        await asyncio.sleep(0.01)
+
+    for each in asked:
+        with pytest.raises(RequestFailed, match=r"waiting 50\(ms\)"):
+            await each
+
+
+async def test_timeouts_that_never_come_again_leave_nothing_behind(
+    bus: EventBus,
+) -> None:
+    bus.consumer("ask", lambda message: message.reply(1))
+    for number in range(500):
+        await bus.request("ask", timeout=30 + number / 1000)
+    bus.consumer("deaf", Ear())
+
+    with pytest.raises(RequestFailed, match=r"waiting 7\(ms\)"):
+        await bus.request("deaf", timeout=0.007)
+    assert len(bus._requests._queues) == 64
+
+
 async def test_many_requests_wait_side_by_side(bus: EventBus) -> None:
     ear = Ear()
     bus.consumer("ask", ear)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from kue.bus.message import Message
 
 PREFIX = "__vertx.reply."
-#: Queues kept for timeouts that may come again.
-_MAX_QUEUES = 1000
+#: Timeouts whose requests share a timer.
+_MAX_QUEUES = 64
 
 
 class Pending:
@@ -84,11 +84,15 @@ class Queue:
     They share one timer: one for each was a seventh of what a request costs.
     """
 
-    __slots__ = ("_pending", "_timer", "loop", "timeout")
+    __slots__ = ("_pending", "_timer", "is_shared", "loop", "timeout")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, timeout: float) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, timeout: float, *, is_shared: bool
+    ) -> None:
         self.loop = loop
         self.timeout = timeout
+        #: Whether others will wait here; else it ends with its one request.
+        self.is_shared = is_shared
         self._pending: dict[Pending, None] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -154,7 +158,10 @@ class Requests:
 
     def close(self, pending: Pending) -> None:
         """Forget a request, answered or not."""
-        pending.queue.remove(pending)
+        queue = pending.queue
+        queue.remove(pending)
+        if not queue.is_shared:
+            queue.stop()
         self._pending.pop(pending.reply_address, None)
 
     def find(self, reply_address: str) -> Pending | None:
@@ -182,12 +189,14 @@ class Requests:
                 hand_over(queue.loop, queue.stop)
 
     def _new_queue(self, loop: asyncio.AbstractEventLoop, timeout: float) -> Queue:
-        # Whoever gives a new timeout each time leaves many that nobody needs.
+        # Whoever gives another timeout each time must not leave a queue behind each.
         if len(self._queues) >= _MAX_QUEUES:
             for key, queue in list(self._queues.items()):
                 if queue.is_idle:
                     del self._queues[key]
-        queue = self._queues[loop, timeout] = Queue(loop, timeout)
+        if len(self._queues) >= _MAX_QUEUES:
+            return Queue(loop, timeout, is_shared=False)
+        queue = self._queues[loop, timeout] = Queue(loop, timeout, is_shared=True)
         return queue
 
 
