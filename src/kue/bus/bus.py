@@ -297,7 +297,7 @@ class EventBus:
             )
 
     def _let_go(self, message: Message, local: bool) -> None:
-        if self.outbound:
+        if self.outbound.links:
             self.outbound.run(message, lambda: self._route(message, local))
         else:
             self._route(message, local)

@@ -166,7 +166,7 @@ class Consumer:
         return self._next()
 
     def _arrive(self, message: Message) -> None:
-        if self._inbound:
+        if self._inbound.links:
             self._inbound.run(message, lambda: self._take(message))
         else:
             self._take(message)

@@ -17,29 +17,27 @@ Interceptor = Callable[["Message", Proceed], None]
 
 
 class Chain:
-    """Interceptors in the order they were added; true when there are any."""
+    """Interceptors in the order they were added."""
 
-    __slots__ = ("_links",)
+    __slots__ = ("links",)
 
     def __init__(self) -> None:
-        self._links: tuple[Interceptor, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self._links)
+        #: Looked at with each message: where there are none, they cost nothing.
+        self.links: tuple[Interceptor, ...] = ()
 
     def add(self, interceptor: Interceptor) -> None:
-        self._links = (*self._links, interceptor)
+        self.links = (*self.links, interceptor)
 
     def remove(self, interceptor: Interceptor) -> None:
         """Take one out; messages that are under way still pass it."""
-        links = list(self._links)
+        links = list(self.links)
         if interceptor in links:
             links.remove(interceptor)
-        self._links = tuple(links)
+        self.links = tuple(links)
 
     def run(self, message: Message, then: Proceed) -> None:
         """Lead *message* through all of them and, if none drops it, call *then*."""
-        self._step(self._links, 0, message, then)
+        self._step(self.links, 0, message, then)
 
     def _step(
         self, links: tuple[Interceptor, ...], at: int, message: Message, then: Proceed

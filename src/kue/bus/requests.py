@@ -60,7 +60,7 @@ class Pending:
             hand_over(self.loop, self._fail, failure)
 
     def _take(self, message: Message) -> None:
-        if self._inbound:
+        if self._inbound.links:
             self._inbound.run(message, lambda: self._settle(message))
         else:
             self._settle(message)
