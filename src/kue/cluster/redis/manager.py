@@ -34,10 +34,10 @@ import msgspec
 
 from kue.bus.failures import BusClosed
 from kue.bus.loops import hand_over, running
-from kue.bus.wire import unpack
 from kue.cluster.redis import scripts
+from kue.cluster.redis.inbox import Inbox
+from kue.cluster.redis.mail import Mail
 from kue.cluster.redis.mirror import Mirror, News, read_news
-from kue.cluster.redis.outbox import Outbox
 from kue.errors import StoreError, StoreUnavailable
 from kue.names import check_name, quote
 from kue.store.redis.address import read_url
@@ -99,21 +99,24 @@ class RedisCluster:
         self._away_since: float | None = None
         self._listening: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._outboxes: dict[str, Outbox] = {}
-        #: The stream and number of the last batch of each sender.
-        self._heard: dict[str, tuple[str, int]] = {}
+        self._inbox = Inbox()
+        self._mail = Mail(self._node, self._publish)
         #: Whether it listens at an address, where that is yet to be told.
         self._news: dict[str, bool] = {}
         self._told: list[Future[None]] = []
         self._telling: asyncio.Task[None] | None = None
         #: Nodes that Redis did not know when it was read, and until when we wait.
         self._missing: dict[str, float] = {}
-        #: Nodes for which there is no room, of which the log has told.
-        self._full: set[str] = set()
-        #: How many messages found no room.
-        self.given_up = 0
-        #: How many batches of others are known to have been lost on the way here.
-        self.lost = 0
+
+    @property
+    def lost(self) -> int:
+        """How many batches are known to have been lost on the way here."""
+        return self._inbox.lost
+
+    @property
+    def given_up(self) -> int:
+        """How many messages to other nodes found no room."""
+        return self._mail.given_up
 
     # -- what a bus asks, from any thread ---------------------------------------
 
@@ -170,8 +173,7 @@ class RedisCluster:
     async def flush(self) -> None:
         if self._telling is not None:
             await asyncio.shield(self._telling)
-        for outbox in list(self._outboxes.values()):
-            await outbox.flush()
+        await self._mail.flush()
 
     async def look_up(self, address: str) -> Sequence[str]:
         _, seen = await self._look(address)
@@ -189,8 +191,7 @@ class RedisCluster:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for outbox in list(self._outboxes.values()):
-            await outbox.abandon()
+        await self._mail.abandon()
         for told in self._told:
             told.set_exception(BusClosed("the bus was closed before all nodes knew"))
         await self._link.close()
@@ -245,28 +246,14 @@ class RedisCluster:
             if message[:1].isdigit():
                 await self._hear_news(*read_news(message))
             else:
-                self._hear_batch(message)
+                assert self._member is not None
+                for frame in self._inbox.open(message):
+                    self._member.receive(frame)
         except StoreError:
             raise
         except Exception:
             # Whatever it was, the next must be heard.
             logger.exception("the bus heard what it cannot read")
-
-    def _hear_batch(self, message: bytes) -> None:
-        batch = unpack(message)
-        stream, last = self._heard.get(batch.sender, (batch.stream, 0))
-        if stream != batch.stream:
-            last = 0
-        if batch.number <= last:
-            return
-        if batch.number > last + 1:
-            missed = batch.number - last - 1
-            self.lost += missed
-            logger.warning("%d batches from node %s are lost", missed, batch.sender)
-        self._heard[batch.sender] = (batch.stream, batch.number)
-        assert self._member is not None
-        for frame in batch.frames:
-            self._member.receive(frame)
 
     async def _hear_news(self, number: int, news: News) -> None:
         if number <= self._mirror.number:
@@ -411,11 +398,8 @@ class RedisCluster:
         """Hand back what a dead node never saw, and tell that it is gone."""
         assert self._member is not None
         logger.info("node %s left the bus", node)
-        self._heard.pop(node, None)
-        self._full.discard(node)
-        outbox = self._outboxes.pop(node, None)
-        unseen = [] if outbox is None else await outbox.close()
-        for frame in unseen:
+        self._inbox.forget(node)
+        for frame in await self._mail.close(node):
             self._member.undelivered(frame)
         self._member.node_left(node)
 
@@ -426,29 +410,14 @@ class RedisCluster:
         if node not in self._mirror.nodes:
             self._member.undelivered(frame)
             return
-        outbox = self._outboxes.get(node)
-        if outbox is None:
-            outbox = self._outbox(node)
-        if outbox.put(frame):
-            self._full.discard(node)
-            return
-        reason = f"too much waits to be sent to node {node}"
-        if node not in self._full:
-            self._full.add(node)
-            logger.error(
-                "%s; messages are lost, the first to %s", reason, frame.address
-            )
-        self.given_up += 1
-        self._member.given_up(frame, reason)
+        reason = self._mail.put(node, frame)
+        if reason:
+            self._member.given_up(frame, reason)
 
-    def _outbox(self, node: str) -> Outbox:
+    async def _publish(self, node: str, batch: bytes) -> int:
+        """Publish to a node; return how many heard it, which is one or none."""
         channel = f"{self._root}:to:{node}"
-
-        async def send(batch: bytes) -> int:
-            return int(await self._link.read(self._root, "SPUBLISH", channel, batch))
-
-        outbox = self._outboxes[node] = Outbox(self._node, node, send)
-        return outbox
+        return int(await self._link.read(self._root, "SPUBLISH", channel, batch))
 
     # -- small things -----------------------------------------------------------
 
