@@ -221,16 +221,17 @@ class Link:
         return replies[1]
 
     @asynccontextmanager
-    async def subscription(self, root: str, channel: str) -> AsyncIterator[Messages]:
-        """Subscribe to a shard's channel; gives a function that waits for a message."""
+    async def subscription(self, root: str, *channels: str) -> AsyncIterator[Messages]:
+        """Subscribe to channels of a shard; gives what waits for a message."""
         subscriber = (await self._client("listen", root)).pubsub(
             ignore_subscribe_messages=True
         )
         try:
             async with asyncio.timeout(COMMAND_TIMEOUT_SECONDS):
-                await subscriber.ssubscribe(channel)
+                await subscriber.ssubscribe(*channels)
                 # Confirmed by the server: from here on nothing is missed.
-                await subscriber.parse_response()
+                for _ in channels:
+                    await subscriber.parse_response()
 
             async def message(timeout: float) -> bytes | None:
                 got = await subscriber.get_message(timeout=timeout)

@@ -1,0 +1,251 @@
+"""
+Codecs: how a body is copied for a consumer here, and written for one elsewhere.
+
+JSON values and bytes need none.  A user's class gets one by name (``codec=`` with each
+message) or for good (`Codecs.register_default`).  What is read from the wire is decoded
+by a codec that is registered here, by its name: a message cannot make this process
+build anything else.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import Enum
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from kue.bus.failures import Failure, RequestFailed
+from kue.payload import MAX_DEPTH
+
+T = TypeVar("T")
+
+
+class Codec(Protocol):
+    """Copies, writes and reads the bodies of one kind."""
+
+    @property
+    def name(self) -> str:
+        """What the wire calls it."""
+
+    def copy(self, body: Any, /) -> Any:
+        """Return what a consumer of this process gets; a body nobody can change may
+        be returned itself."""
+
+    def encode(self, body: Any, /) -> bytes: ...
+
+    def decode(self, encoded: bytes, /) -> Any: ...
+
+
+class _Json:
+    name = "json"
+
+    def copy(self, body: Any) -> Any:
+        return copy_json(body)
+
+    def encode(self, body: Any) -> bytes:
+        # Copied first: that refuses what JSON cannot say and what nests too deep.
+        return msgspec.json.encode(copy_json(body))
+
+    def decode(self, encoded: bytes) -> Any:
+        return msgspec.json.decode(encoded)
+
+
+class _Atom(_Json):
+    """JSON that nobody can change."""
+
+    def copy(self, body: Any) -> Any:
+        return body
+
+
+class _Float(_Json):
+    def copy(self, body: float) -> float:
+        _check_finite(body)
+        return body
+
+
+class _Bytes:
+    name = "bytes"
+
+    def copy(self, body: bytes | bytearray) -> bytes:
+        return bytes(body)
+
+    def encode(self, body: bytes | bytearray) -> bytes:
+        return bytes(body)
+
+    def decode(self, encoded: bytes) -> bytes:
+        return encoded
+
+
+class _Failed:
+    """A failure, which is sent in place of a reply."""
+
+    name = "failure"
+
+    def copy(self, body: RequestFailed) -> RequestFailed:
+        return RequestFailed(body.text, code=body.code, kind=body.kind)
+
+    def encode(self, body: RequestFailed) -> bytes:
+        return msgspec.json.encode((body.kind, body.code, body.text))
+
+    def decode(self, encoded: bytes) -> RequestFailed:
+        kind, code, text = _FAILED.decode(encoded)
+        return RequestFailed(text, code=code, kind=kind)
+
+
+class ClassCodec(Generic[T]):
+    """The codec of a dataclass or msgspec Struct, which travels as JSON."""
+
+    def __init__(self, cls: type[T], name: str = "") -> None:
+        self.name = name or cls.__name__
+        self._decoder = msgspec.json.Decoder(cls)
+
+    def copy(self, body: T) -> T:
+        return self.decode(self.encode(body))
+
+    def encode(self, body: T) -> bytes:
+        return msgspec.json.encode(body)
+
+    def decode(self, encoded: bytes) -> T:
+        return self._decoder.decode(encoded)
+
+
+_FAILED = msgspec.json.Decoder(tuple[Failure, int, str])
+_JSON = _Json()
+_BYTES = _Bytes()
+_ATOM = _Atom()
+_BUILT_IN: dict[type, Codec] = {
+    type(None): _ATOM,
+    bool: _ATOM,
+    int: _ATOM,
+    str: _ATOM,
+    float: _Float(),
+    dict: _JSON,
+    list: _JSON,
+    tuple: _JSON,
+    bytes: _BYTES,
+    bytearray: _BYTES,
+    RequestFailed: _Failed(),
+}
+_NAMED: dict[str, Codec] = {
+    codec.name: codec for codec in (_JSON, _BYTES, _BUILT_IN[RequestFailed])
+}
+
+
+class Codecs:
+    """The codecs of one bus: the built-in ones and what users register."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Codec] = dict(_NAMED)
+        self._by_class: dict[type, Codec] = dict(_BUILT_IN)
+
+    def register(self, codec: Codec) -> None:
+        """Have *codec* be found by its name."""
+        name = codec.name
+        if not isinstance(name, str) or not 1 <= len(name) <= 200:
+            raise ValueError(f"the name of a codec has 1 to 200 letters, not {name!r}")
+        if name in self._by_name:
+            raise ValueError(f"there is a codec named {name!r} already")
+        self._by_name[name] = codec
+
+    def register_default(self, cls: type[T], codec: Codec | None = None) -> None:
+        """Have bodies of class *cls* written by *codec*, else as a `ClassCodec`."""
+        if cls in self._by_class:
+            raise ValueError(f"there is a codec for {cls.__name__} already")
+        codec = ClassCodec(cls) if codec is None else codec
+        self.register(codec)
+        self._by_class[cls] = codec
+
+    def unregister(self, name: str) -> None:
+        """Forget the codec of that name; built-in ones stay."""
+        if name in _NAMED:
+            raise ValueError(f"the codec {name!r} is built in")
+        codec = self._by_name.pop(name, None)
+        for cls in [cls for cls, it in self._by_class.items() if it is codec]:
+            del self._by_class[cls]
+
+    def unregister_default(self, cls: type) -> None:
+        """Forget the codec for bodies of class *cls*."""
+        if cls in _BUILT_IN:
+            raise ValueError(f"the codec for {cls.__name__} is built in")
+        codec = self._by_class.get(cls)
+        if codec is not None:
+            self.unregister(codec.name)
+
+    def choose(self, body: object, name: str | None = None) -> Codec:
+        """Return the codec for a body: the one of that *name*, else by its class."""
+        if name is not None:
+            return self.named(name)
+        codec = self._by_class.get(type(body))
+        if codec is None:
+            if isinstance(body, _BASES):
+                return _JSON
+            raise TypeError(
+                f"there is no codec for {type(body).__name__}; register one "
+                "(bus.codecs.register_default) or send JSON values or bytes"
+            )
+        return codec
+
+    def named(self, name: str) -> Codec:
+        """Return the codec of that name."""
+        codec = self._by_name.get(name)
+        if codec is None:
+            raise ValueError(f"there is no codec named {name!r}")
+        return codec
+
+
+_ATOMS = frozenset({str, int, bool, type(None)})
+_BASES: tuple[Any, ...] = (dict, list, tuple, str, int, float)
+
+
+def copy_json(value: Any, depth: int = MAX_DEPTH) -> Any:
+    """
+    Return a copy of *value* made of dict, list, str, int, float, bool and None only.
+
+    The same as what would come out of the wire, so that a consumer sees no difference.
+    """
+    kind = type(value)
+    if kind in _ATOMS:
+        return value
+    if depth < 0:
+        raise ValueError(f"the body nests deeper than {MAX_DEPTH} levels")
+    if kind is dict:
+        copied = {}
+        for key, item in value.items():
+            if type(key) is not str:
+                key = _text_key(key)
+            copied[key] = item if type(item) in _ATOMS else copy_json(item, depth - 1)
+        return copied
+    if kind is list or kind is tuple:
+        return [
+            item if type(item) in _ATOMS else copy_json(item, depth - 1)
+            for item in value
+        ]
+    if kind is float:
+        _check_finite(value)
+        return value
+    return copy_json(_plain(value), depth)
+
+
+def _plain(value: Any) -> Any:
+    """Return what a value of a subclass is to JSON."""
+    if isinstance(value, Enum):
+        return value.value
+    for base in _BASES:
+        if isinstance(value, base):
+            return base(value)
+    raise TypeError(
+        f"the body has a {type(value).__name__}, which JSON cannot express; "
+        "register a codec for its class"
+    )
+
+
+def _text_key(key: object) -> str:
+    if not isinstance(key, str):
+        raise TypeError(f"the body has the key {key!r}; JSON keys are text")
+    return str.__str__(key)
+
+
+def _check_finite(value: float) -> None:
+    if not math.isfinite(value):
+        raise ValueError(f"the body has {value}, which JSON cannot express")

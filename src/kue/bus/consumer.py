@@ -1,0 +1,300 @@
+"""
+Consumers: who listens at an address, in which loop, and what waits for them.
+
+A consumer belongs to the event loop it was made in and runs there and nowhere else.
+Messages wait in its buffer and are handled in the order they came.  A plain function is
+called with each; an ``async def`` runs in a task, *concurrency* of them at once;
+without a handler, ``async for message in consumer`` reads them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from kue.bus.failures import RequestFailed, discarded, raised
+from kue.bus.loops import hand_over, running
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from kue.bus.interceptors import Chain
+    from kue.bus.message import Message
+
+logger = logging.getLogger(__name__)
+
+#: How many messages may wait, unless the consumer says otherwise.
+DEFAULT_BUFFER = 1000
+MAX_BUFFER = 1_000_000
+#: Messages a plain function gets before others have their turn in the loop.
+_TURN = 64
+
+Handler = Callable[["Message"], Awaitable[None] | None]
+
+
+class Consumer:
+    """
+    One listener at one address, until `unregister`.
+
+    When *buffer* messages wait because it is paused or slow, further ones are
+    discarded: `discarded` counts them, `on_discard` is called with each, the log says
+    when it begins, and whoever asked gets a TIMEOUT at once.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        handler: Handler | None,
+        *,
+        is_local: bool,
+        buffer: int,
+        concurrency: int,
+        inbound: Chain,
+        leave: Callable[[Consumer], None],
+    ) -> None:
+        if not 1 <= buffer <= MAX_BUFFER:
+            raise ValueError(f"buffer is 1 to {MAX_BUFFER:,}, not {buffer}")
+        if concurrency < 1:
+            raise ValueError(f"concurrency must be at least 1, not {concurrency}")
+        self.address = address
+        #: Whether other nodes cannot reach it.
+        self.is_local = is_local
+        self.loop = asyncio.get_running_loop()
+        self.is_registered = True
+        #: How many messages found the buffer full.
+        self.discarded = 0
+        #: Called with each of them.
+        self.on_discard: Callable[[Message], object] | None = None
+        #: Called once, when no further message will come.
+        self.on_end: Callable[[], object] | None = None
+        self._handler = handler
+        self._is_async = handler is not None and _is_async(handler)
+        self._buffer = buffer
+        self._concurrency = concurrency
+        self._inbound = inbound
+        self._leave = leave
+        self._waiting: deque[Message] = deque()
+        #: How many it may still get; None is any number.
+        self._demand: int | None = None
+        #: A plain function will be called in the next turn of the loop.
+        self._is_due = False
+        self._is_full = False
+        #: Handlers see the variables of whoever registered them, not of who sends.
+        self._context = contextvars.copy_context()
+        self._tasks: set[asyncio.Task[None]] = set()
+        #: Tasks that look for a next message; one that ends is no longer among them.
+        self._workers = 0
+        #: Whoever reads waits for this.
+        self._arrival: asyncio.Future[None] | None = None
+        #: Done once the cluster knows of it.
+        self.announced: Future[None] | None = None
+
+    @property
+    def waiting(self) -> int:
+        """How many messages wait to be handled."""
+        return len(self._waiting)
+
+    async def ready(self) -> None:
+        """Wait until every node knows that it listens."""
+        if self.announced is not None:
+            await asyncio.shield(asyncio.wrap_future(self.announced))
+
+    def pause(self) -> None:
+        """Get nothing until `resume` or `fetch`."""
+        self._demand = 0
+
+    def resume(self) -> None:
+        """Get everything."""
+        self._demand = None
+        self._catch_up()
+
+    def fetch(self, count: int) -> None:
+        """Get *count* more messages, then pause again."""
+        if count < 1:
+            raise ValueError(f"fetch takes at least 1, not {count}")
+        if self._demand is not None:
+            self._demand += count
+            self._catch_up()
+
+    def unregister(self) -> None:
+        """
+        Listen no more, from any thread; what waits is discarded.
+
+        Handlers that run go on to their end.
+        """
+        if self.is_registered:
+            self.is_registered = False
+            self._leave(self)
+            if running() is self.loop:
+                self._end()
+            else:
+                hand_over(self.loop, self._end)
+
+    def deliver(self, message: Message) -> None:
+        """Take a message that is this consumer's own, from any thread."""
+        if running() is self.loop:
+            self._arrive(message)
+        else:
+            hand_over(self.loop, self._arrive, message)
+
+    async def stop(self) -> None:
+        """Unregister, and cancel the handlers that run.  In its own loop."""
+        self.unregister()
+        # Whoever calls this may be a handler, and goes on.
+        tasks = self._tasks - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def __aiter__(self) -> Consumer:
+        if self._handler is not None:
+            raise TypeError("a consumer with a handler cannot be read as well")
+        return self
+
+    async def __anext__(self) -> Message:
+        while not (self._waiting and self._demand != 0):
+            if not self.is_registered:
+                raise StopAsyncIteration
+            if self._arrival is None:
+                self._arrival = self.loop.create_future()
+            await asyncio.shield(self._arrival)
+        return self._next()
+
+    def _arrive(self, message: Message) -> None:
+        if self._inbound.links:
+            self._inbound.run(message, lambda: self._take(message))
+        else:
+            self._take(message)
+
+    def _take(self, message: Message) -> None:
+        if not self.is_registered:
+            _refuse(message)
+            return
+        if len(self._waiting) >= self._buffer and self._can_lag():
+            self._discard(message)
+            return
+        self._waiting.append(message)
+        self._go_on()
+
+    def _can_lag(self) -> bool:
+        """Tell whether it keeps messages waiting for longer than a turn of the loop."""
+        return self._is_async or self._handler is None or self._demand is not None
+
+    def _catch_up(self) -> None:
+        """Begin as many runs as there may be: messages have waited."""
+        for _ in range(min(self._concurrency, len(self._waiting))):
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if not self._waiting or self._demand == 0:
+            return
+        if self._handler is None:
+            if self._arrival is not None:
+                self._arrival.set_result(None)
+                self._arrival = None
+        elif self._is_async:
+            if self._workers < self._concurrency:
+                self._workers += 1
+                task = self.loop.create_task(
+                    self._work(),
+                    name=f"kue-bus-{self.address}",
+                    context=self._context.copy(),
+                )
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+        elif not self._is_due:
+            self._is_due = True
+            self.loop.call_soon(self._turn, context=self._context)
+
+    def _turn(self) -> None:
+        """Call a plain function with what waits."""
+        for _ in range(_TURN):
+            if not self._waiting or self._demand == 0:
+                self._is_due = False
+                return
+            message = self._next()
+            try:
+                self._handler(message)  # type: ignore[misc]
+            except Exception as exc:
+                self._report(message, exc)
+        self.loop.call_soon(self._turn, context=self._context)
+
+    async def _work(self) -> None:
+        """Run an async function on what waits, until nothing does."""
+        try:
+            while self._waiting and self._demand != 0:
+                await self._run(self._next())
+        finally:
+            # In this very turn: a message that comes now must find a worker.
+            self._workers -= 1
+
+    async def _run(self, message: Message) -> None:
+        try:
+            await self._handler(message)  # type: ignore[misc]
+        except asyncio.CancelledError as exc:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Something that the handler awaited was cancelled, and not the handler.
+            self._report(message, exc)
+        except Exception as exc:
+            self._report(message, exc)
+
+    def _next(self) -> Message:
+        if self._demand is not None:
+            self._demand -= 1
+        self._is_full = False
+        return self._waiting.popleft()
+
+    def _report(self, message: Message, exc: BaseException) -> None:
+        if isinstance(exc, RequestFailed):
+            message.fail(exc.code, exc.text)
+        else:
+            logger.error("the consumer of %s failed", self.address, exc_info=exc)
+            message.reply(raised(self.address, exc))
+
+    def _discard(self, message: Message) -> None:
+        self.discarded += 1
+        if not self._is_full:
+            self._is_full = True
+            logger.warning(
+                "Discarding message as more than %d buffered in paused consumer. "
+                "address: %s",
+                self._buffer,
+                self.address,
+            )
+        _refuse(message)
+        _call(self.on_discard, message)
+
+    def _end(self) -> None:
+        while self._waiting:
+            _refuse(self._waiting.popleft())
+        if self._arrival is not None:
+            self._arrival.set_result(None)
+            self._arrival = None
+        _call(self.on_end)
+
+
+def _refuse(message: Message) -> None:
+    """Tell who asked that nobody will see the request."""
+    if message.reply_address is not None:
+        message.reply(discarded(message.reply_address, message.address))
+
+
+def _call(hook: Callable[..., object] | None, *args: Any) -> None:
+    if hook is not None:
+        try:
+            hook(*args)
+        except Exception:
+            logger.exception("a consumer's hook failed")
+
+
+def _is_async(handler: Handler) -> bool:
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
+        getattr(handler, "__call__", None)  # noqa: B004
+    )

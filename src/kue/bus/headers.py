@@ -1,0 +1,92 @@
+"""Headers of a message: names without regard to case, each with several values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Union
+
+#: What a caller may give for headers; a name with several values has a list of them.
+Given = Union["Headers", Mapping[str, str | Iterable[str]], Iterable[tuple[str, str]]]
+
+
+class Headers:
+    """
+    Names and values, in the order in which each name was first added.
+
+    ``headers["Action"]`` is the first value of a name, `all` has all of them.
+    """
+
+    __slots__ = ("_values",)
+
+    def __init__(self, given: Given = ()) -> None:
+        #: The name in lower case → the name as it was written, and the values.
+        self._values: dict[str, tuple[str, list[str]]] = {}
+        if isinstance(given, Headers):
+            self._values = {
+                key: (name, list(values))
+                for key, (name, values) in given._values.items()
+            }
+            return
+        for name, value in given.items() if isinstance(given, Mapping) else given:
+            for each in (value,) if isinstance(value, str) else value:
+                self.add(name, each)
+
+    def add(self, name: str, value: str) -> None:
+        """Add a value to those that *name* has."""
+        _check(name, value)
+        self._values.setdefault(name.lower(), (name, []))[1].append(value)
+
+    def __setitem__(self, name: str, value: str) -> None:
+        _check(name, value)
+        self._values[name.lower()] = (name, [value])
+
+    def __delitem__(self, name: str) -> None:
+        del self._values[name.lower()]
+
+    def __getitem__(self, name: str) -> str:
+        return self._values[name.lower()][1][0]
+
+    def get(self, name: str, default: str | None = None) -> str | None:
+        """Return the first value of *name*."""
+        found = self._values.get(name.lower())
+        return default if found is None else found[1][0]
+
+    def all(self, name: str) -> list[str]:
+        """Return every value of *name*, in the order they were added."""
+        found = self._values.get(name.lower())
+        return [] if found is None else list(found[1])
+
+    def items(self) -> Iterator[tuple[str, str]]:
+        """Give each name and value; a name with several values comes several times."""
+        for name, values in self._values.values():
+            for value in values:
+                yield name, value
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name.lower() in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, _ in self._values.values())
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Headers):
+            return NotImplemented
+        return self._by_key() == other._by_key()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Headers({list(self.items())!r})"
+
+    def _by_key(self) -> dict[str, list[str]]:
+        return {key: values for key, (_, values) in self._values.items()}
+
+
+def _check(name: object, value: object) -> None:
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"the name of a header is text, not {name!r}")
+    if not isinstance(value, str):
+        raise TypeError(f"header {name} is text, not {value!r}")

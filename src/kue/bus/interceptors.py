@@ -1,0 +1,51 @@
+"""Interceptors: functions that every message passes, on its way out or in."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kue.bus.message import Message
+
+logger = logging.getLogger(__name__)
+
+#: Sends a message on; an interceptor that does not call it drops the message.
+Proceed = Callable[[], None]
+Interceptor = Callable[["Message", Proceed], None]
+
+
+class Chain:
+    """Interceptors in the order they were added."""
+
+    __slots__ = ("links",)
+
+    def __init__(self) -> None:
+        #: Looked at with each message: where there are none, they cost nothing.
+        self.links: tuple[Interceptor, ...] = ()
+
+    def add(self, interceptor: Interceptor) -> None:
+        self.links = (*self.links, interceptor)
+
+    def remove(self, interceptor: Interceptor) -> None:
+        """Take one out; messages that are under way still pass it."""
+        links = list(self.links)
+        if interceptor in links:
+            links.remove(interceptor)
+        self.links = tuple(links)
+
+    def run(self, message: Message, then: Proceed) -> None:
+        """Lead *message* through all of them and, if none drops it, call *then*."""
+        self._step(self.links, 0, message, then)
+
+    def _step(
+        self, links: tuple[Interceptor, ...], at: int, message: Message, then: Proceed
+    ) -> None:
+        if at == len(links):
+            then()
+            return
+        try:
+            links[at](message, lambda: self._step(links, at + 1, message, then))
+        except Exception:
+            logger.exception("an interceptor failed for %s", message.address)

@@ -1,0 +1,101 @@
+"""What a message is between nodes: a frame, in a batch of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kue.bus.headers import Headers
+from kue.bus.message import MAX_ADDRESS, Message
+
+if TYPE_CHECKING:
+    from kue.bus.codecs import Codecs
+    from kue.bus.message import Carrier
+
+#: Bytes of body and headers.  Redis cuts off a subscriber that has 32 MB waiting.
+MAX_SIZE = 16 * 1024 * 1024
+
+
+class Frame(msgspec.Struct, frozen=True, array_like=True):
+    """A message as it travels."""
+
+    address: str
+    body: bytes
+    codec: str
+    is_send: bool
+    reply_address: str | None = None
+    headers: list[tuple[str, str]] | None = None
+
+
+class Batch(msgspec.Struct, frozen=True, array_like=True):
+    """
+    What one node sends another at once.
+
+    A sender numbers the batches of each stream to a node from 1 on: a number that was
+    seen before is a repetition, one that is left out is a loss.
+    """
+
+    sender: str
+    stream: str
+    number: int
+    frames: list[Frame]
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Batch)
+
+
+def pack(batch: Batch) -> bytes:
+    return _encoder.encode(batch)
+
+
+def unpack(packed: bytes) -> Batch:
+    """
+    Read what `pack` wrote.
+
+    Raises:
+        msgspec.DecodeError: It is something else.
+    """
+    return _decoder.decode(packed)
+
+
+def frame(message: Message) -> Frame:
+    """Write a message down."""
+    body = message.codec.encode(message.body)
+    headers = list(message.headers.items()) if message.has_headers else None
+    size = len(body) + sum(len(name) + len(value) for name, value in headers or ())
+    if size > MAX_SIZE:
+        raise ValueError(
+            f"a message to {message.address} is {size:,} bytes, and the limit is "
+            f"{MAX_SIZE:,}; keep large things elsewhere and send a reference"
+        )
+    return Frame(
+        message.address,
+        body,
+        message.codec.name,
+        message.is_send,
+        message.reply_address,
+        headers,
+    )
+
+
+def message(frame: Frame, bus: Carrier, codecs: Codecs) -> Message:
+    """
+    Read a message.
+
+    Raises:
+        ValueError: Its codec is not known here, or cannot read it.
+    """
+    if not 1 <= len(frame.address) <= MAX_ADDRESS:
+        raise ValueError(f"an address of {len(frame.address)} letters")
+    codec = codecs.named(frame.codec)
+    return Message(
+        bus,
+        frame.address,
+        codec.decode(frame.body),
+        codec,
+        headers=Headers(frame.headers) if frame.headers else None,
+        reply_address=frame.reply_address,
+        is_send=frame.is_send,
+    )

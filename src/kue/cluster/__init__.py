@@ -1,0 +1,1 @@
+"""Clusters: how the nodes of an event bus find and reach each other."""

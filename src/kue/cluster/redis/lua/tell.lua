@@ -1,0 +1,36 @@
+#!lua flags=allow-oom
+--[[
+  tell: a node begins or ceases to listen at addresses.
+
+  KEYS
+    1  root  tag that every key of the cluster begins with
+  ARGV
+    1  node
+    2  news   what the others are told, JSON
+    3  added  how many of what follows are new
+    4  …      addresses, at most 1,000: new ones first, then those that are over
+
+  Returns  the number of this change | "GONE" (it is no node any more)
+  Events   news
+]]
+
+local root, node, news, added = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
+
+--- @include lib/tell
+
+-- Check.
+if not redis.call("ZSCORE", root .. ":nodes", node) then
+  return "GONE"
+end
+
+-- Move.
+local addresses = root .. ":at:" .. node
+if added > 0 then
+  redis.call("SADD", addresses, unpack(ARGV, 4, 3 + added))
+end
+if #ARGV > 3 + added then
+  redis.call("SREM", addresses, unpack(ARGV, 4 + added))
+end
+
+-- Tell.
+return tell(root, news)

@@ -1,0 +1,446 @@
+"""
+The cluster manager on Redis.
+
+Every node has a channel and beats; all of them follow one channel of numbered changes,
+so that each knows by heart who listens where.  A change that was missed, a Redis that
+was away or lost what it had: whoever notices reads everything anew and joins again.
+
+All keys share one hash tag and so live in one slot of a Redis Cluster; channels are
+sharded ones, which that slot's node alone carries.
+
+==================  ======  ========================================================
+key, after the tag  type    holds
+==================  ======  ========================================================
+``:nodes``          zset    nodes; score = when each last beat, ms
+``:at:<node>``      set     addresses at which it listens
+``:number``         string  number of the last change
+``:changes``        –       channel: number, tab, change as JSON
+``:to:<node>``      –       channel: batches of frames for a node
+==================  ======  ========================================================
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import secrets
+import time
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kue.bus.failures import BusClosed
+from kue.bus.loops import hand_over, running
+from kue.cluster.redis import scripts
+from kue.cluster.redis.inbox import Inbox
+from kue.cluster.redis.mail import Mail
+from kue.cluster.redis.mirror import Mirror, News, read_news
+from kue.errors import StoreError, StoreUnavailable
+from kue.names import check_name, quote
+from kue.store.redis.address import read_url
+from kue.store.redis.link import Link
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterable, Sequence
+
+    from kue.bus.cluster import Member
+    from kue.bus.wire import Frame
+
+logger = logging.getLogger(__name__)
+
+BEAT_SECONDS = 1.0
+LEASE_SECONDS = 5.0
+#: A beat is overdue after so many intervals.
+_OVERDUE = 1.5
+#: Addresses in one call.
+_MANY = 1000
+_BUDGET_SECONDS = 5.0
+_LEAVE_SECONDS = 2.0
+
+
+class RedisCluster:
+    """
+    A node of the cluster that meets at *url* under *prefix*.
+
+    A node is taken for dead when it has not beaten for *lease* seconds, or when its
+    connection is gone and a beat is overdue.  All nodes are to have the same *beat* and
+    *lease*.  A node that was taken for dead and is not joins again by itself.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        prefix: str = "kue",
+        beat: float = BEAT_SECONDS,
+        lease: float = LEASE_SECONDS,
+    ) -> None:
+        if not 0 < beat < lease:
+            raise ValueError(f"beat ({beat}) must be shorter than lease ({lease})")
+        check_name(prefix, what="prefix")
+        self._address = read_url(url)
+        self._root = f"{{{quote(prefix)}:bus}}"
+        self._beat = beat
+        self._lease = lease
+        self._node = secrets.token_hex(8)
+        self._mirror = Mirror(self._node)
+        self._link = Link(self._address, budget_seconds=_BUDGET_SECONDS)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._member: Member | None = None
+        #: Done when that was so for the first time, or never will be.
+        self._joined: asyncio.Future[None] | None = None
+        #: Set while Redis has our subscription and our addresses.
+        self._is_in = asyncio.Event()
+        #: Held while this node is written down, so that nothing is written twice over.
+        self._writing = asyncio.Lock()
+        self._away_since: float | None = None
+        self._listening: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._inbox = Inbox()
+        self._mail = Mail(self._node, self._publish)
+        #: Whether it listens at an address, where that is yet to be told.
+        self._news: dict[str, bool] = {}
+        self._told: list[Future[None]] = []
+        self._telling: asyncio.Task[None] | None = None
+        #: Nodes that Redis did not know when it was read, and until when we wait.
+        self._missing: dict[str, float] = {}
+
+    @property
+    def lost(self) -> int:
+        """How many batches are known to have been lost on the way here."""
+        return self._inbox.lost
+
+    @property
+    def given_up(self) -> int:
+        """How many messages to other nodes found no room."""
+        return self._mail.given_up
+
+    # -- what a bus asks, from any thread ---------------------------------------
+
+    @property
+    def node(self) -> str:
+        return self._node
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        return self._mirror.nodes
+
+    def registrations(self, address: str) -> Sequence[str]:
+        return self._mirror.nodes_at(address)
+
+    def announce(self, address: str) -> Future[None]:
+        told: Future[None] = Future()
+        self._here(self._tell, address, True, told)
+        return told
+
+    def withdraw(self, address: str) -> None:
+        self._here(self._tell, address, False, None)
+
+    def post(self, node: str, frame: Frame) -> None:
+        self._here(self._post, node, frame)
+
+    # -- coming and going -------------------------------------------------------
+
+    async def join(self, member: Member) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._member = member
+        self._joined = self._loop.create_future()
+        self._listening = asyncio.create_task(self._listen(), name="kue-bus-listen")
+        try:
+            async with asyncio.timeout(_BUDGET_SECONDS):
+                await self._joined
+        except TimeoutError:
+            await self._end()
+            raise StoreUnavailable(
+                f"{self._address.name} could not be listened to in time; is it running?"
+            ) from None
+        except BaseException:
+            await self._end()
+            raise
+        self._start(self._beat_on(), "beat")
+
+    async def leave(self) -> None:
+        with contextlib.suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(_LEAVE_SECONDS):
+                await self.flush()
+                news = News(self._node, left=True)
+                await self._run("leave", self._node, msgspec.json.encode(news))
+        await self._end()
+
+    async def flush(self) -> None:
+        if self._telling is not None:
+            await asyncio.shield(self._telling)
+        await self._mail.flush()
+
+    async def look_up(self, address: str) -> Sequence[str]:
+        _, seen = await self._look(address)
+        if not seen.keys() <= self._mirror.nodes:
+            # One that joined just now; its change is on the way here.
+            await self._read_all()
+        else:
+            for node, addresses in seen.items():
+                self._mirror.add(node, addresses)
+        return self._mirror.nodes_at(address)
+
+    async def _end(self) -> None:
+        tasks = [*self._tasks]
+        tasks += [it for it in (self._listening, self._telling) if it is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._mail.abandon()
+        for told in self._told:
+            told.set_exception(BusClosed("the bus was closed before all nodes knew"))
+        await self._link.close()
+
+    # -- listening --------------------------------------------------------------
+
+    async def _listen(self) -> None:
+        """Follow both channels, through every loss of the connection."""
+        while True:
+            try:
+                await self._subscribe()
+                error = StoreError("this node was out of step with it")
+            except self._link.errors as exc:
+                error = self._link.translate(exc)
+            except StoreError as exc:
+                error = exc
+            assert self._joined is not None
+            if not self._joined.done() and not isinstance(error, StoreUnavailable):
+                self._joined.set_exception(error)
+                return
+            if self._away_since is None:
+                self._away_since = time.monotonic()
+                logger.warning("the bus lost its cluster, trying again: %s", error)
+            self._is_in.clear()
+            await asyncio.sleep(_pause())
+
+    async def _subscribe(self) -> None:
+        channels = (f"{self._root}:to:{self._node}", f"{self._root}:changes")
+        async with self._link.subscription(self._root, *channels) as messages:
+            await self._write_down()
+            await self._read_all()
+            self._come_in()
+            while self._is_in.is_set():
+                message = await messages(self._beat)
+                if message is not None:
+                    await self._hear(message)
+                    # Others must have their turn, however much there is to hear.
+                    await asyncio.sleep(0)
+
+    def _come_in(self) -> None:
+        assert self._joined is not None
+        self._is_in.set()
+        if not self._joined.done():
+            self._joined.set_result(None)
+        if self._away_since is not None:
+            away = time.monotonic() - self._away_since
+            self._away_since = None
+            logger.warning("the bus has its cluster again after %.1f s", away)
+
+    async def _hear(self, message: bytes) -> None:
+        try:
+            if message[:1].isdigit():
+                await self._hear_news(*read_news(message))
+            else:
+                assert self._member is not None
+                for frame in self._inbox.open(message):
+                    self._member.receive(frame)
+        except StoreError:
+            raise
+        except Exception:
+            # Whatever it was, the next must be heard.
+            logger.exception("the bus heard what it cannot read")
+
+    async def _hear_news(self, number: int, news: News) -> None:
+        if number <= self._mirror.number:
+            return
+        if not self._mirror.follows(number):
+            await self._read_all()
+            return
+        self._mirror.apply(number, news)
+        self._missing.pop(news.node, None)
+        if news.left:
+            if news.node == self._node:
+                await self._write_down()
+            else:
+                self._start(self._lose(news.node), "lose")
+
+    # -- writing and reading ----------------------------------------------------
+
+    async def _write_down(self) -> None:
+        """Be a node, with every address there is now."""
+        assert self._member is not None
+        async with self._writing:
+            told, self._told = self._told, []
+            self._news.clear()
+            addresses = list(self._member.addresses())
+            first, rest = addresses[:_MANY], addresses[_MANY:]
+            news = News(self._node, joined=True, added=first)
+            try:
+                await self._run("join", self._node, msgspec.json.encode(news), *first)
+                for start in range(0, len(rest), _MANY):
+                    await self._write(rest[start : start + _MANY], [])
+            except BaseException:
+                self._told = told + self._told
+                raise
+        _resolve(told)
+
+    async def _write(self, added: list[str], removed: list[str]) -> bool:
+        news = News(self._node, added=added, removed=removed)
+        encoded = msgspec.json.encode(news)
+        reply = await self._run(
+            "tell", self._node, encoded, len(added), *added, *removed
+        )
+        return bool(reply != b"GONE")
+
+    def _tell(self, address: str, is_there: bool, told: Future[None] | None) -> None:
+        self._news[address] = is_there
+        if told is not None:
+            self._told.append(told)
+        if self._telling is None:
+            self._telling = asyncio.create_task(self._tell_on(), name="kue-bus-tell")
+
+    async def _tell_on(self) -> None:
+        try:
+            while self._news:
+                await self._is_in.wait()
+                try:
+                    await self._tell_some()
+                except StoreError:
+                    # What is wrong there, whoever listens says.
+                    await asyncio.sleep(_pause())
+        finally:
+            self._telling = None
+
+    async def _tell_some(self) -> None:
+        async with self._writing:
+            told, self._told = self._told, []
+            some = dict(list(self._news.items())[:_MANY])
+            added = [address for address, is_there in some.items() if is_there]
+            removed = [address for address, is_there in some.items() if not is_there]
+            try:
+                is_node = await self._write(added, removed)
+            except BaseException:
+                self._told = told + self._told
+                raise
+            for address, is_there in some.items():
+                if self._news.get(address) is is_there:
+                    del self._news[address]
+            if self._news or not is_node:
+                self._told = told + self._told
+                told = []
+        _resolve(told)
+        if not is_node:
+            await self._write_down()
+
+    async def _read_all(self) -> None:
+        """Know the cluster anew."""
+        assert self._loop is not None
+        number, seen = await self._look("")
+        if number < self._mirror.number:
+            # Changes came in meanwhile.
+            return
+        absent = self._mirror.replace(number, seen)
+        # After a restart of Redis the others are on their way back, as we are.
+        until = self._loop.time() + self._lease
+        self._missing = {node: self._missing.get(node, until) for node in absent}
+
+    async def _look(self, address: str) -> tuple[int, dict[str, list[str]]]:
+        number, *rest = await self._run("look", address)
+        seen = {
+            node.decode(): [it.decode() for it in addresses]
+            for node, addresses in zip(rest[::2], rest[1::2], strict=True)
+        }
+        return int(number), seen
+
+    async def _run(self, script: str, *args: Any) -> Any:
+        text = scripts.source(script)
+        return await self._link.read(self._root, "EVAL", text, 1, self._root, *args)
+
+    # -- living and dying -------------------------------------------------------
+
+    async def _beat_on(self) -> None:
+        number = 0
+        while True:
+            await asyncio.sleep(self._beat)
+            if self._mirror.number < number:
+                # It was told of a while ago and did not arrive.
+                self._is_in.clear()
+            with contextlib.suppress(StoreError):
+                reply = await self._run(
+                    "beat",
+                    self._node,
+                    round(self._lease * 1000),
+                    round(self._beat * _OVERDUE * 1000),
+                )
+                if reply == b"GONE":
+                    await self._write_down()
+                elif reply == b"DEAF":
+                    # Redis has no subscription of ours, whatever we believe.
+                    self._is_in.clear()
+                else:
+                    number = int(reply)
+            await self._give_up_missing()
+
+    async def _give_up_missing(self) -> None:
+        assert self._loop is not None
+        now = self._loop.time()
+        for node in [it for it, until in self._missing.items() if until < now]:
+            del self._missing[node]
+            self._mirror.forget(node)
+            await self._lose(node)
+
+    async def _lose(self, node: str) -> None:
+        """Hand back what a dead node never saw, and tell that it is gone."""
+        assert self._member is not None
+        logger.info("node %s left the bus", node)
+        self._inbox.forget(node)
+        for frame in await self._mail.close(node):
+            self._member.undelivered(frame)
+        self._member.node_left(node)
+
+    # -- sending ----------------------------------------------------------------
+
+    def _post(self, node: str, frame: Frame) -> None:
+        assert self._member is not None
+        if node not in self._mirror.nodes:
+            self._member.undelivered(frame)
+            return
+        reason = self._mail.put(node, frame)
+        if reason:
+            self._member.given_up(frame, reason)
+
+    async def _publish(self, node: str, batch: bytes) -> int:
+        """Publish to a node; return how many heard it, which is one or none."""
+        channel = f"{self._root}:to:{node}"
+        return int(await self._link.read(self._root, "SPUBLISH", channel, batch))
+
+    # -- small things -----------------------------------------------------------
+
+    def _here(self, call: Any, *args: Any) -> None:
+        """Make a call in the loop that joined."""
+        assert self._loop is not None, "the cluster was not joined"
+        if running() is self._loop:
+            call(*args)
+        else:
+            hand_over(self._loop, call, *args)
+
+    def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=f"kue-bus-{name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _pause() -> float:
+    # Scattered: nodes that lost their Redis together must not come back together.
+    return random.uniform(0.02, 0.2)
+
+
+def _resolve(told: Iterable[Future[None]]) -> None:
+    for each in told:
+        if not each.done():
+            each.set_result(None)

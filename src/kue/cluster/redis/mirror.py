@@ -1,0 +1,105 @@
+"""What one node knows of the others: who they are, and where they listen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+class News(msgspec.Struct, omit_defaults=True):
+    """One change, as it is published."""
+
+    node: str
+    #: It joined, maybe again: it listens nowhere but at what is added.
+    joined: bool = False
+    left: bool = False
+    added: list[str] = []
+    removed: list[str] = []
+
+
+_decoder = msgspec.json.Decoder(News)
+
+
+def read_news(message: bytes) -> tuple[int, News]:
+    """Return the number of a change, and the change."""
+    number, _, news = message.partition(b"\t")
+    return int(number), _decoder.decode(news)
+
+
+class Mirror:
+    """The cluster as of one change; lookups need no lock and no waiting."""
+
+    def __init__(self, node: str) -> None:
+        self._node = node
+        #: The number of the last change it has seen.
+        self.number = 0
+        self._at: dict[str, set[str]] = {}
+        #: The same turned round, without this node.
+        self._nodes_at: dict[str, tuple[str, ...]] = {}
+        #: Kept whole: it is asked from other threads.
+        self.nodes: frozenset[str] = frozenset()
+
+    def nodes_at(self, address: str) -> tuple[str, ...]:
+        """Return the other nodes that listen at *address*."""
+        return self._nodes_at.get(address, ())
+
+    def follows(self, number: int) -> bool:
+        """Tell whether a change is the next one."""
+        return number == self.number + 1
+
+    def apply(self, number: int, news: News) -> None:
+        """Go along with one change."""
+        self.number = number
+        if news.joined or news.left:
+            self.forget(news.node)
+        if not news.left:
+            self.add(news.node, news.added)
+            for address in news.removed:
+                self._remove(news.node, address)
+
+    def add(self, node: str, addresses: Iterable[str]) -> None:
+        """Know that a node listens at *addresses*."""
+        known = self._at.get(node)
+        if known is None:
+            known = self._at[node] = set()
+            self.nodes = frozenset(self._at)
+        for address in addresses:
+            if address not in known:
+                known.add(address)
+                if node != self._node:
+                    nodes = self._nodes_at.get(address, ())
+                    self._nodes_at[address] = (*nodes, node)
+
+    def forget(self, node: str) -> None:
+        """Know a node no more."""
+        for address in self._at.get(node, ()):
+            self._turn_away(node, address)
+        self._at.pop(node, None)
+        self.nodes = frozenset(self._at)
+
+    def replace(self, number: int, seen: Mapping[str, Iterable[str]]) -> set[str]:
+        """Take over what was read; return the nodes that are missing from it."""
+        self.number = number
+        for node, addresses in seen.items():
+            wanted = set(addresses)
+            for address in self._at.get(node, set()) - wanted:
+                self._remove(node, address)
+            self.add(node, wanted)
+        return set(self._at) - set(seen)
+
+    def _remove(self, node: str, address: str) -> None:
+        known = self._at.get(node)
+        if known is not None and address in known:
+            known.remove(address)
+            self._turn_away(node, address)
+
+    def _turn_away(self, node: str, address: str) -> None:
+        rest = tuple(it for it in self._nodes_at.get(address, ()) if it != node)
+        if rest:
+            self._nodes_at[address] = rest
+        else:
+            self._nodes_at.pop(address, None)

@@ -1,0 +1,59 @@
+"""Fixtures for the bus: one of this process, and clusters of several."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kue.bus import EventBus
+from tests.bus.nodes import Nodes
+from tests.bus.threads import Loop
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from tests.support.servers import RedisCluster, RedisServer
+
+
+@pytest.fixture
+async def bus() -> AsyncIterator[EventBus]:
+    async with EventBus() as bus:
+        yield bus
+
+
+@pytest.fixture
+def prefix() -> str:
+    return f"bus-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture(params=["local", "redis", "redis-cluster"])
+async def nodes(request: pytest.FixtureRequest, prefix: str) -> AsyncIterator[Nodes]:
+    """Nodes of one cluster, on every kind of manager there is."""
+    url = ""
+    if request.param == "redis":
+        server: RedisServer = request.getfixturevalue("redis_server")
+        url = server.url
+    elif request.param == "redis-cluster":
+        cluster: RedisCluster = request.getfixturevalue("redis_cluster")
+        url = cluster.url(shards=1)
+    nodes = Nodes(url, prefix)
+    yield nodes
+    await nodes.close()
+
+
+@pytest.fixture
+async def redis_nodes(redis_server: RedisServer, prefix: str) -> AsyncIterator[Nodes]:
+    """Nodes that meet in Redis."""
+    nodes = Nodes(redis_server.url, prefix)
+    yield nodes
+    await nodes.close()
+
+
+@pytest.fixture
+def other() -> Iterator[Loop]:
+    other = Loop()
+    yield other
+    if not other.loop.is_closed():
+        other.stop()

@@ -1,0 +1,54 @@
+"""Nodes of one cluster, in this process or in others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kue.bus import EventBus, LocalCluster
+from kue.cluster.redis import RedisCluster
+from tests.unit.patience import until
+
+if TYPE_CHECKING:
+    from kue.bus import ClusterManager
+
+#: Quick, so that tests need not wait long for a death.
+BEAT, LEASE = 0.2, 3.0
+
+
+class Nodes:
+    """Makes buses that find each other; all are closed in the end."""
+
+    def __init__(self, url: str, prefix: str) -> None:
+        self.url = url
+        self.prefix = prefix
+        self._local = LocalCluster()
+        self._buses: list[EventBus] = []
+
+    async def new(self) -> EventBus:
+        bus = EventBus(self.manager())
+        await bus.start()
+        self._buses.append(bus)
+        return bus
+
+    def manager(self) -> ClusterManager:
+        if not self.url:
+            return self._local.manager()
+        return RedisCluster(self.url, prefix=self.prefix, beat=BEAT, lease=LEASE)
+
+    async def several(self, count: int) -> list[EventBus]:
+        """Make some that know each other."""
+        buses = [await self.new() for _ in range(count)]
+        for bus in buses:
+            await until(lambda bus=bus: len(bus.nodes) == count)  # type: ignore[misc]
+        return buses
+
+    async def close(self) -> None:
+        for bus in self._buses:
+            await bus.close()
+
+
+async def knows(bus: EventBus, address: str, others: int) -> None:
+    """Wait until a node knows how many others listen at an address."""
+    cluster = bus._cluster
+    assert cluster is not None
+    await until(lambda: len(cluster.registrations(address)) == others)

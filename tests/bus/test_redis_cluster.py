@@ -1,0 +1,292 @@
+"""The cluster manager on Redis: lost connections, missed changes, repeated batches."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kue.bus import EventBus, Failure, RequestFailed, wire
+from kue.bus.wire import Batch, Frame, pack
+from kue.cluster.redis import RedisCluster, scripts
+from kue.cluster.redis import outbox as outboxes
+from kue.errors import ConfigError, StoreRefused, StoreUnavailable
+from tests.bus.hearing import Ear
+from tests.bus.nodes import Nodes, knows
+from tests.support.servers import RedisServer, free_port
+from tests.unit.patience import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import redis
+
+
+def manager(bus: EventBus) -> RedisCluster:
+    assert isinstance(bus._cluster, RedisCluster)
+    return bus._cluster
+
+
+def spublish(client: redis.Redis, channel: str, message: bytes) -> int:
+    send: Any = client.execute_command
+    return int(send("SPUBLISH", channel, message))
+
+
+async def test_a_lost_subscription_is_taken_up_again(
+    redis_nodes: Nodes, redis_server: RedisServer
+) -> None:
+    a, b = await redis_nodes.several(2)
+    ear = Ear()
+    await b.consumer("news", ear).ready()
+    await knows(a, "news", 1)
+
+    with redis_server.client() as client:
+        client.client_kill_filter(_type="pubsub")
+    for number in range(10):
+        a.send("news", number)
+
+    # Sent while it did not listen, and kept until it did.
+    assert await ear.hears(10) == list(range(10))
+    assert len(a.nodes) == len(b.nodes) == 2
+
+
+async def test_a_change_that_was_missed_is_noticed(
+    redis_nodes: Nodes, redis_server: RedisServer
+) -> None:
+    a, b = await redis_nodes.several(2)
+    root = f"{{{redis_nodes.prefix}:bus}}"
+    with redis_server.client() as client:
+        client.sadd(f"{root}:at:{b.node}", "secret")
+        client.incr(f"{root}:number")
+
+    # Nobody told of it; the next change shows that something is missing.
+    await b.consumer("news", Ear()).ready()
+
+    await knows(a, "secret", 1)
+    await knows(a, "news", 1)
+
+
+async def test_a_last_change_that_was_missed_is_noticed_by_the_beat(
+    redis_nodes: Nodes, redis_server: RedisServer
+) -> None:
+    a, b = await redis_nodes.several(2)
+    root = f"{{{redis_nodes.prefix}:bus}}"
+    with redis_server.client() as client:
+        client.sadd(f"{root}:at:{b.node}", "secret")
+        client.incr(f"{root}:number")
+
+    await knows(a, "secret", 1)
+
+
+async def test_a_node_that_was_removed_joins_again(
+    redis_nodes: Nodes, redis_server: RedisServer
+) -> None:
+    a, b = await redis_nodes.several(2)
+    ear = Ear()
+    await b.consumer("news", ear).ready()
+    root = f"{{{redis_nodes.prefix}:bus}}"
+    with redis_server.client() as client:
+        client.zrem(f"{root}:nodes", b.node)
+        client.delete(f"{root}:at:{b.node}")
+        await until(lambda: client.zcard(f"{root}:nodes") == 2)
+
+    await knows(a, "news", 1)
+    a.send("news", 1)
+    assert await ear.hears(1) == [1]
+
+
+async def test_a_batch_that_comes_twice_is_heard_once(
+    redis_nodes: Nodes, redis_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    bus = await redis_nodes.new()
+    ear = Ear()
+    bus.consumer("news", ear)
+    channel = f"{{{redis_nodes.prefix}:bus}}:to:{bus.node}"
+
+    def batch(number: int, stream: str = "s1") -> bytes:
+        frame = Frame("news", b"%d" % number, "json", True)
+        return pack(Batch("ghost", stream, number, [frame]))
+
+    with redis_server.client() as client, caplog.at_level(logging.WARNING):
+        for number in (1, 2, 1, 2, 3, 6):
+            assert spublish(client, channel, batch(number)) == 1
+        spublish(client, channel, batch(1, "s2"))
+        await ear.hears(5)
+
+    assert ear.bodies == [1, 2, 3, 6, 1]
+    # Told, because nothing else would tell.
+    assert manager(bus).lost == 2
+    assert "2 batches from node ghost are lost" in caplog.text
+
+
+@pytest.mark.parametrize("junk", [b"", b"\xff\xff", b"7\tnot json", b"7", b"{}"])
+async def test_what_cannot_be_read_is_logged_and_left(
+    redis_nodes: Nodes,
+    redis_server: RedisServer,
+    caplog: pytest.LogCaptureFixture,
+    junk: bytes,
+) -> None:
+    a, b = await redis_nodes.several(2)
+    ear = Ear()
+    root = f"{{{redis_nodes.prefix}:bus}}"
+
+    with redis_server.client() as client:
+        spublish(client, f"{root}:to:{b.node}", junk)
+        spublish(client, f"{root}:changes", junk)
+    await b.consumer("news", ear).ready()
+    await knows(a, "news", 1)
+    a.send("news", 1)
+
+    assert await ear.hears(1) == [1]
+    assert "the bus heard what it cannot read" in caplog.text
+
+
+async def test_what_finds_no_room_is_given_up_and_told(
+    redis_nodes: Nodes,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(outboxes, "MAX_FRAMES", 10)
+    a, b = await redis_nodes.several(2)
+    ear = Ear()
+    await b.consumer("news", ear).ready()
+    await knows(a, "news", 1)
+
+    for number in range(10):
+        a.send("news", number)
+    with pytest.raises(Exception, match="too much waits to be sent to node"):
+        await a.request("news", 10)
+    a.send("news", 11)
+
+    assert await ear.hears(10) == list(range(10))
+    assert manager(a).given_up == 2
+    assert caplog.text.count("messages are lost, the first to news") == 1
+
+
+async def test_a_flood_to_another_node_arrives(redis_nodes: Nodes) -> None:
+    a, b = await redis_nodes.several(2)
+    ear = Ear()
+    await b.consumer("news", ear).ready()
+    await knows(a, "news", 1)
+
+    for number in range(100_000):
+        a.send("news", number)
+
+    await ear.hears(100_000)
+    assert ear.bodies == list(range(100_000))
+
+
+async def test_clusters_of_other_prefixes_are_others(
+    redis_nodes: Nodes, redis_server: RedisServer
+) -> None:
+    a = await redis_nodes.new()
+    stranger = RedisCluster(redis_server.url, prefix=f"{redis_nodes.prefix}-2")
+    async with EventBus(stranger) as other:
+        assert other.nodes == {other.node}
+        assert a.nodes == {a.node}
+
+
+async def test_a_redis_that_is_not_there_is_told_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kue.cluster.redis.manager._BUDGET_SECONDS", 0.3)
+    bus = EventBus(RedisCluster(f"redis://127.0.0.1:{free_port()}/0"))
+
+    with pytest.raises(StoreUnavailable, match="could not be listened to in time"):
+        await bus.start()
+
+
+async def test_a_password_that_is_wrong_is_told_of(redis_server: RedisServer) -> None:
+    url = redis_server.url.replace("redis://", "redis://nobody:wrong@")
+    bus = EventBus(RedisCluster(url))
+
+    with pytest.raises(StoreRefused, match="check user, password and ACL"):
+        await bus.start()
+
+
+async def test_a_redis_that_is_full_still_carries_the_bus(
+    tmp_path: Path, prefix: str
+) -> None:
+    server = RedisServer(tmp_path, config={"maxmemory": "1"})
+    nodes = Nodes(server.url, prefix)
+    try:
+        a, b = await nodes.several(2)
+        await b.consumer("ask", lambda message: message.reply("yes")).ready()
+
+        assert (await a.request("ask")).body == "yes"
+    finally:
+        await nodes.close()
+        server.stop()
+
+
+async def test_an_outage_is_told_when_it_begins_and_when_it_ends(
+    tmp_path: Path, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = RedisServer(tmp_path)
+    nodes = Nodes(server.url, prefix)
+    try:
+        bus = await nodes.new()
+        server.kill()
+        await until(lambda: "the bus lost its cluster" in caplog.text)
+        await asyncio.to_thread(server.restart)
+        await until(lambda: "the bus has its cluster again after" in caplog.text)
+        assert caplog.text.count("the bus lost its cluster") == 1
+        assert bus.nodes == {bus.node}
+    finally:
+        await nodes.close()
+        server.stop()
+
+
+async def test_a_request_while_redis_is_away_fails_in_time(
+    tmp_path: Path, prefix: str
+) -> None:
+    """To an address that is known, and to one that would have to be asked about."""
+    server = RedisServer(tmp_path)
+    nodes = Nodes(server.url, prefix)
+    try:
+        a, b = await nodes.several(2)
+        await b.consumer("ask", lambda message: message.reply("yes")).ready()
+        await knows(a, "ask", 1)
+        server.kill()
+
+        for address in ("ask", "unknown"):
+            with pytest.raises(RequestFailed) as failed:
+                await a.request(address, timeout=0.2)
+            assert failed.value.kind is Failure.TIMEOUT
+        assert a.waiting == 0
+    finally:
+        await nodes.close()
+        server.stop()
+
+
+def test_a_beat_is_shorter_than_the_lease() -> None:
+    with pytest.raises(ValueError, match="must be shorter than lease"):
+        RedisCluster("redis://localhost", beat=5, lease=5)
+
+
+def test_a_url_that_makes_no_sense_is_refused() -> None:
+    with pytest.raises(ConfigError):
+        RedisCluster("redis://localhost:99999")
+
+
+async def test_a_message_that_is_too_large_is_refused_where_it_is_sent(
+    redis_nodes: Nodes,
+) -> None:
+    a, b = await redis_nodes.several(2)
+    await b.consumer("news", Ear()).ready()
+
+    with pytest.raises(ValueError, match="keep large things elsewhere"):
+        await a.request("news", bytes(wire.MAX_SIZE + 1))
+    assert a.waiting == 0
+
+
+@pytest.mark.parametrize("name", scripts.names())
+def test_every_script_states_its_contract(name: str) -> None:
+    source = scripts.source(name).removeprefix("#!lua flags=allow-oom\n")
+    header = source[: source.index("]]")]
+
+    assert header.startswith(f"--[[\n  {name}: ")
+    for section in ("KEYS", "ARGV", "Returns", "Events"):
+        assert section in header
