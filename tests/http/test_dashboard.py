@@ -73,7 +73,7 @@ async def test_every_page_is_the_same_html(web: httpx.AsyncClient) -> None:
         assert answer.headers["content-type"] == "text/html; charset=utf-8"
         assert answer.headers["cache-control"] == "no-cache"
         assert 'data-prefix=""' in answer.text
-        assert 'src="/assets/app.js"' in answer.text
+        assert re.search(r'src="/assets/@[0-9a-f]+/app\.js"', answer.text)
 
 
 async def test_a_page_for_a_name_with_slashes_is_there(web: httpx.AsyncClient) -> None:
@@ -202,7 +202,36 @@ async def test_the_page_loads_every_module_and_sheet_at_once(
     html = (await web.get("/")).text
     for path in FILES:
         if path.suffix in {".js", ".css"}:
-            assert f'"/assets/{name_of(path)}"' in html
+            assert f'/{name_of(path)}"' in html
+
+
+async def test_what_has_the_version_in_its_name_is_kept_for_good(
+    web: httpx.AsyncClient,
+) -> None:
+    html = (await web.get("/")).text
+    [script] = re.findall(r'type="module" src="([^"]+)"', html)
+    old = re.sub("@[0-9a-f]+", "@0123456789ab", script)
+
+    now, before, plain = [
+        await web.get(path) for path in (script, old, "/assets/app.js")
+    ]
+
+    assert "immutable" in now.headers["cache-control"]
+    assert before.headers["cache-control"] == "no-cache"
+    assert plain.headers["cache-control"] == "no-cache"
+    assert now.content == before.content == plain.content
+
+
+async def test_files_are_packed_for_those_who_can_unpack_them(
+    web: httpx.AsyncClient,
+) -> None:
+    packed = await web.get("/assets/app.js", headers={"Accept-Encoding": "gzip"})
+    plain = await web.get("/assets/app.js", headers={"Accept-Encoding": "identity"})
+
+    assert packed.headers["content-encoding"] == "gzip"
+    assert "content-encoding" not in plain.headers
+    assert packed.content == plain.content
+    assert int(packed.headers["content-length"]) < int(plain.headers["content-length"])
 
 
 # -- mounted -------------------------------------------------------------------
@@ -215,8 +244,9 @@ async def test_it_works_under_any_prefix(q: Kue) -> None:
             html = (await web.get("/jobs")).text
             assert f'data-prefix="{prefix}"' in html
             [script] = re.findall(r'type="module" src="([^"]+)"', html)
-            assert script == f"{prefix}/assets/app.js"
-            assert (await web.get("/assets/app.js")).status_code == 200
+            assert script.startswith(f"{prefix}/assets/@")
+            below = script.removeprefix(prefix)
+            assert (await web.get(below)).status_code == 200
             assert (await web.get("/api/v1/health")).status_code == 200
             assert (await web.get("/api/v3")).status_code == 404
 

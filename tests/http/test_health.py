@@ -38,7 +38,7 @@ async def test_a_server_whose_store_is_away_is_healthy_but_not_ready(
     assert answer.status_code == 503
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.headers["retry-after"] == "1"
-    assert "is it running" in answer.json()["detail"]
+    assert "cannot be reached" in answer.json()["detail"]
 
 
 async def test_every_answer_tells_browsers_to_trust_it_with_little(

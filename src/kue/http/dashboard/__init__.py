@@ -10,6 +10,7 @@ server learns its path from it.
 
 from __future__ import annotations
 
+import gzip
 import re
 from functools import cache
 from hashlib import blake2b
@@ -42,6 +43,9 @@ CONTENT_TYPES = {
 }
 #: First parts of paths that programs ask for: they are told in JSON what is not there.
 DATA = frozenset({"api", "assets", "kue", "vertx-kue"})
+#: Begins the part of an asset's path that is a version.
+MARK = "@"
+YEAR_SECONDS = 31_536_000
 #: Taken, so that what is not there is not there for any of them.
 METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 #: Where a page says which path it has.
@@ -53,6 +57,8 @@ class Asset(NamedTuple):
     """A file that browsers may have."""
 
     content: bytes
+    #: The same, packed once for all who ask.
+    packed: bytes
     content_type: str
     tag: str
 
@@ -63,6 +69,8 @@ class Dashboard(NamedTuple):
     html: Template
     #: By path below the folder.
     assets: dict[str, Asset]
+    #: Of all of them together.
+    version: str
     #: Matches the paths of all pages.
     pages: re.Pattern[str]
 
@@ -72,10 +80,14 @@ def routes() -> list[BaseRoute]:
     dashboard = _dashboard()
 
     async def asset(request: Request) -> Response:
-        found = dashboard.assets.get(request.path_params["name"])
+        name = request.path_params["name"]
+        version = ""
+        if name.startswith(MARK):
+            version, _, name = name.removeprefix(MARK).partition("/")
+        found = dashboard.assets.get(name)
         if found is None:
             raise HTTPException(HTTPStatus.NOT_FOUND)
-        return _answer(request, found)
+        return _answer(request, found, is_fixed=version == dashboard.version)
 
     async def page(request: Request) -> Response:
         path = "/" + request.path_params["path"]
@@ -109,7 +121,11 @@ def _dashboard() -> Dashboard:
     ]
     # Names may contain slashes, however a proxy passes them on.
     pages = "|".join(_PARAMETER.sub(".+", path) for path in paths)
-    return Dashboard(html, assets, re.compile(f"(?:{pages})/?"))
+    version = blake2b(
+        "".join(sorted(f"{name} {one.tag}" for name, one in assets.items())).encode(),
+        digest_size=6,
+    ).hexdigest()
+    return Dashboard(html, assets, version, re.compile(f"(?:{pages})/?"))
 
 
 def _walk(folder: Traversable, above: str = "") -> Iterator[tuple[str, bytes]]:
@@ -123,14 +139,16 @@ def _walk(folder: Traversable, above: str = "") -> Iterator[tuple[str, bytes]]:
 
 def _asset(name: str, content: bytes) -> Asset:
     tag = f'W/"{blake2b(content, digest_size=12).hexdigest()}"'
-    return Asset(content, CONTENT_TYPES[name.rpartition(".")[2]], tag)
+    packed = gzip.compress(content, mtime=0)
+    return Asset(content, packed, CONTENT_TYPES[name.rpartition(".")[2]], tag)
 
 
 def _index(dashboard: Dashboard, request: Request) -> Asset:
     """Return the page, which says where it is mounted and what it will load."""
     prefix = "/" + request.scope.get("root_path", "").strip("/")
     prefix = escape(prefix.rstrip("/"))
-    assets = prefix + ASSETS
+    # Browsers keep what has the version in its name, and ask for it no more.
+    assets = f"{prefix}{ASSETS}/{MARK}{dashboard.version}"
     # Sheets in folders are for single pages, and may go beyond that for all.
     names = sorted(dashboard.assets, key=lambda name: ("/" in name, name))
     styles = [
@@ -154,15 +172,24 @@ def _index(dashboard: Dashboard, request: Request) -> Asset:
 
 
 def _answer(
-    request: Request, asset: Asset, status: HTTPStatus = HTTPStatus.OK
+    request: Request,
+    asset: Asset,
+    status: HTTPStatus = HTTPStatus.OK,
+    *,
+    is_fixed: bool = False,
 ) -> Response:
-    # Kept, but asked for each time: a new version shows at once.
-    headers = {"Cache-Control": "no-cache", "ETag": asset.tag}
+    # Else kept, but asked for each time: a new version shows at once.
+    kept = f"public, max-age={YEAR_SECONDS}, immutable" if is_fixed else "no-cache"
+    headers = {"Cache-Control": kept, "ETag": asset.tag, "Vary": "Accept-Encoding"}
     has_it = asset.tag in request.headers.get("if-none-match", "")
     if has_it and status is HTTPStatus.OK:
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+    content = asset.content
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        content = asset.packed
+        headers["Content-Encoding"] = "gzip"
     return Response(
-        asset.content,
+        content,
         status_code=status.value,
         headers=headers,
         media_type=asset.content_type,
