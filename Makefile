@@ -7,7 +7,7 @@ BIN := .venv/bin
 # Passed on to the program a target runs: make test ARGS="-k claim"
 ARGS ?=
 # Test processes at once.
-WORKERS ?= 2
+WORKERS ?= 3
 # What `make chaos` does.
 ENGINE ?= redis
 SECONDS ?= 60

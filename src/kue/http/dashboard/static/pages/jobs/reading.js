@@ -5,7 +5,7 @@ import { api } from "../../lib/api.js";
 export const PAGE = 50;
 //: Looks for one page, after which whoever waits is told how far it is.
 const LOOKS = 5;
-const PATIENCE_MS = 1_500;
+const PATIENCE_MS = 200;
 
 //: Read one page: {jobs, cursor, isPart}; *isPart* when it is short and there is more.
 export async function readPage(params, signal) {
