@@ -105,9 +105,10 @@ def _open_to_others(site: Site, address: Address) -> str | None:
 
 def _options(site: Site) -> str:
     """Return what made it open to others, as it was given."""
-    given = [("--host", site.host), *(("--proxy", one) for one in site.proxies)]
+    given = [] if site.host == HOST else [("--host", site.host)]
+    given += [("--proxy", one) for one in site.proxies]
     given += [("--allow-host", one) for one in site.hosts]
-    return " ".join(f"{name} {value}" for name, value in given if value != HOST)
+    return " ".join(f"{name} {value}" for name, value in given)
 
 
 async def _may_have_users(accounts: Accounts) -> bool:
