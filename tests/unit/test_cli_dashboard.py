@@ -222,7 +222,28 @@ async def test_the_first_user_closes_a_dashboard_that_was_open_to_this_machine(
     assert before.status_code == HTTPStatus.OK
 
 
+@pytest.mark.parametrize(
+    ("options", "where"),
+    [
+        (("--proxy", "127.0.0.1"), "can reach the proxy 127.0.0.1"),
+        (("--allow-host", "ops.example.com"), "can reach ops.example.com"),
+    ],
+)
+async def test_behind_a_proxy_there_must_be_a_user(
+    folder: Path, options: tuple[str, ...], where: str
+) -> None:
+    """It is on this machine, and so is the proxy; those who ask need not be."""
+    async with command("dashboard", "--port", "0", *options, folder=folder) as site:
+        code = await site.ended()
+
+    assert code == 2
+    assert where in site.said
+    assert f"kue dashboard {' '.join(options)}" in site.said
+
+
 async def test_a_name_that_was_not_allowed_is_refused(folder: Path) -> None:
+    async with kue.Kue(f"sqlite:///{folder}/kue.db") as q:
+        await Users(q.store).add("ann", "correct horse battery", Role.ADMIN)
     options = ("--port", "0", "--allow-host", "ops.example.com")
     async with (
         command("dashboard", *options, folder=folder) as site,
@@ -232,7 +253,7 @@ async def test_a_name_that_was_not_allowed_is_refused(folder: Path) -> None:
         known = await client.get(url, headers={"Host": "ops.example.com"})
         unknown = await client.get(url, headers={"Host": "evil.example"})
 
-    assert (known.status_code, unknown.status_code) == (200, 421)
+    assert (known.status_code, unknown.status_code) == (401, 421)
 
 
 async def test_two_of_them_can_watch_one_store(folder: Path) -> None:

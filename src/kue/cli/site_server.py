@@ -13,6 +13,7 @@ import signal
 import webbrowser
 from typing import TYPE_CHECKING
 
+from kue.cli.site import HOST
 from kue.cli.terminal import program, say
 from kue.errors import StoreUnavailable
 from kue.http.app import create_app
@@ -67,19 +68,21 @@ def listener_for(site: Site) -> socket.socket:
 
 
 async def application(
-    q: Kue, site: Site, *, is_local: bool, command: str = "dashboard"
+    q: Kue, site: Site, address: Address, *, command: str = "dashboard"
 ) -> Starlette:
     """
-    Return the application that *site* asks for; *command* did.
+    Return the application that *site* asks for, at *address*; *command* did.
 
     Raises:
         Exposed: Others could reach it, and nobody would have to log in.
     """
+    where = _open_to_others(site, address)
+    is_local = where is None
     accounts = LocalAccounts(q) if is_local else Accounts(q)
-    if not is_local and not await _may_have_users(accounts):
+    if where is not None and not await _may_have_users(accounts):
         kue = program()
-        again = f"{kue} {command} --host {site.host}"
-        raise Exposed(site.host, (f"{kue} user add NAME --role admin", again))
+        again = f"{kue} {command} {_options(site)}"
+        raise Exposed(where, (f"{kue} user add NAME --role admin", again))
     return create_app(
         q,
         guard=accounts,
@@ -88,6 +91,24 @@ async def application(
         # Where people must log in, a name that was pointed here gains nothing.
         hosts=(*site.hosts, site.host) if site.hosts or is_local else None,
     )
+
+
+def _open_to_others(site: Site, address: Address) -> str | None:
+    """Return where others than this machine can reach it; None when they cannot."""
+    if not address.is_local:
+        return site.host or "every address"
+    # Whoever is asked for by another name, or by a proxy, is asked by others.
+    if site.proxies:
+        return f"the proxy {site.proxies[0]}"
+    return site.hosts[0] if site.hosts else None
+
+
+def _options(site: Site) -> str:
+    """Return what made it open to others, as it was given."""
+    given = [] if site.host == HOST else [("--host", site.host)]
+    given += [("--proxy", one) for one in site.proxies]
+    given += [("--allow-host", one) for one in site.hosts]
+    return " ".join(f"{name} {value}" for name, value in given)
 
 
 async def _may_have_users(accounts: Accounts) -> bool:
@@ -110,9 +131,9 @@ async def shown(
         ConfigError: Something that was asked for makes no sense, or is not safe.
         StoreRefused, StoreCorrupt: The store is not fit to keep jobs.
     """
-    is_local = Address.bound(listener, site.host).is_local
     await _look_at(q)
-    app = await application(q, site, is_local=is_local, command=command)
+    address = Address.bound(listener, site.host)
+    app = await application(q, site, address, command=command)
     async with serving(app, listener, how(site)) as server:
         yield server
 

@@ -21,11 +21,11 @@ UNIX = "unix:"
 class Exposed(ConfigError):
     """A server would be open to whoever can reach it."""
 
-    def __init__(self, host: str, commands: Sequence[str]) -> None:
+    def __init__(self, where: str, commands: Sequence[str]) -> None:
         shown = "\n".join(f"  {command}" for command in commands)
         super().__init__(
-            f"others than this machine can reach {host or 'every address'}, and nobody "
-            f"would have to log in; add a user, then start again:\n{shown}"
+            f"others than this machine can reach {where}, and nobody would have to log "
+            f"in; add a user, then start again:\n{shown}"
         )
 
 
