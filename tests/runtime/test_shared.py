@@ -189,7 +189,8 @@ async def test_an_entry_with_a_ttl_ends(table: AsyncMap) -> None:
 
     await gone(table, "brief")
 
-    assert time.monotonic() - began >= 0.03
+    # Loops count in milliseconds.
+    assert time.monotonic() - began >= 0.029
     assert await table.keys() == ["lasting"]
     assert await table.put_if_absent("brief", 2) is None
 

@@ -19,7 +19,8 @@ async def test_a_timer_calls_its_handler_once_with_its_id(runtime: Runtime) -> N
     timer_id = runtime.set_timer("20ms", called.tell)
 
     assert await called.told() == timer_id
-    assert time.monotonic() - began >= 0.02
+    # Loops count in milliseconds.
+    assert time.monotonic() - began >= 0.019
     assert not runtime.cancel_timer(timer_id)
 
 
@@ -168,7 +169,7 @@ async def test_a_late_timer_keeps_its_rate_and_makes_up_for_nothing() -> None:
         await until(lambda: len(calls) >= 2)
 
     # Once for those that were missed, then on the beat.
-    assert calls[1] - began >= 0.199
+    assert calls[1] - began >= 0.195
 
 
 async def test_no_timer_outlives_its_runtime(runtime: Runtime) -> None:
