@@ -67,6 +67,14 @@ class Door:
             route.methods.discard("HEAD")
         return route
 
+    def ranges(self, span: str, handler: Handler) -> list[Route]:
+        """Return the routes to parts of lists: all jobs, of a state, of a type too."""
+        return [
+            self.route("GET", f"/jobs/{whose}{span}{order}", handler)
+            for whose in ("", "{state}/", "{type:path}/{state}/")
+            for order in ("", "/{order}")
+        ]
+
     def _looking(self, handler: Handler) -> Handler:
         async def answer(request: Request) -> Response:
             try:

@@ -54,21 +54,12 @@ def routes(q: Kue, guard: Guard, rules: Rules | None = None) -> list[Route]:
     api = _Api(q, known.redaction)
     door = Door(q, guard, known, _tell, name="kue")
     adding = Door(q, guard, known, _tell_adding, name="kue")
-    span, any_type = "{first}..{last}", "/jobs/{type:path}/{state}"
     plain = [
         door.route("GET", "/stats", api.stats),
         door.route("GET", "/job/search", api.search),
         door.route("GET", "/job/types", api.types),
-        *(
-            door.route("GET", path + order, api.range)
-            for path in (
-                f"/jobs/{span}",
-                f"/jobs/{{state}}/{span}",
-                f"{any_type}/{span}",
-            )
-            for order in ("", "/{order}")
-        ),
-        door.route("GET", f"{any_type}/stats", api.count),
+        *door.ranges("{first}..{last}", api.range),
+        door.route("GET", "/jobs/{type:path}/{state}/stats", api.count),
         door.route("GET", "/job/{id}", api.job),
         door.route("GET", "/job/{id}/log", api.log),
         door.route("PUT", "/job/{id}/state/{state}", api.put_state),

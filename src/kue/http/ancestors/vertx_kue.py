@@ -47,21 +47,12 @@ def routes(q: Kue, guard: Guard, rules: Rules | None = None) -> list[Route]:
     known = rules or Rules()
     api = _Api(q, known.redaction)
     door = Door(q, guard, known, _tell, name="vertx")
-    span, any_type = "{first}/to/{last}", "/jobs/{type:path}/{state}"
     return [
         door.route("GET", "/job/search/{text:path}", api.search),
         door.route("GET", "/stats", api.stats),
         door.route("GET", "/job/types", api.types),
-        *(
-            door.route("GET", path + order, api.range)
-            for path in (
-                f"/jobs/{span}",
-                f"/jobs/{{state}}/{span}",
-                f"{any_type}/{span}",
-            )
-            for order in ("", "/{order}")
-        ),
-        door.route("GET", f"{any_type}/stats", api.count),
+        *door.ranges("{first}/to/{last}", api.range),
+        door.route("GET", "/jobs/{type:path}/{state}/stats", api.count),
         door.route("PUT", "/job", api.add, scope=Scope.ENQUEUE),
         door.route("PUT", "/job/{id}/state/{state}", api.put_state),
         door.route("PUT", "/job/{id}/priority/{priority}", api.put_priority),

@@ -9,6 +9,7 @@ import msgspec
 
 from kue.http.problem import Refused
 from kue.http.section import Call, Section
+from kue.http.v1.views import MAX_MOMENT
 from kue.job import State
 from kue.names import MAX_BYTES
 from kue.reading import STATS_HOURS, STATS_MINUTES
@@ -40,8 +41,8 @@ GROWTH_SHARE = 0.1
 _MINUTES = {"minute": 1, "hour": 60, "day": 24 * 60}
 
 TypeName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_BYTES)]
-#: Unix ms, to the end of the year 9999.
-Moment = Annotated[int, msgspec.Meta(ge=0, le=253_402_300_799_999)]
+#: Unix ms.
+Moment = Annotated[int, msgspec.Meta(ge=0, le=MAX_MOMENT)]
 
 K = TypeVar("K")
 

@@ -15,7 +15,7 @@ const ROLES = [
   ["admin", "Admin: removes for good, says who may do what"],
 ];
 const ALONE =
-  "Whoever reaches this address may do everything. Add a person, here or on the " +
+  "Whoever is on this machine may do everything. Add a person, here or on the " +
   "command line, before the dashboard is to be reached from elsewhere.";
 const HELP = "At least 8 characters";
 
