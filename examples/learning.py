@@ -1,14 +1,17 @@
 """
-Learn something, and say how it went.
+Learn something, and say how it goes.
 
     python examples/learning.py [redis://localhost]
 
-Without a server the queue is a file, ``kue.db``, and the bus is this process.
+A verticle puts the queue on the event bus, another runs its jobs, and we listen.
+Without an address the queue is a file, ``kue.db``, and the bus is in this process.
 """
 
 import asyncio
+import logging
 import sys
 import time
+from typing import Any
 
 from kue import ActiveJob, Kue
 from kue.bus import EventBus
@@ -23,35 +26,41 @@ class Learner(KueWorker):
 
     def learn(self, job: ActiveJob) -> dict[str, str]:
         job.progress(10, 100)
-        time.sleep(0.3)
+        time.sleep(0.3)  # it takes its time, in a thread of its own
         return {"feeling": "amazing and wonderful!"}
 
 
-async def main(url: str) -> None:
+async def main(url: str = "sqlite:///kue.db") -> None:
     bus = EventBus(RedisCluster(url) if url.startswith("redis") else None)
-    async with Kue(url) as q, Runtime(bus=bus) as runtime:
+    async with Runtime(bus=bus) as runtime, Kue(url) as q:
         await runtime.deploy(KueVerticle, config={"url": url})
-        print("Kue Verticle is running...")
-        on(bus, "error", lambda error: print("[Global Error]", error))
+        learnt = asyncio.Event()
+
+        def love(progress: int) -> None:
+            print(f"I love this! My progress => {progress}")
+
+        def feel(job: dict[str, Any]) -> None:
+            print(f"Feeling: {job['result']['feeling']}")
+            learnt.set()
+
+        def sigh(told: dict[str, Any]) -> None:
+            print("eee...so difficult...")
+            learnt.set()
 
         data = {"title": "Learning Vert.x", "content": "core"}
-        job = await q.create_job("learn vertx", data).priority("high").save()
-        await job.refresh()
-        on_job(
-            bus, "progress", job, lambda n: print(f"I love this! My progress => {n}")
-        )
-        on_job(bus, "failed", job, lambda told: print("eee...so difficult..."))
-        done = on_job(
-            bus,
-            "complete",
-            job,
-            lambda job: print(f"Feeling: {job['result']['feeling']}"),
-        )
-        await done.ready()
+        saved = await q.create_job("learn vertx", data).priority("high").save()
+        job = await saved.refresh()
+        on_job(bus, "progress", job, love)
+        on_job(bus, "complete", job, feel)
+        on_job(bus, "failed", job, sigh)
+        on(bus, "error", lambda error: print("[Global Error]", error))
 
         await runtime.deploy(Learner, config={"url": url})
-        await job.result()
+        await learnt.wait()
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*(sys.argv[1:] or ["sqlite:///kue.db"])))
+    # KueVerticle says that it is running.
+    logging.basicConfig(format="%(message)s", stream=sys.stdout)
+    logging.getLogger("kue.service").setLevel(logging.INFO)
+    asyncio.run(main(*sys.argv[1:]))
