@@ -34,7 +34,7 @@ async def run(name: str, url: list[str], folder: Path) -> list[str]:
         if not key.startswith(("KUE_", "REDIS_"))
     }
     # A busy machine would be told of as a handler that holds the loop.
-    known["KUE_BLOCKED"] = "0"
+    known["KUE_BLOCKED"] = "0s"
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-W",
