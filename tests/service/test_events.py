@@ -19,8 +19,10 @@ from tests.support.jobs import OOPS, claim, end
 from tests.unit.patience import until
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from kue import Job
     from kue.bus import EventBus
     from tests.support.servers import RedisServer
 
@@ -407,3 +409,29 @@ async def test_a_job_that_cannot_be_read_does_not_stop_the_relay(
         assert (told["id"], told["type"]) == (bad.id, "bad")
         assert (await completed.next())["job"]["type"] == "email"
         await relay.stop()
+
+
+async def test_events_that_nobody_hears_are_not_read(
+    q: Kue, bus: EventBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only where a job is must be known, in case someone listens later."""
+    read: list[list[int]] = []
+    get = q.store.get
+
+    async def counted(ids: Sequence[int]) -> list[Job | None]:
+        read.append(list(ids))
+        return await get(ids)
+
+    enqueued = at_queue(bus, "job_enqueue")
+    job = await add(q)
+    await enqueued.next()
+    monkeypatch.setattr(q.store, "get", counted)
+
+    await finish(q, job, Completed())
+    second = await q.enqueue("email")
+    await enqueued.hears(2)
+
+    assert read == [[second.id]]
+    heard = at_job(bus, "remove", job)
+    await q.remove_many([job.id])
+    assert await heard.next() == {"id": job.id}

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 #: Called with what is told of an event.
 Listener = Callable[[Any], object]
 
+#: Events that may wait for a slow handler; further ones are discarded, and counted.
+BUFFER = 10_000
+
 _ENDS = frozenset(kind.value for kind in Kind if kind.is_final)
 _ERROR = Kind.ERROR.value
 
@@ -53,7 +56,7 @@ def on(
     async def hear(message: Message) -> None:
         await _call(handler, message.body)
 
-    return bus.consumer(where, hear)
+    return bus.consumer(where, hear, buffer=BUFFER)
 
 
 def on_job(
@@ -88,7 +91,7 @@ def on_job(
                 consumer.unregister()
 
     where = (addresses or Addresses()).job(ANY, *_address(job))
-    consumer = bus.consumer(where, hear)
+    consumer = bus.consumer(where, hear, buffer=BUFFER)
     return consumer
 
 

@@ -52,6 +52,7 @@ class EventRelay:
 
     async def start(self) -> None:
         """Return once whatever happens from now on is told."""
+        self._heard.clear()
         self._background.start(self._listen(), "kue relay listens")
         self._background.start(self._publish(), "kue relay tells")
         await self._heard.wait()
@@ -78,8 +79,9 @@ class EventRelay:
             batch = [await self._waiting.get()]
             while len(batch) < BATCH and not self._waiting.empty():
                 batch.append(self._waiting.get_nowait())
-            jobs = await self._jobs(batch)
-            for event in batch:
+            wanted = [event for event in batch if self._is_wanted(event)]
+            jobs = await self._jobs(wanted)
+            for event in wanted:
                 try:
                     self._tell(event, jobs.get(event.job_id))
                 except BusClosed:
@@ -87,8 +89,27 @@ class EventRelay:
                 except Exception:
                     logger.exception("event %r could not be told", event)
 
-    async def _jobs(self, batch: list[Event]) -> dict[int, Job]:
-        ids = list({event.job_id for event in batch if event.job_id})
+    def _is_wanted(self, event: Event) -> bool:
+        """Tell whether someone listens; a job that is new must be seen anyway."""
+        address_id = self._known.get(event.job_id)
+        if address_id is None:
+            return True
+        name, type = event.kind.value, event.type
+        names = (name, ANY, _ERROR) if event.kind in payloads.TROUBLE else (name, ANY)
+        if (
+            any(self._bus.is_heard(self._at.job(n, address_id, type)) for n in names)
+            or self._bus.is_heard(self._at.queue(QUEUE_PREFIX + name))
+            or (_ERROR in names and self._bus.is_heard(self._at.queue(_ERROR)))
+        ):
+            return True
+        if event.kind is Kind.REMOVE:
+            del self._known[event.job_id]
+        return False
+
+    async def _jobs(self, events: list[Event]) -> dict[int, Job]:
+        ids = list({event.job_id for event in events if event.job_id})
+        if not ids:
+            return {}
         found = await self._outage.persist(
             "event relay", lambda: self._q.store.get(ids)
         )
