@@ -102,6 +102,20 @@ async def test_where_it_is_and_what_it_tells_is_configured(
     assert cause.debug["causeStackTrace"]
 
 
+class Guarded(KueVerticle):
+    interceptors = (authorised(lambda token: token == "sesame"),)
+
+
+async def test_a_subclass_says_who_may_ask(
+    runtime: Runtime, bus: EventBus, url: str
+) -> None:
+    await runtime.deploy(Guarded, config={"url": url})
+
+    assert await JobServiceProxy(bus, token="sesame").get_all_types() == []
+    with pytest.raises(RequestFailed, match="Unauthorized"):
+        await JobServiceProxy(bus).get_all_types()
+
+
 async def test_of_several_for_one_queue_one_tells_events(
     bus: EventBus, url: str, file_q: Kue, monkeypatch: pytest.MonkeyPatch
 ) -> None:

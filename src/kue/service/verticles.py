@@ -28,7 +28,10 @@ from kue.service.relay import EventRelay
 from kue.worker.worker import GRACE_SECONDS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kue.runtime import Lock
+    from kue.service.binding import Interceptor
     from kue.worker import Worker
 
 logger = logging.getLogger(__name__)
@@ -123,13 +126,21 @@ class KueVerticle(QueueVerticle):
     when that one ends, another does.
     """
 
+    #: Around every call of the service; see `kue.service.binding`.
+    interceptors: Sequence[Interceptor] = ()
+
     async def start(self) -> None:
         config = self.read_config(ServiceConfig)
         bus = self.bus()
         q = await self.open_queue(config)
         addresses = Addresses(config.root)
         service = jobs.register(
-            q, bus, addresses.service, local=config.local, debug=config.debug
+            q,
+            bus,
+            addresses.service,
+            interceptors=self.interceptors,
+            local=config.local,
+            debug=config.debug,
         )
         self.context.add_close_hook(service.unregister)
         if config.events:
