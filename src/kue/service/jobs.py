@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import msgspec
 
+from kue.bus.message import DEFAULT_TIMEOUT
 from kue.errors import JobNotFound
 from kue.service import shape
 from kue.service.addresses import Addresses
@@ -157,12 +158,18 @@ class JobService:
 
 
 class JobServiceProxy(Proxy, JobService, of=JobService):
-    """A `JobService` that asks the one on the bus."""
+    """A `JobService` that asks the one on the bus; see `Proxy`."""
 
     def __init__(
-        self, bus: EventBus, address: str = Addresses().service, **options: Any
+        self,
+        bus: EventBus,
+        address: str = Addresses().service,
+        *,
+        timeout: float = DEFAULT_TIMEOUT,
+        token: str | None = None,
+        local: bool = False,
     ) -> None:
-        Proxy.__init__(self, bus, address, **options)
+        Proxy.__init__(self, bus, address, timeout=timeout, token=token, local=local)
 
 
 def register(
