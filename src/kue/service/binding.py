@@ -18,7 +18,7 @@ import logging
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import msgspec
 
@@ -56,8 +56,6 @@ _SAME = {
         StoreCorrupt,
     )
 }
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
