@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def frame(body: bytes) -> Frame:
-    return Frame("news", body, "bytes", True)
+    return Frame("", body, "bytes", True)
 
 
 class Channel:

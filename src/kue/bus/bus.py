@@ -247,6 +247,10 @@ class EventBus:
         if frame.address.startswith(PREFIX):
             self._refuse(frame.reply_address, no_handlers(frame.address))
         elif frame.is_send:
+            pending = self._requests.find(frame.reply_address or "")
+            if pending is not None:
+                # It may be answered here now.
+                pending.node = ""
             try:
                 self._route(wire.message(frame, self, self.codecs), local=False)
             except Exception as exc:

@@ -63,5 +63,10 @@ class Crossing(Generic[T]):
     def _cross(self) -> None:
         # First: whoever puts something down from here on calls again.
         self._is_called = False
-        for _ in range(len(self._waiting)):
-            self._take(self._waiting.popleft())
+        try:
+            for _ in range(len(self._waiting)):
+                self._take(self._waiting.popleft())
+        finally:
+            if self._waiting and not self._is_called:
+                self._is_called = True
+                hand_over(self._loop, self._cross)
