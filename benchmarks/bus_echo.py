@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Any
 
+import redis
 import uvloop
 from redis.asyncio import BlockingConnectionPool, Redis
 
@@ -19,7 +19,10 @@ from kue.cluster.redis import RedisCluster
 PREFIX = "bench"
 #: Where the bare program listens, and where it answers.
 ASK, ANSWER = "bare:ask", "bare:answer"
-CONNECTIONS = int(__import__("os").environ.get("NC", 16))
+#: The same for the one that blocks.
+ASK_BLOCKING, ANSWER_BLOCKING = "blocking:ask", "blocking:answer"
+#: Fewer or many more made it slower.
+CONNECTIONS = 16
 
 
 async def serve_kue(url: str) -> None:
@@ -33,19 +36,33 @@ async def serve_kue(url: str) -> None:
 
 async def serve_bare(url: str) -> None:
     """Publish whatever comes again, each in a task: one by one was slower."""
-    tasks: set[asyncio.Task[Any]] = set()
-    async with bare_client(url) as redis, redis.pubsub() as pubsub:
+    tasks: set[asyncio.Task[None]] = set()
+    async with bare_client(url) as client, client.pubsub() as pubsub:
+
+        async def answer(body: bytes) -> None:
+            await client.publish(ANSWER, body)
+
         await pubsub.subscribe(ASK)
         say("ready")
         async for message in pubsub.listen():
             if message["type"] == "message":
-                task = asyncio.create_task(redis.publish(ANSWER, message["data"]))
+                task = asyncio.create_task(answer(message["data"]), name="answer")
                 tasks.add(task)
                 task.add_done_callback(tasks.discard)
 
 
+async def serve_blocking(url: str) -> None:
+    """The same without an event loop, one after the other."""
+    with redis.Redis.from_url(url) as client, client.pubsub() as pubsub:
+        pubsub.subscribe(ASK_BLOCKING)
+        say("ready")
+        for message in pubsub.listen():
+            if message["type"] == "message":
+                client.publish(ANSWER_BLOCKING, message["data"])
+
+
 def bare_client(url: str) -> Redis:
-    """Return a client of redis-py; more connections made it slower."""
+    """Return a client of redis-py."""
     pool = BlockingConnectionPool.from_url(url, max_connections=CONNECTIONS, timeout=60)
     return Redis.from_pool(pool)
 
@@ -57,4 +74,5 @@ def say(word: str) -> None:
 
 if __name__ == "__main__":
     _, kind, url = sys.argv
-    uvloop.run({"kue": serve_kue, "bare": serve_bare}[kind](url))
+    serve = {"kue": serve_kue, "bare": serve_bare, "blocking": serve_blocking}[kind]
+    uvloop.run(serve(url))

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue.bus import EventBus
 from kue.cluster.redis import RedisCluster
 from tests.bus.hearing import Ear
 from tests.bus.nodes import Nodes, knows
@@ -18,7 +17,7 @@ from tests.unit.patience import until
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kue.bus import Message
+    from kue.bus import EventBus, Message
 
 
 def manager(bus: EventBus) -> RedisCluster:

@@ -195,7 +195,9 @@ class Consumer:
     def _cross(self) -> Crossing[Message]:
         with _foreign:
             if self._crossing is None:
-                self._crossing = Crossing(self.loop, self._arrive, limit=self._room)
+                is_plain = not self._is_async and self._handler is not None
+                limit = self._backlog if is_plain else self._buffer
+                self._crossing = Crossing(self.loop, self._arrive, limit=limit)
             return self._crossing
 
     @property

@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     from kue.bus.codecs import Codecs
     from kue.bus.message import Carrier
 
-#: Bytes of body and headers.  Redis cuts off a subscriber that has 32 MB waiting.
+#: Bytes of body and headers, unless the bus says otherwise.  Redis cuts off a
+#: subscriber that has 32 MB waiting.
 MAX_SIZE = 12 * 1024 * 1024
+#: What a bus may say.
+LARGEST_SIZE = 32 * 1024 * 1024
 
 
 class Frame(msgspec.Struct, frozen=True, array_like=True):
@@ -45,6 +48,8 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
     heard: tuple[str, int] | None = None
     #: Whether the sender wants to know what the receiver has heard.
     asks: bool = False
+    #: The stream to the receiver that went before, and the last number in it.
+    before: tuple[str, int] | None = None
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -65,15 +70,20 @@ def unpack(packed: bytes) -> Batch:
     return _decoder.decode(packed)
 
 
-def frame(message: Message) -> Frame:
-    """Write a message down."""
+def frame(message: Message, limit: int = MAX_SIZE) -> Frame:
+    """
+    Write a message down.
+
+    Raises:
+        ValueError: It is larger than *limit*.
+    """
     body = message.codec.encode(message.body)
     headers = list(message.headers.items()) if message.has_headers else None
     total = len(body) + _size(headers)
-    if total > MAX_SIZE:
+    if total > limit:
         raise ValueError(
             f"a message to {message.address} is {total:,} bytes, and the limit is "
-            f"{MAX_SIZE:,}; keep large things elsewhere and send a reference"
+            f"{limit:,}; keep large things elsewhere and send a reference"
         )
     return Frame(
         message.address,

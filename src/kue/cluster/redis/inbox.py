@@ -44,11 +44,17 @@ class Inbox:
     def take(self, batch: Batch, size: int) -> list[Frame]:
         """Return the frames of a batch of *size* bytes; none if it was here before."""
         sender = self._senders.get(batch.sender)
+        missed = 0
         if sender is None or sender.stream != batch.stream:
+            if sender is not None and batch.before is not None:
+                stream, number = batch.before
+                missed = (
+                    max(number - sender.number, 0) if stream == sender.stream else 0
+                )
             sender = self._begin(batch)
-        missed = batch.number - sender.number - 1
-        if missed < 0:
+        if batch.number <= sender.number:
             return []
+        missed += batch.number - sender.number - 1
         if missed:
             self.lost += missed
             logger.warning("%d messages from node %s are lost", missed, batch.sender)

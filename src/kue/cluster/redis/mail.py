@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: Nodes that left of which is known what was sent to them.
+MAX_ENDS = 10_000
+
 
 class Mail:
     """
@@ -32,6 +35,8 @@ class Mail:
         self._send = send
         self._heard = heard
         self._outboxes: dict[str, Outbox] = {}
+        #: Where the outboxes of nodes that left ended; they may come back.
+        self._ends: dict[str, tuple[str, int]] = {}
         #: Nodes for which there is no room, of which the log has told.
         self._full: set[str] = set()
         #: How many messages found no room.
@@ -69,9 +74,8 @@ class Mail:
 
     def remind(self, node: str) -> None:
         """Say how much was sent to a node that was away and may have missed it."""
-        outbox = self._outboxes.get(node)
-        if outbox is not None:
-            outbox.tell(asks=True)
+        if node in self._outboxes or node in self._ends:
+            self._to(node).tell(asks=True)
 
     def unsure(self, node: str) -> int:
         """Return how many messages were sent that a node has not said it heard."""
@@ -82,7 +86,14 @@ class Mail:
         """Give up on a node; return what it has certainly not seen."""
         self._full.discard(node)
         outbox = self._outboxes.pop(node, None)
-        return [] if outbox is None else await outbox.close()
+        if outbox is None:
+            return []
+        unseen = await outbox.close()
+        if outbox.end is not None:
+            if len(self._ends) >= MAX_ENDS:
+                del self._ends[next(iter(self._ends))]
+            self._ends[node] = outbox.end
+        return unseen
 
     async def flush(self) -> None:
         """Wait until nothing waits."""
@@ -102,5 +113,6 @@ class Mail:
                 node,
                 lambda batch: self._send(node, batch),
                 lambda: self._heard(node),
+                self._ends.pop(node, None),
             )
         return outbox

@@ -28,6 +28,7 @@ import random
 import secrets
 import time
 from concurrent.futures import Future
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -357,7 +358,7 @@ class RedisCluster:
     async def _tell_some(self) -> None:
         async with self._writing:
             told, self._told = self._told, []
-            some = dict(list(self._news.items())[:_MANY])
+            some = dict(islice(self._news.items(), _MANY))
             added = [address for address, is_there in some.items() if is_there]
             removed = [address for address, is_there in some.items() if not is_there]
             try:

@@ -42,7 +42,8 @@ class Outbox:
     The way to one node.
 
     *send* publishes a batch and returns how many heard it; *heard* returns how far this
-    node has heard the other, which travels along.
+    node has heard the other, which travels along.  *before* is where an earlier outbox
+    to the node ended: one that was taken for dead is told what it missed.
     """
 
     def __init__(
@@ -51,11 +52,13 @@ class Outbox:
         node: str,
         send: Callable[[bytes], Awaitable[int]],
         heard: Callable[[], tuple[str, int] | None] = lambda: None,
+        before: tuple[str, int] | None = None,
     ) -> None:
         self._sender = sender
         self._node = node
         self._send = send
         self._heard = heard
+        self._before = before
         self._waiting: deque[Frame] = deque()
         self._bytes = 0
         # A node that was given up and came back gets a new stream.
@@ -83,6 +86,11 @@ class Outbox:
     def unsure(self) -> int:
         """How many frames were sent of which the node has not said a word yet."""
         return self._number - self._acknowledged
+
+    @property
+    def end(self) -> tuple[str, int] | None:
+        """Where it has got to: the stream and the last number that was sent."""
+        return (self._stream, self._number) if self._number else self._before
 
     def put(self, frame: Frame) -> bool:
         """Take a frame, unless there is no room."""
@@ -179,6 +187,7 @@ class Outbox:
                 frames,
                 self._heard(),
                 asks,
+                self._before if self._number == 0 else None,
             )
         )
         self._number += len(frames)
@@ -198,6 +207,7 @@ class Outbox:
             await asyncio.sleep(_PAUSE_SECONDS)
         if is_unseen:
             self._waiting.extendleft(reversed(frames))
+            self._number -= len(frames)
 
     def _take(self) -> list[Frame]:
         frames: list[Frame] = []
