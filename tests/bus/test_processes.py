@@ -106,10 +106,13 @@ async def test_three_processes_and_their_consumers_take_exact_turns(
     firsts = []
     for name in names:
         said = [line.split() for line in await lines(others.processes[name], 20)]
-        numbers = [int(number) for _, number in said]
-        firsts.append(numbers[0])
-        assert numbers == list(range(numbers[0], 60, 3))
-        assert [who for who, _ in said] == ["left", "right"] * 10
+        left, right = (
+            [int(number) for who, number in said if who == side]
+            for side in ("left", "right")
+        )
+        firsts.append(left[0])
+        assert left == list(range(left[0], 60, 6))
+        assert right == list(range(left[0] + 3, 60, 6))
     assert sorted(firsts) == [0, 1, 2]
 
 
