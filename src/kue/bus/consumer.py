@@ -22,6 +22,7 @@ from kue.bus.failures import RequestFailed, discarded, raised
 from kue.bus.loops import Crossing, hand_over, running
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from concurrent.futures import Future
 
     from kue.bus.interceptors import Chain
@@ -166,6 +167,11 @@ class Consumer:
         if self._handler is not None:
             raise TypeError("a consumer with a handler cannot be read as well")
         return self
+
+    async def bodies(self) -> AsyncIterator[Any]:
+        """Read bodies instead of messages."""
+        async for message in self:
+            yield message.body
 
     async def __anext__(self) -> Message:
         while not (self._waiting and self._demand != 0):
