@@ -16,7 +16,7 @@ SEEDS ?= $(SEED)
 # Where `make redis` listens.
 PORT ?= 6379
 
-.PHONY: help setup demo test check lint types docs bench bench-peers bench-http chaos mutants redis clean
+.PHONY: help setup demo test check lint types docs bench bench-peers bench-http bench-bus chaos mutants redis clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -53,6 +53,9 @@ bench-peers: setup ## measure Kue beside other queues, latency too (ARGS="--only
 bench-http: setup ## measure the dashboard: pages of a full store, and many event streams
 	$(BIN)/python -m benchmarks.pages $(ARGS)
 	$(BIN)/python -m benchmarks.streams
+
+bench-bus: setup ## measure the event bus: alone, between processes beside bare redis-py, and when a node dies
+	$(BIN)/python -m benchmarks.bus $(ARGS)
 
 chaos: setup ## faults of all kinds, then an account (ENGINE=redis|sqlite SECONDS=60 SEED=1 or SEEDS=1..5)
 	@$(BIN)/python -m chaos --engine $(ENGINE) --seconds $(SECONDS) --seeds $(SEEDS) $(ARGS)

@@ -123,7 +123,7 @@ async def test_a_batch_that_comes_twice_is_heard_once(
     assert ear.bodies == [1, 2, 3, 6, 1]
     # Told, because nothing else would tell.
     assert manager(bus).lost == 2
-    assert "2 batches from node ghost are lost" in caplog.text
+    assert "2 messages from node ghost are lost" in caplog.text
 
 
 @pytest.mark.parametrize("junk", [b"", b"\xff\xff", b"7\tnot json", b"7", b"{}"])

@@ -53,9 +53,14 @@ class EventBus:
 
     A local bus is open from the start, one with a cluster from `start` on.  Messages
     may be sent from any thread; a consumer belongs to the event loop it is made in.
+    What is sent to another node has at most *max_size* bytes of body and headers.
     """
 
-    def __init__(self, cluster: ClusterManager | None = None) -> None:
+    def __init__(
+        self, cluster: ClusterManager | None = None, *, max_size: int = wire.MAX_SIZE
+    ) -> None:
+        if not 1 <= max_size <= wire.LARGEST_SIZE:
+            raise ValueError(f"max_size is 1 to {wire.LARGEST_SIZE:,}, not {max_size}")
         #: How bodies are copied and written.
         self.codecs = Codecs()
         #: What messages pass when they are sent, replies included.
@@ -63,6 +68,7 @@ class EventBus:
         #: What they pass in the loop of the consumer, or of who asked.
         self.inbound = Chain()
         self._cluster = cluster
+        self._max_size = max_size
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_open = cluster is None
         self._places: dict[str, Place] = {}
@@ -247,6 +253,10 @@ class EventBus:
         if frame.address.startswith(PREFIX):
             self._refuse(frame.reply_address, no_handlers(frame.address))
         elif frame.is_send:
+            pending = self._requests.find(frame.reply_address or "")
+            if pending is not None:
+                # It may be answered here now.
+                pending.node = ""
             try:
                 self._route(wire.message(frame, self, self.codecs), local=False)
             except Exception as exc:
@@ -318,7 +328,7 @@ class EventBus:
         if not nodes:
             return self._deliver(message)
         if not message.is_send:
-            frame = wire.frame(message)
+            frame = wire.frame(message, self._max_size)
             for node in nodes:
                 cluster.post(node, frame)
             self._deliver(message)
@@ -347,7 +357,7 @@ class EventBus:
             pending = self._requests.find(message.reply_address)
             if pending is not None:
                 pending.node = node
-        cluster.post(node, wire.frame(message))
+        cluster.post(node, wire.frame(message, self._max_size))
 
     def _deliver(self, message: Message, *, is_remote: bool = False) -> bool:
         """Hand a message to who listens here; tell whether there is someone."""

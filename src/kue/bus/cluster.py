@@ -30,7 +30,7 @@ class Member(Protocol):
         """Take back a frame that its node never saw; the node is gone."""
 
     def given_up(self, frame: Frame, reason: str) -> None:
-        """Take back a frame for which there is no room."""
+        """Take back a frame for which there is no room; from any thread."""
 
     def node_left(self, node: str) -> None:
         """Hear that a node is gone."""

@@ -8,13 +8,16 @@ import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
-from kue.bus.loops import hand_over
+from kue.bus.loops import Crossing, hand_over
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kue.bus.cluster import Member
     from kue.bus.wire import Frame
+
+#: What may wait for one node.
+MAX_FRAMES = 100_000
 
 
 class LocalCluster:
@@ -42,6 +45,7 @@ class LocalNode:
         self._cluster = cluster
         self._member: Member | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._crossing: Crossing[Frame] | None = None
         self._node = secrets.token_hex(8)
 
     @property
@@ -55,6 +59,7 @@ class LocalNode:
     async def join(self, member: Member) -> None:
         self._member = member
         self._loop = asyncio.get_running_loop()
+        self._crossing = Crossing(self._loop, self._receive, limit=MAX_FRAMES)
         with self._cluster.lock:
             self._cluster.members[self._node] = self
         for address in member.addresses():
@@ -99,10 +104,12 @@ class LocalNode:
 
     def post(self, node: str, frame: Frame) -> None:
         other = self._cluster.members.get(node)
-        if other is not None and other._loop is not None:
-            hand_over(other._loop, other._receive, frame)
-        elif self._loop is not None:
-            hand_over(self._loop, self._take_back, frame)
+        if other is None or other._crossing is None:
+            if self._loop is not None:
+                hand_over(self._loop, self._take_back, frame)
+        elif not other._crossing.put(frame) and self._member is not None:
+            reason = f"too much waits to be sent to node {node}"
+            self._member.given_up(frame, reason)
 
     async def flush(self) -> None:
         # What was posted is in the loops of the others already.

@@ -28,16 +28,19 @@ import random
 import secrets
 import time
 from concurrent.futures import Future
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from kue.bus.failures import BusClosed
-from kue.bus.loops import hand_over, running
+from kue.bus.loops import Crossing, hand_over, running
+from kue.bus.wire import unpack
 from kue.cluster.redis import scripts
 from kue.cluster.redis.inbox import Inbox
 from kue.cluster.redis.mail import Mail
 from kue.cluster.redis.mirror import Mirror, News, read_news
+from kue.cluster.redis.outbox import MAX_FRAMES
 from kue.errors import StoreError, StoreUnavailable
 from kue.names import check_name, quote
 from kue.store.redis.address import read_url
@@ -55,6 +58,8 @@ BEAT_SECONDS = 1.0
 LEASE_SECONDS = 5.0
 #: A beat is overdue after so many intervals.
 _OVERDUE = 1.5
+#: Frames that are handled before others have their turn in the loop.
+_TURN = 64
 #: Addresses in one call.
 _MANY = 1000
 _BUDGET_SECONDS = 5.0
@@ -100,7 +105,11 @@ class RedisCluster:
         self._listening: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._inbox = Inbox()
-        self._mail = Mail(self._node, self._publish)
+        self._mail = Mail(self._node, self._publish, self._inbox.heard)
+        #: What other threads post.
+        self._crossing: Crossing[tuple[str, Frame]] | None = None
+        #: When something was last heard, by the clock of the loop.
+        self._heard_at = 0.0
         #: Whether it listens at an address, where that is yet to be told.
         self._news: dict[str, bool] = {}
         self._told: list[Future[None]] = []
@@ -110,7 +119,7 @@ class RedisCluster:
 
     @property
     def lost(self) -> int:
-        """How many batches are known to have been lost on the way here."""
+        """How many messages are known to have been lost on the way here."""
         return self._inbox.lost
 
     @property
@@ -140,12 +149,21 @@ class RedisCluster:
         self._here(self._tell, address, False, None)
 
     def post(self, node: str, frame: Frame) -> None:
-        self._here(self._post, node, frame)
+        if running() is self._loop:
+            self._post(node, frame)
+            return
+        assert self._crossing is not None, "the cluster was not joined"
+        if not self._crossing.put((node, frame)):
+            assert self._member is not None
+            self._member.given_up(frame, self._mail.give_up(node, frame))
 
     # -- coming and going -------------------------------------------------------
 
     async def join(self, member: Member) -> None:
         self._loop = asyncio.get_running_loop()
+        self._crossing = Crossing(
+            self._loop, lambda posted: self._post(*posted), limit=MAX_FRAMES
+        )
         self._member = member
         self._joined = self._loop.create_future()
         self._listening = asyncio.create_task(self._listen(), name="kue-bus-listen")
@@ -176,11 +194,12 @@ class RedisCluster:
         await self._mail.flush()
 
     async def look_up(self, address: str) -> Sequence[str]:
-        _, seen = await self._look(address)
+        number, seen = await self._look(address)
         if not seen.keys() <= self._mirror.nodes:
             # One that joined just now; its change is on the way here.
             await self._read_all()
-        else:
+        elif number >= self._mirror.number:
+            # Else changes came in meanwhile, and what they took away must stay away.
             for node, addresses in seen.items():
                 self._mirror.add(node, addresses)
         return self._mirror.nodes_at(address)
@@ -219,14 +238,19 @@ class RedisCluster:
             await asyncio.sleep(_pause())
 
     async def _subscribe(self) -> None:
+        loop = asyncio.get_running_loop()
         channels = (f"{self._root}:to:{self._node}", f"{self._root}:changes")
         async with self._link.subscription(self._root, *channels) as messages:
             await self._write_down()
+            # It may be a Redis that lost its last changes and counts from there.
+            self._mirror.number = 0
             await self._read_all()
+            self._heard_at = loop.time()
             self._come_in()
             while self._is_in.is_set():
                 message = await messages(self._beat)
                 if message is not None:
+                    self._heard_at = loop.time()
                     await self._hear(message)
                     # Others must have their turn, however much there is to hear.
                     await asyncio.sleep(0)
@@ -246,14 +270,27 @@ class RedisCluster:
             if message[:1].isdigit():
                 await self._hear_news(*read_news(message))
             else:
-                assert self._member is not None
-                for frame in self._inbox.open(message):
-                    self._member.receive(frame)
+                await self._hear_batch(message)
         except StoreError:
             raise
         except Exception:
             # Whatever it was, the next must be heard.
             logger.exception("the bus heard what it cannot read")
+
+    async def _hear_batch(self, message: bytes) -> None:
+        assert self._member is not None
+        batch = unpack(message)
+        if batch.heard is not None:
+            self._mail.acknowledge(batch.sender, batch.heard)
+        for count, frame in enumerate(self._inbox.take(batch, len(message)), 1):
+            self._member.receive(frame)
+            if count % _TURN == 0:
+                await asyncio.sleep(0)
+        # One that is not known here would leave an outbox behind; it will ask.
+        if batch.sender in self._mirror.nodes and (
+            batch.asks or self._inbox.owes(batch.sender)
+        ):
+            self._mail.tell(batch.sender)
 
     async def _hear_news(self, number: int, news: News) -> None:
         if number <= self._mirror.number:
@@ -268,6 +305,8 @@ class RedisCluster:
                 await self._write_down()
             else:
                 self._start(self._lose(news.node), "lose")
+        elif news.joined:
+            self._mail.remind(news.node)
 
     # -- writing and reading ----------------------------------------------------
 
@@ -319,7 +358,7 @@ class RedisCluster:
     async def _tell_some(self) -> None:
         async with self._writing:
             told, self._told = self._told, []
-            some = dict(list(self._news.items())[:_MANY])
+            some = dict(islice(self._news.items(), _MANY))
             added = [address for address, is_there in some.items() if is_there]
             removed = [address for address, is_there in some.items() if not is_there]
             try:
@@ -367,10 +406,9 @@ class RedisCluster:
         number = 0
         while True:
             await asyncio.sleep(self._beat)
-            if self._mirror.number < number:
-                # It was told of a while ago and did not arrive.
-                self._is_in.clear()
             with contextlib.suppress(StoreError):
+                if self._mirror.number < number:
+                    await self._catch_up()
                 reply = await self._run(
                     "beat",
                     self._node,
@@ -386,6 +424,15 @@ class RedisCluster:
                     number = int(reply)
             await self._give_up_missing()
 
+    async def _catch_up(self) -> None:
+        """Know of a change that was told a beat ago and is not here yet."""
+        assert self._loop is not None
+        if self._loop.time() - self._heard_at > self._lease:
+            self._is_in.clear()
+        else:
+            # There may be a lot to hear before it; to listen anew would lose all that.
+            await self._read_all()
+
     async def _give_up_missing(self) -> None:
         assert self._loop is not None
         now = self._loop.time()
@@ -397,8 +444,12 @@ class RedisCluster:
     async def _lose(self, node: str) -> None:
         """Hand back what a dead node never saw, and tell that it is gone."""
         assert self._member is not None
-        logger.info("node %s left the bus", node)
-        self._inbox.forget(node)
+        logger.info(
+            "node %s left the bus; %d messages were sent to it that it may not have "
+            "heard",
+            node,
+            self._mail.unsure(node),
+        )
         for frame in await self._mail.close(node):
             self._member.undelivered(frame)
         self._member.node_left(node)
