@@ -23,7 +23,7 @@ from kue.runtime.errors import (
     UnknownDeployment,
 )
 from kue.runtime.executor import WorkerExecutor
-from kue.runtime.runtime import Bus, Runtime
+from kue.runtime.runtime import Runtime
 from kue.runtime.shared import (
     AsyncMap,
     Counter,
@@ -40,7 +40,6 @@ from kue.runtime.watch import Limits
 __all__ = [
     "AlreadyUndeployed",
     "AsyncMap",
-    "Bus",
     "Context",
     "Counter",
     "Deployment",

@@ -87,6 +87,8 @@ class Instance:
             if not self._starting.cancelling():
                 self._starting.cancel()
             await asyncio.wait([self._starting])
+        # What stops must not be asked for more, nor what its handlers need be gone.
+        self.context.consumers.end()
         if self._is_started:
             await self.verticle.stop()
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, TypeVarTuple, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, TypeVarTuple, Unpack
 
+from kue.bus.consumer import DEFAULT_BUFFER
 from kue.loops import new_event_loop
 from kue.runtime.context import Context, current_context, over, sparing_me
 from kue.runtime.deploying import Deployer, Deployment, Options
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
+    from kue.bus import Consumer, EventBus, Handler
     from kue.duration import Duration
     from kue.runtime.hooks import Hook
     from kue.runtime.shared import Shared
@@ -43,19 +45,6 @@ WORKERS = 20
 INTERNAL = 20
 
 
-class Bus(Protocol):
-    """
-    What the runtime does with an event bus: verticles find it ready.
-
-    It starts before the first verticle and is closed after the last.  Who consumes in
-    a verticle adds a close hook to its context, so that the consumer ends with it.
-    """
-
-    async def start(self) -> None: ...
-
-    async def close(self) -> None: ...
-
-
 class Runtime:
     """
     Runs verticles.  There may be several in a process; they share nothing.
@@ -66,7 +55,8 @@ class Runtime:
         loops: How many threads with an event loop contexts are spread over.  0 means
             that all of them live on the loop that opens the runtime.
         workers: How many threads the pool for worker verticles and blocking code has.
-        bus: The event bus that verticles find as ``runtime.bus``.
+        bus: The event bus that verticles find as ``runtime.bus``.  It starts before
+            the first of them and is closed after the last.
         shared: Where maps, locks and counters are; by default in this runtime.
         limits: What the watch takes for blocked; None means that nobody watches.
         loop_factory: Makes event loops: uvloop's where that is installed.
@@ -77,7 +67,7 @@ class Runtime:
         *,
         loops: int = 0,
         workers: int = WORKERS,
-        bus: Bus | None = None,
+        bus: EventBus | None = None,
         shared: Shared | None = None,
         limits: Limits | None = Limits(),  # noqa: B008 - it is frozen
         loop_factory: Callable[[], asyncio.AbstractEventLoop] = new_event_loop,
@@ -254,6 +244,26 @@ class Runtime:
             Exception: What the verticle raised; it is undeployed nevertheless.
         """
         await self._deployer.undeploy(deployment_id)
+
+    # -- messages --------------------------------------------------------------
+
+    def consumer(
+        self,
+        address: str,
+        handler: Handler | None = None,
+        *,
+        local: bool = False,
+        buffer: int = DEFAULT_BUFFER,
+        concurrency: int = 1,
+    ) -> Consumer:
+        """
+        Listen at *address* of the bus, in this context or in a new one.
+
+        It ends with the verticle that made it, or with the runtime.
+        """
+        return self.context().consumers.add(
+            address, handler, local=local, buffer=buffer, concurrency=concurrency
+        )
 
     # -- timers ----------------------------------------------------------------
 
