@@ -110,6 +110,11 @@ class EventBus:
         await self.close()
 
     @property
+    def cluster(self) -> ClusterManager | None:
+        """What joins it with other nodes, if something does."""
+        return self._cluster
+
+    @property
     def node(self) -> str:
         """The name of this node; empty when there is no cluster."""
         return "" if self._cluster is None else self._cluster.node

@@ -23,6 +23,7 @@ from kue.runtime.errors import (
     UnknownDeployment,
 )
 from kue.runtime.executor import WorkerExecutor
+from kue.runtime.ha import HA
 from kue.runtime.runtime import Runtime
 from kue.runtime.shared import (
     AsyncMap,
@@ -38,6 +39,7 @@ from kue.runtime.verticle import Verticle
 from kue.runtime.watch import Limits
 
 __all__ = [
+    "HA",
     "AlreadyUndeployed",
     "AsyncMap",
     "Context",
