@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from kue.bus.cluster import ClusterManager
     from kue.bus.consumer import Handler
     from kue.bus.headers import Given
+    from kue.bus.home import Home
     from kue.bus.requests import Pending
     from kue.bus.wire import Frame
 
@@ -115,6 +116,11 @@ class EventBus:
         await self.close()
 
     @property
+    def cluster(self) -> ClusterManager | None:
+        """What joins it with other nodes, if something does."""
+        return self._cluster
+
+    @property
     def node(self) -> str:
         """The name of this node; empty when there is no cluster."""
         return "" if self._cluster is None else self._cluster.node
@@ -190,9 +196,10 @@ class EventBus:
         local: bool = False,
         buffer: int = DEFAULT_BUFFER,
         concurrency: int = 1,
+        home: Home | None = None,
     ) -> Consumer:
         """
-        Listen at *address*, in the loop that runs.
+        Listen at *address*, in the loop that runs, or at *home*.
 
         With *local*, only messages of this node are heard.  With *concurrency*, that
         many runs of an async handler overlap; they begin in order.
@@ -206,6 +213,7 @@ class EventBus:
             concurrency=concurrency,
             inbound=self.inbound,
             leave=self._remove,
+            home=home,
         )
         with self._lock:
             place = self._places.get(address)

@@ -11,9 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from concurrent.futures import Future
 
+    from kue.bus.roster import Roster
     from kue.bus.wire import Frame
 
 
@@ -79,3 +80,9 @@ class ClusterManager(Protocol):
 
     async def flush(self) -> None:
         """Wait until all that was posted and announced is out."""
+
+    def watch(self, call: Callable[[], object]) -> None:
+        """Have *call* made, in the loop that joined, when nodes came or went."""
+
+    def roster(self, group: str) -> Roster:
+        """Return the duties of *group*, of which this node shall be one."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from concurrent.futures import Future
 
+    from kue.bus.home import Home
     from kue.bus.interceptors import Chain
     from kue.bus.message import Message
 
@@ -65,6 +66,7 @@ class Consumer:
         concurrency: int,
         inbound: Chain,
         leave: Callable[[Consumer], None],
+        home: Home | None = None,
     ) -> None:
         if not 1 <= buffer <= MAX_BUFFER:
             raise ValueError(f"buffer is 1 to {MAX_BUFFER:,}, not {buffer}")
@@ -73,7 +75,7 @@ class Consumer:
         self.address = address
         #: Whether other nodes cannot reach it.
         self.is_local = is_local
-        self.loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop() if home is None else home.loop
         self.is_registered = True
         #: How many messages found the buffer full.
         self.discarded = 0
@@ -88,6 +90,7 @@ class Consumer:
         self._concurrency = concurrency
         self._inbound = inbound
         self._leave = leave
+        self._home = home
         self._waiting: deque[Message] = deque()
         #: What comes from other threads, once something did.
         self._crossing: Crossing[Message] | None = None
@@ -117,21 +120,18 @@ class Consumer:
             await asyncio.shield(asyncio.wrap_future(self.announced))
 
     def pause(self) -> None:
-        """Get nothing until `resume` or `fetch`."""
-        self._demand = 0
+        """Get nothing until `resume` or `fetch`; all three from any thread."""
+        self._in_loop(self._pause)
 
     def resume(self) -> None:
         """Get everything."""
-        self._demand = None
-        self._catch_up()
+        self._in_loop(self._resume)
 
     def fetch(self, count: int) -> None:
         """Get *count* more messages, then pause again."""
         if count < 1:
             raise ValueError(f"fetch takes at least 1, not {count}")
-        if self._demand is not None:
-            self._demand += count
-            self._catch_up()
+        self._in_loop(self._fetch, count)
 
     def unregister(self) -> None:
         """
@@ -142,10 +142,9 @@ class Consumer:
         if self.is_registered:
             self.is_registered = False
             self._leave(self)
-            if running() is self.loop:
-                self._end()
-            else:
-                hand_over(self.loop, self._end)
+            if self._home is not None:
+                self._home.forget(self)
+            self._in_loop(self._end)
 
     def deliver(self, message: Message) -> None:
         """Take a message that is this consumer's own, from any thread."""
@@ -182,6 +181,24 @@ class Consumer:
             await asyncio.shield(self._arrival)
         return self._next()
 
+    def _in_loop(self, call: Callable[..., object], *args: Any) -> None:
+        if running() is self.loop:
+            call(*args)
+        else:
+            hand_over(self.loop, call, *args)
+
+    def _pause(self) -> None:
+        self._demand = 0
+
+    def _resume(self) -> None:
+        self._demand = None
+        self._catch_up()
+
+    def _fetch(self, count: int) -> None:
+        if self._demand is not None:
+            self._demand += count
+            self._catch_up()
+
     def _arrive(self, message: Message) -> None:
         if self._inbound.links:
             self._inbound.run(message, lambda: self._take(message))
@@ -190,7 +207,7 @@ class Consumer:
 
     def _take(self, message: Message) -> None:
         if not self.is_registered:
-            _refuse(message)
+            refuse(message)
             return
         if len(self._waiting) >= self._buffer and len(self._waiting) >= self._room:
             self._discard(message)
@@ -235,6 +252,8 @@ class Consumer:
                 )
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
+                if self._home is not None:
+                    self._home.keep(task)
         elif not self._is_due:
             self._is_due = True
             self.loop.call_soon(self._turn, context=self._context)
@@ -289,7 +308,10 @@ class Consumer:
         if isinstance(exc, RequestFailed):
             message.fail(exc.code, exc.text)
         else:
-            logger.error("the consumer of %s failed", self.address, exc_info=exc)
+            if self._home is not None:
+                self._home.report(exc)
+            else:
+                logger.error("the consumer of %s failed", self.address, exc_info=exc)
             message.reply(raised(self.address, exc))
 
     def _discard(self, message: Message) -> None:
@@ -303,19 +325,19 @@ class Consumer:
                 self._buffer,
                 self.address,
             )
-        _refuse(message)
+        refuse(message)
         _call(self.on_discard, message)
 
     def _end(self) -> None:
         while self._waiting:
-            _refuse(self._waiting.popleft())
+            refuse(self._waiting.popleft())
         if self._arrival is not None:
             self._arrival.set_result(None)
             self._arrival = None
         _call(self.on_end)
 
 
-def _refuse(message: Message) -> None:
+def refuse(message: Message) -> None:
     """Tell who asked that nobody will see the request."""
     if message.reply_address is not None:
         message.reply(discarded(message.reply_address, message.address))

@@ -8,10 +8,11 @@ import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
+from kue.bus.local_roster import Group, LocalRoster
 from kue.bus.loops import Crossing, hand_over
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from kue.bus.cluster import Member
     from kue.bus.wire import Frame
@@ -32,6 +33,7 @@ class LocalCluster:
         self.lock = threading.Lock()
         self.members: dict[str, LocalNode] = {}
         self.addresses: dict[str, tuple[str, ...]] = {}
+        self.groups: dict[str, Group] = {}
 
     def manager(self) -> LocalNode:
         """Return the manager of one more bus."""
@@ -47,6 +49,7 @@ class LocalNode:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._crossing: Crossing[Frame] | None = None
         self._node = secrets.token_hex(8)
+        self._watchers: list[Callable[[], object]] = []
 
     @property
     def node(self) -> str:
@@ -62,10 +65,17 @@ class LocalNode:
         self._crossing = Crossing(self._loop, self._receive, limit=MAX_FRAMES)
         with self._cluster.lock:
             self._cluster.members[self._node] = self
+            others = list(self._cluster.members.values())
         for address in member.addresses():
             self.announce(address)
+        for other in others:
+            other._tell_watchers()
 
     async def leave(self) -> None:
+        self.vanish()
+
+    def vanish(self) -> None:
+        """Be gone at once, as a node that dies is; for tests."""
         with self._cluster.lock:
             self._cluster.members.pop(self._node, None)
             addresses = list(self._cluster.addresses)
@@ -115,6 +125,14 @@ class LocalNode:
         # What was posted is in the loops of the others already.
         return
 
+    def watch(self, call: Callable[[], object]) -> None:
+        self._watchers.append(call)
+
+    def roster(self, group: str) -> LocalRoster:
+        with self._cluster.lock:
+            shared = self._cluster.groups.setdefault(group, Group())
+        return LocalRoster(shared, self._node, lambda: self.nodes)
+
     def _receive(self, frame: Frame) -> None:
         if self._member is not None:
             self._member.receive(frame)
@@ -126,3 +144,9 @@ class LocalNode:
     def _hear_of_leaving(self, node: str) -> None:
         if self._member is not None and self._loop is not None:
             hand_over(self._loop, self._member.node_left, node)
+            self._tell_watchers()
+
+    def _tell_watchers(self) -> None:
+        for call in self._watchers:
+            if self._loop is not None:
+                hand_over(self._loop, call)

@@ -41,13 +41,14 @@ from kue.cluster.redis.inbox import Inbox
 from kue.cluster.redis.mail import Mail
 from kue.cluster.redis.mirror import Mirror, News, read_news
 from kue.cluster.redis.outbox import MAX_FRAMES
+from kue.cluster.redis.roster import RedisRoster
 from kue.errors import StoreError, StoreUnavailable
 from kue.names import check_name, quote
 from kue.store.redis.address import read_url
 from kue.store.redis.link import Link
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
 
     from kue.bus.cluster import Member
     from kue.bus.wire import Frame
@@ -114,6 +115,7 @@ class RedisCluster:
         self._news: dict[str, bool] = {}
         self._told: list[Future[None]] = []
         self._telling: asyncio.Task[None] | None = None
+        self._watchers: list[Callable[[], object]] = []
         #: Nodes that Redis did not know when it was read, and until when we wait.
         self._missing: dict[str, float] = {}
 
@@ -203,6 +205,12 @@ class RedisCluster:
             for node, addresses in seen.items():
                 self._mirror.add(node, addresses)
         return self._mirror.nodes_at(address)
+
+    def watch(self, call: Callable[[], object]) -> None:
+        self._watchers.append(call)
+
+    def roster(self, group: str) -> RedisRoster:
+        return RedisRoster(self._link, self._root, self._node, group)
 
     async def _end(self) -> None:
         tasks = [*self._tasks]
@@ -300,6 +308,8 @@ class RedisCluster:
             return
         self._mirror.apply(number, news)
         self._missing.pop(news.node, None)
+        if news.joined or news.left:
+            self._tell_watchers()
         if news.left:
             if news.node == self._node:
                 await self._write_down()
@@ -387,6 +397,7 @@ class RedisCluster:
         # After a restart of Redis the others are on their way back, as we are.
         until = self._loop.time() + self._lease
         self._missing = {node: self._missing.get(node, until) for node in absent}
+        self._tell_watchers()
 
     async def _look(self, address: str) -> tuple[int, dict[str, list[str]]]:
         number, *rest = await self._run("look", address)
@@ -440,6 +451,10 @@ class RedisCluster:
             del self._missing[node]
             self._mirror.forget(node)
             await self._lose(node)
+
+    def _tell_watchers(self) -> None:
+        for call in self._watchers:
+            call()
 
     async def _lose(self, node: str) -> None:
         """Hand back what a dead node never saw, and tell that it is gone."""
