@@ -1,7 +1,7 @@
 """
 Shared maps, locks and counters, as `kue.runtime.shared.base` says they are.
 
-What else keeps shared data than this runtime is added to the fixture.
+In the runtime itself, in a Redis, and in a Redis Cluster.
 """
 
 from __future__ import annotations
@@ -9,17 +9,36 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kue.errors import BadPayload
 from kue.runtime import LockTimedOut, Runtime, SharedData
+from kue.runtime.shared.redis import RedisShared
 from tests.runtime.waiting import Signal
 from tests.unit.patience import until
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from kue.runtime import AsyncMap, Counter
+    from tests.support.servers import RedisCluster, RedisServer
+
+
+@pytest.fixture(params=["local", "redis", "redis-cluster"])
+async def threaded(request: pytest.FixtureRequest) -> AsyncIterator[Runtime]:
+    """A runtime of two threads, with shared data of each kind."""
+    wide = None
+    if request.param == "redis":
+        server: RedisServer = request.getfixturevalue("redis_server")
+        wide = RedisShared(server.url, prefix=uuid.uuid4().hex)
+    elif request.param == "redis-cluster":
+        cluster: RedisCluster = request.getfixturevalue("redis_cluster")
+        wide = RedisShared(cluster.url(shards=1), prefix=uuid.uuid4().hex)
+    async with Runtime(loops=2, shared=wide) as runtime:
+        yield runtime
 
 
 @pytest.fixture
