@@ -48,7 +48,6 @@ class Locks:
         #: When the next renewal is due, by the monotonic clock.
         self._due = 0.0
         self._work = asyncio.Event()
-        self._born = b""
         self._is_in_doubt = False
         self._is_closed = False
         self._stepping: asyncio.Task[None] | None = None
@@ -75,14 +74,13 @@ class Locks:
         until = asyncio.get_running_loop().time() + seconds
         if self._stepping is None:
             self._stepping = asyncio.create_task(self._step_on(), name="kue-locks-step")
+            self._listening = asyncio.create_task(self._listen(), name="kue-locks-hear")
         place.begin()
         self._places[place.number] = place
         self._do("+", place)
         await place.joined
         if place.state is State.HELD:
             return
-        if self._listening is None:
-            self._listening = asyncio.create_task(self._listen(), name="kue-locks-hear")
         try:
             async with asyncio.timeout_at(until):
                 await place.turn
@@ -132,7 +130,6 @@ class Locks:
         while True:
             await self._something_to_do()
             acts = self._steps.take()
-            earlier = set(self._places) - {act.place.number for act in acts}
             try:
                 told = await self._steps.make(acts)
             except Exception as exc:
@@ -142,7 +139,7 @@ class Locks:
                 self._fail(acts, exc)
                 await asyncio.sleep(_pause())
             else:
-                self._hear(told, [self._places[number] for number in earlier])
+                self._hear(told)
 
     async def _something_to_do(self) -> None:
         """Return when something is to be done, or a renewal is due."""
@@ -159,56 +156,52 @@ class Locks:
                 continue
 
     def _look(self) -> None:
-        """Ask for all who wait whether a call got lost."""
+        """Ask whether a call got lost, or a place."""
         for place in self._places.values():
-            if place.state is State.WAITING:
+            if place.state in (State.WAITING, State.HELD):
                 self._do("?", place)
 
-    def _hear(self, told: Told, earlier: Sequence[Place]) -> None:
+    def _hear(self, told: Told) -> None:
         # Just after the first lease ends if that is sooner: it may be a dead one's.
         self._due = time.monotonic() + min(self._lease / 3, told.soonest + 0.002)
         for (what, place), ticket in told.acts:
             if what == "-":
                 self._places.pop(place.number, None)
                 _end(place)
-            elif what == "!" and ticket <= 0:
+            elif ticket == 0:
+                self._miss(place, told.born)
+            elif ticket < 0 and place.state is State.HELD:
                 self._lose(place)
-            elif what == "?" and ticket == 0:
-                self._come_again(place)
-            elif what != "!":
-                place.hear(ticket)
-        if not told.is_known:
-            self._come_back(told.born, earlier)
-        self._born = told.born
+            else:
+                place.hear(ticket, told.born)
         if self._is_in_doubt:
             self._is_in_doubt = False
             logger.warning("the lease of locks is renewed again")
 
-    def _come_back(self, born: bytes, earlier: Sequence[Place]) -> None:
-        """Redis does not know us: it lost what it had, or took us for dead."""
-        for place in earlier:
-            if place.state is State.WAITING:
-                self._come_again(place)
-            elif place.state is State.HELD:
-                if born == self._born:
-                    self._lose(place)
-                else:
-                    self._do("!", place)
+    def _miss(self, place: Place, born: bytes) -> None:
+        """Redis does not know a place: it lost all it had, or took us for dead."""
+        is_empty, place.born = born != place.born, born
+        if place.state is State.HELD and is_empty:
+            self._do("!", place)
+        elif place.state is State.HELD:
+            self._lose(place)
+        elif place.state is State.WAITING:
+            place.state = State.AWAY
+            # By then, whoever held the lock is back or knows that it is lost.
+            wait = self._lease if is_empty else 0
+            asyncio.get_running_loop().call_later(wait, self._come_again, place)
 
     def _come_again(self, place: Place) -> None:
-        if place.state is State.WAITING:
+        if place.state is State.AWAY:
             self._do("+", place)
 
     def _lose(self, place: Place) -> None:
-        if place.state is State.HELD:
-            place.state = State.LOST
-            logger.error(
-                "lock %r is lost: its lease ended before it could be renewed, and "
-                "others were let in",
-                place.lock,
-            )
-        self._places.pop(place.number, None)
-        _end(place)
+        place.state = State.LOST
+        self._do("-", place)
+        logger.error(
+            "lock %r is lost: others were let in while its lease could not be renewed",
+            place.lock,
+        )
 
     def _fail(self, acts: Sequence[Act], error: Exception) -> None:
         for what, place in acts:
@@ -240,8 +233,10 @@ class Locks:
         while True:
             try:
                 async with self._link.subscription(self._root, self._channel) as hear:
-                    # Whoever was called before is not called again.
-                    self._look()
+                    # Whoever was called before is not called again.  And a Redis that
+                    # is back may have lost all it had.
+                    self._due = 0.0
+                    self._work.set()
                     while True:
                         message = await hear(_LISTEN_SECONDS)
                         if message is not None:

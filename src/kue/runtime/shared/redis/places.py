@@ -13,6 +13,8 @@ class State(Enum):
     #: Redis has not told yet.
     COMING = auto()
     WAITING = auto()
+    #: Redis lost the line, and those who held a lock are let back first.
+    AWAY = auto()
     HELD = auto()
     #: Others were let in: this process was silent for too long.
     LOST = auto()
@@ -29,6 +31,8 @@ class Place:
         self.state = State.COMING
         #: Where in the line; the fencing number once the lock is held.
         self.ticket = 0
+        #: The line is in what Redis remembers since then.
+        self.born = b""
         #: Redis called before it told that there is something to wait for.
         self.is_called = False
 
@@ -41,9 +45,10 @@ class Place:
         #: Done when Redis knows that it was left, or could not be told.
         self.gone: asyncio.Future[None] = loop.create_future()
 
-    def hear(self, ticket: int) -> None:
+    def hear(self, ticket: int, born: bytes) -> None:
         """Go along with what Redis says: a negative ticket has to wait."""
-        if self.state not in (State.COMING, State.WAITING):
+        self.born = born
+        if self.state not in (State.COMING, State.WAITING, State.AWAY):
             return
         self.ticket = abs(ticket)
         if ticket > 0 or self.is_called:
@@ -57,7 +62,7 @@ class Place:
         """Be the first in the line."""
         self.is_called = True
         if self.state is State.WAITING:
-            self.hear(self.ticket)
+            self.hear(self.ticket, self.born)
 
     def fail(self, error: Exception) -> None:
         """Tell who waits for the place that there will be none."""

@@ -30,8 +30,6 @@ class Told(NamedTuple):
     """What a step told."""
 
     acts: list[tuple[Act, int]]
-    #: Whether Redis knew of this process.
-    is_known: bool
     #: Stays the same as long as Redis loses nothing.
     born: bytes
     #: Seconds until the first lease ends, whosoever it is.
@@ -76,7 +74,7 @@ class Steps:
         for what, place in acts:
             words += (what, place.number, quote(place.lock), place.ticket)
         began = time.monotonic()
-        is_known, born, soonest, *tickets = await self._link.run_loaded(
+        born, soonest, *tickets = await self._link.run_loaded(
             load("step", PACKAGE),
             self._root,
             self._process,
@@ -87,4 +85,4 @@ class Steps:
         )
         self.safe_until = began + self._lease
         told = list(zip(acts, tickets, strict=True))
-        return Told(told, bool(is_known), born, soonest / 1000)
+        return Told(told, born, soonest / 1000)

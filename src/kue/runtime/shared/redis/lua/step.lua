@@ -21,9 +21,9 @@
                "?"  look
                "!"  be back in a line that is empty, with the ticket of before
 
-  Returns  1 if the process was known (else 0), when the first lock was asked for here,
-           ms until the first lease ends, and for each act the ticket: as it is for whoever
-           holds the lock, negative for those who wait, 0 for those not in the line
+  Returns  when the first step was made here, which stays the same as long as nothing gets
+           lost; ms until the first lease ends; and for each act the ticket: as it is for
+           whoever holds the lock, negative for those who wait, 0 for those not in the line
            | "LATE"
   Events   to each process the number of its place that is now the first
 ]]
@@ -141,7 +141,6 @@ end
 redis.call("HSETNX", server, "born", string.format("%.0f", micros))
 local soonest = redis.call("ZRANGE", processes, 0, 0, "WITHSCORES")[2]
 return {
-  last and 1 or 0,
   redis.call("HGET", server, "born"),
   soonest and soonest - now or lease,
   unpack(answers),
