@@ -21,6 +21,8 @@ class Inbox:
         self._last: dict[str, tuple[str, int]] = {}
         #: How many batches are known to have been lost on the way here.
         self.lost = 0
+        #: How much came here.
+        self.bytes = 0
 
     def open(self, packed: bytes) -> list[Frame]:
         """
@@ -29,6 +31,7 @@ class Inbox:
         Raises:
             msgspec.DecodeError: It is no batch.
         """
+        self.bytes += len(packed)
         batch = unpack(packed)
         stream, last = self._last.get(batch.sender, (batch.stream, 0))
         if stream != batch.stream:
