@@ -28,15 +28,11 @@ export const page = {
     const found = h(
       "div",
       { class: "pile", hidden: true },
-      h("div", { class: "tiles tiles-few" }, sums.nodes),
+      h("div", { class: "tiles" }, sums.nodes),
       panel("Nodes", { tight: true }, nodes.node),
       panel("Addresses", { aside: list.search, tight: true }, list.node),
-      h(
-        "div",
-        { class: ["columns", form ? "" : "columns-one"] },
-        panel("Messages", { aside: shown.button, tight: true }, shown.node),
-        form && panel("Send a message", {}, form.node),
-      ),
+      panel("Messages", { aside: shown.button, tight: true }, shown.node),
+      form && panel("Send a message", {}, form.node),
     );
     root.append(
       h("header", { class: "page-head" }, h("h1", null, "Bus")),

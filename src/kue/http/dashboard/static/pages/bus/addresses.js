@@ -42,7 +42,7 @@ export function addresses({ onSend = null }) {
     more.textContent = rest(told, asked);
   }
 
-  const node = h("div", { class: "as-cards" }, list.node, more);
+  const node = h("div", null, list.node, more);
   return { node, search, keys: list.keys, read };
 }
 
@@ -81,7 +81,7 @@ function columns(onSend) {
     onSend && {
       key: "act",
       label: "",
-      end: true,
+      class: "cell-acts",
       render: ({ address }) =>
         h(
           "button",

@@ -61,7 +61,7 @@ export function messageForm() {
     body.input.focus();
   }
 
-  return { node: h("div", null, made.node, outcome), choose };
+  return { node: h("div", { class: "columns-even columns" }, made.node, outcome), choose };
 }
 
 function headersOf(text) {

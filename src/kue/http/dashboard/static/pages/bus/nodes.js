@@ -45,7 +45,7 @@ export function nodesTable() {
     caption: "Nodes of the bus",
   });
   list.node.classList.add("carded");
-  return { node: h("div", { class: "as-cards" }, list.node), update: list.update };
+  return { node: list.node, update: list.update };
 }
 
 function process({ host, pid, version, silent_ms: silent }) {

@@ -43,7 +43,6 @@ export function samples() {
   let last = 0;
   let shown = [];
   const list = table({ columns: COLUMNS, key: ({ id }) => id, caption: "Messages of the bus" });
-  list.node.classList.add("carded");
   list.node.hidden = true;
   const status = h("p", { class: "bus-rest faint", role: "status" }, IDLE);
   const button = h("button", { type: "button", class: "small", onclick: turn }, "Look");
