@@ -27,6 +27,7 @@ from kue.bus.headers import Headers
 from kue.bus.interceptors import Chain
 from kue.bus.loops import running
 from kue.bus.message import DEFAULT_TIMEOUT, MAX_ADDRESS, MAX_TIMEOUT, Message
+from kue.bus.meter import Meter
 from kue.bus.places import Place
 from kue.bus.requests import PREFIX, Requests, node_of
 from kue.errors import StoreError
@@ -74,6 +75,9 @@ class EventBus:
         self._is_open = cluster is None
         self._places: dict[str, Place] = {}
         self._requests = Requests()
+        #: What passes, counted by address.
+        self.meter = Meter(self.outbound, self._requests)
+        self._tallies = self.meter.tallies
         #: Whose turn it is among the nodes, by address.
         self._turns: dict[str, int] = {}
         #: Held while consumers come and go; messages need no lock.
@@ -142,6 +146,7 @@ class EventBus:
         """Send to every consumer of *address*; with *local*, of this node only."""
         message = self._message(address, body, headers, codec)
         message.is_send = False
+        self._tallies[address].sent += 1
         self._let_go(message, local)
 
     def send(
@@ -154,7 +159,9 @@ class EventBus:
         local: bool = False,
     ) -> None:
         """Send to one consumer of *address*: they take turns, and so do nodes."""
-        self._let_go(self._message(address, body, headers, codec), local)
+        message = self._message(address, body, headers, codec)
+        self._tallies[address].sent += 1
+        self._let_go(message, local)
 
     async def request(
         self,
@@ -180,11 +187,18 @@ class EventBus:
         message = self._message(address, body, headers, codec)
         pending = self._requests.open(address, timeout, self.inbound)
         message.reply_address = pending.reply_address
+        tally = self._tallies[address]
+        tally.sent += 1
         try:
             if self._cluster is not None and not local:
                 await self._learn(self._cluster, pending, timeout)
             self._let_go(message, local)
-            return await pending.future
+            reply = await pending.future
+            tally.answered(pending.waited)
+            return reply
+        except RequestFailed as exc:
+            tally.failed(exc.kind)
+            raise
         finally:
             self._requests.close(pending)
 
@@ -218,7 +232,7 @@ class EventBus:
         with self._lock:
             place = self._places.get(address)
             if place is None:
-                place = self._places[address] = Place()
+                place = self._places[address] = Place(self._tallies[address])
             place.add(consumer)
             if self._cluster is not None and not local:
                 if place.announced is None:
@@ -286,7 +300,7 @@ class EventBus:
     ) -> None:
         """Send a reply; a handler that outlives the bus has nobody to reply to."""
         if self._is_open:
-            self.send(reply_address, body, headers=headers, codec=codec)
+            self._let_go(self._message(reply_address, body, headers, codec), False)
 
     def _cannot(self, frame: Frame, exc: Exception) -> None:
         """Tell of a message that a codec, maybe a user's, could not read or copy."""
@@ -378,6 +392,7 @@ class EventBus:
         consumers = place.reachable if is_remote else place.all
         if not consumers:
             return False
+        place.tally.received += 1
         if message.is_send:
             place.next_of(consumers).deliver(message.own())
         else:

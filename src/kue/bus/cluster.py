@@ -14,12 +14,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from concurrent.futures import Future
 
+    from kue.bus.meter import Meter
     from kue.bus.roster import Roster
     from kue.bus.wire import Frame
 
 
 class Member(Protocol):
     """What a manager asks of the bus that joined; always in the loop it joined in."""
+
+    @property
+    def meter(self) -> Meter:
+        """What passes it, counted."""
 
     def addresses(self) -> Collection[str]:
         """Return where other nodes may reach this one."""

@@ -27,7 +27,7 @@ from kue.listeners import Background
 from kue.outage import Outage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     from kue.queue import Kue
     from kue.store.base import Events
@@ -70,6 +70,8 @@ class Live:
         self._task: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        #: What else ends with the streams.
+        self.closing: list[Callable[[], Awaitable[None]]] = []
 
     @property
     def is_full(self) -> bool:
@@ -103,6 +105,8 @@ class Live:
             reader.close()
         self._stay()
         await self._background.close()
+        for close in self.closing:
+            await close()
 
     def _reader(self, wish: Wish, last_id: str) -> Reader:
         behind = self._behind(last_id)

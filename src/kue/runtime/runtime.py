@@ -190,7 +190,7 @@ class Runtime:
                 # Also when our own loop is among them, and ends us.
                 closing.set_result(None)
 
-    async def _close_part(self, part: Bus | Shared | None, name: str) -> None:
+    async def _close_part(self, part: EventBus | Shared | None, name: str) -> None:
         try:
             if part is not None:
                 await part.close()

@@ -40,9 +40,12 @@ class Inbox:
         self._senders: dict[str, _Sender] = {}
         #: How many messages are known to have been lost on the way here.
         self.lost = 0
+        #: How much came here.
+        self.bytes = 0
 
     def take(self, batch: Batch, size: int) -> list[Frame]:
         """Return the frames of a batch of *size* bytes; none if it was here before."""
+        self.bytes += size
         sender = self._senders.get(batch.sender)
         missed = 0
         if sender is None or sender.stream != batch.stream:

@@ -41,6 +41,8 @@ class Mail:
         self._full: set[str] = set()
         #: How many messages found no room.
         self.given_up = 0
+        #: How much was published.
+        self.bytes = 0
 
     def put(self, node: str, frame: Frame) -> str:
         """Send a frame on its way; return why not, if there is no room."""

@@ -16,6 +16,9 @@ key, after the tag  type    holds
 ``:number``         string  number of the last change
 ``:changes``        –       channel: number, tab, change as JSON
 ``:to:<node>``      –       channel: batches of frames for a node
+``:facts:<node>``   string  what it tells of itself, JSON; forgotten after a lease
+``:seen``           string  there while someone looks at messages
+``:samples``        –       channel: some messages for them, JSON
 ==================  ======  ========================================================
 """
 
@@ -41,9 +44,10 @@ from kue.cluster.redis.inbox import Inbox
 from kue.cluster.redis.mail import Mail
 from kue.cluster.redis.mirror import Mirror, News, read_news
 from kue.cluster.redis.outbox import MAX_FRAMES
+from kue.cluster.redis.reporter import Reporter
+from kue.cluster.redis.root import root_of
 from kue.cluster.redis.roster import RedisRoster
 from kue.errors import StoreError, StoreUnavailable
-from kue.names import check_name, quote
 from kue.store.redis.address import read_url
 from kue.store.redis.link import Link
 
@@ -86,9 +90,8 @@ class RedisCluster:
     ) -> None:
         if not 0 < beat < lease:
             raise ValueError(f"beat ({beat}) must be shorter than lease ({lease})")
-        check_name(prefix, what="prefix")
         self._address = read_url(url)
-        self._root = f"{{{quote(prefix)}:bus}}"
+        self._root = root_of(prefix)
         self._beat = beat
         self._lease = lease
         self._node = secrets.token_hex(8)
@@ -181,6 +184,10 @@ class RedisCluster:
             await self._end()
             raise
         self._start(self._beat_on(), "beat")
+        reporter = Reporter(
+            self._link, self._root, self._node, member.meter, self._inbox, self._mail
+        )
+        self._start(reporter.run(self._beat, self._lease), "report")
 
     async def leave(self) -> None:
         with contextlib.suppress(StoreError, TimeoutError):
@@ -483,6 +490,7 @@ class RedisCluster:
     async def _publish(self, node: str, batch: bytes) -> int:
         """Publish to a node; return how many heard it, which is one or none."""
         channel = f"{self._root}:to:{node}"
+        self._mail.bytes += len(batch)
         return int(await self._link.read(self._root, "SPUBLISH", channel, batch))
 
     # -- small things -----------------------------------------------------------
