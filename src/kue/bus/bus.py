@@ -249,6 +249,12 @@ class EventBus:
         """Return how many consumers each address has on this node."""
         return {address: len(place.all) for address, place in self._places.items()}
 
+    def is_heard(self, address: str) -> bool:
+        """Tell whether someone is known to listen at *address*, on whichever node."""
+        return address in self._places or (
+            self._cluster is not None and bool(self._cluster.registrations(address))
+        )
+
     @property
     def waiting(self) -> int:
         """How many requests wait for their reply."""
