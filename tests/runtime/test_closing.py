@@ -9,6 +9,7 @@ import threading
 
 import pytest
 
+from kue.bus import EventBus
 from kue.runtime import Runtime, RuntimeClosed, Verticle
 from tests.runtime.waiting import Signal
 from tests.unit.patience import until
@@ -23,8 +24,9 @@ class Recorder(Verticle):
         self.seen.append(self.name)
 
 
-class RecordedBus:
+class RecordedBus(EventBus):
     def __init__(self, seen: list[str]) -> None:
+        super().__init__()
         self.seen = seen
 
     async def start(self) -> None:

@@ -182,6 +182,8 @@ class Codecs:
         if codec is None:
             if isinstance(body, _BASES):
                 return _JSON
+            if isinstance(body, RequestFailed):
+                return _BUILT_IN[RequestFailed]
             raise TypeError(
                 f"there is no codec for {type(body).__name__}; register one "
                 "(bus.codecs.register_default) or send JSON values or bytes"

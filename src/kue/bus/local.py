@@ -8,13 +8,17 @@ import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
-from kue.bus.loops import hand_over
+from kue.bus.local_roster import Group, LocalRoster
+from kue.bus.loops import Crossing, hand_over
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from kue.bus.cluster import Member
     from kue.bus.wire import Frame
+
+#: What may wait for one node.
+MAX_FRAMES = 100_000
 
 
 class LocalCluster:
@@ -29,6 +33,7 @@ class LocalCluster:
         self.lock = threading.Lock()
         self.members: dict[str, LocalNode] = {}
         self.addresses: dict[str, tuple[str, ...]] = {}
+        self.groups: dict[str, Group] = {}
 
     def manager(self) -> LocalNode:
         """Return the manager of one more bus."""
@@ -42,7 +47,9 @@ class LocalNode:
         self._cluster = cluster
         self._member: Member | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._crossing: Crossing[Frame] | None = None
         self._node = secrets.token_hex(8)
+        self._watchers: list[Callable[[], object]] = []
 
     @property
     def node(self) -> str:
@@ -55,12 +62,20 @@ class LocalNode:
     async def join(self, member: Member) -> None:
         self._member = member
         self._loop = asyncio.get_running_loop()
+        self._crossing = Crossing(self._loop, self._receive, limit=MAX_FRAMES)
         with self._cluster.lock:
             self._cluster.members[self._node] = self
+            others = list(self._cluster.members.values())
         for address in member.addresses():
             self.announce(address)
+        for other in others:
+            other._tell_watchers()
 
     async def leave(self) -> None:
+        self.vanish()
+
+    def vanish(self) -> None:
+        """Be gone at once, as a node that dies is; for tests."""
         with self._cluster.lock:
             self._cluster.members.pop(self._node, None)
             addresses = list(self._cluster.addresses)
@@ -99,14 +114,24 @@ class LocalNode:
 
     def post(self, node: str, frame: Frame) -> None:
         other = self._cluster.members.get(node)
-        if other is not None and other._loop is not None:
-            hand_over(other._loop, other._receive, frame)
-        elif self._loop is not None:
-            hand_over(self._loop, self._take_back, frame)
+        if other is None or other._crossing is None:
+            if self._loop is not None:
+                hand_over(self._loop, self._take_back, frame)
+        elif not other._crossing.put(frame) and self._member is not None:
+            reason = f"too much waits to be sent to node {node}"
+            self._member.given_up(frame, reason)
 
     async def flush(self) -> None:
         # What was posted is in the loops of the others already.
         return
+
+    def watch(self, call: Callable[[], object]) -> None:
+        self._watchers.append(call)
+
+    def roster(self, group: str) -> LocalRoster:
+        with self._cluster.lock:
+            shared = self._cluster.groups.setdefault(group, Group())
+        return LocalRoster(shared, self._node, lambda: self.nodes)
 
     def _receive(self, frame: Frame) -> None:
         if self._member is not None:
@@ -119,3 +144,9 @@ class LocalNode:
     def _hear_of_leaving(self, node: str) -> None:
         if self._member is not None and self._loop is not None:
             hand_over(self._loop, self._member.node_left, node)
+            self._tell_watchers()
+
+    def _tell_watchers(self) -> None:
+        for call in self._watchers:
+            if self._loop is not None:
+                hand_over(self._loop, call)

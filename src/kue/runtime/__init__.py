@@ -23,7 +23,8 @@ from kue.runtime.errors import (
     UnknownDeployment,
 )
 from kue.runtime.executor import WorkerExecutor
-from kue.runtime.runtime import Bus, Runtime
+from kue.runtime.ha import HA
+from kue.runtime.runtime import Runtime
 from kue.runtime.shared import (
     AsyncMap,
     Counter,
@@ -38,9 +39,9 @@ from kue.runtime.verticle import Verticle
 from kue.runtime.watch import Limits
 
 __all__ = [
+    "HA",
     "AlreadyUndeployed",
     "AsyncMap",
-    "Bus",
     "Context",
     "Counter",
     "Deployment",

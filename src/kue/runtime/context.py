@@ -17,12 +17,14 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
 
+from kue.runtime.consuming import Consumers
 from kue.runtime.errors import RuntimeClosed
 from kue.runtime.pool import Ordered, Pool, fulfil
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from kue.bus import Handler
     from kue.runtime.deploying import Deployment
     from kue.runtime.hooks import CloseHooks, Hook
     from kue.runtime.loops import Place
@@ -81,6 +83,8 @@ class Context(ABC):
         self._hooks = hooks
         self._blocking = blocking
         self._blocking_in_order = Ordered(blocking)
+        #: Those that were made in it, which end with it.
+        self.consumers = Consumers(self)
         self._is_closed = False
 
     def __repr__(self) -> str:
@@ -181,6 +185,19 @@ class Context(ABC):
             logger.exception("the exception handler of %r failed", self)
 
     @abstractmethod
+    def handler(self, function: Handler) -> Handler:
+        """Return what calls *function* with a message where this context runs."""
+
+    @abstractmethod
+    def keep(self, task: asyncio.Task[Any]) -> None:
+        """Have *task*, which runs a handler on its loop, end with the context."""
+
+    def check(self) -> None:
+        """Raise `RuntimeClosed` if it is closed."""
+        if self._is_closed or self.runtime.is_closed:
+            raise RuntimeClosed(f"{self!r} is closed")
+
+    @abstractmethod
     def _begin(self, function: Callable[[], Awaitable[T]]) -> Future[T]:
         """Have *function* called and return what will know how it ends."""
 
@@ -191,10 +208,6 @@ class Context(ABC):
     @abstractmethod
     def _is_here(self) -> bool:
         """Tell whether this code runs in the context, on its loop."""
-
-    def _check(self) -> None:
-        if self._is_closed or self.runtime.is_closed:
-            raise RuntimeClosed(f"{self!r} is closed")
 
 
 async def on_thread(

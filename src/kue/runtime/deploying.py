@@ -87,6 +87,8 @@ class Instance:
             if not self._starting.cancelling():
                 self._starting.cancel()
             await asyncio.wait([self._starting])
+        # What stops must not be asked for more, nor what its handlers need be gone.
+        self.context.consumers.end()
         if self._is_started:
             await self.verticle.stop()
 
@@ -94,8 +96,14 @@ class Instance:
 class Deployment:
     """One or more instances of a verticle that come and go together."""
 
-    def __init__(self, name: str, options: Options, parent: Deployment | None) -> None:
-        self.id = str(uuid.uuid4())
+    def __init__(
+        self,
+        name: str,
+        options: Options,
+        parent: Deployment | None,
+        deployment_id: str | None = None,
+    ) -> None:
+        self.id = deployment_id or str(uuid.uuid4())
         self.name = name
         self.options = options
         self.parent = parent
@@ -125,10 +133,24 @@ class Deployer:
     def deployments(self) -> tuple[Deployment, ...]:
         return tuple(self._deployments.values())
 
-    async def deploy(self, source: Source, options: Options) -> str:
+    def has(self, deployment_id: str) -> bool:
+        """Tell whether something is deployed under this id."""
+        return deployment_id in self._deployments
+
+    def parent(self) -> Deployment | None:
+        """Return the deployment whose code this is, if it is one of ours."""
+        context = current_context()
+        if context is None or context.runtime is not self._runtime:
+            return None
+        return context.deployment
+
+    async def deploy(
+        self, source: Source, options: Options, *, deployment_id: str | None = None
+    ) -> str:
         """Start all instances, or none; return the id they are undeployed by."""
         self._check(None)
-        task = asyncio.create_task(self._deploy(source, options), name="kue deploy")
+        work = self._deploy(source, options, deployment_id)
+        task = asyncio.create_task(work, name="kue deploy")
         ended = self._starting[task] = Future()
         try:
             return await task
@@ -172,14 +194,16 @@ class Deployer:
 
     # -- up --------------------------------------------------------------------
 
-    async def _deploy(self, source: Source, options: Options) -> str:
-        parent = self._parent()
+    async def _deploy(
+        self, source: Source, options: Options, deployment_id: str | None
+    ) -> str:
+        parent = self.parent()
         if isinstance(source, str):
             # An import may take its time.
             source = await self._runtime.execute_blocking(find, source)
         verticles = make(source, options.instances)
         name = type(verticles[0]).__name__
-        deployment = Deployment(name, options, parent)
+        deployment = Deployment(name, options, parent, deployment_id)
         try:
             self._prepare(deployment, verticles)
             await _start(deployment)
@@ -191,12 +215,6 @@ class Deployer:
                 logger.error("%s failed to stop", name, exc_info=error)
             raise
         return deployment.id
-
-    def _parent(self) -> Deployment | None:
-        context = current_context()
-        if context is None or context.runtime is not self._runtime:
-            return None
-        return context.deployment
 
     def _prepare(self, deployment: Deployment, verticles: list[Verticle]) -> None:
         options = deployment.options

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
     from concurrent.futures import Future
 
+    from kue.bus import Handler
     from kue.runtime.loops import Place
     from kue.runtime.runtime import Runtime
 
@@ -31,7 +32,7 @@ class LoopContext(Context):
         function: Callable[[], object],
         then: Callable[[], object] | None = None,
     ) -> None:
-        self._check()
+        self.check()
         loop = self.place.loop
         call = loop.call_soon if runs_here(loop) else loop.call_soon_threadsafe
         try:
@@ -56,7 +57,7 @@ class LoopContext(Context):
         self, answer: Awaitable[object], then: Callable[[], object] | None
     ) -> None:
         task = self.place.loop.create_task(self._finish(answer))
-        self._keep(task)
+        self.keep(task)
         if inspect.iscoroutine(answer):
             # If it was cancelled before it began; else it does nothing.
             task.add_done_callback(lambda _: answer.close())
@@ -69,8 +70,12 @@ class LoopContext(Context):
         except Exception as exc:
             self.report(exc)
 
+    def handler(self, function: Handler) -> Handler:
+        # A consumer calls it in this very loop.
+        return function
+
     def _begin(self, function: Callable[[], Awaitable[T]]) -> Future[T]:
-        self._check()
+        self.check()
         return self._submit(self._complete(function))
 
     def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
@@ -89,10 +94,10 @@ class LoopContext(Context):
     async def _complete(self, function: Callable[[], Awaitable[T]]) -> T:
         task = asyncio.current_task()
         assert task is not None
-        self._keep(task)
+        self.keep(task)
         return await function()
 
-    def _keep(self, task: asyncio.Task[Any]) -> None:
+    def keep(self, task: asyncio.Task[Any]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._drop)
         if self.deployment is None:

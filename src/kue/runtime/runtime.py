@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, TypeVarTuple, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, TypeVarTuple, Unpack
 
+from kue.bus import EventBus
+from kue.bus.consumer import DEFAULT_BUFFER
+from kue.cluster.redis import RedisCluster
 from kue.loops import new_event_loop
 from kue.runtime.context import Context, current_context, over, sparing_me
 from kue.runtime.deploying import Deployer, Deployment, Options
 from kue.runtime.errors import RuntimeClosed
 from kue.runtime.executor import WorkerExecutor
+from kue.runtime.ha import DEFAULT_GROUP, HA, Failover
 from kue.runtime.hooks import CloseHooks
 from kue.runtime.loop_context import LoopContext
 from kue.runtime.loops import Loops
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
+    from kue.bus import ClusterManager, Consumer, Handler
     from kue.duration import Duration
     from kue.runtime.hooks import Hook
     from kue.runtime.shared import Shared
@@ -43,19 +48,6 @@ WORKERS = 20
 INTERNAL = 20
 
 
-class Bus(Protocol):
-    """
-    What the runtime does with an event bus: verticles find it ready.
-
-    It starts before the first verticle and is closed after the last.  Who consumes in
-    a verticle adds a close hook to its context, so that the consumer ends with it.
-    """
-
-    async def start(self) -> None: ...
-
-    async def close(self) -> None: ...
-
-
 class Runtime:
     """
     Runs verticles.  There may be several in a process; they share nothing.
@@ -66,8 +58,11 @@ class Runtime:
         loops: How many threads with an event loop contexts are spread over.  0 means
             that all of them live on the loop that opens the runtime.
         workers: How many threads the pool for worker verticles and blocking code has.
-        bus: The event bus that verticles find as ``runtime.bus``.
+        bus: The event bus that verticles find as ``runtime.bus``.  It starts before
+            the first of them and is closed after the last.
         shared: Where maps, locks and counters are; by default in this runtime.
+        ha: The group in which verticles fail over, if they shall; it takes a bus with
+            a cluster.
         limits: What the watch takes for blocked; None means that nobody watches.
         loop_factory: Makes event loops: uvloop's where that is installed.
     """
@@ -77,18 +72,22 @@ class Runtime:
         *,
         loops: int = 0,
         workers: int = WORKERS,
-        bus: Bus | None = None,
+        bus: EventBus | None = None,
         shared: Shared | None = None,
+        ha: HA | None = None,
         limits: Limits | None = Limits(),  # noqa: B008 - it is frozen
         loop_factory: Callable[[], asyncio.AbstractEventLoop] = new_event_loop,
     ) -> None:
         if not 0 <= loops <= MAX_LOOPS:
             raise ValueError(f"loops must be 0 to {MAX_LOOPS}, not {loops}")
+        if ha is not None and (bus is None or bus.cluster is None):
+            raise ValueError("ha takes a bus with a cluster; see Runtime.clustered")
         self.bus = bus
         self.loop_factory = loop_factory
         #: Told of what handlers raise in contexts that have no handler of their own.
         self.exception_handler: Callable[[BaseException], object] | None = None
         self.shared = SharedData(LocalShared(self._alarm), shared)
+        self._wide = shared
         self._loop_count = loops
         self._limits = limits
         self._hooks = CloseHooks()
@@ -97,30 +96,64 @@ class Runtime:
         self._workers = self.hold_pool("kue-worker", workers)
         self._internal = self.hold_pool("kue-blocking", INTERNAL)
         self._deployer = Deployer(self)
+        self._ha = ha
+        self._failover: Failover | None = None
         self._loops: Loops | None = None
         self._watch: Watch | None = None
         self._closing: Future[None] | None = None
         self._closer: asyncio.Task[None] | None = None
         self.is_closed = False
 
+    @classmethod
+    def clustered(
+        cls,
+        url: str,
+        *,
+        prefix: str = "kue",
+        ha: bool = False,
+        group: str = DEFAULT_GROUP,
+        quorum: int = 1,
+        **rest: Any,
+    ) -> Self:
+        """
+        Return one node of the cluster that meets at the Redis *url* under *prefix*.
+
+        Args:
+            ha: Whether verticles that are deployed with ``ha=True`` outlive their node.
+            group: Nodes of one group take over from each other, and from nobody else.
+            quorum: How many nodes the group must have for those verticles to run.
+            rest: What `Runtime` takes besides.
+        """
+        bus = EventBus(RedisCluster(url, prefix=prefix))
+        whole = HA(group=group, quorum=quorum) if ha else None
+        return cls(bus=bus, ha=whole, **rest)
+
     async def open(self) -> Self:
-        """Start the loops, the watch and the bus; once."""
+        """Start the loops, the watch, shared data and the bus; once."""
         if self._loops is not None:
             raise RuntimeClosed("a runtime is opened once; make another")
         self._loops = Loops(self._loop_count, self.loop_factory)
         if self._limits is not None:
             self._watch = Watch(self._limits, self._loops.places, self._pools.all)
         try:
+            if self._wide is not None:
+                await self._wide.open()
             if self.bus is not None:
                 await self.bus.start()
+                await self._open_failover(self.bus.cluster)
         except BaseException:
             await self.close()
             raise
         return self
 
+    async def _open_failover(self, cluster: ClusterManager | None) -> None:
+        if self._ha is not None and cluster is not None:
+            self._failover = Failover(self._deployer, cluster, self._ha)
+            await self._failover.open()
+
     async def close(self) -> None:
         """
-        Undeploy everything, then call the hooks, then end bus, pools and loops.
+        Undeploy everything, call the hooks, then end bus, shared data, pools and loops.
 
         What fails is logged.  It goes on to the end even if whoever asked is cancelled;
         a second call waits for that, unless it is one of ours who asks.
@@ -140,9 +173,12 @@ class Runtime:
 
     async def _close(self, loops: Loops, closing: Future[None]) -> None:
         try:
+            if self._failover is not None:
+                await self._failover.close()
             await self._deployer.close()
             await self._hooks.close()
-            await self._close_bus()
+            await self._close_part(self.bus, "the bus")
+            await self._close_part(self._wide, "shared data")
         finally:
             self.is_closed = True
             self._pools.close()
@@ -154,12 +190,12 @@ class Runtime:
                 # Also when our own loop is among them, and ends us.
                 closing.set_result(None)
 
-    async def _close_bus(self) -> None:
+    async def _close_part(self, part: EventBus | Shared | None, name: str) -> None:
         try:
-            if self.bus is not None:
-                await self.bus.close()
+            if part is not None:
+                await part.close()
         except Exception:
-            logger.exception("the bus was not closed well")
+            logger.exception("%s was not closed well", name)
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -211,6 +247,7 @@ class Runtime:
         pool: str | None = None,
         pool_size: int = WORKERS,
         pool_limit: float | None = None,
+        ha: bool = False,
     ) -> str:
         """
         Start a verticle and return its deployment id.
@@ -227,9 +264,12 @@ class Runtime:
             pool: The name of the pool, which is shared by those who name it.
             pool_size: How many threads the pool has, if it is not there yet.
             pool_limit: Seconds that one of them may be held before that is told.
+            ha: Whether another node is to deploy it when this one dies.  It must be
+                named.  While the group has no quorum it is only written down.
 
         Raises:
-            ValueError: There are no instances, or one verticle is to be several.
+            ValueError: There are no instances, one verticle is to be several, or it
+                cannot fail over.
             RuntimeClosed: The runtime is closed, or was meanwhile.
             Exception: What the verticle raised.
         """
@@ -242,7 +282,11 @@ class Runtime:
             pool_size=pool_size,
             pool_limit=pool_limit,
         )
-        return await self._deployer.deploy(verticle, options)
+        if not ha:
+            return await self._deployer.deploy(verticle, options)
+        if self._failover is None:
+            raise ValueError("this runtime has no group to fail over in; give it ha")
+        return await self._failover.deploy(verticle, options)
 
     async def undeploy(self, deployment_id: str) -> None:
         """
@@ -253,7 +297,33 @@ class Runtime:
             AlreadyUndeployed: Someone else is at it.
             Exception: What the verticle raised; it is undeployed nevertheless.
         """
-        await self._deployer.undeploy(deployment_id)
+        failover = self._failover
+        is_here = True
+        if failover is not None and failover.has(deployment_id):
+            # It may only be written down.
+            is_here = await failover.strike(deployment_id)
+        if is_here:
+            await self._deployer.undeploy(deployment_id)
+
+    # -- messages --------------------------------------------------------------
+
+    def consumer(
+        self,
+        address: str,
+        handler: Handler | None = None,
+        *,
+        local: bool = False,
+        buffer: int = DEFAULT_BUFFER,
+        concurrency: int = 1,
+    ) -> Consumer:
+        """
+        Listen at *address* of the bus, in this context or in a new one.
+
+        It ends with the verticle that made it, or with the runtime.
+        """
+        return self.context().consumers.add(
+            address, handler, local=local, buffer=buffer, concurrency=concurrency
+        )
 
     # -- timers ----------------------------------------------------------------
 

@@ -6,7 +6,10 @@ import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from kue.bus.consumer import DEFAULT_BUFFER
+
 if TYPE_CHECKING:
+    from kue.bus import Consumer, Handler
     from kue.runtime.context import Context
     from kue.runtime.runtime import Runtime
 
@@ -36,11 +39,34 @@ class Verticle:
         """What it was deployed with; each instance has its own copy."""
         return self.context.config
 
+    def consumer(
+        self,
+        address: str,
+        handler: Handler | None = None,
+        *,
+        local: bool = False,
+        buffer: int = DEFAULT_BUFFER,
+        concurrency: int = 1,
+    ) -> Consumer:
+        """
+        Listen at *address* in this verticle's context, until it is stopped.
+
+        ``await consumer.ready()`` in `start` has `Runtime.deploy` wait until every
+        node of a cluster knows of it.  A worker handles one message at a time.
+        """
+        return self.context.consumers.add(
+            address, handler, local=local, buffer=buffer, concurrency=concurrency
+        )
+
     async def start(self) -> None:
         """Begin.  It is deployed when this returns, and not at all if it raises."""
 
     async def stop(self) -> None:
-        """End.  Its children have ended; timers and hooks go afterwards."""
+        """
+        End.  Its children have ended, and its consumers listen no more.
+
+        Handlers that still run are cancelled afterwards; timers and hooks go then.
+        """
 
 
 #: A class, a function that makes one, one that is made, or ``module:Class``.

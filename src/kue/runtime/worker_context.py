@@ -9,13 +9,16 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kue.bus.consumer import refuse
 from kue.runtime.context import Context, current_context, over, runs_here
+from kue.runtime.errors import RuntimeClosed
 from kue.runtime.loops import end
 from kue.runtime.pool import Ordered, Pool, fulfil
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from kue.bus import Handler, Message
     from kue.runtime.loops import Place
     from kue.runtime.runtime import Runtime
 
@@ -45,18 +48,14 @@ class WorkerContext(Context):
         function: Callable[[], object],
         then: Callable[[], object] | None = None,
     ) -> None:
-        self._check()
+        self.check()
         self._line.submit(partial(self.variables().run, self._invoke, function, then))
 
     def _invoke(
         self, function: Callable[[], object], then: Callable[[], object] | None
     ) -> None:
         try:
-            # A plain function is called where no loop runs: it may well start one.
-            answer = function()
-            if inspect.isawaitable(answer):
-                task = self._task(answer)
-                task.get_loop().run_until_complete(task)
+            self._run(function)
         except asyncio.CancelledError:
             # As on a loop: whoever cancelled it knows.
             pass
@@ -66,8 +65,45 @@ class WorkerContext(Context):
         if then is not None:
             then()
 
+    def _run(self, function: Callable[[], object]) -> None:
+        # A plain function is called where no loop runs: it may well start one.
+        answer = function()
+        if inspect.isawaitable(answer):
+            task = self._task(answer)
+            task.get_loop().run_until_complete(task)
+
+    def handler(self, function: Handler) -> Handler:
+        async def handle(message: Message) -> None:
+            future: Future[None] = Future()
+            work = partial(self._handle, function, message)
+            try:
+                self.check()
+                call = partial(self.variables().run, work)
+                self._line.submit(partial(fulfil, future, call))
+            except RuntimeClosed:
+                refuse(message)
+                return
+            await asyncio.wrap_future(future)
+
+        return handle
+
+    def _handle(self, function: Handler, message: Message) -> None:
+        if self.consumers.are_over:
+            # It waited in line behind the end of the verticle.
+            refuse(message)
+            return
+        try:
+            self._run(partial(function, message))
+        except (SystemExit, KeyboardInterrupt, GeneratorExit) as exc:
+            # The loop that is told of it serves others too.
+            raise RuntimeError(f"the handler raised {exc!r}") from exc
+
+    def keep(self, task: asyncio.Task[Any]) -> None:
+        # It waits for a thread, and ends when that does.
+        pass
+
     def _begin(self, function: Callable[[], Awaitable[T]]) -> Future[T]:
-        self._check()
+        self.check()
         future: Future[T] = Future()
         variables = self.variables()
 

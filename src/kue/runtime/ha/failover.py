@@ -1,0 +1,319 @@
+"""
+Keeps what this node runs in step with what it has to.
+
+The roster says which verticles are this node's; whatever that is, and whoever changed
+it, each pass starts what is missing and stops what is another's.  So there is one way
+for all of it: a node that died is taken over from, one that was taken for dead and
+comes back gives up what others took, a group that lost its quorum stops.
+
+All of it happens in the loop that opened the runtime.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from kue.bus.roster import MAX_DUTIES, Entry
+from kue.errors import StoreError
+from kue.runtime.context import runs_here
+from kue.runtime.errors import RuntimeClosed
+from kue.runtime.ha.record import Record
+from kue.runtime.verticle import find
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Coroutine
+
+    from kue.bus import ClusterManager
+    from kue.runtime.deploying import Deployer, Options
+    from kue.runtime.ha.group import HA
+    from kue.runtime.verticle import Source
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: Seconds between two looks at the roster, if nothing happens.
+PASS_SECONDS = 1.0
+#: The same while a dead node waits to be taken over from.
+_SOON_SECONDS = 0.2
+#: A node that has not seen the roster for so many seconds knows of itself alone.
+AWAY_SECONDS = 5.0
+#: Seconds for a verticle to start on the node that takes it over.
+START_SECONDS = 120.0
+_RESIGN_SECONDS = 2.0
+
+
+class Failover:
+    """The verticles that this node answers for."""
+
+    def __init__(self, deployer: Deployer, cluster: ClusterManager, ha: HA) -> None:
+        self._deployer = deployer
+        self._cluster = cluster
+        self._ha = ha
+        self._roster = cluster.roster(ha.group)
+        self._loop = asyncio.get_running_loop()
+        #: Held while the roster is asked and the answer is taken in.
+        self._lock = asyncio.Lock()
+        self._poked = asyncio.Event()
+        #: What the roster says is ours.
+        self._duties: dict[str, Record] = {}
+        self._running: set[str] = set()
+        #: Those that are being started or stopped.
+        self._busy: dict[str, asyncio.Task[None]] = {}
+        self._nodes = 0
+        self._is_waiting = False
+        self._seen_at = time.monotonic()
+        self._is_away = False
+        self._is_closed = False
+        self._life: asyncio.Task[None] | None = None
+
+    @property
+    def has_quorum(self) -> bool:
+        """Whether the group was large enough when it was last seen."""
+        return self._nodes >= self._ha.quorum
+
+    async def open(self) -> None:
+        """Join the group, and begin."""
+        self._cluster.watch(self._poked.set)
+        await self._look()
+        self._poked.set()
+        self._life = asyncio.create_task(self._live(), name="kue ha")
+
+    async def close(self) -> None:
+        """Leave the group; nobody takes over what this node has deployed."""
+        await self._there(self._close())
+
+    async def deploy(self, source: Source, options: Options) -> str:
+        """
+        Deploy a verticle that outlives this node; below the quorum, write it down.
+
+        Raises:
+            ValueError: It cannot run elsewhere, it is a child, or there are too many.
+            StoreError: The roster cannot be reached; nothing is deployed.
+            Exception: What the verticle raised.
+        """
+        if self._deployer.parent() is not None:
+            raise ValueError(
+                "a child ends with its parent and cannot fail over; "
+                "deploy the parent with ha=True"
+            )
+        record = Record.of(source, options)
+        return await self._there(self._deploy(record, record.encode()))
+
+    def has(self, deployment_id: str) -> bool:
+        """Tell whether this node answers for it."""
+        return deployment_id in self._duties
+
+    async def strike(self, deployment_id: str) -> bool:
+        """End a duty; tell whether it runs and is left to be undeployed."""
+        return await self._there(self._strike(deployment_id))
+
+    # -- passes ----------------------------------------------------------------
+
+    async def _live(self) -> None:
+        while True:
+            await self._rest()
+            try:
+                await self._look()
+            except StoreError as exc:
+                self._lose_touch(exc)
+            except Exception:
+                # Whatever it was, the next pass must come.
+                logger.exception("a look at the verticles of the group failed")
+            self._act()
+
+    async def _rest(self) -> None:
+        seconds = _SOON_SECONDS if self._is_waiting else PASS_SECONDS
+        try:
+            async with asyncio.timeout(seconds):
+                await self._poked.wait()
+        except TimeoutError:
+            pass
+        self._poked.clear()
+
+    async def _look(self) -> None:
+        """Learn how large the group is, and what is ours."""
+        async with self._lock:
+            ha = self._ha
+            view = await self._roster.survey(quorum=ha.quorum, grace=ha.grace)
+            if view is None:
+                # The cluster takes us for dead and will soon know better.
+                return
+            self._be_in_touch()
+            await self._learn(view.duties - self._duties.keys())
+            await self._insist(self._duties.keys() - view.duties)
+            had_quorum = self.has_quorum
+            self._nodes, self._is_waiting = view.nodes, view.is_waiting
+        if self._duties and had_quorum != self.has_quorum:
+            word = "has" if self.has_quorum else "lost"
+            logger.warning("the group %s %s its quorum", self._ha.group, word)
+
+    async def _learn(self, ids: Collection[str]) -> None:
+        """Take over what others left."""
+        for duty_id, record in (await self._roster.read(ids)).items():
+            try:
+                self._duties[duty_id] = Record.decode(record)
+            except msgspec.DecodeError:
+                logger.exception("the verticle %s cannot be read", duty_id)
+                await self._roster.hand_back(duty_id)
+
+    async def _insist(self, ids: Collection[str]) -> None:
+        """Keep what is nobody else's, as after a Redis that lost what it had."""
+        for duty_id in ids:
+            record = self._duties[duty_id]
+            entry = await self._roster.enter(duty_id, record.encode())
+            if entry is not Entry.OK:
+                del self._duties[duty_id]
+                logger.warning(
+                    "%s %s is no longer ours: %s", record.verticle, duty_id, entry
+                )
+
+    def _be_in_touch(self) -> None:
+        self._seen_at = time.monotonic()
+        if self._is_away:
+            self._is_away = False
+            logger.warning("the group %s can be reached again", self._ha.group)
+
+    def _lose_touch(self, error: StoreError) -> None:
+        if not self._is_away:
+            self._is_away = True
+            logger.warning("the group %s is out of reach: %s", self._ha.group, error)
+        if time.monotonic() - self._seen_at > AWAY_SECONDS:
+            # Cut off from the others, this is a group of one.
+            self._nodes = min(self._nodes, 1)
+
+    # -- starting and stopping -------------------------------------------------
+
+    def _act(self) -> None:
+        """Start what is missing and stop what is too much."""
+        wanted = self._duties.keys() if self.has_quorum else set()
+        for duty_id in wanted - self._running - self._busy.keys():
+            self._begin(duty_id, self._bring_up(duty_id, self._duties[duty_id]))
+        for duty_id in self._running - wanted - self._busy.keys():
+            self._begin(duty_id, self._bring_down(duty_id))
+
+    def _begin(self, duty_id: str, work: Coroutine[Any, Any, None]) -> None:
+        task = self._busy[duty_id] = asyncio.create_task(work, name="kue ha verticle")
+        task.add_done_callback(lambda _: self._end(duty_id))
+
+    def _end(self, duty_id: str) -> None:
+        del self._busy[duty_id]
+        self._poked.set()
+
+    async def _bring_up(self, duty_id: str, record: Record) -> None:
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                await self._deployer.deploy(
+                    record.verticle, record.options(), deployment_id=duty_id
+                )
+        except RuntimeClosed:
+            return
+        except Exception:
+            logger.exception("%s could not be started here", record.verticle)
+            if self._deployer.has(duty_id):
+                # It was, in the very moment in which that took too long.
+                await self._bring_down(duty_id)
+            await self._hand_back(duty_id)
+        else:
+            self._running.add(duty_id)
+            logger.info("%s %s runs here now", record.verticle, duty_id)
+
+    async def _hand_back(self, duty_id: str) -> None:
+        async with self._lock:
+            try:
+                await self._roster.hand_back(duty_id)
+            except StoreError:
+                # It stays ours, and the next pass tries once more.
+                return
+            self._duties.pop(duty_id, None)
+
+    async def _bring_down(self, duty_id: str) -> None:
+        try:
+            await self._deployer.undeploy(duty_id)
+        except Exception:
+            logger.exception("the verticle %s was not stopped well", duty_id)
+        self._running.discard(duty_id)
+
+    # -- what users ask, in our loop -------------------------------------------
+
+    async def _deploy(self, record: Record, encoded: bytes) -> str:
+        if self._is_closed:
+            raise RuntimeClosed("the runtime is closed")
+        await self._look()
+        duty_id = str(uuid.uuid4())
+        if not self.has_quorum:
+            # At least it must name something.
+            await asyncio.to_thread(find, record.verticle)
+            await self._enter(duty_id, record, encoded)
+            logger.warning(
+                "%s waits: the group has %d nodes of %d",
+                record.verticle,
+                self._nodes,
+                self._ha.quorum,
+            )
+            return duty_id
+        await self._deployer.deploy(
+            record.verticle, record.options(), deployment_id=duty_id
+        )
+        try:
+            await self._enter(duty_id, record, encoded)
+        except BaseException:
+            await self._deployer.undeploy(duty_id)
+            raise
+        return duty_id
+
+    async def _enter(self, duty_id: str, record: Record, encoded: bytes) -> None:
+        """Have it written down, and answer for it from now on."""
+        async with self._lock:
+            if await self._roster.enter(duty_id, encoded) is Entry.FULL:
+                raise ValueError(
+                    f"the group {self._ha.group!r} has {MAX_DUTIES:,} verticles, "
+                    "which is the most"
+                )
+            self._duties[duty_id] = record
+            if self._deployer.has(duty_id):
+                self._running.add(duty_id)
+
+    async def _strike(self, duty_id: str) -> bool:
+        async with self._lock:
+            await self._roster.strike(duty_id)
+            self._duties.pop(duty_id, None)
+        busy = self._busy.get(duty_id)
+        if busy is not None:
+            if duty_id not in self._running:
+                busy.cancel()
+            await asyncio.wait([busy])
+        self._running.discard(duty_id)
+        return self._deployer.has(duty_id)
+
+    async def _close(self) -> None:
+        self._is_closed = True
+        if self._life is not None:
+            self._life.cancel()
+            await asyncio.wait([self._life])
+        for task in [*self._busy.values()]:
+            task.cancel()
+            await asyncio.wait([task])
+        try:
+            async with asyncio.timeout(_RESIGN_SECONDS):
+                await self._roster.resign()
+        except (StoreError, TimeoutError) as exc:
+            logger.warning(
+                "the group %s was not told that this node leaves, and takes over "
+                "from it: %s",
+                self._ha.group,
+                exc,
+            )
+
+    async def _there(self, work: Coroutine[Any, Any, T]) -> T:
+        """Have *work* done in the loop of the cluster."""
+        if runs_here(self._loop):
+            return await work
+        asked = asyncio.run_coroutine_threadsafe(work, self._loop)
+        return await asyncio.wrap_future(asked)
