@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kue.bus import Consumer, EventBus
     from kue.queue import Kue
     from kue.reading import Order
+    from kue.runtime import Verticle
     from kue.service.binding import Interceptor
 
 #: Jobs that one range may have.
@@ -174,7 +175,7 @@ class JobServiceProxy(Proxy, JobService, of=JobService):
 
 def register(
     q: Kue,
-    bus: EventBus,
+    bus: EventBus | Verticle,
     address: str = Addresses().service,
     *,
     interceptors: Sequence[Interceptor] = (),
