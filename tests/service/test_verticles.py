@@ -22,6 +22,7 @@ from kue.service import (
 )
 from tests.service.hearing import Heard
 from tests.service.workers import Doubler
+from tests.unit.patience import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -138,6 +139,49 @@ async def test_of_several_for_one_queue_one_tells_events(
 
     ids = [told["job"]["id"] for told in heard.told]
     assert ids[:3] == [1, 2, 3]
+    assert len(ids) == len(set(ids))
+
+
+class Losing:
+    """Shared data of one lock, which can be lost as one that is kept elsewhere can."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self.is_held = False
+        self.fence = 0
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def lock(self, name: str, *, timeout: object) -> Losing:
+        self.taken += 1
+        self.is_held = True
+        return self
+
+    async def release(self) -> None: ...
+
+
+async def test_who_lost_the_lock_tells_no_more_until_it_has_it_again(
+    bus: EventBus, q: Kue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verticles, "CHECK_SECONDS", 0.01)
+    shared: Any = Losing()
+    heard = Heard()
+    on(bus, "job_enqueue", heard)
+    async with Runtime(bus=bus, shared=shared) as runtime:
+        await runtime.deploy(KueVerticle(q))
+        await q.enqueue("email")
+        await heard.hears(1)
+
+        shared.is_held = False
+        await until(lambda: shared.taken == 2)
+        async with asyncio.timeout(20):
+            while len(heard.told) < 4:
+                await q.enqueue("email")
+                await asyncio.sleep(0)
+
+    ids = [told["job"]["id"] for told in heard.told]
     assert len(ids) == len(set(ids))
 
 

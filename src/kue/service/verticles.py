@@ -11,13 +11,14 @@ or made with a queue that lives on the event loop of the runtime: ``KueVerticle(
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from kue.errors import ConfigError
+from kue.errors import ConfigError, KueError
 from kue.listeners import Background
 from kue.queue import Kue
 from kue.runtime import LockTimedOut, Verticle
@@ -40,6 +41,8 @@ logger = logging.getLogger(__name__)
 PATIENCE = "1s"
 #: One turn of standing by.
 STAND_BY = "10m"
+#: How often it is looked whether the lock is still held.
+CHECK_SECONDS = 1.0
 
 C = TypeVar("C", bound="QueueConfig")
 
@@ -151,7 +154,7 @@ class KueVerticle(QueueVerticle):
 
 
 class _Shift:
-    """Sees to it that one of several relays tells events."""
+    """Sees to it that one of several relays tells events: who holds the lock."""
 
     def __init__(self, verticle: Verticle, relay: EventRelay, name: str) -> None:
         self._shared = verticle.runtime.shared
@@ -162,30 +165,39 @@ class _Shift:
 
     async def begin(self) -> None:
         """Tell events from now on, or as soon as nobody else does."""
-        try:
+        with contextlib.suppress(LockTimedOut):
             await self._take_over(PATIENCE)
-        except LockTimedOut:
-            self._background.start(self._stand_by(), "kue relay stands by")
+        self._background.start(self._go_on(), "kue relay shift")
 
     async def end(self) -> None:
         await self._background.close()
-        await self._relay.stop()
-        if self._lock is not None:
-            await self._lock.release()
+        await self._hand_over()
 
-    async def _stand_by(self) -> None:
-        while self._lock is None:
+    async def _go_on(self) -> None:
+        while True:
             try:
-                await self._take_over(STAND_BY)
+                if self._lock is None:
+                    await self._take_over(STAND_BY)
+                elif self._lock.is_held:
+                    await asyncio.sleep(CHECK_SECONDS)
+                else:
+                    logger.warning("another node may tell events; standing by")
+                    await self._hand_over()
             except LockTimedOut:
                 continue
-            except Exception:
-                logger.exception("the relay of events could not take over; trying on")
-                await asyncio.sleep(1)
+            except KueError as exc:
+                logger.warning("events cannot be told for now: %s", exc)
+                await asyncio.sleep(CHECK_SECONDS)
 
     async def _take_over(self, patience: str) -> None:
         self._lock = await self._shared.lock(self._name, timeout=patience)
         await self._relay.start()
+
+    async def _hand_over(self) -> None:
+        await self._relay.stop()
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            await lock.release()
 
 
 def _lock_name(q: Kue, config: ServiceConfig) -> str:
