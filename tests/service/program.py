@@ -12,13 +12,15 @@ import sys
 from kue.bus import EventBus
 from kue.cluster.redis import RedisCluster
 from kue.runtime import Runtime
+from kue.runtime.shared.redis import RedisShared
 from kue.service import KueVerticle
 from tests.bus.nodes import BEAT, LEASE
 
 
 async def serve(url: str, prefix: str) -> None:
     bus = EventBus(RedisCluster(url, prefix=prefix, beat=BEAT, lease=LEASE))
-    async with Runtime(bus=bus) as runtime:
+    shared = RedisShared(url, prefix=prefix, lease=LEASE)
+    async with Runtime(bus=bus, shared=shared) as runtime:
         await runtime.deploy(KueVerticle, config={"url": url, "prefix": prefix})
         sys.stdout.write("ready\n")
         sys.stdout.flush()

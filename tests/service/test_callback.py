@@ -17,6 +17,7 @@ from tests.unit.patience import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
 
 
 @pytest.fixture
@@ -81,6 +82,18 @@ async def test_a_blocking_handler_runs_in_a_thread(kue: CallbackKue) -> None:
     job = await called(kue.save_job, kue.create_job("work"))
 
     assert await job.result(20) is True
+
+
+async def test_a_store_that_is_not_fit_is_told_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "kue.db").write_text("this is no database, however long it may be")
+    kue = CallbackKue.create_kue(f"sqlite:///{tmp_path}/kue.db")
+
+    kue.process("email", 1, print)
+
+    await until(lambda: "jobs of type 'email' are no longer run" in caplog.text)
+    await called(kue.close)
 
 
 async def test_a_coroutine_function_does_not_block(kue: CallbackKue) -> None:
@@ -179,3 +192,5 @@ def test_without_a_loop_there_is_nobody_to_call_back() -> None:
 
     with pytest.raises(RuntimeError, match="no running event loop"):
         kue.get_all_types(print)
+    with pytest.raises(RuntimeError, match="no running event loop"):
+        kue.process("email", 1, print)

@@ -48,11 +48,13 @@ async def bus(redis_server: RedisServer, prefix: str) -> AsyncIterator[EventBus]
 
 @pytest.fixture
 async def serving(redis_server: RedisServer, prefix: str) -> AsyncIterator[Process]:
-    program = "tests.service.program"
-    async with Process(
-        "serve", redis_server.url, prefix, "n", program=program
-    ) as process:
+    async with server(redis_server.url, prefix) as process:
         yield process
+
+
+def server(url: str, prefix: str) -> Process:
+    """Return a process that puts the queue on the bus."""
+    return Process("serve", url, prefix, "n", program="tests.service.program")
 
 
 async def test_a_queue_is_asked_and_heard_from_another_process(
@@ -97,3 +99,25 @@ async def test_a_request_to_a_service_that_is_killed_fails_promptly(
         await until(lambda: bus.nodes == {bus.node})
         with pytest.raises(RequestFailed, match="No handlers"):
             await proxy.get_all_types()
+
+
+async def test_of_two_processes_one_tells_events_until_it_is_killed(
+    serving: Process, bus: EventBus, q: Kue
+) -> None:
+    """Then the other does, and nothing is told twice."""
+    heard = Heard()
+    await on(bus, "job_enqueue", heard).ready()
+
+    async with server(q.settings.url, q.settings.prefix):
+        first = await add(q)
+        await heard.hears(1)
+        serving.kill()
+        async with asyncio.timeout(40):
+            while len(heard.told) < 3:
+                await add(q)
+                # The other process is to notice; nothing here tells when.
+                await asyncio.sleep(0.05)
+
+    ids = [told["job"]["id"] for told in heard.told]
+    assert ids[0] == first.id
+    assert len(ids) == len(set(ids))

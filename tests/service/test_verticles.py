@@ -15,6 +15,7 @@ from kue.service import (
     JobServiceProxy,
     KueVerticle,
     KueWorker,
+    authorised,
     on,
     on_job,
     verticles,

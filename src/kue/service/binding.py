@@ -18,7 +18,7 @@ import logging
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import msgspec
 
@@ -34,6 +34,7 @@ from kue.errors import (
 
 if TYPE_CHECKING:
     from kue.bus import Consumer, EventBus, Message
+    from kue.runtime import Verticle
 
 logger = logging.getLogger(__name__)
 
@@ -57,8 +58,6 @@ _SAME = {
     )
 }
 
-T = TypeVar("T")
-
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -77,7 +76,7 @@ TokenCheck = Callable[[str], bool | Awaitable[bool]]
 
 def bind(
     service: object,
-    bus: EventBus,
+    bus: EventBus | Verticle,
     address: str,
     *,
     interceptors: Sequence[Interceptor] = (),
@@ -89,6 +88,7 @@ def bind(
     Register *service* at *address*; what is returned unregisters it.
 
     Args:
+        bus: The bus, or a verticle: the service then ends with it.
         interceptors: Around every call, the first outermost; see `only`.
         local: Only this node may ask.
         debug: Tell whoever asked the message and the stack of every failure.

@@ -128,9 +128,15 @@ class CallbackKue:
                 raise error
             return result
 
+        asyncio.get_running_loop()
         self._q.process(type, n, run)
-        work = self._q.run(signals=False, types=[type])
-        self._background.start(work, f"kue {type}")
+        self._background.start(self._run(type), f"kue {type}")
+
+    async def _run(self, type: str) -> None:
+        try:
+            await self._q.run(signals=False, types=[type])
+        except Exception:
+            logger.exception("jobs of type %r are no longer run", type)
 
     def _end(self, job: ActiveJob, result: JSON, error: object) -> None:
         ending = self._runs.get((job.id, job.fence))

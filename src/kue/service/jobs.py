@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import msgspec
 
+from kue.bus.message import DEFAULT_TIMEOUT
 from kue.errors import JobNotFound
 from kue.service import shape
 from kue.service.addresses import Addresses
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from kue.bus import Consumer, EventBus
     from kue.queue import Kue
     from kue.reading import Order
+    from kue.runtime import Verticle
     from kue.service.binding import Interceptor
 
 #: Jobs that one range may have.
@@ -157,17 +159,23 @@ class JobService:
 
 
 class JobServiceProxy(Proxy, JobService, of=JobService):
-    """A `JobService` that asks the one on the bus."""
+    """A `JobService` that asks the one on the bus; see `Proxy`."""
 
     def __init__(
-        self, bus: EventBus, address: str = Addresses().service, **options: Any
+        self,
+        bus: EventBus,
+        address: str = Addresses().service,
+        *,
+        timeout: float = DEFAULT_TIMEOUT,
+        token: str | None = None,
+        local: bool = False,
     ) -> None:
-        Proxy.__init__(self, bus, address, **options)
+        Proxy.__init__(self, bus, address, timeout=timeout, token=token, local=local)
 
 
 def register(
     q: Kue,
-    bus: EventBus,
+    bus: EventBus | Verticle,
     address: str = Addresses().service,
     *,
     interceptors: Sequence[Interceptor] = (),

@@ -20,6 +20,8 @@ from kue.service import payloads
 from kue.service.addresses import ANY, Addresses
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kue.bus import EventBus
     from kue.events import Event
     from kue.job import Job
@@ -30,7 +32,7 @@ logger = logging.getLogger(__name__)
 #: Events that may wait in the store's buffer; past it the oldest go, which is told.
 BUFFER = 10_000
 #: Events told in one go: their jobs are read together.
-BATCH = 500
+BATCH = 200
 #: Jobs whose address is remembered, for when they are gone.
 MAX_KNOWN = 20_000
 _ERROR = Kind.ERROR.value
@@ -94,17 +96,21 @@ class EventRelay:
         address_id = self._known.get(event.job_id)
         if address_id is None:
             return True
-        name, type = event.kind.value, event.type
-        names = (name, ANY, _ERROR) if event.kind in payloads.TROUBLE else (name, ANY)
-        if (
-            any(self._bus.is_heard(self._at.job(n, address_id, type)) for n in names)
-            or self._bus.is_heard(self._at.queue(QUEUE_PREFIX + name))
-            or (_ERROR in names and self._bus.is_heard(self._at.queue(_ERROR)))
-        ):
+        if any(map(self._bus.is_heard, self._where(event, address_id))):
             return True
         if event.kind is Kind.REMOVE:
             del self._known[event.job_id]
         return False
+
+    def _where(self, event: Event, address_id: str) -> Iterator[str]:
+        """Give every address at which an event is told."""
+        name = event.kind.value
+        yield self._at.queue(QUEUE_PREFIX + name)
+        yield self._at.job(name, address_id, event.type)
+        yield self._at.job(ANY, address_id, event.type)
+        if event.kind in payloads.TROUBLE:
+            yield self._at.queue(_ERROR)
+            yield self._at.job(_ERROR, address_id, event.type)
 
     async def _jobs(self, events: list[Event]) -> dict[int, Job]:
         ids = list({event.job_id for event in events if event.job_id})

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from kue.bus import EventBus
 from kue.errors import ConfigError
 from kue.listeners import Background
 from kue.queue import Kue
@@ -30,6 +29,7 @@ from kue.worker.worker import GRACE_SECONDS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kue.bus import EventBus
     from kue.runtime import Lock
     from kue.service.binding import Interceptor
     from kue.worker import Worker
@@ -110,7 +110,7 @@ class QueueVerticle(Verticle):
             ConfigError: It has none.
         """
         bus = self.runtime.bus
-        if not isinstance(bus, EventBus):
+        if bus is None:
             raise ConfigError(
                 f"{type(self).__name__} needs an event bus, and this runtime has none; "
                 "make it with Runtime(bus=EventBus())"
@@ -136,13 +136,12 @@ class KueVerticle(QueueVerticle):
         addresses = Addresses(config.root)
         service = jobs.register(
             q,
-            bus,
+            self,
             addresses.service,
             interceptors=self.interceptors,
             local=config.local,
             debug=config.debug,
         )
-        self.context.add_close_hook(service.unregister)
         if config.events:
             shift = _Shift(self, EventRelay(q, bus, addresses), _lock_name(q, config))
             self.context.add_close_hook(shift.end)
