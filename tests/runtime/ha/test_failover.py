@@ -374,6 +374,23 @@ async def test_only_what_has_a_name_fails_over(local: Group) -> None:
             await a.deploy(source, ha=True)
 
 
+async def test_nothing_but_a_verticle_is_called(
+    local: Group, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever can write the record must not have anything else run."""
+    a = await local.join()
+    with pytest.raises(ValueError, match="no subclass of Verticle"):
+        await a.deploy("os:abort", ha=True)
+    b = await local.join()
+    assert b.bus is not None
+    assert b.bus.cluster is not None
+    await b.bus.cluster.roster("a").enter("1", b'{"verticle":"os:abort"}')
+    await b.bus.cluster.roster("a").enter("2", b'{"verticle":7}')
+
+    wanted = ["os:abort is no subclass", "the verticle 2 cannot be read"]
+    await until(lambda: all(it in caplog.text for it in wanted), seconds=PATIENCE)
+
+
 async def test_a_child_does_not_fail_over(local: Group) -> None:
     a = await local.join()
     await a.deploy(PARENT, ha=True)

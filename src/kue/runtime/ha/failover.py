@@ -24,7 +24,7 @@ from kue.errors import StoreError
 from kue.runtime.context import runs_here
 from kue.runtime.errors import RuntimeClosed
 from kue.runtime.ha.record import Record
-from kue.runtime.verticle import find
+from kue.runtime.verticle import find_class
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine
@@ -217,8 +217,9 @@ class Failover:
     async def _bring_up(self, duty_id: str, record: Record) -> None:
         try:
             async with asyncio.timeout(START_SECONDS):
+                kind = await asyncio.to_thread(find_class, record.verticle)
                 await self._deployer.deploy(
-                    record.verticle, record.options(), deployment_id=duty_id
+                    kind, record.options(), deployment_id=duty_id
                 )
         except RuntimeClosed:
             return
@@ -253,11 +254,11 @@ class Failover:
     async def _deploy(self, record: Record, encoded: bytes) -> str:
         if self._is_closed:
             raise RuntimeClosed("the runtime is closed")
+        # An import may take its time.
+        kind = await asyncio.to_thread(find_class, record.verticle)
         await self._look()
         duty_id = str(uuid.uuid4())
         if not self.has_quorum:
-            # At least it must name something.
-            await asyncio.to_thread(find, record.verticle)
             await self._enter(duty_id, record, encoded)
             logger.warning(
                 "%s waits: the group has %d nodes of %d",
@@ -266,9 +267,7 @@ class Failover:
                 self._ha.quorum,
             )
             return duty_id
-        await self._deployer.deploy(
-            record.verticle, record.options(), deployment_id=duty_id
-        )
+        await self._deployer.deploy(kind, record.options(), deployment_id=duty_id)
         try:
             await self._enter(duty_id, record, encoded)
         except BaseException:
