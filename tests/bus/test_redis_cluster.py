@@ -148,6 +148,44 @@ async def test_what_cannot_be_read_is_logged_and_left(
     assert "the bus heard what it cannot read" in caplog.text
 
 
+async def test_a_message_that_breaks_takes_none_of_its_batch_with_it(
+    redis_nodes: Nodes, redis_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever sent it asks for a reply where none can be sent."""
+    bus = await redis_nodes.new()
+    ear = Ear()
+    bus.consumer("news", ear)
+    channel = f"{{{redis_nodes.prefix}:bus}}:to:{bus.node}"
+    frames = [
+        Frame("nobody", b"1", "json", True, "x" * 2000),
+        Frame("news", b"2", "json", True),
+    ]
+
+    with redis_server.client() as client:
+        spublish(client, channel, pack(Batch("ghost", "s1", 1, frames)))
+
+    assert await ear.hears(1) == [2]
+    assert "the bus heard what it cannot read" in caplog.text
+
+
+async def test_a_node_that_is_deaf_does_not_join_before_it_listens(
+    redis_nodes: Nodes, redis_server: RedisServer
+) -> None:
+    """It would be taken for dead again at once."""
+    bus = await redis_nodes.new()
+    root = f"{{{redis_nodes.prefix}:bus}}"
+    with redis_server.client() as client:
+        ask: Any = client.execute_command
+        beat = ("EVAL", scripts.source("beat"), 1, root)
+
+        assert ask(*beat, "deaf", 1000, 300) == b"DEAF"
+        client.zrem(f"{root}:nodes", bus.node)
+        assert ask(*beat, bus.node, 1000, 300) in (
+            b"GONE",
+            client.get(f"{root}:number"),
+        )
+
+
 async def test_what_finds_no_room_is_given_up_and_told(
     redis_nodes: Nodes,
     monkeypatch: pytest.MonkeyPatch,

@@ -82,7 +82,8 @@ async def enter(
 async def hold(
     room: RedisShared, client: aioredis.Redis, prefix: str, name: str
 ) -> None:
-    """Wait for the lock, say so, and release it when told."""
+    """Wait for the lock when told to, say so, and release it when told again."""
+    await told()
     lock = await room.lock("door", timeout="50s")
     await client.rpush(f"{prefix} order", name)
     say("held", lock.fence)

@@ -131,9 +131,9 @@ async def test_a_lock_excludes_all_other_processes(room: Room) -> None:
 
 async def test_processes_are_served_in_the_order_they_came(room: Room) -> None:
     first = await (await room.shared()).lock("door", timeout="50s")
-    processes = []
-    for count, name in enumerate("abc", 2):
-        processes += await room.start("hold", name)
+    processes = await room.start("hold", "a", "b", "c")
+    for count, process in enumerate(processes, 2):
+        process.tell()
         await room.in_line(count)
 
     await first.release()
@@ -150,6 +150,7 @@ async def test_processes_are_served_in_the_order_they_came(room: Room) -> None:
 
 async def test_a_dead_holders_lock_goes_to_the_next_in_line(room: Room) -> None:
     [holder] = await room.start("hold", "holder")
+    holder.tell()
     _, fence = (await holder.line()).split()
     shared = await room.shared()
     waiting = asyncio.create_task(shared.lock("door", timeout="30s"))
@@ -165,6 +166,7 @@ async def test_a_dead_holders_lock_goes_to_the_next_in_line(room: Room) -> None:
 async def test_a_lock_whose_holder_died_unseen_is_free(room: Room) -> None:
     """Nobody was there when its lease ended."""
     [holder] = await room.start("hold", "holder")
+    holder.tell()
     await holder.line()
     holder.kill()
     client: Any = room.client
@@ -183,9 +185,10 @@ async def test_a_lock_whose_holder_died_unseen_is_free(room: Room) -> None:
 
 async def test_a_waiter_that_died_does_not_hold_up_the_line(room: Room) -> None:
     first = await (await room.shared()).lock("door", timeout="50s")
-    [dead] = await room.start("hold", "dead")
+    dead, alive = await room.start("hold", "dead", "alive")
+    dead.tell()
     await room.in_line(2)
-    [alive] = await room.start("hold", "alive")
+    alive.tell()
     await room.in_line(3)
 
     dead.kill()
@@ -199,6 +202,7 @@ async def test_a_holder_that_was_frozen_learns_that_it_lost_the_lock(
     room: Room,
 ) -> None:
     [holder] = await room.start("hold", "holder")
+    holder.tell()
     await holder.line()
     shared = await room.shared()
 
@@ -220,9 +224,10 @@ async def test_a_lock_outlives_a_redis_that_was_away_for_longer_than_its_lease(
     with own_redis.client() as client:
         room = Room(own_redis, client)
         try:
-            [holder] = await room.start("hold", "holder")
+            holder, waiter = await room.start("hold", "holder", "waiter")
+            holder.tell()
             await holder.line()
-            [waiter] = await room.start("hold", "waiter")
+            waiter.tell()
             await room.in_line(2)
             own_redis.kill()
             before = time.monotonic()

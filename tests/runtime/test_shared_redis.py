@@ -543,6 +543,18 @@ async def test_a_runtime_opens_and_closes_it(
         await table.get("key")
 
 
+async def test_a_runtime_whose_shared_data_is_not_there_does_not_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kue.runtime.shared.redis.shared._BUDGET_SECONDS", 0.2)
+    wide = RedisShared(f"redis://127.0.0.1:{free_port()}/0")
+    runtime = Runtime(loops=1, shared=wide)
+
+    with pytest.raises(StoreUnavailable):
+        await runtime.open()
+    assert runtime.is_closed
+
+
 async def test_what_is_not_open_is_refused(redis_server: RedisServer) -> None:
     shared = RedisShared(redis_server.url)
     uses: list[Callable[[], Any]] = [

@@ -331,7 +331,7 @@ class EventBus:
             raise BusClosed("the bus is not open; start it, or make another")
         if type(address) is not str or not 0 < len(address) <= MAX_ADDRESS:
             raise ValueError(
-                f"an address is text of 1 to {MAX_ADDRESS} letters, not {address!r}"
+                f"an address is text of 1 to {MAX_ADDRESS} letters, not {address!r:.80}"
             )
 
     def _let_go(self, message: Message, local: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import threading
 from concurrent.futures import Future
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
     from kue.bus.cluster import Member
     from kue.bus.wire import Frame
+
+logger = logging.getLogger(__name__)
 
 #: What may wait for one node.
 MAX_FRAMES = 100_000
@@ -50,6 +53,8 @@ class LocalNode:
         self._crossing: Crossing[Frame] | None = None
         self._node = secrets.token_hex(8)
         self._watchers: list[Callable[[], object]] = []
+        #: How many messages to other nodes found no room.
+        self.given_up = 0
 
     @property
     def node(self) -> str:
@@ -119,6 +124,11 @@ class LocalNode:
                 hand_over(self._loop, self._take_back, frame)
         elif not other._crossing.put(frame) and self._member is not None:
             reason = f"too much waits to be sent to node {node}"
+            if not self.given_up:
+                logger.error(
+                    "%s; messages are lost, the first to %s", reason, frame.address
+                )
+            self.given_up += 1
             self._member.given_up(frame, reason)
 
     async def flush(self) -> None:

@@ -96,6 +96,19 @@ def find(name: str) -> Callable[[], Verticle]:
     return found  # type: ignore[no-any-return]
 
 
+def find_class(name: str) -> type[Verticle]:
+    """
+    Import the class that ``module:Class`` names, where the name came from elsewhere.
+
+    Raises:
+        ValueError: There is none, or it is something else, which is not called.
+    """
+    found = find(name)
+    if not (isinstance(found, type) and issubclass(found, Verticle)):
+        raise ValueError(f"{name} is no subclass of Verticle")
+    return found
+
+
 def make(source: Callable[[], Verticle] | Verticle, count: int) -> list[Verticle]:
     """
     Return *count* verticles.

@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from kue.bus import ClusterManager
-    from kue.bus.roster import Roster
+    from kue.bus.roster import Entry, Roster
     from tests.support.servers import RedisServer
+
+#: Seconds; a loaded machine takes its time.
+PATIENCE = 40.0
 
 
 class Group:
@@ -112,7 +115,7 @@ def where() -> list[str]:
 
 async def runs_on(*runtimes: Runtime) -> None:
     wanted = sorted(node_of(runtime) for runtime in runtimes)
-    await until(lambda: where() == wanted)
+    await until(lambda: where() == wanted, seconds=PATIENCE)
 
 
 def cut_off(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> Cut:
@@ -158,6 +161,7 @@ async def test_a_survivor_deploys_what_a_dead_node_had(local: Group) -> None:
 
     take_for_dead(a)
     await runs_on(a, a, b, b)
+    await until(lambda: len(b.deployments) == 1)
 
     [copy] = b.deployments
     assert copy.id == deployment
@@ -179,7 +183,7 @@ async def test_one_that_was_taken_for_dead_gives_up_what_others_took(
     await cluster.join(a.bus)
 
     await runs_on(b)
-    assert a.deployments == ()
+    await until(lambda: a.deployments == ())
 
 
 async def test_one_that_nobody_took_over_from_goes_on(local: Group) -> None:
@@ -227,7 +231,7 @@ async def test_below_the_quorum_it_waits(group: Group) -> None:
 
     b = await group.join(quorum=2)
     await runs_on(a)
-    assert [one.id for one in a.deployments] == [deployment]
+    await until(lambda: [one.id for one in a.deployments] == [deployment])
 
     await b.close()
     await runs_on()
@@ -315,9 +319,9 @@ async def test_a_node_that_is_cut_off_goes_on_where_one_is_enough(
     await a.deploy(WITNESS, ha=True)
 
     cut = cut_off(a, monkeypatch)
-    await until(lambda: "is out of reach" in caplog.text)
+    await until(lambda: "is out of reach" in caplog.text, seconds=PATIENCE)
     cut.is_cut = False
-    await until(lambda: "can be reached again" in caplog.text)
+    await until(lambda: "can be reached again" in caplog.text, seconds=PATIENCE)
 
     assert where() == [node_of(a)]
     assert "runs here now" not in caplog.text
@@ -326,16 +330,27 @@ async def test_a_node_that_is_cut_off_goes_on_where_one_is_enough(
 async def test_what_cannot_be_written_down_is_not_deployed(
     local: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The call may have arrived, and only its answer been lost."""
     a = await local.join()
     assert a._failover is not None
     roster = a._failover._roster
-    monkeypatch.setattr(roster, "enter", Cut(roster).enter)
+    enter = roster.enter
 
+    async def enter_unheard(duty_id: str, record: bytes) -> Entry:
+        await enter(duty_id, record)
+        raise StoreUnavailable("cut off")
+
+    monkeypatch.setattr(roster, "enter", enter_unheard)
     with pytest.raises(StoreUnavailable, match="cut off"):
         await a.deploy(WITNESS, ha=True)
+    monkeypatch.undo()
 
     assert where() == []
-    assert a.deployments == ()
+    later = await a.deploy(WITNESS, ha=True)
+    view = await roster.survey(quorum=1, grace=0)
+    assert view is not None
+    assert view.duties == {later}
+    assert where() == [node_of(a)]
 
 
 async def test_a_node_that_cannot_say_that_it_leaves_closes_all_the_same(
@@ -357,6 +372,23 @@ async def test_only_what_has_a_name_fails_over(local: Group) -> None:
     for source in (Witness, Witness(), lambda: Witness()):
         with pytest.raises(ValueError, match="name it as 'module:Class'"):
             await a.deploy(source, ha=True)
+
+
+async def test_nothing_but_a_verticle_is_called(
+    local: Group, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever can write the record must not have anything else run."""
+    a = await local.join()
+    with pytest.raises(ValueError, match="no subclass of Verticle"):
+        await a.deploy("os:abort", ha=True)
+    b = await local.join()
+    assert b.bus is not None
+    assert b.bus.cluster is not None
+    await b.bus.cluster.roster("a").enter("1", b'{"verticle":"os:abort"}')
+    await b.bus.cluster.roster("a").enter("2", b'{"verticle":7}')
+
+    wanted = ["os:abort is no subclass", "the verticle 2 cannot be read"]
+    await until(lambda: all(it in caplog.text for it in wanted), seconds=PATIENCE)
 
 
 async def test_a_child_does_not_fail_over(local: Group) -> None:

@@ -79,7 +79,7 @@ class Inspector:
         for start in range(0, len(known), _MANY):
             some = known[start : start + _MANY]
             keys = [f"{self._root}:facts:{name}" for name, _ in some]
-            told = await self._link.read(self._root, "MGET", *keys)
+            [told] = await self._link.read_many(self._root, [("MGET", *keys)])
             found += [
                 Node(name, max(0, now - round(beat)), _read(facts))
                 for (name, beat), facts in zip(some, told, strict=True)

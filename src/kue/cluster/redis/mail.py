@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from typing import TYPE_CHECKING
 
 from kue.cluster.redis.outbox import Outbox
@@ -39,10 +40,11 @@ class Mail:
         self._ends: dict[str, tuple[str, int]] = {}
         #: Nodes for which there is no room, of which the log has told.
         self._full: set[str] = set()
-        #: How many messages found no room.
+        #: How many messages found no room, in whichever thread.
         self.given_up = 0
         #: How much was published.
         self.bytes = 0
+        self._counting = threading.Lock()
 
     def put(self, node: str, frame: Frame) -> str:
         """Send a frame on its way; return why not, if there is no room."""
@@ -61,7 +63,8 @@ class Mail:
             logger.error(
                 "%s; messages are lost, the first to %s", reason, frame.address
             )
-        self.given_up += 1
+        with self._counting:
+            self.given_up += 1
         return reason
 
     def acknowledge(self, node: str, heard: tuple[str, int]) -> None:

@@ -298,7 +298,11 @@ class RedisCluster:
         if batch.heard is not None:
             self._mail.acknowledge(batch.sender, batch.heard)
         for count, frame in enumerate(self._inbox.take(batch, len(message)), 1):
-            self._member.receive(frame)
+            try:
+                self._member.receive(frame)
+            except Exception:
+                # The others of its batch have nothing to do with it.
+                logger.exception("the bus heard what it cannot read")
             if count % _TURN == 0:
                 await asyncio.sleep(0)
         # One that is not known here would leave an outbox behind; it will ask.

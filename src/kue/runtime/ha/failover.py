@@ -24,7 +24,7 @@ from kue.errors import StoreError
 from kue.runtime.context import runs_here
 from kue.runtime.errors import RuntimeClosed
 from kue.runtime.ha.record import Record
-from kue.runtime.verticle import find
+from kue.runtime.verticle import find_class
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine
@@ -66,6 +66,8 @@ class Failover:
         self._running: set[str] = set()
         #: Those that are being started or stopped.
         self._busy: dict[str, asyncio.Task[None]] = {}
+        #: Those that may have been written down before their deployment failed.
+        self._void: set[str] = set()
         self._nodes = 0
         self._is_waiting = False
         self._seen_at = time.monotonic()
@@ -141,6 +143,7 @@ class Failover:
         """Learn how large the group is, and what is ours."""
         async with self._lock:
             ha = self._ha
+            await self._strike_void()
             view = await self._roster.survey(quorum=ha.quorum, grace=ha.grace)
             if view is None:
                 # The cluster takes us for dead and will soon know better.
@@ -153,6 +156,11 @@ class Failover:
         if self._duties and had_quorum != self.has_quorum:
             word = "has" if self.has_quorum else "lost"
             logger.warning("the group %s %s its quorum", self._ha.group, word)
+
+    async def _strike_void(self) -> None:
+        for duty_id in [*self._void]:
+            await self._roster.strike(duty_id)
+            self._void.discard(duty_id)
 
     async def _learn(self, ids: Collection[str]) -> None:
         """Take over what others left."""
@@ -209,8 +217,9 @@ class Failover:
     async def _bring_up(self, duty_id: str, record: Record) -> None:
         try:
             async with asyncio.timeout(START_SECONDS):
+                kind = await asyncio.to_thread(find_class, record.verticle)
                 await self._deployer.deploy(
-                    record.verticle, record.options(), deployment_id=duty_id
+                    kind, record.options(), deployment_id=duty_id
                 )
         except RuntimeClosed:
             return
@@ -245,11 +254,11 @@ class Failover:
     async def _deploy(self, record: Record, encoded: bytes) -> str:
         if self._is_closed:
             raise RuntimeClosed("the runtime is closed")
+        # An import may take its time.
+        kind = await asyncio.to_thread(find_class, record.verticle)
         await self._look()
         duty_id = str(uuid.uuid4())
         if not self.has_quorum:
-            # At least it must name something.
-            await asyncio.to_thread(find, record.verticle)
             await self._enter(duty_id, record, encoded)
             logger.warning(
                 "%s waits: the group has %d nodes of %d",
@@ -258,12 +267,11 @@ class Failover:
                 self._ha.quorum,
             )
             return duty_id
-        await self._deployer.deploy(
-            record.verticle, record.options(), deployment_id=duty_id
-        )
+        await self._deployer.deploy(kind, record.options(), deployment_id=duty_id)
         try:
             await self._enter(duty_id, record, encoded)
         except BaseException:
+            self._void.add(duty_id)
             await self._deployer.undeploy(duty_id)
             raise
         return duty_id

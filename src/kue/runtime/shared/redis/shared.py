@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING, Self
 from kue.duration import milliseconds
 from kue.names import check_name, quote
 from kue.runtime.errors import RuntimeClosed
+from kue.runtime.shared.data import LOCK_TIMEOUT
 from kue.runtime.shared.redis.calls import Calls
 from kue.runtime.shared.redis.counter import RedisCounter
 from kue.runtime.shared.redis.home import Home
@@ -134,7 +135,7 @@ class RedisShared:
         check_name(name, what="the name of a counter")
         return RedisCounter(self._there().calls, name)
 
-    async def lock(self, name: str, *, timeout: Duration) -> RedisLock:
+    async def lock(self, name: str, *, timeout: Duration = LOCK_TIMEOUT) -> RedisLock:
         """
         Wait for the lock, first come first served.
 
