@@ -184,7 +184,8 @@ async def test_what_is_no_sample_is_not_heard(
     good = b'[{"at": 1, "address": "news", "kind": "send"}]'
     async with inspector.samples() as heard:
         with redis_server.client() as client:
-            for message in (b"{", b'[{"at": 1}]', good):
+            deep = b'[{"at":1,"address":"a","kind":"send","body":' + b"[" * 100_000
+            for message in (b"{", b'[{"at": 1}]', deep, good):
                 client.execute_command("SPUBLISH", channel, message)
         found: list[Sample] = []
         async with asyncio.timeout(20):
