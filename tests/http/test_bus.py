@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -115,13 +116,14 @@ async def test_nodes_are_shown_with_what_passes_them(
 ) -> None:
     await bus.request("greeter")
 
-    shown = await read_when(client, "/bus", lambda it: it["total"]["sent"] == 1)
+    shown = await read_when(client, "/bus", lambda it: it["total"]["latency"])
 
     [one] = shown["nodes"]
     assert (one["name"], one["pid"]) == (bus.node, os.getpid())
     assert (one["lost"], one["given_up"], one["waiting"]) == (0, 0, 0)
     assert one["flow"]["consumers"] == shown["total"]["consumers"] == 6
     assert shown["total"]["latency"]["p95"] >= 1
+    assert shown["total"]["sent"] == 1
     assert shown["total"]["failures"] == {}
 
 
@@ -184,6 +186,37 @@ async def test_messages_are_shown_cut_and_without_secrets(
     assert one["body"].startswith('{"to":"ann","password":"•••","text":"xxx')
     assert len(one["body"]) <= 501
     assert seen[-1]["id"] == last
+
+
+@pytest.mark.parametrize(
+    ("codec", "body", "shown"),
+    [
+        ("failure", {"text": "password=abc"}, '{"text":"password=•••"}'),
+        ("failure", ["odd"], '["odd"]'),
+        ("json", "token: abc", "token: •••"),
+        ("json", None, "null"),
+        ("bytes", None, ""),
+    ],
+)
+@on_redis
+async def test_every_kind_of_body_is_shown_as_it_may_be(
+    client: httpx.AsyncClient,
+    redis_server: RedisServer,
+    codec: str,
+    body: Any,
+    shown: str,
+) -> None:
+    told = {"at": 1, "address": "a", "kind": "reply", "codec": codec, "body": body}
+    seen: list[Any] = []
+    with redis_server.client() as redis:
+        async with asyncio.timeout(20):
+            while not seen:
+                channel = "{kue:bus}:samples"
+                redis.execute_command("SPUBLISH", channel, json.dumps([told]))
+                seen = (await client.get("/bus/samples")).json()["messages"]
+                await asyncio.sleep(0.01)
+
+    assert seen[0]["body"] == shown
 
 
 @on_redis

@@ -87,9 +87,10 @@ def test_addresses_are_listed_with_their_latency_and_failures(
 
     other.run(ask)
 
-    words = ("bus", "addresses", "--find", "GREE")
-    [greeter] = rows_when(kue, lambda rows: rows[0][5] == "1", *words)
-    [nobody] = kue("bus", "addresses", "--find", "nobody").rows
+    # It asked there last.
+    words = ("bus", "addresses", "--find", "nobody")
+    [nobody] = rows_when(kue, lambda rows: rows[0][8] != "", *words)
+    [greeter] = kue("bus", "addresses", "--find", "GREE").rows
     [item] = kue("bus", "addresses", "--find", "greeter", "--json").items
 
     assert greeter[:3] == ["greeter", "1", "1"]

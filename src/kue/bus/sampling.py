@@ -82,7 +82,7 @@ def sample(message: Message, node: str = "") -> Sample:
         at=time.time_ns() // 1_000_000,
         node=node,
         address=message.address,
-        kind=_kind(message),
+        kind=kind_of(message),
         size=len(encoded),
         headers=[name[:200] for name in names[:MAX_HEADERS]],
         codec=message.codec.name,
@@ -127,7 +127,8 @@ class Cut:
         return items[:most]
 
 
-def _kind(message: Message) -> MessageKind:
+def kind_of(message: Message) -> MessageKind:
+    """Return how a message is meant."""
     if message.address.startswith(PREFIX):
         return "reply"
     if not message.is_send:

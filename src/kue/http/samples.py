@@ -137,9 +137,8 @@ class Samples:
         if isinstance(body, str):
             text = hidden_text(self._redaction, body, is_cut=sample.is_cut)
         else:
-            if sample.codec == "failure":
-                body = self._redaction.detail({**body, "message": body.get("text")})
-                body["text"] = body.pop("message")
+            if sample.codec == "failure" and isinstance(body, dict):
+                body = {**body, "text": self._redaction.text(str(body.get("text")))}
             text = msgspec.json.encode(self._redaction.hide(body)).decode()
         if len(text) > MAX_BODY:
             return f"{text[:MAX_BODY]}…"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kue.bus.sampling import kind_of
 from kue.cli.bus.reach import joins
 from kue.cli.bus.talk import read_body, shown
 from kue.cli.listing import show_json, show_line
@@ -70,9 +71,7 @@ async def _listen(
 
 
 def _show(message: Message, *, as_json: bool) -> None:
-    kind = "publish"
-    if message.is_send:
-        kind = "send" if message.reply_address is None else "request"
+    kind = kind_of(message)
     if as_json:
         show_json(
             {

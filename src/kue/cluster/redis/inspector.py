@@ -30,6 +30,8 @@ _MANY = 50
 
 _facts = msgspec.json.Decoder(NodeFacts)
 _samples = msgspec.json.Decoder(list[Sample])
+#: What comes of JSON that no node wrote.
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class Node(NamedTuple):
@@ -117,7 +119,7 @@ def inspect(url: str, prefix: str = "kue", *, budget: float = 5.0) -> Inspector:
 def _read(facts: bytes | None) -> NodeFacts | None:
     try:
         return None if facts is None else _facts.decode(facts)
-    except msgspec.DecodeError:
+    except _UNREADABLE:
         # Another version, with other words for it.
         return None
 
@@ -125,5 +127,5 @@ def _read(facts: bytes | None) -> NodeFacts | None:
 def _shown(message: bytes) -> list[Sample]:
     try:
         return _samples.decode(message)
-    except msgspec.DecodeError:
+    except _UNREADABLE:
         return []
