@@ -22,10 +22,11 @@
                "!"  be back in a line that is empty, with the ticket of before
 
   Returns  when the first step was made here, which stays the same as long as nothing gets
-           lost; ms until the first lease ends; and for each act the ticket: as it is for
-           whoever holds the lock, negative for those who wait, 0 for those not in the line
+           lost; ms until the first lease ends; how many places the process has; and for each
+           act the ticket: as it is for whoever holds the lock, negative for those who wait,
+           0 for those not in the line
            | "LATE"
-  Events   to each process the number of its place that is now the first
+  Events   place, tab, ticket to the process whose place is now the first
 ]]
 
 local root, process, lease = KEYS[1], ARGV[1], tonumber(ARGV[2])
@@ -69,10 +70,10 @@ local function leave(who, place, lock)
   local was_first = first(lock) == token
   redis.call("HDEL", places(who), place)
   redis.call("ZREM", line(lock), token)
-  local next = first(lock)
-  if was_first and next then
-    local other, its = string.match(next, "^(%x+)%.(%d+)$")
-    redis.call("SPUBLISH", root .. ":to:" .. other, its)
+  local next = redis.call("ZRANGE", line(lock), 0, 0, "WITHSCORES")
+  if was_first and next[1] then
+    local other, its = string.match(next[1], "^(%x+)%.(%d+)$")
+    redis.call("SPUBLISH", root .. ":to:" .. other, its .. "\t" .. next[2])
   end
 end
 
@@ -132,7 +133,8 @@ for i = 4, #ARGV, 4 do
 end
 
 -- The number of its last step is kept for as long as an earlier one could be on its way.
-if redis.call("HLEN", places(process)) > 1 then
+local count = redis.call("HLEN", places(process)) - 1
+if count > 0 then
   redis.call("PERSIST", places(process))
 else
   redis.call("ZREM", processes, process)
@@ -143,5 +145,6 @@ local soonest = redis.call("ZRANGE", processes, 0, 0, "WITHSCORES")[2]
 return {
   redis.call("HGET", server, "born"),
   soonest and soonest - now or lease,
+  count,
   unpack(answers),
 }
