@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -169,6 +170,38 @@ async def test_a_step_that_arrives_late_leaves_nobody_in_a_line(
         pass
     assert b"LATE" in await proxy.release()
 
+    assert client.zcard(line(prefix)) == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_whatever_a_network_does_each_call_counts_once(
+    shaky: RedisShared, proxy: Proxy, client: redis.Redis, prefix: str, seed: int
+) -> None:
+    counter, table = await shaky.counter("visits"), await shaky.map("table")
+    inside, won = 0, 0
+
+    async def work(name: str) -> None:
+        nonlocal inside, won
+        for number in range(30):
+            await counter.increment_and_get()
+            is_first = await table.put_if_absent(str(number), name) is None
+            won += is_first
+            async with await shaky.lock("door", timeout="50s"):
+                inside += 1
+                assert inside == 1
+                await asyncio.sleep(0)
+                inside -= 1
+
+    chances = {Fate.CUT_AFTER: 0.1, Fate.CUT_BEFORE: 0.05, Fate.HOLD: 0.05}
+    proxy.draw(Random(seed), chances)
+    await asyncio.gather(*(work(name) for name in "abcd"))
+    proxy.heal()
+    for _ in range(proxy.struck[Fate.HOLD]):
+        await proxy.release()
+
+    assert proxy.struck[Fate.HOLD] > 0
+    assert await counter.get() == 120
+    assert won == 30
     assert client.zcard(line(prefix)) == 0
 
 
