@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from kue.errors import StoreFull, StoreRefused, StoreUnavailable
 from kue.runtime import LockTimedOut, Runtime, RuntimeClosed
 from kue.runtime.shared.redis import RedisShared
+from kue.runtime.shared.redis.steps import Act, Told
 from kue.store.redis import scripts
 from tests.support.proxy import Fate, Proxy
 from tests.support.servers import RedisServer, free_port
@@ -171,6 +173,38 @@ async def test_a_step_that_arrives_late_leaves_nobody_in_a_line(
     assert client.zcard(line(prefix)) == 0
 
 
+@pytest.mark.parametrize("seed", range(3))
+async def test_whatever_a_network_does_each_call_counts_once(
+    shaky: RedisShared, proxy: Proxy, client: redis.Redis, prefix: str, seed: int
+) -> None:
+    counter, table = await shaky.counter("visits"), await shaky.map("table")
+    inside, won = 0, 0
+
+    async def work(name: str) -> None:
+        nonlocal inside, won
+        for number in range(30):
+            await counter.increment_and_get()
+            is_first = await table.put_if_absent(str(number), name) is None
+            won += is_first
+            async with await shaky.lock("door", timeout="50s"):
+                inside += 1
+                assert inside == 1
+                await asyncio.sleep(0)
+                inside -= 1
+
+    chances = {Fate.CUT_AFTER: 0.1, Fate.CUT_BEFORE: 0.05, Fate.HOLD: 0.05}
+    proxy.draw(Random(seed), chances)
+    await asyncio.gather(*(work(name) for name in "abcd"))
+    proxy.heal()
+    for _ in range(proxy.struck[Fate.HOLD]):
+        await proxy.release()
+
+    assert proxy.struck[Fate.HOLD] > 0
+    assert await counter.get() == 120
+    assert won == 30
+    assert client.zcard(line(prefix)) == 0
+
+
 # -- maps ----------------------------------------------------------------------
 
 
@@ -288,6 +322,60 @@ async def test_a_call_that_nobody_heard_is_found_out(
     await first.release()
 
     assert (await waiting).is_held
+
+
+async def test_an_answer_that_is_older_than_a_call_takes_no_lock_away(
+    shared: RedisShared,
+) -> None:
+    lock = await shared.lock("door", timeout=0)
+    assert shared._open is not None
+    locks, place = shared._open.locks, lock._place
+
+    async def hear() -> None:
+        answer = (Act("?", place), -place.ticket)
+        locks._hear(Told([answer], place.born, 1.0, 1))
+
+    await shared._open.home.call(hear)
+
+    assert lock.is_held
+
+
+async def test_a_call_of_another_ticket_is_not_followed(
+    shared: RedisShared, client: redis.Redis, prefix: str
+) -> None:
+    first = await shared.lock("door", timeout=0)
+    waiting = asyncio.create_task(shared.lock("door", timeout="30s"))
+    await until(lambda: client.zcard(line(prefix)) == 2)
+    await until(lambda: listeners(client, prefix) > 0)
+    tools: Any = client
+    process, number = tools.zrange(line(prefix), 1, 1)[0].decode().split(".")
+    for message in (f"{number}\t{first.fence}", number, f"{number}\tx", "\xff"):
+        channel = f"{{{prefix}:locks}}:to:{process}"
+        assert tools.execute_command("SPUBLISH", channel, message) == 1
+
+    for _ in range(10):
+        # By then it has heard them.
+        await (await shared.counter("turns")).increment_and_get()
+    assert not waiting.done()
+    await first.release()
+    assert (await waiting).is_held
+
+
+async def test_a_place_that_nobody_knows_of_is_left(
+    shared: RedisShared, client: redis.Redis, prefix: str
+) -> None:
+    """As after a fail-over to a replica that had not heard of a release."""
+    await shared.lock("gate", timeout=0)
+    root = f"{{{prefix}:locks}}"
+    tools: Any = client
+    process = tools.zrange(f"{root}:processes", 0, 0)[0].decode()
+    with client.pipeline() as at_once:
+        at_once.hset(f"{root}:of:{process}", mapping={"999999999": "door"})
+        at_once.zadd(line(prefix), {f"{process}.999999999": 1})
+        at_once.execute()
+
+    async with await shared.lock("door", timeout="30s"):
+        assert client.zcard(line(prefix)) == 1
 
 
 def listeners(client: redis.Redis, prefix: str) -> int:

@@ -13,6 +13,7 @@ import asyncio
 import logging
 import random
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kue.errors import StoreError
@@ -140,6 +141,8 @@ class Locks:
                 await asyncio.sleep(_pause())
             else:
                 self._hear(told)
+                if told.places > len(self._places):
+                    await self._clean_up()
 
     async def _something_to_do(self) -> None:
         """Return when something is to be done, or a renewal is due."""
@@ -170,9 +173,8 @@ class Locks:
                 _end(place)
             elif ticket == 0:
                 self._miss(place, told.born)
-            elif ticket < 0 and place.state is State.HELD:
-                self._lose(place)
             else:
+                # One that has to wait is held nevertheless if it was called since.
                 place.hear(ticket, told.born)
         if self._is_in_doubt:
             self._is_in_doubt = False
@@ -202,6 +204,16 @@ class Locks:
             "lock %r is lost: others were let in while its lease could not be renewed",
             place.lock,
         )
+
+    async def _clean_up(self) -> None:
+        """Leave places that Redis has and we do not: a replica had missed their end."""
+        with suppress(StoreError):
+            for number, lock in (await self._steps.places()).items():
+                if number not in self._places:
+                    stray = Place(lock, number)
+                    stray.begin()
+                    self._places[number] = stray
+                    self.leave(stray)
 
     def _fail(self, acts: Sequence[Act], error: Exception) -> None:
         for what, place in acts:
@@ -247,10 +259,11 @@ class Locks:
             await asyncio.sleep(_pause())
 
     def _call(self, message: bytes) -> None:
-        if message.isdigit():
-            place = self._places.get(int(message))
+        number, _, ticket = message.partition(b"\t")
+        if number.isdigit() and ticket.isdigit():
+            place = self._places.get(int(number))
             if place is not None:
-                place.call()
+                place.call(int(ticket))
 
 
 def _end(place: Place) -> None:

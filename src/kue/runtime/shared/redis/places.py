@@ -25,16 +25,16 @@ class State(Enum):
 class Place:
     """A place in the line of *lock*; its futures belong to the loop of the locks."""
 
-    def __init__(self, lock: str) -> None:
+    def __init__(self, lock: str, number: int = 0) -> None:
         self.lock = lock
-        self.number = next(_numbers)
+        self.number = number or next(_numbers)
         self.state = State.COMING
         #: Where in the line; the fencing number once the lock is held.
         self.ticket = 0
         #: The line is in what Redis remembers since then.
         self.born = b""
-        #: Redis called before it told that there is something to wait for.
-        self.is_called = False
+        #: With this ticket it was called, maybe before Redis told that it has it.
+        self.called = 0
 
     def begin(self) -> None:
         """Be waited for; on the loop of the locks."""
@@ -51,18 +51,18 @@ class Place:
         if self.state not in (State.COMING, State.WAITING, State.AWAY):
             return
         self.ticket = abs(ticket)
-        if ticket > 0 or self.is_called:
+        if ticket > 0 or self.called == self.ticket:
             self.state = State.HELD
             _tell(self.turn)
         else:
             self.state = State.WAITING
         _tell(self.joined)
 
-    def call(self) -> None:
-        """Be the first in the line."""
-        self.is_called = True
+    def call(self, ticket: int) -> None:
+        """Be the first in the line, if it is there with this ticket."""
+        self.called = ticket
         if self.state is State.WAITING:
-            self.hear(self.ticket, self.born)
+            self.hear(-self.ticket, self.born)
 
     def fail(self, error: Exception) -> None:
         """Tell who waits for the place that there will be none."""

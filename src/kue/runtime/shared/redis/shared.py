@@ -26,7 +26,7 @@ Of locks:
 ``:processes``       zset    processes with places; score = when the lease ends, ms
 ``:of:<process>``    hash    n → lock; ``step`` → number of its last step
 ``:server``          hash    ``run``: which Redis it is; ``born``: since when it is so
-``:to:<process>``    –       channel: n of a place that is now the first
+``:to:<process>``    –       channel: n, tab, ticket of a place that is now first
 ===================  ======  =======================================================
 """
 

@@ -7,8 +7,9 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from kue.names import quote
+from kue.names import quote, unquote
 from kue.runtime.shared.redis.calls import PACKAGE
+from kue.store.redis.link import pairs
 from kue.store.redis.scripts import load
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ class Told(NamedTuple):
     born: bytes
     #: Seconds until the first lease ends, whosoever it is.
     soonest: float
+    #: How many places of this process Redis has.
+    places: int
 
 
 class Steps:
@@ -74,7 +77,7 @@ class Steps:
         for what, place in acts:
             words += (what, place.number, quote(place.lock), place.ticket)
         began = time.monotonic()
-        born, soonest, *tickets = await self._link.run_loaded(
+        born, soonest, places, *tickets = await self._link.run_loaded(
             load("step", PACKAGE),
             self._root,
             self._process,
@@ -85,4 +88,14 @@ class Steps:
         )
         self.safe_until = began + self._lease
         told = list(zip(acts, tickets, strict=True))
-        return Told(told, born, soonest / 1000)
+        return Told(told, born, soonest / 1000, places)
+
+    async def places(self) -> dict[int, str]:
+        """Return the places that Redis has, and the lock of each."""
+        key = f"{self._root}:of:{self._process}"
+        found = pairs(await self._link.read(self._root, "HGETALL", key))
+        return {
+            int(number): unquote(lock.decode())
+            for number, lock in found
+            if number.isdigit()
+        }

@@ -18,8 +18,8 @@
   Events   none
 ]]
 
-local root, name = KEYS[1], ARGV[3]
-local key, value, ttl, where, old = ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7], ARGV[8]
+local root, name, key, value = KEYS[1], ARGV[3], ARGV[4], ARGV[5]
+local ttl, where, old = tonumber(ARGV[6]), ARGV[7], ARGV[8]
 
 --- @include lib/once
 --- @include lib/map

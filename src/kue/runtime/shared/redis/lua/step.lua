@@ -2,8 +2,9 @@
 --[[
   step: a process lives, and comes to lines, leaves them and looks at them.
 
-  Whoever is first in the line of a lock holds it.  A place is numbered by its process; its
-  ticket says where in the line it is, and is its fencing number once it holds the lock.
+  Whoever is first in the line of a lock holds it.  A place is numbered by its process;
+  its ticket says where in the line it is, and is its fencing number once it holds the
+  lock.
 
   A step renews the lease of its process.  Processes whose lease has ended are removed,
   with all their places; not so when Redis was restarted or replaced meanwhile, for then
@@ -21,15 +22,17 @@
                "?"  look
                "!"  be back in a line that is empty, with the ticket of before
 
-  Returns  when the first step was made here, which stays the same as long as nothing gets
-           lost; ms until the first lease ends; and for each act the ticket: as it is for
-           whoever holds the lock, negative for those who wait, 0 for those not in the line
+  Returns  when the first step was made here, which stays the same as long as nothing
+           gets lost; ms until the first lease ends; how many places the process has;
+           and for each act the ticket: as it is for whoever holds the lock, negative
+           for those who wait, 0 for those not in the line
            | "LATE"
-  Events   to each process the number of its place that is now the first
+  Events   place, tab, ticket to the process whose place is now the first
 ]]
 
 local root, process, lease = KEYS[1], ARGV[1], tonumber(ARGV[2])
-local processes, server, tickets = root .. ":processes", root .. ":server", root .. ":ticket"
+local processes, server = root .. ":processes", root .. ":server"
+local tickets = root .. ":ticket"
 local time = redis.call("TIME")
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local micros = time[1] * 1000000 + time[2]
@@ -69,10 +72,10 @@ local function leave(who, place, lock)
   local was_first = first(lock) == token
   redis.call("HDEL", places(who), place)
   redis.call("ZREM", line(lock), token)
-  local next = first(lock)
-  if was_first and next then
-    local other, its = string.match(next, "^(%x+)%.(%d+)$")
-    redis.call("SPUBLISH", root .. ":to:" .. other, its)
+  local next = redis.call("ZRANGE", line(lock), 0, 0, "WITHSCORES")
+  if was_first and next[1] then
+    local other, its = string.match(next[1], "^(%x+)%.(%d+)$")
+    redis.call("SPUBLISH", root .. ":to:" .. other, its .. "\t" .. next[2])
   end
 end
 
@@ -131,8 +134,9 @@ for i = 4, #ARGV, 4 do
   answers[#answers + 1] = ticket_of(place, lock)
 end
 
--- The number of its last step is kept for as long as an earlier one could be on its way.
-if redis.call("HLEN", places(process)) > 1 then
+-- The number of its last step is kept while an earlier one could be on its way.
+local count = redis.call("HLEN", places(process)) - 1
+if count > 0 then
   redis.call("PERSIST", places(process))
 else
   redis.call("ZREM", processes, process)
@@ -143,5 +147,6 @@ local soonest = redis.call("ZRANGE", processes, 0, 0, "WITHSCORES")[2]
 return {
   redis.call("HGET", server, "born"),
   soonest and soonest - now or lease,
+  count,
   unpack(answers),
 }

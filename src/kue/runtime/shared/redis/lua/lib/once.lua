@@ -1,5 +1,5 @@
--- A call whose reply was lost is made again, with the same number, and is answered as it
--- was the first time.  A caller makes one call at a time.
+-- A call whose reply was lost is made again, with the same number, and is answered as
+-- it was the first time.  A caller makes one call at a time.
 local caller, number = root .. ":call:" .. ARGV[1], tonumber(ARGV[2])
 
 local function answered()

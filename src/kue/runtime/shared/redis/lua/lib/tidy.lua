@@ -3,8 +3,9 @@ local function remove(key)
   redis.call("ZREM", ends, key)
 end
 
--- Removes some entries that have ended: more than one change can add.  A map all of whose
--- entries end is given an end itself, so that Redis removes it when nobody comes again.
+-- Removes some entries that have ended: more than one change can add.  A map all of
+-- whose entries end is given an end itself, so that Redis removes it when nobody comes
+-- again.
 local function tidy()
   local over = redis.call("ZRANGEBYSCORE", ends, "-inf", now, "LIMIT", 0, 20)
   for _, key in ipairs(over) do
