@@ -16,7 +16,7 @@ SEEDS ?= $(SEED)
 # Where `make redis` listens.
 PORT ?= 6379
 
-.PHONY: help setup demo test check lint types docs bench bench-peers bench-http chaos mutants redis clean
+.PHONY: help setup demo test check lint types docs bench bench-peers bench-http bench-bus chaos mutants redis clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -28,7 +28,7 @@ demo: .venv/run.stamp ## see Kue work, in a browser; needs no Redis
 	$(BIN)/kue demo $(ARGS)
 
 test: setup lint types docs ## everything: lint, types, docs, then all tests (ARGS="-k claim", WORKERS=4)
-	$(BIN)/python -m pytest -p tools.no_skips -n $(WORKERS) $(ARGS)
+	tools/tests.sh -n $(WORKERS) $(ARGS)
 
 check: ## exactly what CI runs
 	CI=true .ci/run
@@ -53,6 +53,9 @@ bench-peers: setup ## measure Kue beside other queues, latency too (ARGS="--only
 bench-http: setup ## measure the dashboard: pages of a full store, and many event streams
 	$(BIN)/python -m benchmarks.pages $(ARGS)
 	$(BIN)/python -m benchmarks.streams
+
+bench-bus: setup ## measure the event bus: alone, between processes beside bare redis-py, and when a node dies
+	$(BIN)/python -m benchmarks.bus $(ARGS)
 
 chaos: setup ## faults of all kinds, then an account (ENGINE=redis|sqlite SECONDS=60 SEED=1 or SEEDS=1..5)
 	@$(BIN)/python -m chaos --engine $(ENGINE) --seconds $(SECONDS) --seeds $(SEEDS) $(ARGS)

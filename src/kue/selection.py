@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kue.job import FINAL, State
-from kue.store.values import Filter, read_cursor
+from kue.store.checks import read_cursor
+from kue.store.values import Filter
 
 if TYPE_CHECKING:
     from kue.job import Job

@@ -25,6 +25,7 @@ PAGES = ["/", "/queues", f"/queues/{PAUSED}", "/queues/webhook", "/jobs"]
 PAGES += ["/jobs?state=failed&tag=north", "/jobs/{failed}", "/jobs/{running}"]
 PAGES += ["/jobs/{delayed}", "/jobs/999999", "/errors", "/workers", "/metrics"]
 PAGES += ["/metrics?type=email&type=report", "/audit", "/settings", "/api", "/nothing"]
+PAGES += ["/bus"]
 #: Where a dialog is opened, and by which button.
 DIALOGS = {
     "/queues": ["Pause email", "Limits of email", "Clear email"],

@@ -121,10 +121,12 @@ async def test_too_many_tries_are_told_how_long_to_wait(
     watch.allow("429")
     await page.goto(f"{site}/login")
 
-    # None is the right one, and each waits for the answer to the one before.
+    # None is the right one, and each waits for the answer to the one before, and for
+    # the form to take another.
     for _ in range(3):
         async with page.expect_response("**/login"):
             await log_in(page, "ann", "wrong")
+        await expect(page.get_by_role("button", name="Log in")).to_be_enabled()
     await log_in(page, "ann")
 
     wait = re.compile(r"that was tried too often; wait \d+ s")
@@ -331,6 +333,7 @@ async def test_what_was_refused_is_in_the_audit_log(
     await page.goto(f"{site}/login")
     async with page.expect_response("**/login"):
         await log_in(page, "ann", "wrong")
+    await expect(page.get_by_role("button", name="Log in")).to_be_enabled()
 
     await log_in(page, "ann")
     await page.get_by_role("link", name="Audit").click()

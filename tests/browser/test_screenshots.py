@@ -52,6 +52,7 @@ async def test_every_page_has_its_picture_and_none_scrolls_sideways(
         "job-delayed": f"/jobs/{made.delayed}",
         "errors": "/errors",
         "workers": "/workers",
+        "bus": "/bus",
         "metrics": "/metrics",
         "metrics-by-queue": "/metrics?type=email&type=invoice&type=webhook",
         "audit": "/audit",

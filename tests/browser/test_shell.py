@@ -32,13 +32,14 @@ PAGES = {
     "Jobs": "/jobs",
     "Errors": "/errors",
     "Workers": "/workers",
+    "Bus": "/bus",
     "Metrics": "/metrics",
     "Audit": "/audit",
     "Settings": "/settings",
     "API": "/api",
 }
 KEYS = {"o": "/", "q": "/queues", "j": "/jobs", "e": "/errors", "w": "/workers"}
-KEYS |= {"m": "/metrics", "a": "/audit", "s": "/settings", "i": "/api"}
+KEYS |= {"b": "/bus", "m": "/metrics", "a": "/audit", "s": "/settings", "i": "/api"}
 #: Makes the tab say that it is hidden, as it does behind another one.
 HIDE = """(hidden) => {
   Object.defineProperty(document, "hidden", {get: () => hidden, configurable: true});

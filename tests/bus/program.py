@@ -1,7 +1,8 @@
 """
 A node that a test may kill: ``python -m tests.bus.program serve URL PREFIX NAME``.
 
-It says on a line of its own what it hears: ``news N``, ``work N``, ``asked``.
+It says on a line of its own what it hears: ``news N``, ``work N``, ``asked``, and
+``left N`` or ``right N`` of what is sent to a pair of consumers.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ async def serve(url: str, prefix: str) -> None:
         bus.consumer("who", who)
         bus.consumer(f"who.{bus.node}", who)
         bus.consumer("ask back", ask_back)
+        bus.consumer("pair", lambda message: say("left", message.body))
+        bus.consumer("pair", lambda message: say("right", message.body))
         bus.consumer("deaf", lambda message: say("asked"))
         bus.consumer("news", lambda message: say("news", message.body))
         await bus.consumer("work", lambda message: say("work", message.body)).ready()

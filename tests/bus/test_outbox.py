@@ -9,6 +9,8 @@ from kue.bus.wire import Batch, Frame, unpack
 from kue.cluster.redis import outbox as module
 from kue.cluster.redis.outbox import Outbox
 from kue.errors import StoreUnavailable
+from tests.bus.hearing import turns
+from tests.unit.patience import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def frame(body: bytes) -> Frame:
-    return Frame("news", body, "bytes", True)
+    return Frame("", body, "bytes", True)
 
 
 class Channel:
@@ -134,3 +136,109 @@ async def test_a_stream_begins_anew_with_each_outbox() -> None:
     first, second = channel.batches
     assert first.number == second.number == 1
     assert first.stream != second.stream
+
+
+async def test_no_more_than_a_window_is_sent_before_it_was_heard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "WINDOW_FRAMES", 4)
+    monkeypatch.setattr(module, "BATCH_FRAMES", 2)
+    channel = Channel()
+    outbox = Outbox("a", "b", channel)
+    for number in range(10):
+        outbox.put(frame(b"%d" % number))
+
+    await until(lambda: len(channel.bodies) == 4)
+    await turns(10)
+    assert len(channel.bodies) == outbox.unsure == 4
+    [stream] = {batch.stream for batch in channel.batches}
+    outbox.acknowledge("another stream", 4)
+    outbox.acknowledge(stream, 2)
+    await until(lambda: len(channel.bodies) == 6)
+    # Numbers that were never sent, and old ones, mean nothing.
+    outbox.acknowledge(stream, 100)
+    outbox.acknowledge(stream, 1)
+    await turns(10)
+    assert len(channel.bodies) == 6
+    outbox.acknowledge(stream, 6)
+    await until(lambda: len(channel.bodies) == 10)
+    await outbox.flush()
+
+    assert channel.bodies == [b"%d" % number for number in range(10)]
+    assert [batch.number for batch in channel.batches] == [1, 3, 5, 7, 9]
+
+
+async def test_a_large_frame_waits_until_what_is_on_its_way_was_heard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "WINDOW_BYTES", 100)
+    monkeypatch.setattr(module, "BATCH_BYTES", 100)
+    channel = Channel()
+    outbox = Outbox("a", "b", channel)
+    for size in (90, 5000, 5000):
+        outbox.put(frame(bytes(size)))
+
+    await until(lambda: len(channel.batches) == 1)
+    await turns(10)
+    stream = channel.batches[0].stream
+    assert len(channel.batches) == 1
+    outbox.acknowledge(stream, 1)
+    await until(lambda: len(channel.batches) == 2)
+    await turns(10)
+    assert len(channel.batches) == 2
+    outbox.acknowledge(stream, 2)
+    await outbox.flush()
+
+    assert [len(body) for body in channel.bodies] == [90, 5000, 5000]
+
+
+async def test_a_node_that_says_nothing_is_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What it said may have been lost."""
+    monkeypatch.setattr(module, "WINDOW_FRAMES", 1)
+    monkeypatch.setattr(module, "BATCH_FRAMES", 1)
+    monkeypatch.setattr(module, "_ASK_SECONDS", 0.05)
+    channel = Channel()
+    outbox = Outbox("a", "b", channel, lambda: ("theirs", 7))
+    outbox.put(frame(b"0"))
+    outbox.put(frame(b"1"))
+
+    await until(lambda: len(channel.batches) >= 3)
+    first, *asking = channel.batches
+    assert [(it.asks, it.number, it.frames) for it in asking[:2]] == [(True, 2, [])] * 2
+    assert {it.heard for it in channel.batches} == {("theirs", 7)}
+    outbox.acknowledge(first.stream, 1)
+    await outbox.flush()
+
+    assert channel.bodies == [b"0", b"1"]
+
+
+async def test_a_full_window_does_not_keep_a_node_from_saying_what_it_heard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else two nodes that flood each other would wait for each other."""
+    monkeypatch.setattr(module, "WINDOW_FRAMES", 1)
+    monkeypatch.setattr(module, "BATCH_FRAMES", 1)
+    channel = Channel()
+    outbox = Outbox("a", "b", channel, lambda: ("theirs", 7))
+    outbox.put(frame(b"0"))
+    outbox.put(frame(b"1"))
+    await until(lambda: len(channel.batches) == 1)
+    await turns(10)
+
+    outbox.tell()
+    await until(lambda: len(channel.batches) == 2)
+
+    assert channel.batches[1].frames == []
+    assert [frame.body for frame in await outbox.close()] == [b"1"]
+
+
+async def test_what_was_heard_is_said_once_where_nobody_listens() -> None:
+    channel = Channel(lambda: 0)
+    outbox = Outbox("a", "b", channel)
+
+    outbox.tell()
+    await outbox.flush()
+
+    assert channel.tries == 1

@@ -92,6 +92,30 @@ async def test_processes_share_what_is_sent_and_all_hear_what_is_published(
         assert await lines(process, 6) == [f"news {n}" for n in range(6)]
 
 
+async def test_three_processes_and_their_consumers_take_exact_turns(
+    redis_nodes: Nodes, others: Others
+) -> None:
+    """Two consumers in each: whoever had one gets the next when all others had one."""
+    names = await others.start(3)
+    bus = await redis_nodes.new()
+    await knows(bus, "pair", 3)
+
+    for number in range(60):
+        bus.send("pair", number)
+
+    firsts = []
+    for name in names:
+        said = [line.split() for line in await lines(others.processes[name], 20)]
+        left, right = (
+            [int(number) for who, number in said if who == side]
+            for side in ("left", "right")
+        )
+        firsts.append(left[0])
+        assert left == list(range(left[0], 60, 6))
+        assert right == list(range(left[0] + 3, 60, 6))
+    assert sorted(firsts) == [0, 1, 2]
+
+
 async def test_processes_ask_each_other(redis_nodes: Nodes, others: Others) -> None:
     first, second = await others.start(2)
     bus = await redis_nodes.new()

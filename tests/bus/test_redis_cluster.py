@@ -52,14 +52,21 @@ async def test_a_lost_subscription_is_taken_up_again(
     assert len(a.nodes) == len(b.nodes) == 2
 
 
+def listen_in_secret(client: redis.Redis, prefix: str) -> None:
+    """Let a node that is not there listen somewhere, and tell nobody."""
+    root = f"{{{prefix}:bus}}"
+    # It will not beat: its last is yet to come.
+    client.zadd(f"{root}:nodes", {"ghost": 1e15})
+    client.sadd(f"{root}:at:ghost", "secret")
+    client.incr(f"{root}:number")
+
+
 async def test_a_change_that_was_missed_is_noticed(
     redis_nodes: Nodes, redis_server: RedisServer
 ) -> None:
     a, b = await redis_nodes.several(2)
-    root = f"{{{redis_nodes.prefix}:bus}}"
     with redis_server.client() as client:
-        client.sadd(f"{root}:at:{b.node}", "secret")
-        client.incr(f"{root}:number")
+        listen_in_secret(client, redis_nodes.prefix)
 
     # Nobody told of it; the next change shows that something is missing.
     await b.consumer("news", Ear()).ready()
@@ -71,11 +78,9 @@ async def test_a_change_that_was_missed_is_noticed(
 async def test_a_last_change_that_was_missed_is_noticed_by_the_beat(
     redis_nodes: Nodes, redis_server: RedisServer
 ) -> None:
-    a, b = await redis_nodes.several(2)
-    root = f"{{{redis_nodes.prefix}:bus}}"
+    a, _ = await redis_nodes.several(2)
     with redis_server.client() as client:
-        client.sadd(f"{root}:at:{b.node}", "secret")
-        client.incr(f"{root}:number")
+        listen_in_secret(client, redis_nodes.prefix)
 
     await knows(a, "secret", 1)
 
@@ -118,7 +123,7 @@ async def test_a_batch_that_comes_twice_is_heard_once(
     assert ear.bodies == [1, 2, 3, 6, 1]
     # Told, because nothing else would tell.
     assert manager(bus).lost == 2
-    assert "2 batches from node ghost are lost" in caplog.text
+    assert "2 messages from node ghost are lost" in caplog.text
 
 
 @pytest.mark.parametrize("junk", [b"", b"\xff\xff", b"7\tnot json", b"7", b"{}"])
@@ -141,6 +146,44 @@ async def test_what_cannot_be_read_is_logged_and_left(
 
     assert await ear.hears(1) == [1]
     assert "the bus heard what it cannot read" in caplog.text
+
+
+async def test_a_message_that_breaks_takes_none_of_its_batch_with_it(
+    redis_nodes: Nodes, redis_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever sent it asks for a reply where none can be sent."""
+    bus = await redis_nodes.new()
+    ear = Ear()
+    bus.consumer("news", ear)
+    channel = f"{{{redis_nodes.prefix}:bus}}:to:{bus.node}"
+    frames = [
+        Frame("nobody", b"1", "json", True, "x" * 2000),
+        Frame("news", b"2", "json", True),
+    ]
+
+    with redis_server.client() as client:
+        spublish(client, channel, pack(Batch("ghost", "s1", 1, frames)))
+
+    assert await ear.hears(1) == [2]
+    assert "the bus heard what it cannot read" in caplog.text
+
+
+async def test_a_node_that_is_deaf_does_not_join_before_it_listens(
+    redis_nodes: Nodes, redis_server: RedisServer
+) -> None:
+    """It would be taken for dead again at once."""
+    bus = await redis_nodes.new()
+    root = f"{{{redis_nodes.prefix}:bus}}"
+    with redis_server.client() as client:
+        ask: Any = client.execute_command
+        beat = ("EVAL", scripts.source("beat"), 1, root)
+
+        assert ask(*beat, "deaf", 1000, 300) == b"DEAF"
+        client.zrem(f"{root}:nodes", bus.node)
+        assert ask(*beat, bus.node, 1000, 300) in (
+            b"GONE",
+            client.get(f"{root}:number"),
+        )
 
 
 async def test_what_finds_no_room_is_given_up_and_told(
@@ -284,7 +327,7 @@ async def test_a_message_that_is_too_large_is_refused_where_it_is_sent(
 
 @pytest.mark.parametrize("name", scripts.names())
 def test_every_script_states_its_contract(name: str) -> None:
-    source = scripts.source(name).removeprefix("#!lua flags=allow-oom\n")
+    _, _, source = scripts.source(name).partition("\n")
     header = source[: source.index("]]")]
 
     assert header.startswith(f"--[[\n  {name}: ")

@@ -18,7 +18,7 @@ from starlette.routing import Mount
 from kue import Kue
 from kue.errors import StoreUnavailable
 from kue.http import create_app
-from kue.http.access import Anyone, Role
+from kue.http.access import Anyone, Role, User
 from kue.http.api import Api
 from kue.http.live import Live
 from kue.http.problem import AWAY
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.requests import HTTPConnection
 
-    from kue.http.access import Guard, User
+    from kue.http.access import Guard
     from kue.job import Ending
 
 PATH = "/api/v1/events"
@@ -66,6 +66,20 @@ class Adrift:
 
     async def who(self, connection: HTTPConnection) -> User | None:
         raise StoreUnavailable("nobody can tell")
+
+
+class Fickle:
+    """A guard that lets everyone in until it does not."""
+
+    def __init__(self) -> None:
+        self.answer: User | StoreUnavailable | None = User("ann", Role.VIEWER)
+        self.asked = 0
+
+    async def who(self, connection: HTTPConnection) -> User | None:
+        self.asked += 1
+        if isinstance(self.answer, StoreUnavailable):
+            raise self.answer
+        return self.answer
 
 
 @dataclass
@@ -316,6 +330,32 @@ async def test_silence_is_broken_by_comments(q: Kue) -> None:
         await q.enqueue("email")
 
         assert (await reading).told["kind"] == "enqueue"
+
+
+async def test_a_stream_ends_when_its_client_may_no_longer_listen(q: Kue) -> None:
+    guard = Fickle()
+    async with (
+        server_of(q, guard=guard, bounds=Bounds(recheck=0.01)) as server,
+        server.ear() as ear,
+    ):
+        await ear.up()
+        guard.answer = None
+
+        await ear.end()
+
+
+async def test_a_stream_goes_on_while_nobody_can_tell_who_listens(q: Kue) -> None:
+    guard = Fickle()
+    async with (
+        server_of(q, guard=guard, bounds=Bounds(recheck=0.01)) as server,
+        server.ear() as ear,
+    ):
+        await ear.up()
+        guard.answer, guard.asked = StoreUnavailable("away"), 0
+        await until(lambda: guard.asked > 2)
+        await q.enqueue("email")
+
+        assert (await ear.next()).told["kind"] == "enqueue"
 
 
 async def test_a_question_for_the_head_opens_no_stream(

@@ -14,6 +14,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from kue.http import create_app
+from kue.http.access import Role, User
 from kue.http.live import Live
 from kue.http.reader import Bounds
 from tests.http.conftest import HOST, serving
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from kue import Kue
+    from kue.http.access import Question
 
 
 class Server:
@@ -69,9 +71,11 @@ async def up(line: ClientConnection) -> str:
 
 
 @asynccontextmanager
-async def server_of(q: Kue, bounds: Bounds | None = None) -> AsyncIterator[Server]:
+async def server_of(
+    q: Kue, bounds: Bounds | None = None, guard: Question | None = None
+) -> AsyncIterator[Server]:
     live = Live(q, bounds)
-    async with serving(create_app(q, live=live)) as address:
+    async with serving(create_app(q, live=live, guard=guard)) as address:
         try:
             yield Server(address)
         finally:
@@ -121,6 +125,23 @@ async def test_a_page_of_another_origin_is_closed_with_1008(server: Server) -> N
     assert closed.value.rcvd is not None
     assert closed.value.rcvd.code == 1008
     assert closed.value.rcvd.reason == "the page is of another origin"
+
+
+async def test_whoever_may_no_longer_listen_is_told_with_1008(q: Kue) -> None:
+    users = [User("ann", Role.VIEWER)]
+    guard: Question = lambda connection: users[-1] if users else None  # noqa: E731
+    async with (
+        server_of(q, Bounds(recheck=0.01), guard) as server,
+        server.line() as line,
+    ):
+        await up(line)
+        users.clear()
+        with pytest.raises(ConnectionClosed) as closed:
+            await told(line)
+
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 1008
+    assert closed.value.rcvd.reason == "you may no longer listen"
 
 
 async def test_a_reader_that_is_slow_is_told_what_it_missed(q: Kue) -> None:

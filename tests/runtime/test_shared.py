@@ -1,7 +1,7 @@
 """
 Shared maps, locks and counters, as `kue.runtime.shared.base` says they are.
 
-What else keeps shared data than this runtime is added to the fixture.
+In the runtime itself, in a Redis, and in a Redis Cluster.
 """
 
 from __future__ import annotations
@@ -9,17 +9,36 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kue.errors import BadPayload
 from kue.runtime import LockTimedOut, Runtime, SharedData
+from kue.runtime.shared.redis import RedisShared
 from tests.runtime.waiting import Signal
 from tests.unit.patience import until
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from kue.runtime import AsyncMap, Counter
+    from tests.support.servers import RedisCluster, RedisServer
+
+
+@pytest.fixture(params=["local", "redis", "redis-cluster"])
+async def threaded(request: pytest.FixtureRequest) -> AsyncIterator[Runtime]:
+    """A runtime of two threads, with shared data of each kind."""
+    wide = None
+    if request.param == "redis":
+        server: RedisServer = request.getfixturevalue("redis_server")
+        wide = RedisShared(server.url, prefix=uuid.uuid4().hex)
+    elif request.param == "redis-cluster":
+        cluster: RedisCluster = request.getfixturevalue("redis_cluster")
+        wide = RedisShared(cluster.url(shards=1), prefix=uuid.uuid4().hex)
+    async with Runtime(loops=2, shared=wide) as runtime:
+        yield runtime
 
 
 @pytest.fixture
@@ -204,11 +223,11 @@ async def test_what_is_absent_and_put_with_a_ttl_ends(table: AsyncMap) -> None:
 async def test_a_value_without_a_ttl_in_the_place_of_one_with_it_stays(
     table: AsyncMap,
 ) -> None:
-    await table.put("key", 1, ttl="100ms")
+    await table.put("key", 1, ttl="700ms")
     await table.put("key", 2)
-    await table.put("other", 1, ttl="100ms")
+    await table.put("other", 1, ttl="700ms")
     await table.replace("other", 2)
-    await table.put("later", 1, ttl="120ms")
+    await table.put("later", 1, ttl="700ms")
 
     await gone(table, "later")
 
@@ -339,8 +358,27 @@ async def test_who_gave_up_does_not_get_the_lock(shared: SharedData) -> None:
 async def test_a_lock_that_comes_when_its_waiter_is_cancelled_is_handed_on(
     shared: SharedData,
 ) -> None:
-    first = await shared.lock("door")
-    cancelled = asyncio.create_task(shared.lock("door"))
+    for _ in range(10):
+        first = await shared.lock("door")
+        cancelled = asyncio.create_task(shared.lock("door"))
+        await asyncio.sleep(0)
+
+        await first.release()
+        cancelled.cancel()
+        await asyncio.wait([cancelled])
+
+        if not cancelled.cancelled():
+            # It was there before it could be cancelled.
+            await cancelled.result().release()
+        async with await shared.lock("door", timeout=0):
+            pass
+
+
+async def test_a_local_lock_is_handed_on_by_a_waiter_that_was_cancelled(
+    shared: SharedData,
+) -> None:
+    first = await shared.local_lock("door")
+    cancelled = asyncio.create_task(shared.local_lock("door"))
     await asyncio.sleep(0)
 
     await first.release()
@@ -348,7 +386,7 @@ async def test_a_lock_that_comes_when_its_waiter_is_cancelled_is_handed_on(
     await asyncio.wait([cancelled])
 
     assert cancelled.cancelled()
-    async with await shared.lock("door", timeout="1s"):
+    async with await shared.local_lock("door", timeout=0):
         pass
 
 
@@ -362,6 +400,28 @@ async def test_releasing_twice_releases_once(shared: SharedData) -> None:
     with pytest.raises(LockTimedOut):
         await shared.lock("door", timeout="5ms")
     await second.release()
+
+
+async def test_a_lock_is_held_until_it_is_released(shared: SharedData) -> None:
+    lock = await shared.lock("door")
+
+    assert lock.is_held
+    await lock.release()
+    assert not lock.is_held
+
+
+async def test_each_who_holds_a_lock_has_a_greater_number(shared: SharedData) -> None:
+    fences = []
+    for _ in range(5):
+        async with await shared.lock("door") as lock:
+            fences.append(lock.fence)
+    first = await shared.lock("door")
+    waiting = asyncio.create_task(shared.lock("door"))
+    await asyncio.sleep(0)
+    await first.release()
+    fences += [first.fence, (await waiting).fence]
+
+    assert fences == sorted(set(fences))
 
 
 async def test_locks_of_different_names_do_not_wait_for_each_other(
@@ -431,6 +491,34 @@ async def test_a_counter_has_64_bits(counter: Counter) -> None:
     with pytest.raises(OverflowError):
         await counter.compare_and_set(2**63 - 1, -(2**63) - 1)
     assert await counter.get() == 2**63 - 1
+
+
+async def test_a_counter_is_exact_to_the_last_bit(counter: Counter) -> None:
+    assert await counter.add_and_get(2**62 + 1) == 2**62 + 1
+    assert await counter.increment_and_get() == 2**62 + 2
+    assert await counter.get_and_add(-(2**63)) == 2**62 + 2
+    assert await counter.get() == 2 - 2**62
+    assert await counter.compare_and_set(2 - 2**62, -(2**63))
+    assert await counter.get() == -(2**63)
+
+
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**30])
+async def test_no_number_has_more_than_64_bits(counter: Counter, number: int) -> None:
+    with pytest.raises(OverflowError, match="a counter has 64 bits"):
+        await counter.add_and_get(number)
+    with pytest.raises(OverflowError, match="a counter has 64 bits"):
+        await counter.compare_and_set(1, number)
+    assert not await counter.compare_and_set(number, 1)
+    assert await counter.get() == 0
+
+
+@pytest.mark.parametrize("number", [1.0, "1", None, True])
+async def test_a_counter_counts_in_whole_numbers(counter: Counter, number: Any) -> None:
+    with pytest.raises(TypeError, match="whole numbers"):
+        await counter.add_and_get(number)
+    with pytest.raises(TypeError, match="whole numbers"):
+        await counter.compare_and_set(0, number)
+    assert await counter.get() == 0
 
 
 # -- names, and what is local --------------------------------------------------

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 
 from kue.cli import main
+from tests.support.root_logger import lent
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -70,7 +71,7 @@ class CommandLine:
         typed = io.TextIOWrapper(io.BytesIO(stdin.encode()))
         with self._monkeypatch.context() as patch:
             patch.setattr(sys, "stdin", typed)
-            with pytest.raises(SystemExit) as stop:
+            with lent(), pytest.raises(SystemExit) as stop:
                 main([str(argument) for argument in arguments])
         assert isinstance(stop.value.code, int)
         captured = self._capsys.readouterr()

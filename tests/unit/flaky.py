@@ -24,7 +24,8 @@ class Wire:
     """
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        #: The store itself, for what others do to it.
+        self.unseen = self._store = store
         self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
         #: While set, no call gets through.
         self.is_cut = False

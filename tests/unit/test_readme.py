@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 README = ROOT / "README.md"
 EXAMPLES = examples(README)
-APP, AWAITED, ORDINARY = EXAMPLES
+APP, AWAITED, ORDINARY, BUS = EXAMPLES
 
 
 def command(beginning: str) -> list[str]:
@@ -71,3 +71,12 @@ def test_code_adds_jobs_whether_it_awaits_or_not(folder: Path) -> None:
         ("waiting", '{"to":"dora"'),
         ("waiting", '{"to":"emil"'),
     ]
+
+
+def test_parts_of_a_program_ask_each_other(tmp_path: Path) -> None:
+    body = BUS.source.replace("\n", "\n    ").rstrip()
+    (tmp_path / "prices.py").write_text(
+        f"import asyncio\nasync def main():\n    {body}\nasyncio.run(main())\n"
+    )
+
+    assert run(tmp_path, sys.executable, "-W", "error", "prices.py") == "3\n"

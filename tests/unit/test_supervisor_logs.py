@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kue.supervisor import logs
+from tests.support.root_logger import lent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,18 +23,8 @@ logger = logging.getLogger("shop")
 @pytest.fixture(autouse=True)
 def root() -> Iterator[None]:
     """Take from the root logger what the test gave it."""
-    root = logging.getLogger()
-    level = root.level
-    yield
-    for handler in root.handlers[:]:
-        if isinstance(handler, Stuck) or _is_ours(handler.formatter):
-            root.removeHandler(handler)
-    root.setLevel(level)
-    logging.captureWarnings(False)
-
-
-def _is_ours(formatter: logging.Formatter | None) -> bool:
-    return isinstance(formatter, logs.TextFormatter | logs.JsonFormatter)
+    with lent():
+        yield
 
 
 def configure(format: LogFormat = "text") -> logging.Handler:
@@ -144,6 +135,7 @@ def test_a_reader_that_stopped_reading_holds_nobody_up(
             logger.info("%d", number)
 
     stuck.freed.set()
+    logging.getLogger().removeHandler(stuck)
 
 
 def test_what_was_logged_is_written_before_the_end(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kue.job import Attempt, Error, Job, Spec, State
 from kue.store.base import Store
+from kue.store.checks import check_batch, check_limit, read_cursor
 from kue.store.values import (
     MAX_BATCH,
     MAX_PATH,
@@ -19,10 +20,7 @@ from kue.store.values import (
     Filter,
     Pause,
     Tended,
-    check_batch,
-    check_limit,
     held_by,
-    read_cursor,
     restarted,
     sort_key,
 )

@@ -149,6 +149,35 @@ async def test_a_claim_on_its_way_when_we_stop_is_handed_back(
     await assert_handed_back(handle)
 
 
+async def test_what_a_last_call_got_is_handed_back_also_in_a_hurry(
+    q: Kue, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server may still answer a call that was given up."""
+    monkeypatch.setattr("kue.worker.worker.IDLE_GRACE_SECONDS", 20)
+    gate = Gate()
+    q.process("email", 2, gate)
+    await q.enqueue("email")
+    running = asyncio.create_task(q.run(grace=3600))
+    await gate.entered.wait()
+    await wire.until_called("stand_by")
+    answer = wire.hold("claim")
+
+    q.stop()
+    gate.open.set()
+    await wire.until_called("claim")
+    await wire.until_answered("settle")
+    late = await q.enqueue("email")
+    asked = {**wire.last("stand_by")}
+    del asked["timeout"]
+    await wire.unseen.claim(["email"], 1, **asked)
+    q.stop()
+    await until(lambda: all(worker._hurried.is_set() for worker in q.working))
+    answer.set()
+    await running
+
+    await assert_handed_back(late)
+
+
 async def test_a_stopped_worker_takes_its_leave(q: Kue, gate: Gate, wire: Wire) -> None:
     async with q.work():
         await wire.until_called("renew", 2)

@@ -27,6 +27,7 @@ from kue.bus.headers import Headers
 from kue.bus.interceptors import Chain
 from kue.bus.loops import running
 from kue.bus.message import DEFAULT_TIMEOUT, MAX_ADDRESS, MAX_TIMEOUT, Message
+from kue.bus.meter import Meter
 from kue.bus.places import Place
 from kue.bus.requests import PREFIX, Requests, node_of
 from kue.errors import StoreError
@@ -54,9 +55,14 @@ class EventBus:
 
     A local bus is open from the start, one with a cluster from `start` on.  Messages
     may be sent from any thread; a consumer belongs to the event loop it is made in.
+    What is sent to another node has at most *max_size* bytes of body and headers.
     """
 
-    def __init__(self, cluster: ClusterManager | None = None) -> None:
+    def __init__(
+        self, cluster: ClusterManager | None = None, *, max_size: int = wire.MAX_SIZE
+    ) -> None:
+        if not 1 <= max_size <= wire.LARGEST_SIZE:
+            raise ValueError(f"max_size is 1 to {wire.LARGEST_SIZE:,}, not {max_size}")
         #: How bodies are copied and written.
         self.codecs = Codecs()
         #: What messages pass when they are sent, replies included.
@@ -64,10 +70,14 @@ class EventBus:
         #: What they pass in the loop of the consumer, or of who asked.
         self.inbound = Chain()
         self._cluster = cluster
+        self._max_size = max_size
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_open = cluster is None
         self._places: dict[str, Place] = {}
         self._requests = Requests()
+        #: What passes, counted by address.
+        self.meter = Meter(self.outbound, self._requests)
+        self._tallies = self.meter.tallies
         #: Whose turn it is among the nodes, by address.
         self._turns: dict[str, int] = {}
         #: Held while consumers come and go; messages need no lock.
@@ -136,6 +146,7 @@ class EventBus:
         """Send to every consumer of *address*; with *local*, of this node only."""
         message = self._message(address, body, headers, codec)
         message.is_send = False
+        self._tallies[address].sent += 1
         self._let_go(message, local)
 
     def send(
@@ -148,7 +159,9 @@ class EventBus:
         local: bool = False,
     ) -> None:
         """Send to one consumer of *address*: they take turns, and so do nodes."""
-        self._let_go(self._message(address, body, headers, codec), local)
+        message = self._message(address, body, headers, codec)
+        self._tallies[address].sent += 1
+        self._let_go(message, local)
 
     async def request(
         self,
@@ -174,11 +187,18 @@ class EventBus:
         message = self._message(address, body, headers, codec)
         pending = self._requests.open(address, timeout, self.inbound)
         message.reply_address = pending.reply_address
+        tally = self._tallies[address]
+        tally.sent += 1
         try:
             if self._cluster is not None and not local:
                 await self._learn(self._cluster, pending, timeout)
             self._let_go(message, local)
-            return await pending.future
+            reply = await pending.future
+            tally.answered(pending.waited)
+            return reply
+        except RequestFailed as exc:
+            tally.failed(exc.kind)
+            raise
         finally:
             self._requests.close(pending)
 
@@ -212,7 +232,7 @@ class EventBus:
         with self._lock:
             place = self._places.get(address)
             if place is None:
-                place = self._places[address] = Place()
+                place = self._places[address] = Place(self._tallies[address])
             place.add(consumer)
             if self._cluster is not None and not local:
                 if place.announced is None:
@@ -228,6 +248,12 @@ class EventBus:
     def consumers(self) -> dict[str, int]:
         """Return how many consumers each address has on this node."""
         return {address: len(place.all) for address, place in self._places.items()}
+
+    def is_heard(self, address: str) -> bool:
+        """Tell whether someone is known to listen at *address*, on whichever node."""
+        return address in self._places or (
+            self._cluster is not None and bool(self._cluster.registrations(address))
+        )
 
     @property
     def waiting(self) -> int:
@@ -255,6 +281,10 @@ class EventBus:
         if frame.address.startswith(PREFIX):
             self._refuse(frame.reply_address, no_handlers(frame.address))
         elif frame.is_send:
+            pending = self._requests.find(frame.reply_address or "")
+            if pending is not None:
+                # It may be answered here now.
+                pending.node = ""
             try:
                 self._route(wire.message(frame, self, self.codecs), local=False)
             except Exception as exc:
@@ -276,7 +306,7 @@ class EventBus:
     ) -> None:
         """Send a reply; a handler that outlives the bus has nobody to reply to."""
         if self._is_open:
-            self.send(reply_address, body, headers=headers, codec=codec)
+            self._let_go(self._message(reply_address, body, headers, codec), False)
 
     def _cannot(self, frame: Frame, exc: Exception) -> None:
         """Tell of a message that a codec, maybe a user's, could not read or copy."""
@@ -301,7 +331,7 @@ class EventBus:
             raise BusClosed("the bus is not open; start it, or make another")
         if type(address) is not str or not 0 < len(address) <= MAX_ADDRESS:
             raise ValueError(
-                f"an address is text of 1 to {MAX_ADDRESS} letters, not {address!r}"
+                f"an address is text of 1 to {MAX_ADDRESS} letters, not {address!r:.80}"
             )
 
     def _let_go(self, message: Message, local: bool) -> None:
@@ -326,7 +356,7 @@ class EventBus:
         if not nodes:
             return self._deliver(message)
         if not message.is_send:
-            frame = wire.frame(message)
+            frame = wire.frame(message, self._max_size)
             for node in nodes:
                 cluster.post(node, frame)
             self._deliver(message)
@@ -355,7 +385,7 @@ class EventBus:
             pending = self._requests.find(message.reply_address)
             if pending is not None:
                 pending.node = node
-        cluster.post(node, wire.frame(message))
+        cluster.post(node, wire.frame(message, self._max_size))
 
     def _deliver(self, message: Message, *, is_remote: bool = False) -> bool:
         """Hand a message to who listens here; tell whether there is someone."""
@@ -368,6 +398,7 @@ class EventBus:
         consumers = place.reachable if is_remote else place.all
         if not consumers:
             return False
+        place.tally.received += 1
         if message.is_send:
             place.next_of(consumers).deliver(message.own())
         else:

@@ -14,12 +14,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from concurrent.futures import Future
 
+    from kue.bus.meter import Meter
     from kue.bus.roster import Roster
     from kue.bus.wire import Frame
 
 
 class Member(Protocol):
     """What a manager asks of the bus that joined; always in the loop it joined in."""
+
+    @property
+    def meter(self) -> Meter:
+        """What passes it, counted."""
 
     def addresses(self) -> Collection[str]:
         """Return where other nodes may reach this one."""
@@ -31,7 +36,7 @@ class Member(Protocol):
         """Take back a frame that its node never saw; the node is gone."""
 
     def given_up(self, frame: Frame, reason: str) -> None:
-        """Take back a frame for which there is no room."""
+        """Take back a frame for which there is no room; from any thread."""
 
     def node_left(self, node: str) -> None:
         """Hear that a node is gone."""

@@ -83,14 +83,16 @@ class _Failed:
     name = "failure"
 
     def copy(self, body: RequestFailed) -> RequestFailed:
-        return RequestFailed(body.text, code=body.code, kind=body.kind)
+        return RequestFailed(
+            body.text, code=body.code, kind=body.kind, debug=copy_json(body.debug)
+        )
 
     def encode(self, body: RequestFailed) -> bytes:
-        return msgspec.json.encode((body.kind, body.code, body.text))
+        return msgspec.json.encode((body.kind, body.code, body.text, body.debug))
 
     def decode(self, encoded: bytes) -> RequestFailed:
-        kind, code, text = _FAILED.decode(encoded)
-        return RequestFailed(text, code=code, kind=kind)
+        kind, code, text, debug = _FAILED.decode(encoded)
+        return RequestFailed(text, code=code, kind=kind, debug=debug)
 
 
 class ClassCodec(Generic[T]):
@@ -110,7 +112,7 @@ class ClassCodec(Generic[T]):
         return self._decoder.decode(encoded)
 
 
-_FAILED = msgspec.json.Decoder(tuple[Failure, int, str])
+_FAILED = msgspec.json.Decoder(tuple[Failure, int, str, dict[str, Any]])
 _JSON = _Json()
 _BYTES = _Bytes()
 _ATOM = _Atom()
@@ -180,6 +182,8 @@ class Codecs:
         if codec is None:
             if isinstance(body, _BASES):
                 return _JSON
+            if isinstance(body, RequestFailed):
+                return _BUILT_IN[RequestFailed]
             raise TypeError(
                 f"there is no codec for {type(body).__name__}; register one "
                 "(bus.codecs.register_default) or send JSON values or bytes"

@@ -13,14 +13,16 @@ import asyncio
 import contextvars
 import inspect
 import logging
+import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from kue.bus.failures import RequestFailed, discarded, raised
-from kue.bus.loops import hand_over, running
+from kue.bus.loops import Crossing, hand_over, running
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from concurrent.futures import Future
 
     from kue.bus.home import Home
@@ -32,10 +34,16 @@ logger = logging.getLogger(__name__)
 #: How many messages may wait, unless the consumer says otherwise.
 DEFAULT_BUFFER = 1000
 MAX_BUFFER = 1_000_000
-#: Messages a plain function gets before others have their turn in the loop.
+#: How many may wait for a plain function that is not paused: it catches up with each
+#: turn of the loop, so that these were all sent in one, or from other threads.
+BACKLOG = 100_000
+#: Messages a handler gets before others have their turn in the loop.
 _TURN = 64
 
 Handler = Callable[["Message"], Awaitable[None] | None]
+
+#: Held by threads that meet at a consumer; for a moment, and seldom.
+_foreign = threading.Lock()
 
 
 class Consumer:
@@ -44,7 +52,8 @@ class Consumer:
 
     When *buffer* messages wait because it is paused or slow, further ones are
     discarded: `discarded` counts them, `on_discard` is called with each, the log says
-    when it begins, and whoever asked gets a TIMEOUT at once.
+    when it begins, and whoever asked gets a TIMEOUT at once.  A plain function that is
+    not paused is behind by what one turn of its loop brings, at most `BACKLOG`.
     """
 
     def __init__(
@@ -70,18 +79,21 @@ class Consumer:
         self.is_registered = True
         #: How many messages found the buffer full.
         self.discarded = 0
-        #: Called with each of them.
+        #: Called with each of them, in the thread that found it full.
         self.on_discard: Callable[[Message], object] | None = None
         #: Called once, when no further message will come.
         self.on_end: Callable[[], object] | None = None
         self._handler = handler
         self._is_async = handler is not None and _is_async(handler)
         self._buffer = buffer
+        self._backlog = max(buffer, BACKLOG)
         self._concurrency = concurrency
         self._inbound = inbound
         self._leave = leave
         self._home = home
         self._waiting: deque[Message] = deque()
+        #: What comes from other threads, once something did.
+        self._crossing: Crossing[Message] | None = None
         #: How many it may still get; None is any number.
         self._demand: int | None = None
         #: A plain function will be called in the next turn of the loop.
@@ -138,8 +150,8 @@ class Consumer:
         """Take a message that is this consumer's own, from any thread."""
         if running() is self.loop:
             self._arrive(message)
-        else:
-            hand_over(self.loop, self._arrive, message)
+        elif not (self._crossing or self._cross()).put(message):
+            self._discard(message)
 
     async def stop(self) -> None:
         """Unregister, and cancel the handlers that run.  In its own loop."""
@@ -154,6 +166,11 @@ class Consumer:
         if self._handler is not None:
             raise TypeError("a consumer with a handler cannot be read as well")
         return self
+
+    async def bodies(self) -> AsyncIterator[Any]:
+        """Read bodies instead of messages."""
+        async for message in self:
+            yield message.body
 
     async def __anext__(self) -> Message:
         while not (self._waiting and self._demand != 0):
@@ -192,15 +209,26 @@ class Consumer:
         if not self.is_registered:
             refuse(message)
             return
-        if len(self._waiting) >= self._buffer and self._can_lag():
+        if len(self._waiting) >= self._buffer and len(self._waiting) >= self._room:
             self._discard(message)
             return
         self._waiting.append(message)
         self._go_on()
 
-    def _can_lag(self) -> bool:
-        """Tell whether it keeps messages waiting for longer than a turn of the loop."""
-        return self._is_async or self._handler is None or self._demand is not None
+    def _cross(self) -> Crossing[Message]:
+        with _foreign:
+            if self._crossing is None:
+                is_plain = not self._is_async and self._handler is not None
+                limit = self._backlog if is_plain else self._buffer
+                self._crossing = Crossing(self.loop, self._arrive, limit=limit)
+            return self._crossing
+
+    @property
+    def _room(self) -> int:
+        """How many may wait: more where none waits longer than a turn of the loop."""
+        if self._is_async or self._handler is None or self._demand is not None:
+            return self._buffer
+        return self._backlog
 
     def _catch_up(self) -> None:
         """Begin as many runs as there may be: messages have waited."""
@@ -245,9 +273,14 @@ class Consumer:
 
     async def _work(self) -> None:
         """Run an async function on what waits, until nothing does."""
+        count = 0
         try:
             while self._waiting and self._demand != 0:
                 await self._run(self._next())
+                count += 1
+                if count % _TURN == 0:
+                    # The handler may never have had to wait.
+                    await asyncio.sleep(0)
         finally:
             # In this very turn: a message that comes now must find a worker.
             self._workers -= 1
@@ -267,7 +300,8 @@ class Consumer:
     def _next(self) -> Message:
         if self._demand is not None:
             self._demand -= 1
-        self._is_full = False
+        if self._is_full and len(self._waiting) <= self._buffer // 2:
+            self._is_full = False
         return self._waiting.popleft()
 
     def _report(self, message: Message, exc: BaseException) -> None:
@@ -281,9 +315,10 @@ class Consumer:
             message.reply(raised(self.address, exc))
 
     def _discard(self, message: Message) -> None:
-        self.discarded += 1
-        if not self._is_full:
-            self._is_full = True
+        with _foreign:
+            self.discarded += 1
+            is_news, self._is_full = not self._is_full, True
+        if is_news:
             logger.warning(
                 "Discarding message as more than %d buffered in paused consumer. "
                 "address: %s",

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import TYPE_CHECKING, Any
 
 from kue.errors import KueError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 #: The code of every failure but the recipient's own.
 NO_CODE = -1
@@ -40,11 +44,14 @@ class RequestFailed(KueError):
         *,
         code: int = NO_CODE,
         kind: Failure = Failure.RECIPIENT_FAILURE,
+        debug: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(text)
         self.text = text
         self.code = code
         self.kind = kind
+        #: What the recipient tells of the cause, as JSON; see `kue.service.binding`.
+        self.debug: dict[str, Any] = dict(debug or {})
 
 
 def timed_out(timeout: float, reply_address: str, address: str) -> RequestFailed:

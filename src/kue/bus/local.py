@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from kue.bus.local_roster import Group, LocalRoster
-from kue.bus.loops import hand_over
+from kue.bus.loops import Crossing, hand_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kue.bus.cluster import Member
     from kue.bus.wire import Frame
+
+logger = logging.getLogger(__name__)
+
+#: What may wait for one node.
+MAX_FRAMES = 100_000
 
 
 class LocalCluster:
@@ -44,8 +50,11 @@ class LocalNode:
         self._cluster = cluster
         self._member: Member | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._crossing: Crossing[Frame] | None = None
         self._node = secrets.token_hex(8)
         self._watchers: list[Callable[[], object]] = []
+        #: How many messages to other nodes found no room.
+        self.given_up = 0
 
     @property
     def node(self) -> str:
@@ -58,6 +67,7 @@ class LocalNode:
     async def join(self, member: Member) -> None:
         self._member = member
         self._loop = asyncio.get_running_loop()
+        self._crossing = Crossing(self._loop, self._receive, limit=MAX_FRAMES)
         with self._cluster.lock:
             self._cluster.members[self._node] = self
             others = list(self._cluster.members.values())
@@ -109,10 +119,17 @@ class LocalNode:
 
     def post(self, node: str, frame: Frame) -> None:
         other = self._cluster.members.get(node)
-        if other is not None and other._loop is not None:
-            hand_over(other._loop, other._receive, frame)
-        elif self._loop is not None:
-            hand_over(self._loop, self._take_back, frame)
+        if other is None or other._crossing is None:
+            if self._loop is not None:
+                hand_over(self._loop, self._take_back, frame)
+        elif not other._crossing.put(frame) and self._member is not None:
+            reason = f"too much waits to be sent to node {node}"
+            if not self.given_up:
+                logger.error(
+                    "%s; messages are lost, the first to %s", reason, frame.address
+                )
+            self.given_up += 1
+            self._member.given_up(frame, reason)
 
     async def flush(self) -> None:
         # What was posted is in the loops of the others already.

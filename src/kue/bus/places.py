@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from kue.bus.consumer import Consumer
+    from kue.bus.meter import Tally
 
 
 class Place:
@@ -20,9 +21,19 @@ class Place:
     each than ten do.
     """
 
-    __slots__ = ("_all", "_consumers", "_far", "_reachable", "_turn", "announced")
+    __slots__ = (
+        "_all",
+        "_consumers",
+        "_far",
+        "_reachable",
+        "_turn",
+        "announced",
+        "tally",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, tally: Tally) -> None:
+        #: What passes here, counted.
+        self.tally = tally
         self._consumers: dict[Consumer, None] = {}
         self._all: tuple[Consumer, ...] | None = ()
         self._reachable: tuple[Consumer, ...] | None = ()
@@ -59,6 +70,7 @@ class Place:
 
     def add(self, consumer: Consumer) -> None:
         self._consumers[consumer] = None
+        self.tally.consumers += 1
         self._far += not consumer.is_local
         self._all = self._reachable = None
 
@@ -67,6 +79,7 @@ class Place:
 
     def remove(self, consumer: Consumer) -> None:
         del self._consumers[consumer]
+        self.tally.consumers -= 1
         self._far -= not consumer.is_local
         self._all = self._reachable = None
 

@@ -45,6 +45,11 @@ class Pending:
         self.deadline = loop.time() + queue.timeout
         self.future: asyncio.Future[Message] = loop.create_future()
 
+    @property
+    def waited(self) -> float:
+        """For how many seconds it has waited."""
+        return self.loop.time() - self.deadline + self.queue.timeout
+
     def answer(self, message: Message) -> None:
         """Hand over the reply, from any thread."""
         if running() is self.loop:

@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     from kue.bus.codecs import Codecs
     from kue.bus.message import Carrier
 
-#: Bytes of body and headers.  Redis cuts off a subscriber that has 32 MB waiting.
-MAX_SIZE = 16 * 1024 * 1024
+#: Bytes of body and headers, unless the bus says otherwise.  Redis cuts off a
+#: subscriber that has 32 MB waiting.
+MAX_SIZE = 12 * 1024 * 1024
+#: What a bus may say.
+LARGEST_SIZE = 32 * 1024 * 1024
 
 
 class Frame(msgspec.Struct, frozen=True, array_like=True):
@@ -32,14 +35,21 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
     """
     What one node sends another at once.
 
-    A sender numbers the batches of each stream to a node from 1 on: a number that was
+    A sender numbers the frames of each stream to a node from 1 on: a number that was
     seen before is a repetition, one that is left out is a loss.
     """
 
     sender: str
     stream: str
+    #: That of its first frame; without frames, that of the next one to come.
     number: int
     frames: list[Frame]
+    #: The receiver's own stream to the sender: which, and the last number heard.
+    heard: tuple[str, int] | None = None
+    #: Whether the sender wants to know what the receiver has heard.
+    asks: bool = False
+    #: The stream to the receiver that went before, and the last number in it.
+    before: tuple[str, int] | None = None
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -60,15 +70,20 @@ def unpack(packed: bytes) -> Batch:
     return _decoder.decode(packed)
 
 
-def frame(message: Message) -> Frame:
-    """Write a message down."""
+def frame(message: Message, limit: int = MAX_SIZE) -> Frame:
+    """
+    Write a message down.
+
+    Raises:
+        ValueError: It is larger than *limit*.
+    """
     body = message.codec.encode(message.body)
     headers = list(message.headers.items()) if message.has_headers else None
-    size = len(body) + sum(len(name) + len(value) for name, value in headers or ())
-    if size > MAX_SIZE:
+    total = len(body) + _size(headers)
+    if total > limit:
         raise ValueError(
-            f"a message to {message.address} is {size:,} bytes, and the limit is "
-            f"{MAX_SIZE:,}; keep large things elsewhere and send a reference"
+            f"a message to {message.address} is {total:,} bytes, and the limit is "
+            f"{limit:,}; keep large things elsewhere and send a reference"
         )
     return Frame(
         message.address,
@@ -78,6 +93,17 @@ def frame(message: Message) -> Frame:
         message.reply_address,
         headers,
     )
+
+
+def size(frame: Frame) -> int:
+    """Return about how many bytes a frame takes."""
+    return len(frame.body) + len(frame.address) + _size(frame.headers)
+
+
+def _size(headers: list[tuple[str, str]] | None) -> int:
+    if headers is None:
+        return 0
+    return sum(len(name.encode()) + len(value.encode()) for name, value in headers)
 
 
 def message(frame: Frame, bus: Carrier, codecs: Codecs) -> Message:

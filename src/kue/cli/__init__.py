@@ -9,6 +9,7 @@ import click
 
 import kue
 from kue.cli.bench import bench
+from kue.cli.bus import bus
 from kue.cli.completion import completion
 from kue.cli.dashboard import dashboard
 from kue.cli.demo import demo
@@ -73,7 +74,7 @@ def group(context: click.Context) -> None:
 
 
 COMMANDS = (
-    *(demo, up, worker, dashboard, job, queue, workers, failed, user, token),
+    *(demo, up, worker, dashboard, job, queue, workers, failed, bus, user, token),
     *(doctor, bench, completion),
 )
 for command in COMMANDS:

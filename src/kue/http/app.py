@@ -21,10 +21,12 @@ from kue.http.dashboard import routes as dashboard
 from kue.http.gate import Gate, Hosts
 from kue.http.headers import SafeHeaders
 from kue.http.live import Live
+from kue.http.node import Node
 from kue.http.openapi import openapi
 from kue.http.problem import Refused
 from kue.http.redaction import Redaction
 from kue.http.rules import Badge, Rules
+from kue.http.samples import Samples
 from kue.http.v1 import SECTIONS, events
 
 if TYPE_CHECKING:
@@ -93,6 +95,9 @@ def create_app(
         exception_handlers={HTTPException: _no_route, Exception: _fault},
     )
     app.state.live = live
+    app.state.node = Node(q.settings)
+    app.state.samples = Samples(q.settings, rules.redaction)
+    live.closing += [app.state.node.close, app.state.samples.close]
     return app
 
 

@@ -27,7 +27,7 @@ from kue.listeners import Background
 from kue.outage import Outage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     from kue.queue import Kue
     from kue.store.base import Events
@@ -55,12 +55,12 @@ class Live:
     ) -> None:
         self._q = q
         self._redaction = redaction or Redaction()
-        self._bounds = bounds or Bounds()
+        self.bounds = bounds or Bounds()
         #: Tells numbers of this life of the server from those of another.
         self._epoch = secrets.token_hex(4)
         #: The number of the newest event.
         self._number = 0
-        self._ring = Window(self._bounds.ring, self._bounds.ring_bytes)
+        self._ring = Window(self.bounds.ring, self.bounds.ring_bytes)
         #: In the ring, but not yet with the readers.
         self._fresh: list[Message] = []
         self._readers: set[Reader] = set()
@@ -70,11 +70,13 @@ class Live:
         self._task: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        #: What else ends with the streams.
+        self.closing: list[Callable[[], Awaitable[None]]] = []
 
     @property
     def is_full(self) -> bool:
         """Whether there is no place for another client."""
-        return self._is_closed or len(self._readers) >= self._bounds.clients
+        return self._is_closed or len(self._readers) >= self.bounds.clients
 
     @contextmanager
     def join(self, wish: Wish, last_id: str = "") -> Iterator[Reader]:
@@ -103,14 +105,16 @@ class Live:
             reader.close()
         self._stay()
         await self._background.close()
+        for close in self.closing:
+            await close()
 
     def _reader(self, wish: Wish, last_id: str) -> Reader:
         behind = self._behind(last_id)
         if behind is not None:
-            reader = Reader(wish, self._bounds, start=last_id)
+            reader = Reader(wish, self.bounds, start=last_id)
             reader.catch_up(self._ring.newest(behind))
             return reader
-        reader = Reader(wish, self._bounds, start=self._id)
+        reader = Reader(wish, self.bounds, start=self._id)
         if last_id:
             reader.lag()
         return reader
@@ -146,7 +150,7 @@ class Live:
     def _rest(self) -> None:
         if not self._readers and not self._is_closed:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(self._bounds.linger, self._stop)
+            self._timer = loop.call_later(self.bounds.linger, self._stop)
 
     def _stay(self) -> None:
         if self._timer is not None:
@@ -184,7 +188,7 @@ class Live:
 
     async def _subscribe(self, stack: AsyncExitStack) -> Events:
         # Not `Kue.events`: it does not tell when it has begun to listen.
-        watch = self._q.store.watch(buffer=self._bounds.ring)
+        watch = self._q.store.watch(buffer=self.bounds.ring)
         try:
             return await stack.enter_async_context(watch)
         except Exception:
@@ -204,7 +208,7 @@ class Live:
         """Return the next event; None when the connection was lost before it."""
         while True:
             try:
-                async with asyncio.timeout(self._bounds.probe):
+                async with asyncio.timeout(self.bounds.probe):
                     event = await anext(events)
             except TimeoutError:
                 if not await self._is_well():

@@ -52,6 +52,8 @@ class Bounds:
     pause: float = 0.05
     #: Seconds of silence after which a client gets a sign of life.
     keep_alive: float = 15.0
+    #: Seconds after which it is asked again whether a client may still listen.
+    recheck: float = 15.0
 
 
 @dataclass(frozen=True)

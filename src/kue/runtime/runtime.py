@@ -87,6 +87,7 @@ class Runtime:
         #: Told of what handlers raise in contexts that have no handler of their own.
         self.exception_handler: Callable[[BaseException], object] | None = None
         self.shared = SharedData(LocalShared(self._alarm), shared)
+        self._wide = shared
         self._loop_count = loops
         self._limits = limits
         self._hooks = CloseHooks()
@@ -128,13 +129,15 @@ class Runtime:
         return cls(bus=bus, ha=whole, **rest)
 
     async def open(self) -> Self:
-        """Start the loops, the watch and the bus; once."""
+        """Start the loops, the watch, shared data and the bus; once."""
         if self._loops is not None:
             raise RuntimeClosed("a runtime is opened once; make another")
         self._loops = Loops(self._loop_count, self.loop_factory)
         if self._limits is not None:
             self._watch = Watch(self._limits, self._loops.places, self._pools.all)
         try:
+            if self._wide is not None:
+                await self._wide.open()
             if self.bus is not None:
                 await self.bus.start()
                 await self._open_failover(self.bus.cluster)
@@ -150,7 +153,7 @@ class Runtime:
 
     async def close(self) -> None:
         """
-        Undeploy everything, then call the hooks, then end bus, pools and loops.
+        Undeploy everything, call the hooks, then end bus, shared data, pools and loops.
 
         What fails is logged.  It goes on to the end even if whoever asked is cancelled;
         a second call waits for that, unless it is one of ours who asks.
@@ -174,7 +177,8 @@ class Runtime:
                 await self._failover.close()
             await self._deployer.close()
             await self._hooks.close()
-            await self._close_bus()
+            await self._close_part(self.bus, "the bus")
+            await self._close_part(self._wide, "shared data")
         finally:
             self.is_closed = True
             self._pools.close()
@@ -186,12 +190,12 @@ class Runtime:
                 # Also when our own loop is among them, and ends us.
                 closing.set_result(None)
 
-    async def _close_bus(self) -> None:
+    async def _close_part(self, part: EventBus | Shared | None, name: str) -> None:
         try:
-            if self.bus is not None:
-                await self.bus.close()
+            if part is not None:
+                await part.close()
         except Exception:
-            logger.exception("the bus was not closed well")
+            logger.exception("%s was not closed well", name)
 
     async def __aenter__(self) -> Self:
         return await self.open()

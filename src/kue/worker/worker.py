@@ -296,11 +296,12 @@ class Worker:
         # not keep us for it.
         patience = grace if self._in_hand else IDLE_GRACE_SECONDS
         working = await self._still_working(lanes, patience)
-        if working and self._in_hand:
+        if working:
             self._hand_back()
             # Past its lease the store takes everything back by itself.
             lease = self._settings.lease / 1000
-            _, working = await asyncio.wait(working, timeout=lease)
+            patience = lease if self._in_hand else IDLE_GRACE_SECONDS
+            _, working = await asyncio.wait(working, timeout=patience)
         if working and self._in_hand:
             self._give_up()
         _cancel(working)

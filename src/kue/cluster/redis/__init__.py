@@ -1,5 +1,6 @@
 """A cluster that meets in Redis."""
 
+from kue.cluster.redis.inspector import Inspector, inspect
 from kue.cluster.redis.manager import RedisCluster
 
-__all__ = ["RedisCluster"]
+__all__ = ["Inspector", "RedisCluster", "inspect"]

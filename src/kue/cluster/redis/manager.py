@@ -16,6 +16,9 @@ key, after the tag  type    holds
 ``:number``         string  number of the last change
 ``:changes``        –       channel: number, tab, change as JSON
 ``:to:<node>``      –       channel: batches of frames for a node
+``:facts:<node>``   string  what it tells of itself, JSON; forgotten after a lease
+``:seen``           string  there while someone looks at messages
+``:samples``        –       channel: some messages for them, JSON
 ==================  ======  ========================================================
 """
 
@@ -28,19 +31,23 @@ import random
 import secrets
 import time
 from concurrent.futures import Future
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from kue.bus.failures import BusClosed
-from kue.bus.loops import hand_over, running
+from kue.bus.loops import Crossing, hand_over, running
+from kue.bus.wire import unpack
 from kue.cluster.redis import scripts
 from kue.cluster.redis.inbox import Inbox
 from kue.cluster.redis.mail import Mail
 from kue.cluster.redis.mirror import Mirror, News, read_news
+from kue.cluster.redis.outbox import MAX_FRAMES
+from kue.cluster.redis.reporter import Reporter
+from kue.cluster.redis.root import root_of
 from kue.cluster.redis.roster import RedisRoster
 from kue.errors import StoreError, StoreUnavailable
-from kue.names import check_name, quote
 from kue.store.redis.address import read_url
 from kue.store.redis.link import Link
 
@@ -56,6 +63,8 @@ BEAT_SECONDS = 1.0
 LEASE_SECONDS = 5.0
 #: A beat is overdue after so many intervals.
 _OVERDUE = 1.5
+#: Frames that are handled before others have their turn in the loop.
+_TURN = 64
 #: Addresses in one call.
 _MANY = 1000
 _BUDGET_SECONDS = 5.0
@@ -81,9 +90,8 @@ class RedisCluster:
     ) -> None:
         if not 0 < beat < lease:
             raise ValueError(f"beat ({beat}) must be shorter than lease ({lease})")
-        check_name(prefix, what="prefix")
         self._address = read_url(url)
-        self._root = f"{{{quote(prefix)}:bus}}"
+        self._root = root_of(prefix)
         self._beat = beat
         self._lease = lease
         self._node = secrets.token_hex(8)
@@ -101,7 +109,11 @@ class RedisCluster:
         self._listening: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._inbox = Inbox()
-        self._mail = Mail(self._node, self._publish)
+        self._mail = Mail(self._node, self._publish, self._inbox.heard)
+        #: What other threads post.
+        self._crossing: Crossing[tuple[str, Frame]] | None = None
+        #: When something was last heard, by the clock of the loop.
+        self._heard_at = 0.0
         #: Whether it listens at an address, where that is yet to be told.
         self._news: dict[str, bool] = {}
         self._told: list[Future[None]] = []
@@ -112,7 +124,7 @@ class RedisCluster:
 
     @property
     def lost(self) -> int:
-        """How many batches are known to have been lost on the way here."""
+        """How many messages are known to have been lost on the way here."""
         return self._inbox.lost
 
     @property
@@ -142,12 +154,21 @@ class RedisCluster:
         self._here(self._tell, address, False, None)
 
     def post(self, node: str, frame: Frame) -> None:
-        self._here(self._post, node, frame)
+        if running() is self._loop:
+            self._post(node, frame)
+            return
+        assert self._crossing is not None, "the cluster was not joined"
+        if not self._crossing.put((node, frame)):
+            assert self._member is not None
+            self._member.given_up(frame, self._mail.give_up(node, frame))
 
     # -- coming and going -------------------------------------------------------
 
     async def join(self, member: Member) -> None:
         self._loop = asyncio.get_running_loop()
+        self._crossing = Crossing(
+            self._loop, lambda posted: self._post(*posted), limit=MAX_FRAMES
+        )
         self._member = member
         self._joined = self._loop.create_future()
         self._listening = asyncio.create_task(self._listen(), name="kue-bus-listen")
@@ -163,6 +184,10 @@ class RedisCluster:
             await self._end()
             raise
         self._start(self._beat_on(), "beat")
+        reporter = Reporter(
+            self._link, self._root, self._node, member.meter, self._inbox, self._mail
+        )
+        self._start(reporter.run(self._beat, self._lease), "report")
 
     async def leave(self) -> None:
         with contextlib.suppress(StoreError, TimeoutError):
@@ -178,11 +203,12 @@ class RedisCluster:
         await self._mail.flush()
 
     async def look_up(self, address: str) -> Sequence[str]:
-        _, seen = await self._look(address)
+        number, seen = await self._look(address)
         if not seen.keys() <= self._mirror.nodes:
             # One that joined just now; its change is on the way here.
             await self._read_all()
-        else:
+        elif number >= self._mirror.number:
+            # Else changes came in meanwhile, and what they took away must stay away.
             for node, addresses in seen.items():
                 self._mirror.add(node, addresses)
         return self._mirror.nodes_at(address)
@@ -227,14 +253,19 @@ class RedisCluster:
             await asyncio.sleep(_pause())
 
     async def _subscribe(self) -> None:
+        loop = asyncio.get_running_loop()
         channels = (f"{self._root}:to:{self._node}", f"{self._root}:changes")
         async with self._link.subscription(self._root, *channels) as messages:
             await self._write_down()
+            # It may be a Redis that lost its last changes and counts from there.
+            self._mirror.number = 0
             await self._read_all()
+            self._heard_at = loop.time()
             self._come_in()
             while self._is_in.is_set():
                 message = await messages(self._beat)
                 if message is not None:
+                    self._heard_at = loop.time()
                     await self._hear(message)
                     # Others must have their turn, however much there is to hear.
                     await asyncio.sleep(0)
@@ -254,14 +285,31 @@ class RedisCluster:
             if message[:1].isdigit():
                 await self._hear_news(*read_news(message))
             else:
-                assert self._member is not None
-                for frame in self._inbox.open(message):
-                    self._member.receive(frame)
+                await self._hear_batch(message)
         except StoreError:
             raise
         except Exception:
             # Whatever it was, the next must be heard.
             logger.exception("the bus heard what it cannot read")
+
+    async def _hear_batch(self, message: bytes) -> None:
+        assert self._member is not None
+        batch = unpack(message)
+        if batch.heard is not None:
+            self._mail.acknowledge(batch.sender, batch.heard)
+        for count, frame in enumerate(self._inbox.take(batch, len(message)), 1):
+            try:
+                self._member.receive(frame)
+            except Exception:
+                # The others of its batch have nothing to do with it.
+                logger.exception("the bus heard what it cannot read")
+            if count % _TURN == 0:
+                await asyncio.sleep(0)
+        # One that is not known here would leave an outbox behind; it will ask.
+        if batch.sender in self._mirror.nodes and (
+            batch.asks or self._inbox.owes(batch.sender)
+        ):
+            self._mail.tell(batch.sender)
 
     async def _hear_news(self, number: int, news: News) -> None:
         if number <= self._mirror.number:
@@ -278,6 +326,8 @@ class RedisCluster:
                 await self._write_down()
             else:
                 self._start(self._lose(news.node), "lose")
+        elif news.joined:
+            self._mail.remind(news.node)
 
     # -- writing and reading ----------------------------------------------------
 
@@ -329,7 +379,7 @@ class RedisCluster:
     async def _tell_some(self) -> None:
         async with self._writing:
             told, self._told = self._told, []
-            some = dict(list(self._news.items())[:_MANY])
+            some = dict(islice(self._news.items(), _MANY))
             added = [address for address, is_there in some.items() if is_there]
             removed = [address for address, is_there in some.items() if not is_there]
             try:
@@ -378,10 +428,9 @@ class RedisCluster:
         number = 0
         while True:
             await asyncio.sleep(self._beat)
-            if self._mirror.number < number:
-                # It was told of a while ago and did not arrive.
-                self._is_in.clear()
             with contextlib.suppress(StoreError):
+                if self._mirror.number < number:
+                    await self._catch_up()
                 reply = await self._run(
                     "beat",
                     self._node,
@@ -396,6 +445,15 @@ class RedisCluster:
                 else:
                     number = int(reply)
             await self._give_up_missing()
+
+    async def _catch_up(self) -> None:
+        """Know of a change that was told a beat ago and is not here yet."""
+        assert self._loop is not None
+        if self._loop.time() - self._heard_at > self._lease:
+            self._is_in.clear()
+        else:
+            # There may be a lot to hear before it; to listen anew would lose all that.
+            await self._read_all()
 
     async def _give_up_missing(self) -> None:
         assert self._loop is not None
@@ -412,8 +470,12 @@ class RedisCluster:
     async def _lose(self, node: str) -> None:
         """Hand back what a dead node never saw, and tell that it is gone."""
         assert self._member is not None
-        logger.info("node %s left the bus", node)
-        self._inbox.forget(node)
+        logger.info(
+            "node %s left the bus; %d messages were sent to it that it may not have "
+            "heard",
+            node,
+            self._mail.unsure(node),
+        )
         for frame in await self._mail.close(node):
             self._member.undelivered(frame)
         self._member.node_left(node)
@@ -432,6 +494,7 @@ class RedisCluster:
     async def _publish(self, node: str, batch: bytes) -> int:
         """Publish to a node; return how many heard it, which is one or none."""
         channel = f"{self._root}:to:{node}"
+        self._mail.bytes += len(batch)
         return int(await self._link.read(self._root, "SPUBLISH", channel, batch))
 
     # -- small things -----------------------------------------------------------

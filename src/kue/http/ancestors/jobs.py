@@ -1,8 +1,7 @@
 """
-What the APIs of both ancestors share: five states, pages and options.
+What the APIs of both ancestors share: pages, moves by hand and options.
 
-Both know inactive, active, complete, failed and delayed.  To them a blocked job is
-inactive, and a cancelled one failed.
+They name states as `kue.service.shape` does.
 """
 
 from __future__ import annotations
@@ -11,13 +10,12 @@ import re
 import reprlib
 from datetime import timedelta
 from http import HTTPStatus
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from kue.duration import MAX_MS
 from kue.errors import InvalidTransition
 from kue.http.problem import Refused
-from kue.job import State
+from kue.service import shape
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,18 +26,6 @@ if TYPE_CHECKING:
     from kue.payload import JSON
     from kue.queue import Kue
     from kue.reading import Order
-
-#: What both call the states, and which of ours are meant.
-STATES: Mapping[str, tuple[State, ...]] = MappingProxyType(
-    {
-        "inactive": (State.WAITING, State.BLOCKED),
-        "complete": (State.COMPLETE,),
-        "active": (State.ACTIVE,),
-        "failed": (State.FAILED, State.CANCELLED),
-        "delayed": (State.DELAYED,),
-    }
-)
-_NAMES = {state: name for name, states in STATES.items() for state in states}
 
 #: Jobs in one answer: dashboards made for Kue show 200 at a time, and ask for one more.
 MAX_PAGE = 201
@@ -61,48 +47,20 @@ def number_of(text: str) -> int | None:
 # -- looking -------------------------------------------------------------------
 
 
-def name_of(state: State) -> str:
-    """Return what both call *state*."""
-    return _NAMES[state]
-
-
 def job_of(handle: JobHandle[Any]) -> Job:
     """Return the job that ``q.get`` read."""
     assert handle.job is not None
     return handle.job
 
 
-def attempts_made(job: Job) -> int:
-    """Return how many attempts have ended; the one that runs is not counted yet."""
-    return job.attempts - 1 if job.state is State.ACTIVE else job.attempts
-
-
-def reason_of(job: Job) -> str | None:
-    """Return why a job is failed to both that was cancelled; None for others."""
-    if job.state is not State.CANCELLED:
-        return None
-    reason = job.history[-1].reason if job.history else ""
-    return f"cancelled: {reason}" if reason else "cancelled"
-
-
-def due_at(job: Job) -> int:
-    """Return when the job may run, or could have run, first."""
-    return job.promote_at or job.created_at + job.spec.delay
-
-
 async def counts(q: Kue) -> dict[str, int]:
     """Return how many jobs are in each state, as ``inactiveCount`` and so on."""
-    counted = await q.counts()
-    return {
-        f"{name}Count": sum(counted[state] for state in states)
-        for name, states in STATES.items()
-    }
+    return {f"{name}Count": count for name, count in (await shape.counts(q)).items()}
 
 
 async def count(q: Kue, name: str, type: str) -> int:
     """Return how many jobs of *type* are in the state called *name*."""
-    counted = await q.counts(type)
-    return sum(counted[state] for state in STATES[name])
+    return (await shape.counts(q, type))[name]
 
 
 async def page(
@@ -123,27 +81,12 @@ async def page(
     wanted = MAX_PAGE + 1
     if last is not None:
         wanted = min(wanted, last - first + 1)
-    jobs = await _range(q, first, wanted, order, name=name, type=type)
+    jobs = await shape.part(q, first, wanted, order, name=name, type=type)
     if len(jobs) > MAX_PAGE:
         raise Refused(
             HTTPStatus.BAD_REQUEST,
             f"one answer has at most {MAX_PAGE} jobs; ask for fewer at a time",
         )
-    return jobs
-
-
-async def _range(
-    q: Kue, skip: int, wanted: int, order: Order, *, name: str | None, type: str | None
-) -> list[Job]:
-    if name is None:
-        return await q.range(skip, skip + wanted - 1, order)
-    counted = await q.counts(type)
-    states = STATES[name] if order == "asc" else STATES[name][::-1]
-    jobs: list[Job] = []
-    for state in states:
-        if left := wanted - len(jobs):
-            jobs += await q.range(skip, skip + left - 1, order, state=state, type=type)
-        skip = max(0, skip - counted[state])
     return jobs
 
 
@@ -187,7 +130,7 @@ async def put(handle: JobHandle[Any], name: str) -> None:
         UniqueHeld: Another job has taken its unique key.
     """
     job = job_of(handle)
-    if name_of(job.state) == name:
+    if shape.name_of(job.state) == name:
         return
     if name == "delayed":
         await handle.delay(timedelta(milliseconds=job.spec.delay))

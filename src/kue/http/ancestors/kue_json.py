@@ -22,6 +22,7 @@ from kue.http.ancestors import jobs
 from kue.http.ancestors.door import Door, read_json
 from kue.http.problem import Refused, given, refused
 from kue.http.rules import Rules
+from kue.service import shape
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -108,7 +109,7 @@ class _Api:
         first, last = _span(asked["first"], asked["last"])
         name = asked["state"].lower() if "state" in asked else None
         is_empty = last is not None and last < first
-        if is_empty or name not in (None, *jobs.STATES):
+        if is_empty or name not in (None, *shape.STATES):
             return _reply([])
         found = await jobs.page(self._q, first, last, name=name, type=asked.get("type"))
         is_descending = asked.get("order") == "desc"
@@ -118,7 +119,7 @@ class _Api:
     async def count(self, request: Request) -> Response:
         asked = request.path_params
         name = asked["state"].lower()
-        if name not in jobs.STATES:
+        if name not in shape.STATES:
             return _reply({"count": 0})
         return _reply({"count": await jobs.count(self._q, name, asked["type"])})
 
@@ -135,7 +136,7 @@ class _Api:
 
     async def put_state(self, request: Request) -> Response:
         name = request.path_params["state"].lower()
-        if name not in jobs.STATES:
+        if name not in shape.STATES:
             raise Refused(HTTPStatus.BAD_REQUEST, "invalid state")
         await jobs.put(await self._get(request), name)
         return _reply({"message": "updated state"})
@@ -230,7 +231,7 @@ def _span(first: str, last: str) -> tuple[int, int | None]:
 
 def _show(job: Job) -> dict[str, JSON]:
     """Return a job as Kue's JSON has it; what it does not have yet is left out."""
-    made = jobs.attempts_made(job)
+    made = shape.attempts_made(job)
     shown = {
         "id": job.id,
         "type": job.type,
@@ -239,10 +240,10 @@ def _show(job: Job) -> dict[str, JSON]:
         "priority": job.priority,
         "progress": _text(job.progress) or 0,
         "progress_data": job.progress_data,
-        "state": jobs.name_of(job.state),
+        "state": shape.name_of(job.state),
         "error": _error(job),
         "created_at": _text(job.created_at),
-        "promote_at": _text(jobs.due_at(job)),
+        "promote_at": _text(shape.due_at(job)),
         "updated_at": _text(job.updated_at),
         "failed_at": _text(job.failed_at),
         "started_at": _text(job.started_at),
@@ -266,7 +267,7 @@ def _text(number: int | None) -> str | None:
 def _error(job: Job) -> str | None:
     """Return the last error as its first line and its stack, as Node writes them."""
     if job.error is None:
-        return jobs.reason_of(job)
+        return shape.reason_of(job)
     summary = f"{job.error.kind}: {job.error.message}"
     return f"{summary}\n{job.error.stack}" if job.error.stack else summary
 

@@ -1,10 +1,8 @@
 """
 The REST API of Vert.x Kue, for programs made for it.
 
-Every body is pretty-printed JSON.  A job has the fields of `_show`: ``priority`` and
-``state`` are names in capitals, ``attempts`` and ``max_attempts`` numbers, times are
-Unix ms and 0 when there is none yet.  ``error``, the search and the route to a job's
-priority, which its dashboard looked for, are there.
+Every body is pretty-printed JSON.  A job has the fields of `kue.service.shape.show`.
+The search and the route to a job's priority, which its dashboard looked for, are there.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from kue.http.ancestors import jobs
 from kue.http.ancestors.door import Door, read_json
 from kue.http.problem import Refused, given
 from kue.http.rules import Rules
-from kue.job import Priority
+from kue.service import shape
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
     from kue.handle import JobHandle
     from kue.http.access import Guard
     from kue.http.redaction import Redaction
-    from kue.job import Job
     from kue.payload import JSON
     from kue.queue import Kue
     from kue.reading import Order
@@ -95,7 +92,7 @@ class _Api:
             name=_state(asked["state"]) if "state" in asked else None,
             type=asked.get("type"),
         )
-        return _reply([_show(self._redaction.job(job)) for job in found])
+        return _reply([shape.show(self._redaction.job(job)) for job in found])
 
     async def count(self, request: Request) -> Response:
         asked = request.path_params
@@ -107,7 +104,7 @@ class _Api:
             handle = await self._get(request)
         except JobNotFound:
             return Response(status_code=HTTPStatus.NOT_FOUND)
-        return _reply(_show(self._redaction.job(jobs.job_of(handle))))
+        return _reply(shape.show(self._redaction.job(jobs.job_of(handle))))
 
     async def log(self, request: Request) -> Response:
         lines = await self._q.logs(_id(request))
@@ -168,8 +165,8 @@ def _id(request: Request) -> int:
 
 def _state(text: str) -> str:
     name = text.lower()
-    if name not in jobs.STATES:
-        known = ", ".join(name.upper() for name in jobs.STATES)
+    if name not in shape.STATES:
+        known = ", ".join(name.upper() for name in shape.STATES)
         raise _bad(f"state {text[:40]!r} is unknown; there are {known}")
     return name
 
@@ -204,43 +201,6 @@ def _options(wanted: dict[str, JSON]) -> dict[str, Any]:
     if address := wanted.get("address_id"):
         options["address_id"] = address
     return options
-
-
-def _show(job: Job) -> dict[str, JSON]:
-    """Return a job as Vert.x Kue's JSON has it."""
-    optional = {
-        "backoff": msgspec.to_builtins(job.spec.backoff),
-        "error": job.error.message if job.error else jobs.reason_of(job),
-        "result": job.result,
-    }
-    shown = {
-        "address_id": job.address_id,
-        "attempts": jobs.attempts_made(job),
-        "created_at": job.created_at,
-        "data": {} if job.data is None else job.data,
-        "delay": job.spec.delay,
-        "duration": job.duration or 0,
-        "failed_at": job.failed_at or 0,
-        "id": job.id,
-        "max_attempts": job.max_attempts,
-        "priority": _level(job.priority),
-        "progress": job.progress,
-        "promote_at": jobs.due_at(job),
-        "removeOnComplete": job.spec.remove_on_complete,
-        "started_at": job.started_at or 0,
-        "state": jobs.name_of(job.state).upper(),
-        "ttl": job.ttl,
-        "type": job.type,
-        "updated_at": job.updated_at,
-        "zid": f"{len(str(job.id)):02}|{job.id}",
-    }
-    given = {name: value for name, value in optional.items() if value is not None}
-    return dict(sorted({**shown, **given}.items()))
-
-
-def _level(priority: int) -> str:
-    """Return the name of the level nearest to *priority*: there, it is one of five."""
-    return min(Priority, key=lambda level: abs(level - priority)).name
 
 
 def _bad(detail: str) -> Refused:

@@ -3,6 +3,7 @@
 from kue.http.v1 import (
     accounts,
     bulk,
+    bus,
     events,
     failures,
     health,
@@ -24,6 +25,7 @@ SECTIONS = (
     job_actions.section,
     failures.section,
     workers.section,
+    bus.section,
     events.section,
     metrics.section,
     *accounts.SECTIONS,

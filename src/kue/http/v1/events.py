@@ -8,7 +8,9 @@ when that changes.  Events of jobs follow; ``lagged`` says that some are missing
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import suppress
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -17,6 +19,7 @@ from starlette.responses import Response
 from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocketDisconnect
 
+from kue.errors import StoreError
 from kue.events import Kind
 from kue.http.access import admit
 from kue.http.gate import NOT_ALLOWED
@@ -25,9 +28,9 @@ from kue.http.reader import Wish
 from kue.http.section import Call, Section
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
-    from starlette.requests import Request
+    from starlette.requests import HTTPConnection, Request
     from starlette.routing import BaseRoute
     from starlette.types import Receive, Scope, Send
     from starlette.websockets import WebSocket
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
     from kue.http.access import Guard
     from kue.http.live import Live
     from kue.http.reader import Reader
+
+logger = logging.getLogger(__name__)
 
 section = Section("events", "What happens, as it happens.")
 
@@ -97,15 +102,26 @@ async def stream(call: Call, query: Watched) -> Stream:
             headers={"Retry-After": RETRY_AFTER},
         )
     last_id = call.request.headers.get("last-event-id", query.last_event_id)
-    return EventStream(live, query.wish, last_id)
+    allowed = partial(_while_allowed, live, call.guard, call.request)
+    return EventStream(live, query.wish, last_id, allowed)
 
 
 class EventStream(Response):
-    """An answer that goes on until the client leaves or the server stops."""
+    """
+    An answer that goes on until the client leaves or the server stops.
+
+    Or until *allowed* returns: the client may no longer listen.
+    """
 
     media_type = MEDIA_TYPE
 
-    def __init__(self, live: Live, wish: Wish, last_id: str) -> None:
+    def __init__(
+        self,
+        live: Live,
+        wish: Wish,
+        last_id: str,
+        allowed: Callable[[], Coroutine[Any, Any, None]],
+    ) -> None:
         # Response.__init__ would say that it has no content.
         self.status_code = HTTPStatus.OK.value
         self.background = None
@@ -113,6 +129,7 @@ class EventStream(Response):
         self._live = live
         self._wish = wish
         self._last_id = last_id
+        self._allowed = allowed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] == "HEAD":
@@ -120,7 +137,7 @@ class EventStream(Response):
         else:
             with self._live.join(self._wish, self._last_id) as reader:
                 await self._start(send)
-                await _while_both(_write(reader, send), _left(receive))
+                await _while_all(_write(reader, send), _left(receive), self._allowed())
         await _send_part(send, b"", is_last=True)
 
     async def _start(self, send: Send) -> None:
@@ -154,15 +171,30 @@ async def _left(receive: Receive) -> None:
         pass
 
 
-async def _while_both(
-    one: Coroutine[Any, Any, None], other: Coroutine[Any, Any, None]
-) -> None:
-    """Run both until one returns; the other is cancelled."""
+async def _while_all(*works: Coroutine[Any, Any, None]) -> None:
+    """Run all until one returns; the others are cancelled."""
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(one), group.create_task(other)]
+        tasks = [group.create_task(work) for work in works]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
             task.cancel()
+
+
+async def _while_allowed(live: Live, guard: Guard, connection: HTTPConnection) -> None:
+    """Return once the client may no longer listen: its session has ended, say."""
+    [operation] = section.operations
+    while True:
+        await asyncio.sleep(live.bounds.recheck)
+        try:
+            await admit(guard, connection, operation.scope)
+        except StoreError:
+            # Nobody can tell now.
+            continue
+        except Exception as exc:
+            # Who comes again is told what is wrong.
+            if refused(exc) is None:
+                logger.exception("the guard of a stream failed")
+            return
 
 
 # -- WebSocket -----------------------------------------------------------------
@@ -183,7 +215,11 @@ def routes(guard: Guard, live: Live) -> list[BaseRoute]:
                 await _refuse(websocket, known)
             else:
                 with live.join(query.wish, query.last_event_id) as reader:
-                    await _while_both(_speak(reader, websocket), _hung_up(websocket))
+                    await _while_all(
+                        _speak(reader, websocket),
+                        _hung_up(websocket),
+                        _dismiss(live, guard, websocket),
+                    )
 
     return [WebSocketRoute("/events/ws", listen, name="events_listen")]
 
@@ -222,6 +258,12 @@ async def _speak(reader: Reader, websocket: WebSocket) -> None:
             for message in await reader.take():
                 await websocket.send_text(message.text)
         await websocket.close(NOT_NOW, "the server stops")
+
+
+async def _dismiss(live: Live, guard: Guard, websocket: WebSocket) -> None:
+    await _while_allowed(live, guard, websocket)
+    with suppress(WebSocketDisconnect):
+        await websocket.close(NOT_ALLOWED, "you may no longer listen")
 
 
 async def _hung_up(websocket: WebSocket) -> None:

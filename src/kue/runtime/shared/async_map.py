@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from kue.duration import milliseconds
-from kue.runtime.shared.values import check_key, freeze, thaw
+from kue.runtime.shared.values import check_key, check_ttl, freeze, thaw
 
 if TYPE_CHECKING:
     from kue.duration import Duration
@@ -149,10 +148,5 @@ class LocalAsyncMap:
 
 
 def _entry(value: JSON, ttl: Duration | None) -> _Entry:
-    text = freeze(value)
-    if ttl is None:
-        return _Entry(text)
-    ms = milliseconds(ttl, field="ttl")
-    if ms < 1:
-        raise ValueError(f"ttl must be at least 1 ms, not {ttl!r}")
-    return _Entry(text, until=time.monotonic() + ms / 1000)
+    text, ms = freeze(value), check_ttl(ttl)
+    return _Entry(text, until=time.monotonic() + ms / 1000 if ms else None)

@@ -68,6 +68,23 @@ class AsyncMap(Protocol):
 class Lock(Protocol):
     """A lock that is held; leaving ``async with`` releases it."""
 
+    @property
+    def is_held(self) -> bool:
+        """
+        Whether it is still ours: not after its release, nor after its loss.
+
+        Kept elsewhere, it can be lost, if this process was frozen or cut off for longer
+        than its lease; others may hold it then.
+        """
+
+    @property
+    def fence(self) -> int:
+        """
+        A number that grows with each who holds the lock.
+
+        What the lock guards can so refuse whoever lost it, and does not know yet.
+        """
+
     async def release(self) -> None:
         """Hand it to whoever has waited longest; only the first call counts."""
 
@@ -108,7 +125,15 @@ class Counter(Protocol):
 
 
 class Shared(Protocol):
-    """Keeps maps, locks and counters; the same name always gives the same one."""
+    """
+    Keeps maps, locks and counters; the same name always gives the same one.
+
+    A runtime opens it before its bus and closes it after.
+    """
+
+    async def open(self) -> object: ...
+
+    async def close(self) -> None: ...
 
     async def map(self, name: str) -> AsyncMap: ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-_SMALLEST, _LARGEST = -(2**63), 2**63 - 1
+from kue.runtime.shared.values import check_number
 
 
 class LocalCounter:
@@ -30,20 +30,16 @@ class LocalCounter:
         return await self.get_and_add(number) + number
 
     async def get_and_add(self, number: int) -> int:
+        check_number(number)
         with self._lock:
             before = self._number
-            self._number = _checked(before + number)
+            self._number = check_number(before + number)
             return before
 
     async def compare_and_set(self, expected: int, number: int) -> bool:
+        check_number(number)
         with self._lock:
             is_so = self._number == expected
             if is_so:
-                self._number = _checked(number)
+                self._number = number
             return is_so
-
-
-def _checked(number: int) -> int:
-    if not _SMALLEST <= number <= _LARGEST:
-        raise OverflowError(f"a counter has 64 bits, and {number} does not fit")
-    return number

@@ -32,6 +32,12 @@ class SharedData:
         self._wide: Shared = wide or local
         self._local_maps: dict[str, LocalMap] = {}
 
+    async def open(self) -> None:
+        """Do nothing: the runtime that it belongs to opens what reaches further."""
+
+    async def close(self) -> None:
+        """Do nothing, for others may use it still."""
+
     def local_map(self, name: str) -> LocalMap:
         """Return the map of that name, which needs no await."""
         check_name(name, what="the name of a map")

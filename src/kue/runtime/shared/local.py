@@ -28,6 +28,12 @@ class LocalShared:
         self._counters: dict[str, LocalCounter] = {}
         self._locks = LocalLocks()
 
+    async def open(self) -> None:
+        """Do nothing: it is part of an open runtime."""
+
+    async def close(self) -> None:
+        """Do nothing."""
+
     async def map(self, name: str) -> LocalAsyncMap:
         return self._maps.setdefault(name, LocalAsyncMap(self._alarms))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from collections import OrderedDict
 from concurrent.futures import Future
@@ -31,13 +32,14 @@ class LocalLocks:
         #: Locks that are held, and who waits for each.
         self._lines: dict[str, Line] = {}
         self._mutex = threading.Lock()
+        self._fences = itertools.count(1)
 
     async def acquire(self, name: str, timeout: Duration) -> LocalLock:
         seconds = milliseconds(timeout, field="timeout") / 1000
         turn = self._join(name)
         if turn is not None:
             await self._wait(name, turn, seconds)
-        return LocalLock(self, name)
+        return LocalLock(self, name, next(self._fences))
 
     def release(self, name: str) -> None:
         with self._mutex:
@@ -83,13 +85,14 @@ class LocalLocks:
 class LocalLock:
     """A lock that is held."""
 
-    def __init__(self, locks: LocalLocks, name: str) -> None:
+    def __init__(self, locks: LocalLocks, name: str, fence: int) -> None:
         self._locks = locks
         self._name = name
-        self._is_held = True
+        self.fence = fence
+        self.is_held = True
 
     async def release(self) -> None:
-        was_held, self._is_held = self._is_held, False
+        was_held, self.is_held = self.is_held, False
         if was_held:
             self._locks.release(self._name)
 

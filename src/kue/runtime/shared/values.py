@@ -1,11 +1,19 @@
-"""Keys and values of shared maps."""
+"""Keys and values of shared maps, and the numbers of counters."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
+from kue.duration import milliseconds
 from kue.names import check_name
 from kue.payload import JSON, decode, encode
+
+if TYPE_CHECKING:
+    from kue.duration import Duration
+
+_SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 
 _encoder = msgspec.json.Encoder(order="sorted")
 
@@ -37,3 +45,37 @@ def freeze(value: JSON) -> bytes:
 def thaw(text: bytes | None) -> JSON:
     """Return a value of the reader's own, None for none."""
     return None if text is None else decode(text)
+
+
+def check_ttl(ttl: Duration | None) -> int:
+    """
+    Return a time to live in milliseconds, 0 for none.
+
+    Raises:
+        ValueError: It is shorter than a millisecond.
+    """
+    if ttl is None:
+        return 0
+    ms = milliseconds(ttl, field="ttl")
+    if ms < 1:
+        raise ValueError(f"ttl must be at least 1 ms, not {ttl!r}")
+    return ms
+
+
+def check_number(number: object) -> int:
+    """
+    Return *number* if a counter can have it.
+
+    Raises:
+        TypeError: It is no whole number.
+        OverflowError: It has more than 64 bits.
+    """
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise TypeError(f"a counter counts in whole numbers, not {number!r}")
+    if not _SMALLEST <= number <= _LARGEST:
+        raise too_large(str(number))
+    return number
+
+
+def too_large(what: str) -> OverflowError:
+    return OverflowError(f"a counter has 64 bits, and {what} does not fit")

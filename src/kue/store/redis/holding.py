@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kue.names import quote, unquote
+from kue.store.checks import check_limits, check_pause
 from kue.store.redis.keys import worker_field
 from kue.store.redis.link import pairs
 from kue.store.redis.record import read_paused
 from kue.store.redis.shards import Shards
-from kue.store.values import Limits, Pause, check_limits, check_pause
+from kue.store.values import Limits, Pause
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

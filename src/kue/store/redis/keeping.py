@@ -8,16 +8,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kue.names import quote, unquote
+from kue.store.checks import check_kept, check_limit, read_act_cursor
 from kue.store.redis.link import pairs
 from kue.store.redis.shards import Shards
-from kue.store.values import (
-    MAX_ACTS,
-    Act,
-    Acts,
-    check_kept,
-    check_limit,
-    read_act_cursor,
-)
+from kue.store.values import MAX_ACTS, Act, Acts
 
 if TYPE_CHECKING:
     from msgspec import UnsetType

@@ -33,6 +33,7 @@ from kue.store.redis.scripts import load
 
 if TYPE_CHECKING:
     from kue.store.redis.address import Address
+    from kue.store.redis.scripts import Script
 
 T = TypeVar("T")
 #: Sends a command; redis-py has no types for this.
@@ -124,7 +125,12 @@ class Link:
 
     async def run(self, script: str, root: str, *args: Any, beat: bool = False) -> Any:
         """Run a script on the shard of *root*; its arguments make it repeatable."""
-        loaded = load(script)
+        return await self.run_loaded(load(script), root, *args, beat=beat)
+
+    async def run_loaded(
+        self, loaded: Script, root: str, *args: Any, beat: bool = False
+    ) -> Any:
+        """Do the same with a script of another package."""
         purpose = "beat" if beat else "command"
 
         async def once(deadline: float) -> Any:

@@ -10,18 +10,11 @@ from kue.errors import KueError, StoreCorrupt
 from kue.job import Cancelled, State
 from kue.names import quote
 from kue.policy import after_cancel
+from kue.store.checks import check_batch, check_limit, check_move
 from kue.store.codec import body_of, tail_of
 from kue.store.redis.record import read_claimed, with_changes
 from kue.store.redis.shards import Shards
-from kue.store.values import (
-    MAX_BATCH,
-    Change,
-    Reply,
-    Word,
-    check_batch,
-    check_limit,
-    check_move,
-)
+from kue.store.values import MAX_BATCH, Change, Reply, Word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

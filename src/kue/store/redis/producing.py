@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from kue.errors import DurabilityUnknown
 from kue.names import quote
+from kue.store.checks import check_batch
 from kue.store.codec import body_of
 from kue.store.redis.record import left_of, options_of
 from kue.store.redis.shards import Shards
-from kue.store.values import Added, check_batch
+from kue.store.values import Added
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

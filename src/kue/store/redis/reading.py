@@ -10,19 +10,11 @@ from kue.errors import KueError
 from kue.fingerprint import first_line
 from kue.job import Error, Job, State
 from kue.names import quote, unquote
+from kue.store.checks import check_batch, check_errors, read_cursor
 from kue.store.redis.counters import Counters
 from kue.store.redis.keys import LIVE_CHUNK
 from kue.store.redis.record import read_job
-from kue.store.values import (
-    MAX_BATCH,
-    ErrorGroup,
-    Errors,
-    LogLine,
-    Page,
-    check_batch,
-    check_errors,
-    read_cursor,
-)
+from kue.store.values import MAX_BATCH, ErrorGroup, Errors, LogLine, Page
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

@@ -24,6 +24,7 @@ from kue.job import (
 from kue.names import quote
 from kue.policy import EXPIRED
 from kue.settings import LEASE_MS
+from kue.store.checks import check_batch, check_limit
 from kue.store.codec import tail_of
 from kue.store.redis.counters import write_counts
 from kue.store.redis.link import MAX_BLOCK_SECONDS
@@ -39,8 +40,6 @@ from kue.store.values import (
     Outcome,
     Progress,
     Word,
-    check_batch,
-    check_limit,
 )
 from kue.timings import check_timings
 

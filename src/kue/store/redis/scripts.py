@@ -1,5 +1,5 @@
 """
-Loads the Lua scripts beside this module.
+Loads the Lua scripts beside this module, or in another package.
 
 A script may say ``--- @include lib/name``; the text of ``lua/lib/name.lua`` takes the
 place of that line.  Includes do not nest: a script that needs more names it itself.
@@ -11,10 +11,13 @@ import hashlib
 import re
 from functools import cache
 from importlib import resources
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 _INCLUDE = re.compile(r"^--- @include (lib/\w+)$", re.MULTILINE)
-_LUA = resources.files(__package__) / "lua"
+_HOME = "kue.store.redis"
 
 
 class Script(NamedTuple):
@@ -26,24 +29,29 @@ class Script(NamedTuple):
 
 
 @cache
-def load(name: str) -> Script:
-    """Return script *name*, includes and all."""
-    source = _INCLUDE.sub(lambda match: _read(match[1]), _read(name))
+def load(name: str, package: str = _HOME) -> Script:
+    """Return script *name* of a *package*, includes and all."""
+    text = _read(package, name)
+    source = _INCLUDE.sub(lambda match: _read(package, match[1]), text)
     # SHA-1 because that is how Redis names scripts; nothing rests on its strength.
     sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
     return Script(name, source, sha)
 
 
-def names() -> list[str]:
-    """Return the name of every script."""
+def names(package: str = _HOME) -> list[str]:
+    """Return the name of every script of a *package*."""
     return sorted(
         file.name.removesuffix(".lua")
-        for file in _LUA.iterdir()
+        for file in _lua(package).iterdir()
         if file.name.endswith(".lua")
     )
 
 
-def _read(name: str) -> str:
+def _lua(package: str) -> Traversable:
+    return resources.files(package) / "lua"
+
+
+def _read(package: str, name: str) -> str:
     folder, _, file = name.rpartition("/")
-    path = _LUA / folder if folder else _LUA
+    path = _lua(package) / folder if folder else _lua(package)
     return (path / f"{file}.lua").read_text(encoding="utf-8")

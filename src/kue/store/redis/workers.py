@@ -8,16 +8,10 @@ from typing import Any
 import msgspec
 
 from kue.names import quote, unquote
+from kue.store.checks import check_order
 from kue.store.redis.holding import Holding
 from kue.store.redis.link import pairs
-from kue.store.values import (
-    MAX_STACKS,
-    ORDER_MS,
-    STACKS_MS,
-    Stacks,
-    WorkerStatus,
-    check_order,
-)
+from kue.store.values import MAX_STACKS, ORDER_MS, STACKS_MS, Stacks, WorkerStatus
 
 
 class Workers(Holding):

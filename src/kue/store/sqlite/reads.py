@@ -11,6 +11,14 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
 from kue.errors import StoreError, StoreFull, StoreUnavailable
 from kue.store.base import Events, OnProgress, Store
+from kue.store.checks import (
+    check_batch,
+    check_errors,
+    check_kept,
+    check_limit,
+    read_act_cursor,
+    read_cursor,
+)
 from kue.store.sqlite import (
     counters,
     errors,
@@ -38,12 +46,6 @@ from kue.store.values import (
     Stat,
     StoreFacts,
     WorkerStatus,
-    check_batch,
-    check_errors,
-    check_kept,
-    check_limit,
-    read_act_cursor,
-    read_cursor,
 )
 
 if TYPE_CHECKING:

@@ -10,6 +10,15 @@ import msgspec
 from kue.clock import Clock, SystemClock
 from kue.job import State
 from kue.settings import LEASE_MS
+from kue.store.checks import (
+    check_batch,
+    check_kept,
+    check_limit,
+    check_limits,
+    check_move,
+    check_order,
+    check_pause,
+)
 from kue.store.sqlite import (
     adding,
     claiming,
@@ -40,13 +49,6 @@ from kue.store.values import (
     Reply,
     Tended,
     Word,
-    check_batch,
-    check_kept,
-    check_limit,
-    check_limits,
-    check_move,
-    check_order,
-    check_pause,
 )
 from kue.timings import check_timings
 

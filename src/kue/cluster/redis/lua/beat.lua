@@ -13,7 +13,7 @@
     3  overdue  ms after a beat at which the next one should have come
 
   Returns  the number of the last change | "GONE" (it is no node any more)
-           | "DEAF" (Redis knows of no subscription of this node)
+           | "DEAF" (Redis knows of no subscription of this node, be it one or not)
   Events   {"left": node} for each that was removed, at most 100
 ]]
 
@@ -29,7 +29,8 @@ end
 -- Check.
 local nodes = root .. ":nodes"
 if not redis.call("ZSCORE", nodes, node) then
-  return "GONE"
+  -- One that joined before it listens would be removed again at once.
+  return hears(node) and "GONE" or "DEAF"
 end
 
 -- Move.

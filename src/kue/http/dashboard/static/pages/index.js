@@ -2,6 +2,7 @@
 
 import { page as api } from "./api.js";
 import { page as audit } from "./audit.js";
+import { page as bus } from "./bus.js";
 import { page as errors } from "./errors.js";
 import { page as job } from "./job.js";
 import { page as jobs } from "./jobs.js";
@@ -21,6 +22,7 @@ export const pages = [
   job,
   errors,
   workers,
+  bus,
   metrics,
   audit,
   settings,

@@ -1,0 +1,135 @@
+"""
+A few of the messages that a bus sends, for someone who looks.
+
+A `Sampler` is an interceptor: it is there while someone looks, and messages cost
+nothing more when nobody does.  What it keeps is small, however large the message is.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kue.bus.codecs import ClassCodec
+from kue.bus.facts import Sample
+from kue.bus.failures import RequestFailed
+from kue.bus.requests import PREFIX
+
+if TYPE_CHECKING:
+    from kue.bus.facts import MessageKind
+    from kue.bus.interceptors import Proceed
+    from kue.bus.message import Message
+
+#: Messages between two calls of `Sampler.take`.
+MAX_TAKEN = 5
+#: Characters of a text, items of a list or an object, and levels that are kept.
+MAX_TEXT, MAX_ITEMS, MAX_LEVELS = 1_000, 30, 6
+#: Values that are kept of one body.
+MAX_VALUES = 200
+MAX_HEADERS = 30
+#: A body that took long to look at is followed by a rest so many times as long.
+_REST = 20
+
+
+class Sampler:
+    """Keeps up to `MAX_TAKEN` messages until they are taken; others pass unseen."""
+
+    def __init__(self, node: str) -> None:
+        self._node = node
+        self._taken: list[Sample] = []
+        self._rests_until = 0.0
+
+    def __call__(self, message: Message, proceed: Proceed) -> None:
+        if len(self._taken) < MAX_TAKEN:
+            began = time.monotonic()
+            if began >= self._rests_until:
+                self._keep(message)
+                spent = time.monotonic() - began
+                self._rests_until = began + spent * _REST
+        proceed()
+
+    def take(self) -> list[Sample]:
+        """Return what was kept, and begin anew."""
+        taken, self._taken = self._taken, []
+        return taken
+
+    def _keep(self, message: Message) -> None:
+        try:
+            self._taken.append(sample(message, self._node))
+        except Exception:
+            # Whatever cannot be shown, maybe by a user's codec, is sent all the same.
+            return
+
+
+def sample(message: Message, node: str = "") -> Sample:
+    """Return what can be shown of a message."""
+    names = list(message.headers) if message.has_headers else []
+    body = message.body
+    encoded = message.codec.encode(body)
+    if isinstance(body, RequestFailed):
+        body = {"failure": body.kind.name, "code": body.code, "text": body.text}
+    elif isinstance(message.codec, ClassCodec):
+        body = msgspec.json.decode(encoded)
+    elif message.codec.name != "json":
+        body = None
+    cut = Cut()
+    shown = cut.value(body)
+    return Sample(
+        at=time.time_ns() // 1_000_000,
+        node=node,
+        address=message.address,
+        kind=_kind(message),
+        size=len(encoded),
+        headers=[name[:200] for name in names[:MAX_HEADERS]],
+        codec=message.codec.name,
+        body=shown,
+        is_cut=cut.is_cut,
+    )
+
+
+class Cut:
+    """Makes JSON small: its form stays, so that keys can be told from values."""
+
+    def __init__(self) -> None:
+        self.is_cut = False
+        self._left = MAX_VALUES
+
+    def value(self, value: Any, level: int = 0) -> Any:
+        self._left -= 1
+        if isinstance(value, str):
+            return self._text(value, MAX_TEXT)
+        if isinstance(value, Mapping):
+            items = self._some(list(value.items()), level)
+            return {
+                self._text(str(key), 200): self.value(one, level + 1)
+                for key, one in items
+            }
+        if isinstance(value, list | tuple):
+            return [self.value(one, level + 1) for one in self._some(value, level)]
+        if isinstance(value, float) and not math.isfinite(value):
+            return str(value)
+        return value if isinstance(value, int | float | None) else str(value)[:200]
+
+    def _text(self, text: str, most: int) -> str:
+        if len(text) <= most:
+            return text
+        self.is_cut = True
+        return text[:most]
+
+    def _some(self, items: Any, level: int) -> Any:
+        most = min(MAX_ITEMS, max(self._left, 0)) if level < MAX_LEVELS else 0
+        if len(items) > most:
+            self.is_cut = True
+        return items[:most]
+
+
+def _kind(message: Message) -> MessageKind:
+    if message.address.startswith(PREFIX):
+        return "reply"
+    if not message.is_send:
+        return "publish"
+    return "send" if message.reply_address is None else "request"

@@ -1,0 +1,24 @@
+#!lua
+--[[
+  report: write down what a node tells of itself, and hear whether someone looks.
+
+  Without allow-oom: what is told here can wait until Redis has room again.
+
+  KEYS
+    1  root  tag that every key of the cluster begins with
+  ARGV
+    1  node
+    2  facts  JSON
+    3  lease  ms after which they are forgotten
+
+  Returns  "SEEN" (someone looks at messages) | "UNSEEN"
+  Events   none
+]]
+
+local root, node, facts, lease = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+
+redis.call("SET", root .. ":facts:" .. node, facts, "PX", lease)
+if redis.call("EXISTS", root .. ":seen") == 1 then
+  return "SEEN"
+end
+return "UNSEEN"

@@ -1,0 +1,122 @@
+// The event bus: who has joined it, what passes, and a message of one's own.
+
+import { empty } from "../components/empty.js";
+import { panel } from "../components/panel.js";
+import { parted, perSecond, tile } from "../components/tile.js";
+import { api } from "../lib/api.js";
+import { h } from "../lib/dom.js";
+import { duration, number, plural } from "../lib/format.js";
+import { refresher } from "../lib/live.js";
+import { can } from "../lib/me.js";
+import { addresses } from "./bus/addresses.js";
+import { messageForm } from "./bus/message.js";
+import { nodesTable } from "./bus/nodes.js";
+import { samples } from "./bus/samples.js";
+
+export const page = {
+  path: "/bus",
+  title: "Bus",
+  nav: { label: "Bus", icon: "bus", order: 55, key: "b" },
+
+  mount(root, { keys }) {
+    const sums = makeSums();
+    const nodes = nodesTable();
+    const form = can("admin") ? messageForm() : null;
+    const list = addresses({ onSend: form && form.choose });
+    const shown = samples();
+    const none = h("div", { hidden: true });
+    const found = h(
+      "div",
+      { class: "pile", hidden: true },
+      h("div", { class: "tiles" }, sums.nodes),
+      panel("Nodes", { tight: true }, nodes.node),
+      panel("Addresses", { aside: list.search, tight: true }, list.node),
+      panel("Messages", { aside: shown.button, tight: true }, shown.node),
+      form && panel("Send a message", {}, form.node),
+    );
+    root.append(
+      h("header", { class: "page-head" }, h("h1", null, "Bus")),
+      none,
+      found,
+    );
+    keys(list.keys);
+
+    async function read(signal) {
+      const bus = await api.get("/bus", null, { signal });
+      found.hidden = !bus.available;
+      none.hidden = bus.available && bus.nodes.length > 0;
+      if (!none.hidden && !none.hasChildNodes()) none.append(nothing(bus));
+      if (!bus.available) return;
+      sums.update(bus);
+      nodes.update(bus.nodes);
+      await list.read(signal);
+    }
+
+    const stop = refresher(read, { minMs: 1_000, everyMs: 2_000 });
+    return () => {
+      stop();
+      shown.stop();
+    };
+  },
+};
+
+function makeSums() {
+  const tiles = ["Nodes", "Sent", "Received", "Replies, p95", "Failed requests", "Lost"].map(
+    (label) => tile({ label }),
+  );
+  const [nodes, sent, received, replies, failed, lost] = tiles;
+
+  function update({ nodes: all, total }) {
+    const gone = all.reduce((sum, one) => sum + (one.lost ?? 0) + (one.given_up ?? 0), 0);
+    const failures = Object.entries(total.failures);
+    const count = failures.reduce((sum, [, times]) => sum + times, 0);
+    nodes.update({
+      value: number(all.length),
+      note: plural(total.consumers, "consumer"),
+      tone: all.length ? "" : "warn",
+    });
+    sent.update({ ...perSecond(total.send_rate), note: `${number(total.sent)} in all` });
+    received.update({
+      ...perSecond(total.receive_rate),
+      note: `${number(total.received)} in all`,
+    });
+    replies.update(
+      total.latency === null
+        ? { value: "–", note: "no requests of late" }
+        : {
+            ...parted(duration(total.latency.p95)),
+            note: `half within ${duration(total.latency.p50)}`,
+          },
+    );
+    failed.update({
+      value: number(count),
+      note: failures.map(([kind, times]) => `${number(times)} ${kind}`).join(", "),
+      tone: count ? "warn" : "",
+    });
+    lost.update({
+      value: number(gone),
+      note: gone ? "messages did not arrive" : "",
+      tone: gone ? "bad" : "",
+    });
+  }
+
+  return { nodes: tiles.map(({ node }) => node), update };
+}
+
+function nothing({ available, reason }) {
+  if (!available) {
+    return empty({
+      title: "No bus to look at",
+      text: `${reason[0].toUpperCase()}${reason.slice(1)}.`,
+      code: "KUE_URL=redis://localhost:6379/0",
+    });
+  }
+  return empty({
+    title: "Nobody has joined the bus",
+    text: "A process joins it so:",
+    code: [
+      "async with EventBus(RedisCluster(url)) as bus:",
+      '    bus.consumer("greeter", greet)',
+    ].join("\n"),
+  });
+}

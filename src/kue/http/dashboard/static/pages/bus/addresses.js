@@ -1,0 +1,115 @@
+// Addresses with who listens there, what passes and how long replies take.
+
+import { table } from "../../components/table.js";
+import { api, report } from "../../lib/api.js";
+import { h } from "../../lib/dom.js";
+import { NOTHING, duration, number, plural, rate } from "../../lib/format.js";
+import { query, setQuery } from "../../lib/router.js";
+
+const LIMIT = 100;
+
+//: Return {node, search, keys, read(signal)}; onSend(address) is offered if there is one.
+export function addresses({ onSend = null }) {
+  let { text = "" } = query();
+  const list = table({
+    columns: columns(onSend),
+    key: ({ address }) => address,
+    caption: "Addresses of the bus",
+  });
+  list.node.classList.add("carded");
+  const more = h("p", { class: "bus-rest faint", role: "status" });
+  const search = h("input", {
+    type: "search",
+    value: text,
+    dataset: { search: "" },
+    placeholder: "Find an address",
+    "aria-label": "Find an address",
+    maxlength: 1000,
+    oninput: () => {
+      text = search.value;
+      setQuery({ text });
+      read().catch(report);
+    },
+  });
+
+  async function read(signal) {
+    const asked = text;
+    const told = await api.get("/bus/addresses", { text: asked, limit: LIMIT }, { signal });
+    // Whoever types is ahead of the answers.
+    if (asked !== text) return;
+    list.update(told.addresses);
+    list.node.hidden = told.addresses.length === 0;
+    more.textContent = rest(told, asked);
+  }
+
+  const node = h("div", null, list.node, more);
+  return { node, search, keys: list.keys, read };
+}
+
+function rest({ addresses: shown, found, rest: untold }, asked) {
+  if (!found) return asked ? "No address has this in its name." : "Nothing passed the bus yet.";
+  const hidden = found - shown.length;
+  const words = [];
+  if (hidden > 0) words.push(`${plural(hidden, "more matches", "more match")}`);
+  if (untold > 0) words.push(`nodes have ${number(untold)} more that are less busy`);
+  const text = words.join("; ");
+  return text && `${text[0].toUpperCase()}${text.slice(1)}.`;
+}
+
+function columns(onSend) {
+  return [
+    {
+      key: "address",
+      label: "Address",
+      class: "bus-address",
+      render: ({ address }) => h("span", { class: "mono wrap" }, address),
+    },
+    { key: "nodes", label: "Nodes", end: true, render: ({ nodes }) => number(nodes.length) },
+    { key: "consumers", label: "Consumers", end: true, render: consumers },
+    { key: "out", label: "Sent", end: true, render: (one) => rate(one.send_rate) },
+    { key: "in", label: "Received", end: true, render: (one) => rate(one.receive_rate) },
+    { key: "all", label: "In all", end: true, render: ({ sent }) => number(sent) },
+    {
+      key: "latency",
+      label: "Replies",
+      end: true,
+      class: "nowrap",
+      title: "How long half and 95 % of replies took at most, in the last minutes",
+      render: latency,
+    },
+    { key: "failures", label: "Failed", end: true, render: failures },
+    onSend && {
+      key: "act",
+      label: "",
+      class: "cell-acts",
+      render: ({ address }) =>
+        h(
+          "button",
+          {
+            type: "button",
+            class: "small",
+            "aria-label": `Send to ${address}`,
+            onclick: () => onSend(address),
+          },
+          "Send",
+        ),
+    },
+  ].filter(Boolean);
+}
+
+function consumers({ consumers: count }) {
+  return h("span", { class: count === 0 && "warn" }, number(count));
+}
+
+function latency({ latency: found }) {
+  if (found === null) return NOTHING;
+  return `${duration(found.p50)} / ${duration(found.p95)}`;
+}
+
+function failures({ failures: found }) {
+  const kinds = Object.entries(found);
+  if (!kinds.length) return NOTHING;
+  const count = kinds.reduce((sum, [, times]) => sum + times, 0);
+  const title = kinds.map(([kind, times]) => `${number(times)} ${kind}`).join(", ");
+  return h("span", { class: "bad", title }, number(count));
+}

@@ -1,0 +1,371 @@
+"""
+The event bus: its nodes, its addresses, some of its messages, and one of one's own.
+
+A bus of several processes meets in Redis.  Where jobs are kept in SQLite there is none
+to look at, and all but the first of these say so with 404.
+"""
+
+from __future__ import annotations
+
+import time
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast
+
+import msgspec
+from msgspec import Meta
+
+from kue.bus import RequestFailed
+from kue.bus.facts import counted, sums
+from kue.bus.message import MAX_ADDRESS
+from kue.bus.sampling import Cut
+from kue.cluster import NEEDS_REDIS, can_meet
+from kue.duration import milliseconds
+from kue.http.access import Scope
+from kue.http.problem import Refused, given
+from kue.http.redaction import MASK
+from kue.http.samples import MAX_KEPT, SeenMessage, hidden_text
+from kue.http.section import Call, Section
+from kue.http.v1.views import Span
+from kue.timings import Percentiles, added, percentiles
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kue.bus import Message
+    from kue.bus.facts import AddressFacts, AddressSum
+    from kue.cluster.redis import inspector
+    from kue.http.node import Joined, Node
+    from kue.http.samples import Samples
+
+section = Section("bus", "The event bus of all processes.", prefix="/bus")
+
+#: Addresses in one answer.
+MAX_ADDRESSES = 1_000
+#: Headers of a message, and how long they are.
+MAX_HEADERS, MAX_NAME, MAX_VALUE = 50, 200, 4_000
+#: How long a reply is waited for at most, in ms.
+MAX_TIMEOUT = 30_000
+#: Bytes of a reply that is shown whole.
+MAX_REPLY = 256 * 1024
+
+FailureName: TypeAlias = Literal["TIMEOUT", "NO_HANDLERS", "RECIPIENT_FAILURE", "ERROR"]
+
+
+class Flow(msgspec.Struct, frozen=True, kw_only=True):
+    """What passes."""
+
+    consumers: int
+    #: Messages in a second, of late.
+    send_rate: float
+    receive_rate: float
+    #: Messages since the nodes that are there joined; a published one counts once.
+    sent: int
+    received: int
+    #: How long replies to requests took in the last minutes; null when there were none.
+    latency: Percentiles | None
+    #: Requests that failed, by kind.
+    failures: dict[str, int]
+
+
+class NodeView(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that has joined the bus; null where it says nothing."""
+
+    name: str
+    #: How long ago it gave its last sign of life.
+    silent_ms: int
+    host: str | None = None
+    pid: int | None = None
+    version: str | None = None
+    #: When it joined, Unix ms.
+    since: int | None = None
+    flow: Flow | None = None
+    #: Requests that wait for their reply.
+    waiting: int | None = None
+    bytes_out: int | None = None
+    bytes_in: int | None = None
+    #: Batches that did not reach it, and messages it could not send for want of room.
+    lost: int | None = None
+    given_up: int | None = None
+
+
+class BusView(msgspec.Struct, frozen=True, kw_only=True):
+    """The bus as its nodes tell of it."""
+
+    #: Whether the queue has a bus of several processes; why not, if it has none.
+    available: bool
+    reason: str
+    nodes: list[NodeView]
+    total: Flow
+
+
+class AddressView(Flow, frozen=True, kw_only=True):
+    """An address, on all nodes."""
+
+    address: str
+    #: The nodes that listen there.
+    nodes: list[str]
+
+
+class AddressList(msgspec.Struct, frozen=True, kw_only=True):
+    """Addresses, the busiest first."""
+
+    addresses: list[AddressView]
+    #: How many match, of those that nodes tell of.
+    found: int
+    #: How many more there are on nodes that have too many to tell.
+    rest: int
+
+
+class AddressQuery(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
+    """Which addresses to show."""
+
+    #: A part of the name, whatever its case.
+    text: Annotated[str, Meta(max_length=MAX_ADDRESS)] = ""
+    limit: Annotated[int, Meta(ge=1, le=MAX_ADDRESSES)] = 100
+
+
+class SampleQuery(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
+    """Which messages to show."""
+
+    #: The number of the last one that is known.
+    after: Annotated[int, Meta(ge=0, le=2**53 - 1)] = 0
+
+
+class SampleList(msgspec.Struct, frozen=True):
+    """Some of the messages that were sent, the oldest first."""
+
+    messages: Annotated[list[SeenMessage], Meta(max_length=MAX_KEPT)]
+    #: To ask for those after it.
+    last: int
+
+
+class NewMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A message to send."""
+
+    address: Annotated[str, Meta(min_length=1, max_length=MAX_ADDRESS)]
+    body: Any = None
+    headers: Annotated[
+        dict[
+            Annotated[str, Meta(min_length=1, max_length=MAX_NAME)],
+            Annotated[str, Meta(max_length=MAX_VALUE)],
+        ],
+        Meta(max_length=MAX_HEADERS),
+    ] = {}
+    #: To one consumer, to all, or to one whose reply is waited for.
+    kind: Literal["send", "publish", "request"] = "send"
+    #: How long to wait for it, at most 30 seconds.
+    timeout: Span = 5
+
+
+class ReplyView(msgspec.Struct, frozen=True, kw_only=True):
+    """What a consumer answered."""
+
+    #: Null for what is no JSON.
+    body: Any
+    codec: str
+    #: Whether parts of it were left out because it is large.
+    is_cut: bool
+    headers: dict[str, list[str]]
+
+
+class FailureView(msgspec.Struct, frozen=True):
+    """Why there is no reply."""
+
+    kind: FailureName
+    #: The consumer's own; -1 for the others.
+    code: int
+    text: str
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a message."""
+
+    #: How many nodes listen at the address.
+    nodes: int
+    #: Of a request: one of these.
+    reply: ReplyView | None = None
+    failure: FailureView | None = None
+    #: How long that took.
+    took_ms: float | None = None
+
+
+@section.get("")
+async def show_bus(call: Call) -> BusView:
+    """Who has joined the bus, and what passes; without Redis, that there is none."""
+    if not _has_bus(call):
+        return BusView(available=False, reason=NEEDS_REDIS, nodes=[], total=_flow([]))
+    found = await _nodes(call)
+    told = [node.facts.bus.total for node in found if node.facts is not None]
+    return BusView(
+        available=True,
+        reason="",
+        nodes=[_node(node) for node in found],
+        total=_flow(told),
+    )
+
+
+@section.get("/addresses")
+async def list_addresses(call: Call, query: AddressQuery) -> AddressList:
+    """Addresses with their consumers, rates and latency, the busiest first."""
+    found = [
+        (node.name, node.facts.bus)
+        for node in await _nodes(call)
+        if node.facts is not None
+    ]
+    wanted = query.text.lower()
+    matching = [one for one in sums(found) if wanted in one.address.lower()]
+    return AddressList(
+        addresses=[
+            AddressView(
+                address=one.address,
+                nodes=one.nodes,
+                **msgspec.structs.asdict(_flow([one])),
+            )
+            for one in matching[: query.limit]
+        ],
+        found=len(matching),
+        rest=sum(bus.rest for _, bus in found),
+    )
+
+
+@section.get("/samples")
+async def list_samples(call: Call, query: SampleQuery) -> SampleList:
+    """
+    Some of the messages that are sent, as they are sent.
+
+    Nodes show up to 20 a second each, while someone asks for them here at least every
+    ten seconds, and from a second after the first time on.  Bodies are cut to 500
+    characters, secrets are hidden, values of headers are not shown.
+    """
+    _check(call)
+    samples: Samples = call.request.app.state.samples
+    return SampleList(samples.since(query.after), samples.last)
+
+
+@section.post("/messages", scope=Scope.ADMIN)
+async def send_message(call: Call, body: NewMessage) -> Outcome:
+    """
+    Send a message, and wait for the reply if it is a request.
+
+    That there is none is no error here but the outcome: `failure` says why.  The server
+    becomes a node of the bus for it, and leaves a minute after the last message.
+    """
+    _check(call)
+    with given("body.timeout"):
+        timeout = milliseconds(body.timeout, field="timeout")
+        if not 0 < timeout <= MAX_TIMEOUT:
+            most = MAX_TIMEOUT // 1000
+            raise ValueError(f"timeout is more than 0 and at most {most} seconds")
+    node: Node = call.request.app.state.node
+    async with node.use() as joined:
+        heard = len(await joined.cluster.look_up(body.address))
+        if body.kind == "request":
+            return await _ask(call, joined, body, timeout / 1000, heard)
+        send = joined.bus.publish if body.kind == "publish" else joined.bus.send
+        with given("body.body"):
+            send(body.address, body.body, headers=body.headers)
+        await joined.bus.flush()
+    return Outcome(nodes=heard)
+
+
+async def _ask(
+    call: Call, joined: Joined, body: NewMessage, timeout: float, nodes: int
+) -> Outcome:
+    began = time.monotonic()
+    reply: ReplyView | None = None
+    failure: FailureView | None = None
+    try:
+        with given("body.body"):
+            message = await joined.bus.request(
+                body.address, body.body, headers=body.headers, timeout=timeout
+            )
+        reply = _reply(call, message)
+    except RequestFailed as exc:
+        failure = FailureView(
+            cast("FailureName", exc.kind.name),
+            exc.code,
+            call.redaction.text(exc.text),
+        )
+    took = round((time.monotonic() - began) * 1000, 1)
+    return Outcome(nodes=nodes, reply=reply, failure=failure, took_ms=took)
+
+
+def _reply(call: Call, message: Message) -> ReplyView:
+    hide = call.redaction
+    is_json = message.codec.name == "json"
+    body = message.body if is_json else None
+    cut = Cut()
+    if len(msgspec.json.encode(body)) > MAX_REPLY:
+        body = cut.value(body)
+    if isinstance(body, str):
+        body = hidden_text(hide, body, is_cut=cut.is_cut)
+    return ReplyView(
+        body=hide.hide(body),
+        codec=message.codec.name,
+        is_cut=cut.is_cut,
+        headers={
+            name: [
+                MASK if hide.is_secret(name, value) else value
+                for value in message.headers.all(name)
+            ]
+            for name in list(message.headers)[:MAX_HEADERS]
+        },
+    )
+
+
+# -- reading -------------------------------------------------------------------
+
+
+def _has_bus(call: Call) -> bool:
+    return call.q.is_shared and can_meet(call.q.settings.url)
+
+
+def _check(call: Call) -> None:
+    if not _has_bus(call):
+        raise Refused(HTTPStatus.NOT_FOUND, NEEDS_REDIS)
+
+
+async def _nodes(call: Call) -> list[inspector.Node]:
+    _check(call)
+    # Imported late: a server on SQLite needs no redis.
+    from kue.cluster.redis import inspect
+
+    known = call.q.settings
+    async with inspect(known.url, known.prefix, budget=known.budget / 1000) as looking:
+        return await looking.nodes()
+
+
+def _node(node: inspector.Node) -> NodeView:
+    facts = node.facts
+    if facts is None:
+        return NodeView(name=node.name, silent_ms=node.silent_ms)
+    return NodeView(
+        name=node.name,
+        silent_ms=node.silent_ms,
+        host=facts.host,
+        pid=facts.pid,
+        version=facts.version,
+        since=facts.since,
+        flow=_flow([facts.bus.total]),
+        waiting=facts.bus.waiting,
+        bytes_out=facts.bytes_out,
+        bytes_in=facts.bytes_in,
+        lost=facts.lost,
+        given_up=facts.given_up,
+    )
+
+
+def _flow(parts: Sequence[AddressFacts | AddressSum]) -> Flow:
+    return Flow(
+        consumers=sum(one.consumers for one in parts),
+        send_rate=round(sum(one.send_rate for one in parts), 2),
+        receive_rate=round(sum(one.receive_rate for one in parts), 2),
+        sent=sum(one.sent for one in parts),
+        received=sum(one.received for one in parts),
+        latency=percentiles(added(one.waits for one in parts)),
+        failures=counted(one.failures for one in parts),
+    )

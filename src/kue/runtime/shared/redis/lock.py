@@ -1,0 +1,49 @@
+"""A lock that is held in Redis."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Self
+
+from kue.runtime.errors import RuntimeClosed
+from kue.runtime.shared.redis.places import State
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from kue.runtime.shared.redis.home import Home
+    from kue.runtime.shared.redis.locks import Locks
+    from kue.runtime.shared.redis.places import Place
+
+
+class RedisLock:
+    """A lock that this process holds, as far as it knows."""
+
+    def __init__(self, home: Home, locks: Locks, place: Place) -> None:
+        self._home = home
+        self._locks = locks
+        self._place = place
+
+    @property
+    def is_held(self) -> bool:
+        return self._place.state is State.HELD and self._locks.is_safe
+
+    @property
+    def fence(self) -> int:
+        return self._place.ticket
+
+    async def release(self) -> None:
+        # Closing has released it.
+        with suppress(RuntimeClosed):
+            await self._home.call(self._locks.release, self._place)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.release()

@@ -1,0 +1,38 @@
+#!lua flags=allow-oom
+--[[
+  map_remove: remove an entry, or only if it has a certain value.
+
+  KEYS
+    1  root  tag that every key of the slice begins with
+  ARGV
+    1  caller
+    2  number  of the call
+    3  map
+    4  key
+    5  old     JSON; empty for whatever is there
+
+  Returns  "+" and what was there before | "-" (nothing was)
+  Events   none
+]]
+
+local root, name = KEYS[1], ARGV[3]
+local key, old = ARGV[4], ARGV[5]
+
+--- @include lib/once
+--- @include lib/map
+--- @include lib/entry
+--- @include lib/tidy
+
+-- Check.
+local before = answered()
+if before then
+  return before
+end
+local there = find(key)
+
+-- Move.
+if there and (old == "" or there == old) then
+  remove(key)
+  tidy()
+end
+return answer(there and "+" .. there or "-")

@@ -1,0 +1,78 @@
+"""Places in the lines of locks, as the process that has them knows them."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from enum import Enum, auto
+
+_numbers = itertools.count(1)
+
+
+class State(Enum):
+    #: Redis has not told yet.
+    COMING = auto()
+    WAITING = auto()
+    #: Redis lost the line, and those who held a lock are let back first.
+    AWAY = auto()
+    HELD = auto()
+    #: Others were let in: this process was silent for too long.
+    LOST = auto()
+    #: Released, or given up.
+    LEFT = auto()
+
+
+class Place:
+    """A place in the line of *lock*; its futures belong to the loop of the locks."""
+
+    def __init__(self, lock: str) -> None:
+        self.lock = lock
+        self.number = next(_numbers)
+        self.state = State.COMING
+        #: Where in the line; the fencing number once the lock is held.
+        self.ticket = 0
+        #: The line is in what Redis remembers since then.
+        self.born = b""
+        #: Redis called before it told that there is something to wait for.
+        self.is_called = False
+
+    def begin(self) -> None:
+        """Be waited for; on the loop of the locks."""
+        loop = asyncio.get_running_loop()
+        #: Done when the place is in the line, and when it is the first.
+        self.joined: asyncio.Future[None] = loop.create_future()
+        self.turn: asyncio.Future[None] = loop.create_future()
+        #: Done when Redis knows that it was left, or could not be told.
+        self.gone: asyncio.Future[None] = loop.create_future()
+
+    def hear(self, ticket: int, born: bytes) -> None:
+        """Go along with what Redis says: a negative ticket has to wait."""
+        self.born = born
+        if self.state not in (State.COMING, State.WAITING, State.AWAY):
+            return
+        self.ticket = abs(ticket)
+        if ticket > 0 or self.is_called:
+            self.state = State.HELD
+            _tell(self.turn)
+        else:
+            self.state = State.WAITING
+        _tell(self.joined)
+
+    def call(self) -> None:
+        """Be the first in the line."""
+        self.is_called = True
+        if self.state is State.WAITING:
+            self.hear(self.ticket, self.born)
+
+    def fail(self, error: Exception) -> None:
+        """Tell who waits for the place that there will be none."""
+        for future in (self.joined, self.turn):
+            if not future.done():
+                future.set_exception(error)
+                # Nobody may be there to hear it.
+                future.exception()
+
+
+def _tell(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

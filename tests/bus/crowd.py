@@ -1,0 +1,90 @@
+"""
+A node under pressure: ``python -m tests.bus.crowd ROLE URL PREFIX NAME``.
+
+As ``count`` it listens at ``flood`` and says at ``tally`` what became of it.  As
+``spray`` it sends large messages to ``flood`` until it is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+from kue.bus import EventBus
+from kue.cluster.redis import RedisCluster
+from tests.bus.program import say
+
+if TYPE_CHECKING:
+    from kue.bus import Message
+
+#: A frozen node must not be taken for dead before the test is done with it.
+BEAT, LEASE = 0.2, 60.0
+LARGE = 6_000_000
+
+
+def cluster(url: str, prefix: str) -> RedisCluster:
+    return RedisCluster(url, prefix=prefix, beat=BEAT, lease=LEASE)
+
+
+def memory() -> int:
+    """Return the bytes this process holds."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+async def count(url: str, prefix: str) -> None:
+    manager = cluster(url, prefix)
+    async with EventBus(manager) as bus:
+        heard = 0
+        go_on = asyncio.Event()
+
+        def hear(message: Message) -> None:
+            nonlocal heard
+            heard += 1
+
+        async def dawdle(message: Message) -> None:
+            await go_on.wait()
+
+        def tally(message: Message) -> None:
+            told: dict[str, Any] = {
+                "heard": heard,
+                "slow waiting": slow.waiting,
+                "slow discarded": slow.discarded,
+                "lost": manager.lost,
+                "memory": memory(),
+            }
+            message.reply(told)
+
+        flood = bus.consumer("flood", hear)
+        slow = bus.consumer("slow", dawdle)
+        for address, handler in (
+            ("tally", tally),
+            ("deaf", lambda message: say("asked")),
+            ("ping", lambda message: message.reply(message.body)),
+            (f"ping.{bus.node}", lambda message: message.reply(message.body)),
+        ):
+            await bus.consumer(address, handler).ready()
+        await flood.ready()
+        say("ready")
+        say(bus.node)
+        await asyncio.Event().wait()
+
+
+async def spray(url: str, prefix: str) -> None:
+    async with EventBus(cluster(url, prefix)) as bus:
+        say("ready")
+        say(bus.node)
+        body = os.urandom(LARGE)
+        headers = {"sum": str(crc32(body))}
+        while True:
+            bus.send("flood", body, headers=headers)
+            await bus.flush()
+
+
+if __name__ == "__main__":
+    _, role, url, prefix, _name = sys.argv
+    asyncio.run({"count": count, "spray": spray}[role](url, prefix))

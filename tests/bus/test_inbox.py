@@ -1,0 +1,93 @@
+"""What comes from other nodes: once, with losses told, and senders told in turn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kue.bus.wire import Batch, Frame
+from kue.cluster.redis import inbox as module
+from kue.cluster.redis.inbox import Inbox
+from kue.cluster.redis.outbox import WINDOW_BYTES, WINDOW_FRAMES
+
+if TYPE_CHECKING:
+    import pytest
+
+FRAME = Frame("news", b"1", "json", True)
+
+
+def batch(
+    number: int,
+    frames: int = 1,
+    *,
+    sender: str = "a",
+    stream: str = "s1",
+    before: tuple[str, int] | None = None,
+) -> Batch:
+    return Batch(sender, stream, number, [FRAME] * frames, before=before)
+
+
+def test_losses_are_counted_in_messages() -> None:
+    inbox = Inbox()
+
+    inbox.take(batch(1, 10), 100)
+    inbox.take(batch(31, 5), 100)
+
+    assert inbox.lost == 20
+
+
+def test_a_batch_without_frames_tells_of_a_loss_before_the_next_message_does() -> None:
+    inbox = Inbox()
+    inbox.take(batch(1, 10), 100)
+
+    for _ in range(2):
+        inbox.take(batch(16, 0), 10)
+    assert inbox.lost == 5
+
+    assert len(inbox.take(batch(16, 1), 10)) == 1
+    assert inbox.lost == 5
+
+
+def test_the_end_of_a_stream_is_told_with_the_next_stream() -> None:
+    inbox = Inbox()
+    inbox.take(batch(1, 10), 100)
+
+    for number, frames in ((1, 0), (1, 1)):
+        inbox.take(batch(number, frames, stream="s2", before=("s1", 13)), 10)
+
+    assert inbox.lost == 3
+
+
+def test_an_end_of_a_stream_that_was_not_heard_means_nothing() -> None:
+    inbox = Inbox()
+    inbox.take(batch(1, 1, before=("s0", 50)), 10)
+    inbox.take(batch(1, 1, stream="s2", before=("s0", 50)), 10)
+
+    assert inbox.lost == 0
+
+
+def test_a_sender_is_told_after_a_quarter_of_a_window() -> None:
+    inbox = Inbox()
+    quarter = WINDOW_FRAMES // 4
+    assert inbox.heard("a") is None
+
+    inbox.take(batch(1, quarter - 1), 10)
+    assert not inbox.owes("a")
+    inbox.take(batch(quarter, 1), 10)
+    assert inbox.owes("a")
+    assert inbox.heard("a") == ("s1", quarter)
+    assert not inbox.owes("a")
+    inbox.take(batch(quarter + 1, 1), WINDOW_BYTES // 4)
+    assert inbox.owes("a")
+
+
+def test_senders_are_forgotten_before_they_are_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MAX_SENDERS", 2)
+    inbox = Inbox()
+
+    for sender in ("a", "b", "c"):
+        inbox.take(batch(1, sender=sender), 10)
+
+    assert inbox.heard("a") is None
+    assert inbox.heard("b") == inbox.heard("c") == ("s1", 1)

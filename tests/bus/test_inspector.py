@@ -1,0 +1,227 @@
+"""A cluster is looked at by someone who is no node of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from kue.bus import RequestFailed
+from kue.bus.facts import AddressFacts, BusFacts, NodeFacts, sums
+from kue.cluster.redis import inspect, reporter
+from kue.errors import StoreUnavailable
+from tests.bus.hearing import Ear
+from tests.bus.nodes import LEASE, Nodes, knows
+from tests.support.servers import RedisServer, free_port
+from tests.unit.patience import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from kue.bus.facts import Sample
+    from kue.cluster.redis import Inspector
+    from kue.cluster.redis.inspector import Node
+    from tests.support.servers import RedisCluster
+
+
+@pytest.fixture
+async def inspector(redis_nodes: Nodes) -> AsyncIterator[Inspector]:
+    async with inspect(redis_nodes.url, redis_nodes.prefix) as inspector:
+        yield inspector
+
+
+async def nodes_when(
+    inspector: Inspector, is_so: Callable[[list[NodeFacts]], bool]
+) -> list[Node]:
+    """Return the nodes once all have told of themselves what is waited for."""
+    async with asyncio.timeout(20):
+        while True:
+            nodes = await inspector.nodes()
+            facts = [node.facts for node in nodes if node.facts is not None]
+            if len(facts) == len(nodes) and is_so(facts):
+                return nodes
+            await asyncio.sleep(0.02)
+
+
+async def test_nodes_tell_what_they_are_and_what_passes_them(
+    redis_nodes: Nodes, inspector: Inspector
+) -> None:
+    a, b = await redis_nodes.several(2)
+    ear = Ear()
+    await b.consumer("news", ear).ready()
+    await knows(a, "news", 1)
+    for number in range(5):
+        a.send("news", number)
+    await ear.hears(5)
+    with pytest.raises(RequestFailed):
+        await a.request("nobody")
+
+    nodes = await nodes_when(
+        inspector, lambda told: sum(one.bus.total.sent for one in told) == 6
+    )
+
+    assert [node.name for node in nodes] == sorted([a.node, b.node])
+    by_name = {node.name: node for node in nodes}
+    here, there = by_name[a.node].facts, by_name[b.node].facts
+    assert here is not None
+    assert there is not None
+    assert here.pid == there.pid == os.getpid()
+    assert here.host
+    assert here.since > 0
+    assert 0 < here.bytes_out <= there.bytes_in
+    assert by_name[a.node].silent_ms < LEASE * 1000
+    news, *_ = sums((node.name, node.facts.bus) for node in nodes if node.facts)
+    assert (news.address, news.nodes, news.consumers) == ("news", [b.node], 1)
+    assert (news.sent, news.received) == (5, 5)
+    assert news.send_rate > 0
+
+
+async def test_looking_joins_nothing(redis_nodes: Nodes, inspector: Inspector) -> None:
+    assert await inspector.nodes() == []
+
+    bus = await redis_nodes.new()
+    await nodes_when(inspector, lambda told: len(told) == 1)
+
+    assert bus.nodes == {bus.node}
+
+
+async def test_a_node_that_left_is_not_shown(
+    redis_nodes: Nodes, inspector: Inspector
+) -> None:
+    a, b = await redis_nodes.several(2)
+    await nodes_when(inspector, lambda told: len(told) == 2)
+
+    await b.close()
+
+    assert [node.name for node in await inspector.nodes()] == [a.node]
+
+
+async def test_facts_are_forgotten_after_a_lease(
+    redis_nodes: Nodes, redis_server: RedisServer, inspector: Inspector
+) -> None:
+    bus = await redis_nodes.new()
+    await nodes_when(inspector, lambda told: len(told) == 1)
+
+    with redis_server.client() as client:
+        left = client.pttl(f"{{{redis_nodes.prefix}:bus}}:facts:{bus.node}")
+
+    assert 0 < left <= LEASE * 1000
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"bus": 7}', "\ud800".encode("utf-8", "surrogatepass")]
+)
+async def test_a_node_that_tells_nonsense_is_shown_all_the_same(
+    redis_nodes: Nodes,
+    redis_server: RedisServer,
+    inspector: Inspector,
+    text: str | bytes,
+) -> None:
+    root = f"{{{redis_nodes.prefix}:bus}}"
+    with redis_server.client() as client:
+        client.zadd(f"{root}:nodes", {"odd": 1.0})
+        client.set(f"{root}:facts:odd", text)
+
+    [node] = await inspector.nodes()
+
+    assert (node.name, node.facts) == ("odd", None)
+
+
+async def test_nothing_is_shown_of_messages_until_someone_looks(
+    redis_nodes: Nodes, inspector: Inspector
+) -> None:
+    bus = await redis_nodes.new()
+    await nodes_when(inspector, lambda told: len(told) == 1)
+    assert bus.outbound.links == ()
+
+    await inspector.look(60)
+    await until(lambda: bus.outbound.links != ())
+
+
+async def test_whoever_looks_sees_some_messages(
+    redis_nodes: Nodes, inspector: Inspector
+) -> None:
+    bus = await redis_nodes.new()
+    await inspector.look(60)
+    seen: list[Sample] = []
+    async with inspector.samples() as heard, asyncio.timeout(20):
+        while not seen:
+            bus.send("news", {"n": 1})
+            seen += await heard(0.05)
+
+    assert (seen[0].node, seen[0].address) == (bus.node, "news")
+    assert seen[0].body == {"n": 1}
+
+
+async def test_nodes_show_nothing_more_once_nobody_looks(
+    redis_nodes: Nodes, inspector: Inspector
+) -> None:
+    bus = await redis_nodes.new()
+    await inspector.look(60)
+    await until(lambda: bus.outbound.links != ())
+
+    await inspector.look(0.001)
+
+    # Between two beats it is taken out for a moment as well.
+    gone = 0
+    async with asyncio.timeout(20):
+        while gone < 20:
+            gone = gone + 1 if bus.outbound.links == () else 0
+            await asyncio.sleep(0.01)
+
+
+async def test_what_is_no_sample_is_not_heard(
+    redis_nodes: Nodes, redis_server: RedisServer, inspector: Inspector
+) -> None:
+    channel = f"{{{redis_nodes.prefix}:bus}}:samples"
+    good = b'[{"at": 1, "address": "news", "kind": "send"}]'
+    async with inspector.samples() as heard:
+        with redis_server.client() as client:
+            for message in (b"{", b'[{"at": 1}]', good):
+                client.execute_command("SPUBLISH", channel, message)
+        found: list[Sample] = []
+        async with asyncio.timeout(20):
+            while not found:
+                found = await heard(1)
+
+    assert [one.address for one in found] == ["news"]
+
+
+async def test_a_redis_cluster_is_looked_at(
+    redis_cluster: RedisCluster, prefix: str
+) -> None:
+    nodes = Nodes(redis_cluster.url(shards=1), prefix)
+    bus = await nodes.new()
+    try:
+        async with inspect(nodes.url, prefix) as inspector:
+            await inspector.look(60)
+            await nodes_when(inspector, lambda told: len(told) == 1)
+            await until(lambda: bus.outbound.links != ())
+    finally:
+        await nodes.close()
+
+
+async def test_a_redis_that_is_away_is_told_of() -> None:
+    url = f"redis://127.0.0.1:{free_port()}/0"
+    async with inspect(url, budget=0.1) as inspector:
+        with pytest.raises(StoreUnavailable):
+            await inspector.nodes()
+        with pytest.raises(StoreUnavailable):
+            async with inspector.samples():
+                pass
+
+
+def test_what_is_written_down_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reporter, "MAX_BYTES", 5_000)
+    many = [AddressFacts(f"a{n}" + "x" * 500) for n in range(100)]
+    facts = NodeFacts(bus=BusFacts(AddressFacts(""), many))
+
+    text = reporter.written(facts)
+
+    kept = msgspec.json.decode(text, type=NodeFacts).bus
+    assert len(text) <= 5_000
+    assert 0 < len(kept.addresses) < 100
+    assert len(kept.addresses) + kept.rest == 100

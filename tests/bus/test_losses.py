@@ -1,0 +1,129 @@
+"""What a node that dies, a Redis that goes back in time, or a loss must not break."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kue.cluster.redis import RedisCluster
+from tests.bus.hearing import Ear
+from tests.bus.nodes import Nodes, knows
+from tests.support.servers import RedisServer
+from tests.unit.patience import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kue.bus import EventBus, Message
+
+
+def manager(bus: EventBus) -> RedisCluster:
+    assert isinstance(bus._cluster, RedisCluster)
+    return bus._cluster
+
+
+async def test_a_request_that_comes_home_from_a_dead_node_is_answered(
+    redis_nodes: Nodes, redis_server: RedisServer
+) -> None:
+    """It went to a node that never saw it, and then to a consumer of the asker's."""
+    a, b = await redis_nodes.several(2)
+    await b.consumer("ask", Ear()).ready()
+    await knows(a, "ask", 1)
+    come, go = asyncio.Event(), asyncio.Event()
+
+    async def reply_later(message: Message) -> None:
+        come.set()
+        await go.wait()
+        message.reply("from home")
+
+    # b hears nothing any more, and nobody knows.
+    cluster = manager(b)
+    for task in (cluster._listening, *cluster._tasks):
+        assert task is not None
+        task.cancel()
+    root = f"{{{redis_nodes.prefix}:bus}}"
+    with redis_server.client() as client:
+        send: Any = client.execute_command
+        channel = f"{root}:to:{b.node}"
+        await until(lambda: send("PUBSUB", "SHARDNUMSUB", channel)[1] == 0)
+        asked = asyncio.create_task(a.request("ask"), name="ask")
+        await until(lambda: a.waiting == 1)
+        a.consumer("ask", reply_later)
+        client.zadd(f"{root}:nodes", {b.node: 0})
+
+    await asyncio.wait_for(come.wait(), 20)
+    await until(lambda: b.node not in a.nodes)
+    go.set()
+
+    assert (await asked).body == "from home"
+
+
+async def test_a_redis_that_forgot_the_last_changes_is_followed_again(
+    tmp_path: Path, prefix: str
+) -> None:
+    """It comes back with an older dump, and numbers that everyone has seen before."""
+    server = RedisServer(tmp_path)
+    nodes = Nodes(server.url, prefix)
+    try:
+        a, b = await nodes.several(2)
+        with server.client() as client:
+            client.save()
+        for number in range(30):
+            await b.consumer(f"at-{number}", Ear()).ready()
+        await knows(a, "at-29", 1)
+
+        server.kill()
+        await asyncio.to_thread(server.restart)
+        await b.consumer("late", Ear()).ready()
+
+        await knows(a, "late", 1)
+        await knows(a, "at-29", 1)
+    finally:
+        await nodes.close()
+        server.stop()
+
+
+async def test_an_answer_that_is_older_than_what_is_known_changes_nothing(
+    redis_nodes: Nodes, redis_server: RedisServer
+) -> None:
+    """A consumer went while the cluster was asked about its address."""
+    a, b = await redis_nodes.several(2)
+    cluster = manager(a)
+    with redis_server.client() as client:
+        client.sadd(f"{{{redis_nodes.prefix}:bus}}:at:{b.node}", "gone")
+    # As if the change that took it away had been heard before the answer.
+    cluster._mirror.number += 1
+
+    assert list(await cluster.look_up("gone")) == []
+
+
+async def test_a_node_that_was_forgotten_and_goes_on_has_lost_nothing(
+    redis_nodes: Nodes, redis_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    a, b = await redis_nodes.several(2)
+    ear = Ear()
+    await a.consumer("news", ear).ready()
+    await knows(b, "news", 1)
+    for number in range(3):
+        b.send("news", number)
+        await b.flush()
+    await ear.hears(3)
+    root = f"{{{redis_nodes.prefix}:bus}}"
+
+    with redis_server.client() as client:
+        client.zadd(f"{root}:nodes", {b.node: 0})
+    await until(lambda: f"node {b.node} left the bus" in caplog.text)
+    await until(lambda: b.node in a.nodes and a.node in b.nodes)
+    await knows(b, "news", 1)
+    b.send("news", 3)
+
+    assert await ear.hears(4) == [0, 1, 2, 3]
+    assert manager(a).lost == 0
+
+
+@pytest.fixture(autouse=True)
+def _told(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)

@@ -1,0 +1,34 @@
+"""A queue on a bus, in this process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kue import Kue
+from kue.bus import EventBus
+from kue.service import EventRelay
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+@pytest.fixture
+async def bus() -> AsyncIterator[EventBus]:
+    async with EventBus() as bus:
+        yield bus
+
+
+@pytest.fixture
+async def q() -> AsyncIterator[Kue]:
+    async with Kue("memory://") as q:
+        yield q
+
+
+@pytest.fixture
+async def relay(q: Kue, bus: EventBus) -> AsyncIterator[EventRelay]:
+    relay = EventRelay(q, bus)
+    await relay.start()
+    yield relay
+    await relay.stop()

@@ -1,0 +1,27 @@
+"""The root logger, which commands that run for long configure."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from kue.supervisor import logs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextmanager
+def lent() -> Iterator[None]:
+    """Take from the root logger what the body gave it; what pytest has there stays."""
+    root = logging.getLogger()
+    level = root.level
+    try:
+        yield
+    finally:
+        for handler in root.handlers[:]:
+            if isinstance(handler.formatter, logs.TextFormatter | logs.JsonFormatter):
+                root.removeHandler(handler)
+        root.setLevel(level)
+        logging.captureWarnings(False)
