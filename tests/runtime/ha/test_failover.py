@@ -445,6 +445,8 @@ async def test_a_clustered_runtime_is_a_node(
         await until(lambda: len(a.bus.nodes) == 2)  # type: ignore[union-attr]
         await b.deploy(WITNESS, ha=True)
         assert where() == [node_of(b)]
+        await (await a.shared.counter("visits")).increment_and_get()
+        assert await (await b.shared.counter("visits")).get() == 1
 
 
 async def test_another_thread_may_deploy_what_fails_over() -> None:
