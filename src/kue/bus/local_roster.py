@@ -56,21 +56,23 @@ class LocalRoster:
             return None
         with group.lock:
             group.nodes = (group.nodes | {self._node}) & nodes
-            now = time.monotonic()
-            for duty_id, holder in group.holders.items():
-                if (
-                    holder not in group.nodes
-                    and len(group.nodes) >= quorum
-                    and self._is_over(holder, now, grace)
-                    and self._chosen(duty_id, holder, now) == self._node
-                ):
-                    group.holders[duty_id] = self._node
-            held = set(group.holders.values())
+            is_waiting = len(group.nodes) >= quorum and self._take_over(grace)
+            held = set(group.holders.values()) - group.nodes
             group.gone = {it: at for it, at in group.gone.items() if it in held}
-            for node in group.nodes:
-                group.gone.pop(node, None)
             mine = {it for it, who in group.holders.items() if who == self._node}
-            return View(len(group.nodes), not held <= group.nodes, frozenset(mine))
+            return View(len(group.nodes), is_waiting, frozenset(mine))
+
+    def _take_over(self, grace: float) -> bool:
+        """Take what this node is chosen for; tell whether it is too early for some."""
+        group, now = self._group, time.monotonic()
+        is_early = False
+        for duty_id, holder in group.holders.items():
+            if holder not in group.nodes:
+                if not self._is_over(holder, now, grace):
+                    is_early = True
+                elif self._chosen(duty_id, holder, now) == self._node:
+                    group.holders[duty_id] = self._node
+        return is_early
 
     def _is_over(self, holder: str, now: float, grace: float) -> bool:
         return not holder or now - self._group.gone.setdefault(holder, now) >= grace

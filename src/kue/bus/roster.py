@@ -38,7 +38,7 @@ class View(NamedTuple):
 
     #: How many nodes it has.
     nodes: int
-    #: Whether some duties wait to be taken over.
+    #: Whether a node is gone that must be so for longer to be taken over from.
     is_waiting: bool
     #: The ids of this node's.
     duties: frozenset[str]

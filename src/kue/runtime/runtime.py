@@ -5,23 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Self, TypeVar, TypeVarTuple, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVarTuple, Unpack
 
 from kue.bus import EventBus
-from kue.bus.consumer import DEFAULT_BUFFER
 from kue.cluster.redis import RedisCluster
 from kue.loops import new_event_loop
 from kue.runtime.context import Context, current_context, over, sparing_me
 from kue.runtime.deploying import Deployer, Deployment, Options
 from kue.runtime.errors import RuntimeClosed
-from kue.runtime.executor import WorkerExecutor
 from kue.runtime.ha import DEFAULT_GROUP, HA, Failover
 from kue.runtime.hooks import CloseHooks
 from kue.runtime.loop_context import LoopContext
 from kue.runtime.loops import Loops
-from kue.runtime.pool import Pool, Pools
+from kue.runtime.services import WORKERS, Services
 from kue.runtime.shared import LocalShared, SharedData
-from kue.runtime.timers import Alarm, Timers
+from kue.runtime.shared.redis import RedisShared
+from kue.runtime.timers import Alarm
 from kue.runtime.watch import Limits, Watch
 from kue.runtime.worker_context import WorkerContext
 
@@ -29,26 +28,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
-    from kue.bus import ClusterManager, Consumer, Handler
-    from kue.duration import Duration
+    from kue.bus import ClusterManager
     from kue.runtime.hooks import Hook
+    from kue.runtime.pool import Pool
     from kue.runtime.shared import Shared
-    from kue.runtime.timers import TimerHandler
     from kue.runtime.verticle import Source
 
 logger = logging.getLogger(__name__)
 
 A = TypeVarTuple("A")
-T = TypeVar("T")
 
 MAX_LOOPS = 256
-#: Threads of the pool for workers and `execute_blocking`, unless told otherwise.
-WORKERS = 20
 #: Threads of the pool for what workers execute: theirs may all wait for it.
 INTERNAL = 20
 
 
-class Runtime:
+class Runtime(Services):
     """
     Runs verticles.  There may be several in a process; they share nothing.
 
@@ -80,6 +75,7 @@ class Runtime:
     ) -> None:
         if not 0 <= loops <= MAX_LOOPS:
             raise ValueError(f"loops must be 0 to {MAX_LOOPS}, not {loops}")
+        super().__init__()
         if ha is not None and (bus is None or bus.cluster is None):
             raise ValueError("ha takes a bus with a cluster; see Runtime.clustered")
         self.bus = bus
@@ -91,8 +87,6 @@ class Runtime:
         self._loop_count = loops
         self._limits = limits
         self._hooks = CloseHooks()
-        self._timers = Timers()
-        self._pools = Pools()
         self._workers = self.hold_pool("kue-worker", workers)
         self._internal = self.hold_pool("kue-blocking", INTERNAL)
         self._deployer = Deployer(self)
@@ -118,15 +112,20 @@ class Runtime:
         """
         Return one node of the cluster that meets at the Redis *url* under *prefix*.
 
+        Its bus reaches all nodes, and its shared data is theirs as well.
+
         Args:
             ha: Whether verticles that are deployed with ``ha=True`` outlive their node.
             group: Nodes of one group take over from each other, and from nobody else.
             quorum: How many nodes the group must have for those verticles to run.
             rest: What `Runtime` takes besides.
         """
-        bus = EventBus(RedisCluster(url, prefix=prefix))
-        whole = HA(group=group, quorum=quorum) if ha else None
-        return cls(bus=bus, ha=whole, **rest)
+        return cls(
+            bus=EventBus(RedisCluster(url, prefix=prefix)),
+            shared=RedisShared(url, prefix=prefix),
+            ha=HA(group=group, quorum=quorum) if ha else None,
+            **rest,
+        )
 
     async def open(self) -> Self:
         """Start the loops, the watch, shared data and the bus; once."""
@@ -304,79 +303,6 @@ class Runtime:
             is_here = await failover.strike(deployment_id)
         if is_here:
             await self._deployer.undeploy(deployment_id)
-
-    # -- messages --------------------------------------------------------------
-
-    def consumer(
-        self,
-        address: str,
-        handler: Handler | None = None,
-        *,
-        local: bool = False,
-        buffer: int = DEFAULT_BUFFER,
-        concurrency: int = 1,
-    ) -> Consumer:
-        """
-        Listen at *address* of the bus, in this context or in a new one.
-
-        It ends with the verticle that made it, or with the runtime.
-        """
-        return self.context().consumers.add(
-            address, handler, local=local, buffer=buffer, concurrency=concurrency
-        )
-
-    # -- timers ----------------------------------------------------------------
-
-    def set_timer(self, delay: Duration, handler: TimerHandler) -> int:
-        """
-        Have *handler* called once, in this context; return the timer's id.
-
-        Raises:
-            ValueError: The delay is shorter than a millisecond.
-        """
-        return self._timers.set(self.context(), delay, handler, is_periodic=False)
-
-    def set_periodic(self, delay: Duration, handler: TimerHandler) -> int:
-        """
-        Have *handler* called every *delay*, in this context; return the timer's id.
-
-        A call that is due while the one before it still runs is left out.
-        """
-        return self._timers.set(self.context(), delay, handler, is_periodic=True)
-
-    def cancel_timer(self, timer_id: int) -> bool:
-        """Cancel a timer; False if it is over, or never was."""
-        return self._timers.cancel(timer_id)
-
-    # -- blocking code ---------------------------------------------------------
-
-    async def execute_blocking(
-        self,
-        function: Callable[[Unpack[A]], T],
-        *args: *A,
-        ordered: bool = True,
-    ) -> T:
-        """
-        Call *function*, which blocks, in a worker thread and return what it returns.
-
-        What one context asks for is done in order, unless it is not *ordered*; outside
-        of a context there is no order.
-        """
-        return await self.context().execute_blocking(function, *args, ordered=ordered)
-
-    def worker_executor(
-        self, name: str, size: int = WORKERS, *, limit: float | None = None
-    ) -> WorkerExecutor:
-        """
-        Return the pool of that *name*, for blocking code; close it after use.
-
-        One that a verticle asked for is closed with it.
-        """
-        executor = WorkerExecutor(self._pools, self.hold_pool(name, size, limit))
-        context = self._current()
-        if context is not None:
-            context.add_close_hook(executor.close)
-        return executor
 
     # -- for its parts ---------------------------------------------------------
 

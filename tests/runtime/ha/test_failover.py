@@ -171,6 +171,17 @@ async def test_a_survivor_deploys_what_a_dead_node_had(local: Group) -> None:
     assert copy.instances[0].verticle.config == {"n": [1]}
 
 
+async def test_what_was_not_meant_to_does_not_fail_over(local: Group) -> None:
+    a, b = await local.join(), await local.join()
+    await a.deploy(WITNESS)
+    deployment = await a.deploy(WITNESS, ha=True)
+
+    take_for_dead(a)
+    await runs_on(a, a, b)
+
+    await until(lambda: [one.id for one in b.deployments] == [deployment])
+
+
 async def test_one_that_was_taken_for_dead_gives_up_what_others_took(
     local: Group,
 ) -> None:
@@ -434,6 +445,8 @@ async def test_a_clustered_runtime_is_a_node(
         await until(lambda: len(a.bus.nodes) == 2)  # type: ignore[union-attr]
         await b.deploy(WITNESS, ha=True)
         assert where() == [node_of(b)]
+        await (await a.shared.counter("visits")).increment_and_get()
+        assert await (await b.shared.counter("visits")).get() == 1
 
 
 async def test_another_thread_may_deploy_what_fails_over() -> None:

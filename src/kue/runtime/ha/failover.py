@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 #: Seconds between two looks at the roster, if nothing happens.
 PASS_SECONDS = 1.0
-#: The same while a dead node waits to be taken over from.
+#: The same while a node is gone, but not for long enough.
 _SOON_SECONDS = 0.2
 #: A node that has not seen the roster for so many seconds knows of itself alone.
 AWAY_SECONDS = 5.0
@@ -212,7 +212,8 @@ class Failover:
 
     def _end(self, duty_id: str) -> None:
         del self._busy[duty_id]
-        self._poked.set()
+        if not self._is_away:
+            self._poked.set()
 
     async def _bring_up(self, duty_id: str, record: Record) -> None:
         try:

@@ -17,8 +17,9 @@
     4  grace   ms for which a node must have been gone
     5  again   ms after which one that failed at a duty may be chosen for it again
 
-  Returns  how many nodes the group has, then 1 if some wait to be taken over or 0, then
-           the ids of this node's duties, at most 1,000 | "GONE" (it is no node)
+  Returns  how many nodes the group has, then 1 if another is gone but not for long
+           enough or 0, then the ids of this node's duties, at most 1,000
+           | "GONE" (it is no node)
   Events   none
 ]]
 
@@ -78,12 +79,14 @@ local all = redis.call("HGETALL", keys.holders)
 for i = 1, #all, 2 do
   local id, holder = all[i], all[i + 1]
   if not is_live[holder] then
-    if #live >= quorum and is_over(holder) and chosen(holder, id) == node then
-      redis.call("HSET", keys.holders, id, node)
-      holder = node
-    else
-      waits = 1
-      absent[holder] = true
+    absent[holder] = true
+    if #live >= quorum then
+      if not is_over(holder) then
+        waits = 1
+      elseif chosen(holder, id) == node then
+        redis.call("HSET", keys.holders, id, node)
+        holder = node
+      end
     end
   end
   if holder == node then
