@@ -60,7 +60,11 @@ async def test_nodes_tell_what_they_are_and_what_passes_them(
         await a.request("nobody")
 
     nodes = await nodes_when(
-        inspector, lambda told: sum(one.bus.total.sent for one in told) == 6
+        inspector,
+        lambda told: (
+            sum(one.bus.total.sent for one in told) == 6
+            and sum(one.bus.total.received for one in told) == 5
+        ),
     )
 
     assert [node.name for node in nodes] == sorted([a.node, b.node])
