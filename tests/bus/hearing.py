@@ -26,7 +26,7 @@ class Ear:
 
     async def hears(self, count: int) -> list[Any]:
         """Wait until it heard that many, and return them."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(50):
             while len(self.messages) < count:
                 self._heard.clear()
                 await self._heard.wait()

@@ -242,3 +242,29 @@ async def test_what_was_heard_is_said_once_where_nobody_listens() -> None:
     await outbox.flush()
 
     assert channel.tries == 1
+
+
+async def test_word_that_comes_twice_in_a_turn_or_too_late_is_no_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever hears it would take the batch it came with for unreadable."""
+    monkeypatch.setattr(module, "WINDOW_FRAMES", 2)
+    monkeypatch.setattr(module, "BATCH_FRAMES", 1)
+    channel = Channel()
+    outbox = Outbox("a", "b", channel)
+    for number in range(8):
+        outbox.put(frame(b"%d" % number))
+    await until(lambda: outbox._word is not None)
+    [stream] = {batch.stream for batch in channel.batches}
+
+    outbox.acknowledge(stream, 1)
+    outbox.acknowledge(stream, 2)
+    outbox.tell()
+    await until(lambda: outbox.unsure == 2 and outbox._word is not None)
+    assert outbox._word is not None
+    # As when the task is cancelled: it hears of it a turn later.
+    outbox._word.cancel()
+    outbox.acknowledge(stream, 3)
+    await outbox.abandon()
+
+    assert channel.bodies == [b"0", b"1", b"2", b"3"]

@@ -307,7 +307,7 @@ async def test_two_nodes_that_flood_each_other_both_go_on(redis_nodes: Nodes) ->
     await knows(a, f"flood.{b.node}", 1)
     await knows(b, f"flood.{a.node}", 1)
 
-    count = 2 * outboxes.WINDOW_FRAMES
+    count = outboxes.WINDOW_FRAMES + 2000
     for number in range(count):
         a.send(f"flood.{b.node}", number)
         b.send(f"flood.{a.node}", number)

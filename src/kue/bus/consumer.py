@@ -150,6 +150,8 @@ class Consumer:
         """Take a message that is this consumer's own, from any thread."""
         if running() is self.loop:
             self._arrive(message)
+        elif self.loop.is_closed():
+            refuse(message)
         elif not (self._crossing or self._cross()).put(message):
             self._discard(message)
 
@@ -322,7 +324,7 @@ class Consumer:
             logger.warning(
                 "Discarding message as more than %d buffered in paused consumer. "
                 "address: %s",
-                self._buffer,
+                self._room,
                 self.address,
             )
         refuse(message)

@@ -144,9 +144,9 @@ class Outbox:
     def _go_on(self) -> None:
         if self._word is not None:
             # A frame more is no reason to look: the window is as full as before.
-            if self._is_due or self._is_closed or not self._is_full:
+            is_due = self._is_due or self._is_closed or not self._is_full
+            if is_due and not self._word.done():
                 self._word.set_result(None)
-                self._word = None
         elif self._task is None and (self._waiting or self._is_due):
             self._task = asyncio.create_task(
                 self._run(), name=f"kue-bus-to-{self._node}"
@@ -165,14 +165,14 @@ class Outbox:
             self._task = None
 
     async def _hear_word(self) -> None:
-        self._word = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self._word = loop.create_future()
+        # What it said may have been lost.
+        timer = loop.call_later(_ASK_SECONDS, lambda: self.tell(asks=True))
         try:
-            async with asyncio.timeout(_ASK_SECONDS):
-                await self._word
-        except TimeoutError:
-            # What it said may have been lost.
-            self._is_due = self._asks = True
+            await self._word
         finally:
+            timer.cancel()
             self._word = None
 
     async def _send_some(self) -> None:

@@ -28,6 +28,7 @@ from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 
 from kue.errors import StoreError, StoreFull, StoreRefused, StoreUnavailable
+from kue.store.redis.channels import Channels
 from kue.store.redis.lines import Command, Lines
 from kue.store.redis.scripts import load
 
@@ -247,6 +248,19 @@ class Link:
         finally:
             close: Send = subscriber.aclose
             await close()
+
+    @asynccontextmanager
+    async def listening(self, root: str, *channels: str) -> AsyncIterator[Messages]:
+        """Do the same as `subscription` for who hears a great deal."""
+        async with asyncio.timeout(COMMAND_TIMEOUT_SECONDS):
+            client = await self._client("listen", root)
+            listener = await Channels.open(client.connection_pool)
+        try:
+            async with asyncio.timeout(COMMAND_TIMEOUT_SECONDS):
+                await listener.subscribe(channels)
+            yield listener.message
+        finally:
+            await listener.close()
 
     async def close(self) -> None:
         """Close every connection."""
