@@ -58,7 +58,7 @@ class NodeFacts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     #: Bytes of messages to and from other nodes.
     bytes_out: int = 0
     bytes_in: int = 0
-    #: Batches that are known to have been lost on the way to it.
+    #: Messages that are known to have been lost on the way to it.
     lost: int = 0
     #: Messages from it for which there was no room.
     given_up: int = 0

@@ -52,7 +52,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int | None = None
     bytes_out: int | None = None
     bytes_in: int | None = None
-    #: Batches that did not reach it, and messages it could not send for want of room.
+    #: Messages that did not reach it, and those it could not send for want of room.
     lost: int | None = None
     given_up: int | None = None
 
