@@ -85,7 +85,8 @@ async def room(redis_server: RedisServer) -> AsyncIterator[Room]:
 @pytest.fixture
 def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
     """A Redis that only this test uses, and may restart; it forgets nothing."""
-    server = RedisServer(tmp_path, config={"appendonly": "yes"})
+    config = {"appendonly": "yes", "appendfsync": "always"}
+    server = RedisServer(tmp_path, config=config)
     yield server
     server.stop()
 
@@ -253,7 +254,6 @@ async def test_counts_and_entries_go_on_when_redis_restarts(
 ) -> None:
     """Those under way are made again, and count once."""
     with own_redis.client() as client:
-        client.config_set("appendfsync", "always")
         room = Room(own_redis, client)
         try:
             processes = await room.start("count", "a", "b")
