@@ -27,19 +27,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 import secrets
 import time
 from concurrent.futures import Future
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kue.bus.failures import BusClosed
 from kue.bus.loops import Crossing, hand_over, running
 from kue.bus.wire import unpack
 from kue.cluster.redis import scripts
+from kue.cluster.redis.announcing import Announcer, pause
 from kue.cluster.redis.inbox import Inbox
 from kue.cluster.redis.mail import Mail
 from kue.cluster.redis.mirror import Mirror, News, read_news
@@ -52,7 +50,7 @@ from kue.store.redis.address import read_url
 from kue.store.redis.link import Link
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Sequence
+    from collections.abc import Callable, Collection, Coroutine, Sequence
 
     from kue.bus.cluster import Member
     from kue.bus.wire import Frame
@@ -65,8 +63,6 @@ LEASE_SECONDS = 5.0
 _OVERDUE = 1.5
 #: Frames that are handled before others have their turn in the loop.
 _TURN = 64
-#: Addresses in one call.
-_MANY = 1000
 _BUDGET_SECONDS = 5.0
 _LEAVE_SECONDS = 2.0
 
@@ -103,8 +99,6 @@ class RedisCluster:
         self._joined: asyncio.Future[None] | None = None
         #: Set while Redis has our subscription and our addresses.
         self._is_in = asyncio.Event()
-        #: Held while this node is written down, so that nothing is written twice over.
-        self._writing = asyncio.Lock()
         self._away_since: float | None = None
         self._listening: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -114,10 +108,7 @@ class RedisCluster:
         self._crossing: Crossing[tuple[str, Frame]] | None = None
         #: When something was last heard, by the clock of the loop.
         self._heard_at = 0.0
-        #: Whether it listens at an address, where that is yet to be told.
-        self._news: dict[str, bool] = {}
-        self._told: list[Future[None]] = []
-        self._telling: asyncio.Task[None] | None = None
+        self._announcer = Announcer(self._node, self._run, self._addresses, self._is_in)
         self._watchers: list[Callable[[], object]] = []
         #: Nodes that Redis did not know when it was read, and until when we wait.
         self._missing: dict[str, float] = {}
@@ -147,11 +138,11 @@ class RedisCluster:
 
     def announce(self, address: str) -> Future[None]:
         told: Future[None] = Future()
-        self._here(self._tell, address, True, told)
+        self._here(self._announcer.tell, address, True, told)
         return told
 
     def withdraw(self, address: str) -> None:
-        self._here(self._tell, address, False, None)
+        self._here(self._announcer.tell, address, False, None)
 
     def post(self, node: str, frame: Frame) -> None:
         if running() is self._loop:
@@ -198,8 +189,7 @@ class RedisCluster:
         await self._end()
 
     async def flush(self) -> None:
-        if self._telling is not None:
-            await asyncio.shield(self._telling)
+        await self._announcer.flush()
         await self._mail.flush()
 
     async def look_up(self, address: str) -> Sequence[str]:
@@ -221,13 +211,13 @@ class RedisCluster:
 
     async def _end(self) -> None:
         tasks = [*self._tasks]
-        tasks += [it for it in (self._listening, self._telling) if it is not None]
+        if self._listening is not None:
+            tasks.append(self._listening)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._announcer.end()
         await self._mail.abandon()
-        for told in self._told:
-            told.set_exception(BusClosed("the bus was closed before all nodes knew"))
         await self._link.close()
 
     # -- listening --------------------------------------------------------------
@@ -250,13 +240,13 @@ class RedisCluster:
                 self._away_since = time.monotonic()
                 logger.warning("the bus lost its cluster, trying again: %s", error)
             self._is_in.clear()
-            await asyncio.sleep(_pause())
+            await asyncio.sleep(pause())
 
     async def _subscribe(self) -> None:
         loop = asyncio.get_running_loop()
         channels = (f"{self._root}:to:{self._node}", f"{self._root}:changes")
         async with self._link.listening(self._root, *channels) as messages:
-            await self._write_down()
+            await self._announcer.write_down()
             # It may be a Redis that lost its last changes and counts from there.
             self._mirror.number = 0
             await self._read_all()
@@ -323,79 +313,13 @@ class RedisCluster:
             self._tell_watchers()
         if news.left:
             if news.node == self._node:
-                await self._write_down()
+                await self._announcer.write_down()
             else:
                 self._start(self._lose(news.node), "lose")
         elif news.joined:
             self._mail.remind(news.node)
 
-    # -- writing and reading ----------------------------------------------------
-
-    async def _write_down(self) -> None:
-        """Be a node, with every address there is now."""
-        assert self._member is not None
-        async with self._writing:
-            told, self._told = self._told, []
-            self._news.clear()
-            addresses = list(self._member.addresses())
-            first, rest = addresses[:_MANY], addresses[_MANY:]
-            news = News(self._node, joined=True, added=first)
-            try:
-                await self._run("join", self._node, msgspec.json.encode(news), *first)
-                for start in range(0, len(rest), _MANY):
-                    await self._write(rest[start : start + _MANY], [])
-            except BaseException:
-                self._told = told + self._told
-                raise
-        _resolve(told)
-
-    async def _write(self, added: list[str], removed: list[str]) -> bool:
-        news = News(self._node, added=added, removed=removed)
-        encoded = msgspec.json.encode(news)
-        reply = await self._run(
-            "tell", self._node, encoded, len(added), *added, *removed
-        )
-        return bool(reply != b"GONE")
-
-    def _tell(self, address: str, is_there: bool, told: Future[None] | None) -> None:
-        self._news[address] = is_there
-        if told is not None:
-            self._told.append(told)
-        if self._telling is None:
-            self._telling = asyncio.create_task(self._tell_on(), name="kue-bus-tell")
-
-    async def _tell_on(self) -> None:
-        try:
-            while self._news:
-                await self._is_in.wait()
-                try:
-                    await self._tell_some()
-                except StoreError:
-                    # What is wrong there, whoever listens says.
-                    await asyncio.sleep(_pause())
-        finally:
-            self._telling = None
-
-    async def _tell_some(self) -> None:
-        async with self._writing:
-            told, self._told = self._told, []
-            some = dict(islice(self._news.items(), _MANY))
-            added = [address for address, is_there in some.items() if is_there]
-            removed = [address for address, is_there in some.items() if not is_there]
-            try:
-                is_node = await self._write(added, removed)
-            except BaseException:
-                self._told = told + self._told
-                raise
-            for address, is_there in some.items():
-                if self._news.get(address) is is_there:
-                    del self._news[address]
-            if self._news or not is_node:
-                self._told = told + self._told
-                told = []
-        _resolve(told)
-        if not is_node:
-            await self._write_down()
+    # -- reading ----------------------------------------------------------------
 
     async def _read_all(self) -> None:
         """Know the cluster anew."""
@@ -418,6 +342,10 @@ class RedisCluster:
         }
         return int(number), seen
 
+    def _addresses(self) -> Collection[str]:
+        assert self._member is not None
+        return self._member.addresses()
+
     async def _run(self, script: str, *args: Any) -> Any:
         text = scripts.source(script)
         return await self._link.read(self._root, "EVAL", text, 1, self._root, *args)
@@ -438,7 +366,7 @@ class RedisCluster:
                     round(self._beat * _OVERDUE * 1000),
                 )
                 if reply == b"GONE":
-                    await self._write_down()
+                    await self._announcer.write_down()
                 elif reply == b"DEAF":
                     # Redis has no subscription of ours, whatever we believe.
                     self._is_in.clear()
@@ -511,14 +439,3 @@ class RedisCluster:
         task = asyncio.create_task(work, name=f"kue-bus-{name}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def _pause() -> float:
-    # Scattered: nodes that lost their Redis together must not come back together.
-    return random.uniform(0.02, 0.2)
-
-
-def _resolve(told: Iterable[Future[None]]) -> None:
-    for each in told:
-        if not each.done():
-            each.set_result(None)
