@@ -10,9 +10,11 @@ import pytest
 
 from kue.bus import EventBus, Failure, RequestFailed, wire
 from kue.bus.wire import Batch, Frame, pack
-from kue.cluster.redis import RedisCluster, scripts
+from kue.cluster.redis import RedisCluster
 from kue.cluster.redis import outbox as outboxes
+from kue.cluster.redis.scripts import PACKAGE
 from kue.errors import ConfigError, StoreRefused, StoreUnavailable
+from kue.store.redis import scripts
 from tests.bus.hearing import Ear
 from tests.bus.nodes import Nodes, knows
 from tests.support.servers import RedisServer, free_port
@@ -176,7 +178,7 @@ async def test_a_node_that_is_deaf_does_not_join_before_it_listens(
     root = f"{{{redis_nodes.prefix}:bus}}"
     with redis_server.client() as client:
         ask: Any = client.execute_command
-        beat = ("EVAL", scripts.source("beat"), 1, root)
+        beat = ("EVAL", scripts.load("beat", PACKAGE).source, 1, root)
 
         assert ask(*beat, "deaf", 1000, 300) == b"DEAF"
         client.zrem(f"{root}:nodes", bus.node)
@@ -325,9 +327,9 @@ async def test_a_message_that_is_too_large_is_refused_where_it_is_sent(
     assert a.waiting == 0
 
 
-@pytest.mark.parametrize("name", scripts.names())
+@pytest.mark.parametrize("name", scripts.names(PACKAGE))
 def test_every_script_states_its_contract(name: str) -> None:
-    _, _, source = scripts.source(name).partition("\n")
+    _, _, source = scripts.load(name, PACKAGE).source.partition("\n")
     header = source[: source.index("]]")]
 
     assert header.startswith(f"--[[\n  {name}: ")

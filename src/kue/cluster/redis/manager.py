@@ -347,8 +347,7 @@ class RedisCluster:
         return self._member.addresses()
 
     async def _run(self, script: str, *args: Any) -> Any:
-        text = scripts.source(script)
-        return await self._link.read(self._root, "EVAL", text, 1, self._root, *args)
+        return await scripts.run(self._link, self._root, script, *args)
 
     # -- living and dying -------------------------------------------------------
 

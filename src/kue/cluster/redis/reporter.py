@@ -78,15 +78,9 @@ class Reporter:
 
     async def _report(self, lease: float) -> bool:
         facts = written(self._facts())
-        reply = await self._link.read(
-            self._root,
-            "EVAL",
-            scripts.source("report"),
-            1,
-            self._root,
-            self._node,
-            facts,
-            round(lease * 1000),
+        ttl = round(lease * 1000)
+        reply = await scripts.run(
+            self._link, self._root, "report", self._node, facts, ttl
         )
         return bool(reply == b"SEEN")
 
