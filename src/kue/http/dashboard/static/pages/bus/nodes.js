@@ -32,7 +32,7 @@ const COLUMNS = [
     key: "lost",
     label: "Lost",
     end: true,
-    title: "Batches that did not reach it, and messages it had no room to send",
+    title: "Messages that did not reach it, and those it had no room to send",
     render: lost,
   },
 ];
