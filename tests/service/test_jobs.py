@@ -168,7 +168,7 @@ async def test_ids_are_no_more_than_one_answer_has(
 
 WRONG: list[tuple[Callable[[JobService], Awaitable[Any]], str]] = [
     (lambda it: it.card("LOST"), "state 'LOST' is unknown; there are INACTIVE"),
-    (lambda it: it.job_range(0, 1, "up"), "order is 'asc' or 'desc', not 'up'"),
+    (lambda it: it.job_range(0, 1, "up"), "order is asc or desc, not 'up'"),
     (lambda it: it.job_range(3, 1), "a range goes forward; 3 to 1 does not"),
     (lambda it: it.job_range(0, 1000), "a range has at most 1,000 jobs"),
 ]

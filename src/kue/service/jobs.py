@@ -8,7 +8,7 @@ and include both ends.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from kue.bus import Consumer, EventBus
     from kue.queue import Kue
-    from kue.reading import Order
     from kue.runtime import Verticle
     from kue.service.binding import Interceptor
 
@@ -78,13 +77,15 @@ class JobService:
         self, state: Word, from_: Place, to: Place, order: Word = "asc"
     ) -> list[JobJson]:
         """Return jobs number *from_* to *to* of those in *state*."""
-        return await self._range(from_, to, order, name=_state(state))
+        return await self._range(from_, to, order, name=shape.read_state(state))
 
     async def job_range_by_type(
         self, type: Type, state: Word, from_: Place, to: Place, order: Word = "asc"
     ) -> list[JobJson]:
         """Return jobs number *from_* to *to* of those of *type* in *state*."""
-        return await self._range(from_, to, order, name=_state(state), type=type)
+        return await self._range(
+            from_, to, order, name=shape.read_state(state), type=type
+        )
 
     async def job_range(
         self, from_: Place, to: Place, order: Word = "asc"
@@ -94,7 +95,7 @@ class JobService:
 
     async def get_ids_by_state(self, state: Word) -> list[int]:
         """Return the ids of all jobs in *state*, unless they are too many."""
-        name = _state(state)
+        name = shape.read_state(state)
         count = await self.card(state)
         if count > MAX_IDS:
             raise ValueError(
@@ -119,7 +120,12 @@ class JobService:
         if last - first >= MAX_RANGE:
             raise ValueError(f"a range has at most {MAX_RANGE:,} jobs; ask for fewer")
         jobs = await shape.part(
-            self._q, first, last - first + 1, _order(order), name=name, type=type
+            self._q,
+            first,
+            last - first + 1,
+            shape.read_order(order),
+            name=name,
+            type=type,
         )
         return [shape.show(job) for job in jobs]
 
@@ -127,11 +133,11 @@ class JobService:
 
     async def card_by_type(self, type: Type, state: Word) -> int:
         """Return how many jobs of *type* are in *state*."""
-        return (await shape.counts(self._q, type))[_state(state)]
+        return (await shape.counts(self._q, type))[shape.read_state(state)]
 
     async def card(self, state: Word) -> int:
         """Return how many jobs are in *state*."""
-        return (await shape.counts(self._q))[_state(state)]
+        return (await shape.counts(self._q))[shape.read_state(state)]
 
     async def complete_count(self, type: Type | None = None) -> int:
         """Return how many jobs of *type* (None: of all types) are complete."""
@@ -191,18 +197,3 @@ def register(
         local=local,
         debug=debug,
     )
-
-
-def _state(name: str) -> str:
-    state = name.lower()
-    if state not in shape.STATES:
-        known = ", ".join(name.upper() for name in shape.STATES)
-        raise ValueError(f"state {name[:20]!r} is unknown; there are {known}")
-    return state
-
-
-def _order(name: str) -> Order:
-    order = name.lower()
-    if order not in ("asc", "desc"):
-        raise ValueError(f"order is 'asc' or 'desc', not {name[:20]!r}")
-    return cast("Order", order)

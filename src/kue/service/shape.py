@@ -12,7 +12,7 @@ them a blocked job is inactive, and a cancelled one failed.
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -129,3 +129,30 @@ async def part(
             jobs += await q.range(skip, skip + left - 1, order, state=state, type=type)
         skip = max(0, skip - counted[state])
     return jobs
+
+
+def read_state(text: str) -> str:
+    """
+    Return the state that Vert.x Kue calls *text*, in any case.
+
+    Raises:
+        ValueError: There is none of that name.
+    """
+    name = text.lower()
+    if name not in STATES:
+        known = ", ".join(name.upper() for name in STATES)
+        raise ValueError(f"state {text[:40]!r} is unknown; there are {known}")
+    return name
+
+
+def read_order(text: str) -> Order:
+    """
+    Return which end a list begins with.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    order = text.lower()
+    if order not in ("asc", "desc"):
+        raise ValueError(f"order is asc or desc, not {text[:40]!r}")
+    return cast("Order", order)

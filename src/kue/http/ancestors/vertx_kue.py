@@ -8,7 +8,7 @@ The search and the route to a job's priority, which its dashboard looked for, ar
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from starlette.responses import Response
@@ -22,7 +22,7 @@ from kue.http.rules import Rules
 from kue.service import shape
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from starlette.requests import Request
     from starlette.routing import Route
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from kue.http.redaction import Redaction
     from kue.payload import JSON
     from kue.queue import Kue
-    from kue.reading import Order
+
+T = TypeVar("T")
 
 
 def routes(q: Kue, guard: Guard, rules: Rules | None = None) -> list[Route]:
@@ -88,15 +89,15 @@ class _Api:
             self._q,
             first,
             last,
-            _order(asked.get("order", "asc")),
-            name=_state(asked["state"]) if "state" in asked else None,
+            _read(shape.read_order, asked.get("order", "asc")),
+            name=_read(shape.read_state, asked["state"]) if "state" in asked else None,
             type=asked.get("type"),
         )
         return _reply([shape.show(self._redaction.job(job)) for job in found])
 
     async def count(self, request: Request) -> Response:
         asked = request.path_params
-        name = _state(asked["state"])
+        name = _read(shape.read_state, asked["state"])
         return _reply({"count": await jobs.count(self._q, name, asked["type"])})
 
     async def job(self, request: Request) -> Response:
@@ -129,7 +130,7 @@ class _Api:
         return _reply(created, HTTPStatus.CREATED)
 
     async def put_state(self, request: Request) -> Response:
-        name = _state(request.path_params["state"])
+        name = _read(shape.read_state, request.path_params["state"])
         await jobs.put(await self._get(request), name)
         return _reply({"message": "job_state_updated"})
 
@@ -163,19 +164,11 @@ def _id(request: Request) -> int:
     return job_id
 
 
-def _state(text: str) -> str:
-    name = text.lower()
-    if name not in shape.STATES:
-        known = ", ".join(name.upper() for name in shape.STATES)
-        raise _bad(f"state {text[:40]!r} is unknown; there are {known}")
-    return name
-
-
-def _order(text: str) -> Order:
-    order = text.lower()
-    if order not in ("asc", "desc"):
-        raise _bad(f"order is asc or desc, not {text[:40]!r}")
-    return cast("Order", order)
+def _read(read: Callable[[str], T], text: str) -> T:
+    try:
+        return read(text)
+    except ValueError as exc:
+        raise _bad(str(exc)) from None
 
 
 def _span(first: str, last: str) -> tuple[int, int]:

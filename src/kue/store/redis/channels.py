@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import hiredis
 from redis import exceptions
 
+from kue.store.redis.lines import NOT_YET, taken_over
+
 if TYPE_CHECKING:
     import redis.asyncio as aioredis
 
-_NOT_YET = object()
 #: Bytes that wait to be heard before no more is read; the rest waits in Redis.
 _MAX_BYTES = 1024 * 1024
 
@@ -28,15 +29,8 @@ class Channels(asyncio.Protocol):
     def __init__(self, connection: Any) -> None:
         self._loop = asyncio.get_running_loop()
         # Kept: in some versions of Python a writer that is forgotten closes all.
-        self._writer: asyncio.StreamWriter = connection._writer
-        connection._writer = connection._reader = None
-        self._transport = self._writer.transport
-        self._transport.set_protocol(self)
-        self._reader = hiredis.Reader(
-            protocolError=exceptions.InvalidResponse,
-            replyError=connection._parser.parse_error,
-            notEnoughData=_NOT_YET,
-        )
+        self._writer, self._reader = taken_over(connection, self)
+        self._transport = cast("asyncio.Transport", self._writer.transport)
         #: How many subscriptions Redis has yet to confirm.
         self._unconfirmed = 0
         self._waiting: deque[bytes] = deque()
@@ -93,7 +87,7 @@ class Channels(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._reader.feed(data)
         try:
-            while (reply := self._reader.gets()) is not _NOT_YET:
+            while (reply := self._reader.gets()) is not NOT_YET:
                 self._take(reply)
                 self._tell()
         except exceptions.InvalidResponse as exc:

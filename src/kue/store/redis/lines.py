@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #: A command and its arguments.
 Command = tuple[Any, ...]
 
-_NOT_YET = object()
+NOT_YET = object()
 
 
 class Lines:
@@ -91,21 +91,29 @@ class Lines:
         return line
 
 
+def taken_over(
+    connection: Any, protocol: asyncio.Protocol
+) -> tuple[asyncio.StreamWriter, hiredis.Reader]:
+    """Take a connection from redis-py's hands: *protocol* gets what it receives."""
+    writer: asyncio.StreamWriter = connection._writer
+    connection._writer = connection._reader = None
+    writer.transport.set_protocol(protocol)
+    reader = hiredis.Reader(
+        protocolError=exceptions.InvalidResponse,
+        replyError=connection._parser.parse_error,
+        notEnoughData=NOT_YET,
+    )
+    return writer, reader
+
+
 class Line(asyncio.Protocol):
     """One connection, from redis-py's hands to its end."""
 
     def __init__(self, connection: Any) -> None:
         self._loop = asyncio.get_running_loop()
         # Kept: in some versions of Python a writer that is forgotten closes all.
-        self._writer: asyncio.StreamWriter = connection._writer
-        connection._writer = connection._reader = None
+        self._writer, self._reader = taken_over(connection, self)
         self._transport = self._writer.transport
-        self._transport.set_protocol(self)
-        self._reader = hiredis.Reader(
-            protocolError=exceptions.InvalidResponse,
-            replyError=connection._parser.parse_error,
-            notEnoughData=_NOT_YET,
-        )
         self.is_open = True
         self._is_lost = asyncio.Event()
         #: What the call under way waits for, and the replies it got so far.
@@ -138,7 +146,7 @@ class Line(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._reader.feed(data)
         try:
-            while (reply := self._reader.gets()) is not _NOT_YET:
+            while (reply := self._reader.gets()) is not NOT_YET:
                 self._replies.append(reply)
         except exceptions.InvalidResponse as exc:
             self._fail(exc)
