@@ -7,7 +7,7 @@ BIN := .venv/bin
 # Passed on to the program a target runs: make test ARGS="-k claim"
 ARGS ?=
 # Test processes at once.
-WORKERS ?= 3
+WORKERS ?= 4
 # What `make chaos` does.
 ENGINE ?= redis
 SECONDS ?= 60
@@ -27,7 +27,7 @@ setup: .venv/dev.stamp have-redis have-browser ## make .venv with the pinned too
 demo: .venv/run.stamp ## see Kue work, in a browser; needs no Redis
 	$(BIN)/kue demo $(ARGS)
 
-test: setup lint types docs ## everything: lint, types, docs, then all tests (ARGS="-k claim", WORKERS=4)
+test: setup lint types docs ## everything: lint, types, docs, then all tests (ARGS="-k claim", WORKERS=2)
 	tools/tests.sh -n $(WORKERS) $(ARGS)
 
 check: ## exactly what CI runs
