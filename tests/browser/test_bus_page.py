@@ -77,7 +77,7 @@ async def test_nodes_and_addresses_are_shown_as_things_happen(
         other.run(lambda: other.bus.request("greeter"))
 
     greeter = row(page, "Addresses of the bus", "greeter")
-    await expect(greeter.locator("[data-label='In all']")).to_have_text("3")
+    await expect(greeter.locator("[data-label='In all']")).to_have_text("3 / 3")
     await expect(greeter.locator("[data-label='Replies']")).to_contain_text("ms")
     await expect(greeter.locator("[data-label='Consumers']")).to_have_text("1")
     await expect(tile(page, "Replies, p95")).to_contain_text("ms")

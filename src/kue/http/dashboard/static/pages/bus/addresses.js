@@ -68,7 +68,14 @@ function columns(onSend) {
     { key: "consumers", label: "Consumers", end: true, render: consumers },
     { key: "out", label: "Sent", end: true, render: (one) => rate(one.send_rate) },
     { key: "in", label: "Received", end: true, render: (one) => rate(one.receive_rate) },
-    { key: "all", label: "In all", end: true, render: ({ sent }) => number(sent) },
+    {
+      key: "all",
+      label: "In all",
+      end: true,
+      class: "nowrap",
+      title: "Sent and received by the nodes that are there, since they joined",
+      render: ({ sent, received }) => `${number(sent)} / ${number(received)}`,
+    },
     {
       key: "latency",
       label: "Replies",
