@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from kue.bus.consumer import DEFAULT_BUFFER
 
@@ -98,15 +99,38 @@ def find(name: str) -> Callable[[], Verticle]:
 
 def find_class(name: str) -> type[Verticle]:
     """
-    Import the class that ``module:Class`` names, where the name came from elsewhere.
+    Import the class that ``module:Class`` names.
 
     Raises:
         ValueError: There is none, or it is something else, which is not called.
     """
     found = find(name)
-    if not (isinstance(found, type) and issubclass(found, Verticle)):
+    if not _is_verticle(found):
         raise ValueError(f"{name} is no subclass of Verticle")
-    return found
+    return cast("type[Verticle]", found)
+
+
+def known_class(name: str) -> type[Verticle]:
+    """
+    Return the class that ``module:Class`` names, if this program has imported it.
+
+    For names that come from elsewhere: nothing is imported, and nothing else called.
+
+    Raises:
+        ValueError: It has not, or it is something else.
+    """
+    module, _, attribute = name.partition(":")
+    found = vars(sys.modules.get(module, object)).get(attribute)
+    if not _is_verticle(found):
+        raise ValueError(
+            f"{name} is no verticle of this program; "
+            "import its module where the runtime is made"
+        )
+    return cast("type[Verticle]", found)
+
+
+def _is_verticle(found: object) -> bool:
+    return isinstance(found, type) and issubclass(found, Verticle)
 
 
 def make(source: Callable[[], Verticle] | Verticle, count: int) -> list[Verticle]:

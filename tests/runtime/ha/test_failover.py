@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import uuid
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
@@ -385,21 +386,30 @@ async def test_only_what_has_a_name_fails_over(local: Group) -> None:
             await a.deploy(source, ha=True)
 
 
-async def test_nothing_but_a_verticle_is_called(
+async def test_nothing_but_a_verticle_is_called_and_nothing_imported(
     local: Group, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whoever can write the record must not have anything else run."""
+    sys.modules.pop("this", None)
     a = await local.join()
     with pytest.raises(ValueError, match="no subclass of Verticle"):
         await a.deploy("os:abort", ha=True)
     b = await local.join()
     assert b.bus is not None
     assert b.bus.cluster is not None
-    await b.bus.cluster.roster("a").enter("1", b'{"verticle":"os:abort"}')
-    await b.bus.cluster.roster("a").enter("2", b'{"verticle":7}')
+    roster = b.bus.cluster.roster("a")
+    for number, name in enumerate(("os:abort", "this:Zen", "7")):
+        await roster.enter(f"{number}", f'{{"verticle":"{name}"}}'.encode())
+    await roster.enter("3", b'{"verticle":7}')
 
-    wanted = ["os:abort is no subclass", "the verticle 2 cannot be read"]
+    wanted = [
+        "os:abort is no verticle of this program",
+        "this:Zen is no verticle of this program",
+        "7 is no verticle of this program",
+        "the verticle 3 cannot be read",
+    ]
     await until(lambda: all(it in caplog.text for it in wanted), seconds=PATIENCE)
+    assert "this" not in sys.modules
 
 
 async def test_a_child_does_not_fail_over(local: Group) -> None:

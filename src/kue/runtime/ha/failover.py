@@ -24,7 +24,7 @@ from kue.errors import StoreError
 from kue.runtime.context import runs_here
 from kue.runtime.errors import RuntimeClosed
 from kue.runtime.ha.record import Record
-from kue.runtime.verticle import find_class
+from kue.runtime.verticle import find_class, known_class
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine
@@ -218,9 +218,10 @@ class Failover:
     async def _bring_up(self, duty_id: str, record: Record) -> None:
         try:
             async with asyncio.timeout(START_SECONDS):
-                kind = await asyncio.to_thread(find_class, record.verticle)
                 await self._deployer.deploy(
-                    kind, record.options(), deployment_id=duty_id
+                    known_class(record.verticle),
+                    record.options(),
+                    deployment_id=duty_id,
                 )
         except RuntimeClosed:
             return
