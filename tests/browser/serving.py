@@ -32,6 +32,7 @@ _HOME = Path(__file__).parents[2]
 def served(url: str, make: Callable[[Kue], Starlette]) -> Iterator[str]:
     """Serve what *make* makes of a queue on *url*; yield the address."""
     with socket.create_server((HOST, 0)) as listener:
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         server = uvicorn.Server(
             uvicorn.Config(
                 lambda: None, lifespan="off", log_level="warning", access_log=False

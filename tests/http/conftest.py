@@ -32,6 +32,7 @@ ROLES = {role.name.lower(): role for role in Role}
 async def serving(app: ASGIApp) -> AsyncIterator[str]:
     """Serve *app* and yield its address."""
     with socket.create_server((HOST, 0)) as listener:
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         port = listener.getsockname()[1]
         config = uvicorn.Config(
             app, lifespan="off", log_level="warning", ws="auto", access_log=False

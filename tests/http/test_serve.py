@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -68,6 +69,12 @@ async def test_an_application_is_served_until_the_context_ends(q: Kue) -> None:
 
     with pytest.raises(httpx.ConnectError):
         await get(place)
+
+
+def test_no_answer_waits_for_the_client_to_confirm_what_came_before() -> None:
+    """Event loops see to that only for sockets they made themselves."""
+    with listen(Address.of(HOST, 0)) as listener:
+        assert listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 async def test_open_streams_end_when_the_server_stops(q: Kue) -> None:

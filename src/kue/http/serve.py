@@ -108,6 +108,8 @@ def _bind(listener: socket.socket, address: Address) -> None:
             os.umask(before)
         return
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Connections inherit it; asyncio sees to it only for sockets that it made itself.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if address.family is socket.AF_INET6:
         listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
     listener.bind(address.place)
