@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,6 +11,7 @@ import msgspec
 from kue.bus.failures import BusClosed
 from kue.cluster.redis.mirror import News
 from kue.errors import StoreError
+from kue.store.redis.link import short_pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -98,7 +98,7 @@ class Announcer:
                     await self._tell_some()
                 except StoreError:
                     # What is wrong there, whoever listens says.
-                    await asyncio.sleep(pause())
+                    await asyncio.sleep(short_pause())
         finally:
             self._telling = None
 
@@ -130,12 +130,6 @@ class Announcer:
             "tell", self._node, encoded, len(added), *added, *removed
         )
         return bool(reply != b"GONE")
-
-
-def pause() -> float:
-    """Return how long to wait before another try."""
-    # Scattered: nodes that lost their Redis together must not come back together.
-    return random.uniform(0.02, 0.2)
 
 
 def _resolve(told: Iterable[Future[None]]) -> None:

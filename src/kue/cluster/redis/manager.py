@@ -37,7 +37,7 @@ import msgspec
 from kue.bus.loops import Crossing, hand_over, running
 from kue.bus.wire import unpack
 from kue.cluster.redis import scripts
-from kue.cluster.redis.announcing import Announcer, pause
+from kue.cluster.redis.announcing import Announcer
 from kue.cluster.redis.inbox import Inbox
 from kue.cluster.redis.mail import Mail
 from kue.cluster.redis.mirror import Mirror, News, read_news
@@ -47,7 +47,7 @@ from kue.cluster.redis.root import root_of
 from kue.cluster.redis.roster import RedisRoster
 from kue.errors import StoreError, StoreUnavailable
 from kue.store.redis.address import read_url
-from kue.store.redis.link import Link
+from kue.store.redis.link import Link, short_pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Sequence
@@ -240,7 +240,7 @@ class RedisCluster:
                 self._away_since = time.monotonic()
                 logger.warning("the bus lost its cluster, trying again: %s", error)
             self._is_in.clear()
-            await asyncio.sleep(pause())
+            await asyncio.sleep(short_pause())
 
     async def _subscribe(self) -> None:
         loop = asyncio.get_running_loop()

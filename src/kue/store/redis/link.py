@@ -460,3 +460,9 @@ def pairs(reply: Any) -> list[tuple[bytes, Any]]:
     if reply and isinstance(reply[0], tuple | list):
         return [(field, value) for field, value in reply]
     return list(zip(reply[::2], reply[1::2], strict=True))
+
+
+def short_pause() -> float:
+    """Return how long to wait before a Redis that was lost is tried again, in s."""
+    # Scattered: processes that lost their Redis together must not come back together.
+    return random.uniform(0.02, 0.2)

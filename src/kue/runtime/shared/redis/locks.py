@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -20,6 +19,7 @@ from kue.errors import StoreError
 from kue.runtime.errors import LockTimedOut, RuntimeClosed
 from kue.runtime.shared.redis.places import Place, State
 from kue.runtime.shared.redis.steps import Steps
+from kue.store.redis.link import short_pause
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -138,7 +138,7 @@ class Locks:
                     # Whatever it was, leases must be renewed.
                     logger.exception("a step of locks failed")
                 self._fail(acts, exc)
-                await asyncio.sleep(_pause())
+                await asyncio.sleep(short_pause())
             else:
                 self._hear(told)
                 if told.places > len(self._places):
@@ -256,7 +256,7 @@ class Locks:
             except (*self._link.errors, StoreError) as exc:
                 # Renewals say so if it lasts.
                 logger.debug("calls of locks are not heard: %s", exc)
-            await asyncio.sleep(_pause())
+            await asyncio.sleep(short_pause())
 
     def _call(self, message: bytes) -> None:
         number, _, ticket = message.partition(b"\t")
@@ -269,8 +269,3 @@ class Locks:
 def _end(place: Place) -> None:
     if not place.gone.done():
         place.gone.set_result(None)
-
-
-def _pause() -> float:
-    # Scattered: processes that lost their Redis together must not come back together.
-    return random.uniform(0.02, 0.2)
