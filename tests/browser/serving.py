@@ -29,9 +29,9 @@ _HOME = Path(__file__).parents[2]
 
 
 @contextmanager
-def served(url: str, make: Callable[[Kue], Starlette]) -> Iterator[str]:
+def served(url: str, make: Callable[[Kue], Starlette], port: int = 0) -> Iterator[str]:
     """Serve what *make* makes of a queue on *url*; yield the address."""
-    with socket.create_server((HOST, 0)) as listener:
+    with socket.create_server((HOST, port)) as listener:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         server = uvicorn.Server(
             uvicorn.Config(

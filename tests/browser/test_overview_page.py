@@ -216,11 +216,31 @@ async def test_a_backlog_that_grows_is_a_warning_with_the_time_it_takes(
     await expect(one).to_contain_text("the 50 that wait take 25 min at this pace")
 
 
+async def test_designer_4_queues_without_a_worker_are_one_warning(
+    page: Page, address: str, q: Kue
+) -> None:
+    for number in range(10):
+        await q.enqueue(f"type-{number}")
+    await opened(page, address)
+
+    one = warning(page, "no-worker")
+    await expect(one).to_have_count(1)
+    await expect(one).to_contain_text("no worker is running, and jobs wait in 10")
+    await expect(one).to_contain_text("and 2 more")
+    await expect(verdict(page)).to_have_text("1 thing to look at")
+    await serve_jobs(q, *[f"type-{number}" for number in range(7)])
+    await page.reload()
+
+    await expect(one).to_contain_text("jobs wait in 3 queues that no live worker takes")
+    await one.get_by_role("link", name="type-8").click()
+    await expect(page).to_have_url(f"{address}/queues/type-8")
+
+
 async def test_more_warnings_than_fit_are_counted(
     page: Page, address: str, q: Kue
 ) -> None:
     for number in range(9):
-        await q.enqueue(f"type-{number}")
+        await q.pause(f"type-{number}")
     await opened(page, address)
 
     await expect(page.locator(".warning")).to_have_count(5)

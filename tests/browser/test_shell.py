@@ -421,7 +421,7 @@ class TestRedis:
         await is_live(page)
 
         server.kill()
-        away = page.get_by_role("button", name="Connecting:")
+        away = page.get_by_role("button", name="No connection:")
         await expect(away).to_be_visible()
         server.restart()
         await is_live(page)

@@ -2,6 +2,7 @@
 
 import { api } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
+import { time, timeAgo } from "../lib/format.js";
 import { live } from "../lib/live.js";
 import { can, me } from "../lib/me.js";
 import { version } from "../lib/place.js";
@@ -12,13 +13,11 @@ import { nextTheme, themeName } from "./theme.js";
 import { toastProblem } from "./toast.js";
 
 const SAID = {
-  live: ["Live", "What happens is shown as it happens"],
-  paused: ["Paused", "What is shown stands still"],
-  away: ["Connecting", "The server or its store does not answer"],
-  polling: [
-    "Polling",
-    "No stream gets through; what is shown is read every few seconds",
-  ],
+  live: ["Live", "The page updates as things happen"],
+  paused: ["Paused", "The page does not update"],
+  away: ["Connecting", "The server has not answered yet"],
+  lost: ["No connection", "The server or its store does not answer"],
+  polling: ["Polling", "The event stream is blocked; the page updates every few seconds"],
 };
 
 //: Returns {node, show(main, page)}.
@@ -52,6 +51,7 @@ export function shell({ pages, openPalette }) {
     h("div", { class: "side-foot" }, connection(), buttons()),
   );
   const slot = h("div", { class: "slot" });
+  const lost = lostBanner(slot);
   const skip = h("a", { class: "skip", href: "#main" }, "Skip to content");
   const node = h("div", { class: "shell" }, skip, side, slot);
 
@@ -63,7 +63,7 @@ export function shell({ pages, openPalette }) {
       else one.node.removeAttribute("aria-current");
       if (isHere) one.node.scrollIntoView?.({ block: "nearest", inline: "nearest" });
     }
-    fill(slot, readOnly(), main);
+    fill(slot, lost, readOnly(), main);
   }
 
   return { node, show };
@@ -96,6 +96,24 @@ function readOnly() {
   return h("div", { class: "banner", role: "note" }, icon("lock"), text);
 }
 
+//: A notice while the connection is lost; what *slot* shows is grey for as long.
+function lostBanner(slot) {
+  const text = h("span", { role: "alert" });
+  const length = h("span", { class: "nowrap" });
+  const node = h("div", { class: "banner banner-lost", hidden: true }, icon("warning"), text, length);
+  live.onState(() => {
+    const at = live.lostAt;
+    node.hidden = at === null;
+    slot.classList.toggle("is-stale", at !== null);
+    const what = live.isStoreUp ? "the server" : "the store: the server cannot reach it";
+    const words = `Connection lost to ${what}. This page is from ${time(at)}; reconnecting…`;
+    fill(text, at !== null && words);
+    // Outside the alert, which would be read out every second.
+    fill(length, at !== null && timeAgo(at));
+  });
+  return node;
+}
+
 function connection() {
   const text = h("span");
   const node = h(
@@ -112,7 +130,7 @@ function connection() {
     node.title = title;
     node.setAttribute(
       "aria-label",
-      `${word}: ${title}. Press to ${live.isHeld ? "go on" : "hold"}`,
+      `${word}: ${title}. Press to ${live.isHeld ? "resume" : "pause"}`,
     );
     fill(text, word);
   });

@@ -91,6 +91,7 @@ export const page = {
     ];
     return () => {
       stops.forEach((stop) => stop());
+      health.stop();
       flow.destroy();
     };
   },

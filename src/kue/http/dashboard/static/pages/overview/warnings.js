@@ -1,8 +1,9 @@
-// What is amiss, on top of the first page, with what to do about it.
+// What is wrong, on top of the overview, with what to do about it.
 
 import { keyed } from "../../components/keyed.js";
-import { h } from "../../lib/dom.js";
-import { number, plural } from "../../lib/format.js";
+import { fill, h } from "../../lib/dom.js";
+import { number, plural, time } from "../../lib/format.js";
+import { live } from "../../lib/live.js";
 import { href } from "../../lib/router.js";
 import { part } from "../../lib/api.js";
 import { can } from "../../lib/me.js";
@@ -17,10 +18,11 @@ const KINDS = {
 };
 const OTHER = { tone: "warn", word: "Warning" };
 const ORDER = Object.keys(KINDS);
-//: Shown before "and … more".
+//: Warnings shown before "and … more", and queues named in one of them.
 const SHOWN = 5;
+const NAMED = 8;
 
-//: Return {verdict, node, update(stats)}: a word for all, and the list.
+//: Return {verdict, node, update(stats), stop()}: a word for all, and the list.
 export function warnings({ onChange }) {
   const verdict = h("p", { class: "verdict", role: "status" });
   const list = h("ul", { class: "warnings" });
@@ -28,24 +30,53 @@ export function warnings({ onChange }) {
   const node = h("div", { class: "pile" }, list, rest);
   const show = keyed(
     list,
-    (one) => JSON.stringify([one.code, one.queue, one.worker]),
+    (one) => JSON.stringify([one.code, one.queue, one.worker, one.queues]),
     (one) => warning(one, onChange),
   );
+  let known = null;
+  const stop = live.onState(judge);
 
-  function update({ warnings: found, more_warnings: more = 0 }) {
-    const sorted = [...found].sort((a, b) => rank(a) - rank(b));
-    const count = found.length + more;
-    const isBad = sorted.some((one) => kind(one).tone === "bad");
-    verdict.dataset.tone = count === 0 ? "good" : isBad ? "bad" : "warn";
-    const text = count === 0 ? "All is well" : `${plural(count, "thing")} to look at`;
+  //: Say how things stand; without a connection nobody can.
+  function judge() {
+    const at = live.lostAt;
+    if (at !== null) say("lost", `No connection since ${time(at)}`);
+    else if (known) say(known.tone, known.text);
+  }
+
+  function say(tone, text) {
+    verdict.dataset.tone = tone;
     if (verdict.textContent !== text) verdict.textContent = text;
+  }
+
+  function update({ warnings: found, more_warnings: more = 0, workers }) {
+    const sorted = byCause(found, workers).sort((a, b) => rank(a) - rank(b));
+    const count = sorted.length + more;
+    const isBad = sorted.some((one) => kind(one).tone === "bad");
+    known =
+      count === 0
+        ? { tone: "good", text: "All is well" }
+        : { tone: isBad ? "bad" : "warn", text: `${plural(count, "thing")} to look at` };
+    judge();
     show(sorted.slice(0, SHOWN));
     const left = count - Math.min(SHOWN, sorted.length);
     rest.textContent = left > 0 ? `and ${number(left)} more` : "";
     node.hidden = count === 0;
   }
 
-  return { verdict, node, update };
+  return { verdict, node, update, stop };
+}
+
+//: The same warnings, with one for all queues that lack a worker.
+function byCause(found, { alive }) {
+  const idle = found.filter(({ code }) => code === "no-worker");
+  if (idle.length < 2) return [...found];
+  const queues = idle.map(({ queue }) => queue);
+  const message =
+    alive === 0
+      ? `no worker is running, and jobs wait in ${plural(queues.length, "queue")}:`
+      : `jobs wait in ${plural(queues.length, "queue")} that no live worker takes:`;
+  const rest = found.filter(({ code }) => code !== "no-worker");
+  return [{ code: "no-worker", message, queues }, ...rest];
 }
 
 function kind({ code }) {
@@ -67,16 +98,23 @@ function warning(first, onChange) {
     message,
     h("span", { class: "warning-acts" }, acts(first, onChange)),
   );
-  return { node, update: (one) => (message.textContent = one.message) };
+  return { node, update: (one) => fill(message, one.message, names(one)) };
+}
+
+function names({ queues = [] }) {
+  const links = queues.slice(0, NAMED).flatMap((queue) => [" ", queueLink(queue, queue)]);
+  return [links, queues.length > NAMED && ` and ${number(queues.length - NAMED)} more`];
+}
+
+function queueLink(queue, text) {
+  return h("a", { href: href(`/queues/${part(queue)}`) }, text);
 }
 
 function acts(one, onChange) {
   const links = [];
-  if (one.queue) {
-    links.push(h("a", { href: href(`/queues/${part(one.queue)}`) }, "Show queue"));
-  } else if (one.worker) {
-    links.push(h("a", { href: href("/workers") }, "Show workers"));
-  }
+  if (one.queue) links.push(queueLink(one.queue, "Show queue"));
+  else if (one.queues) links.push(h("a", { href: href("/queues") }, "Show queues"));
+  else if (one.worker) links.push(h("a", { href: href("/workers") }, "Show workers"));
   if (one.code === "paused" && can("manage")) {
     const onclick = async () => {
       await resume({ type: one.queue, worker: one.worker });

@@ -1,0 +1,88 @@
+"""What a page shows while its server, or the store behind it, does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from typing import TYPE_CHECKING
+
+from playwright.async_api import expect
+
+from kue.http import create_app
+from kue.job import State
+from tests.browser.finding import is_live, opened, told
+from tests.browser.serving import served
+from tests.support.jobs import HOUR, job_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from playwright.async_api import Locator, Page
+    from starlette.applications import Starlette
+
+    from kue import Kue
+    from tests.browser.watching import Watch
+
+GREY = "node => getComputedStyle(node).filter"
+
+
+def banner(page: Page) -> Locator:
+    return page.get_by_role("alert").filter(has_text="Connection lost")
+
+
+async def make_healthy(q: Kue) -> None:
+    """Have a worker and a complete job, so that the overview has nothing to warn of."""
+    await q.store.renew("w1", lease=HOUR, info={"slots": {"email": 1}})
+    await job_in(q.store, State.COMPLETE, now=await q.now())
+
+
+async def test_designer_1_a_stopped_server_is_reported_and_so_is_its_return(
+    page: Page, url: str, q: Kue, watch: Watch
+) -> None:
+    watch.allow("ERR_|50[0-9]")
+    await make_healthy(q)
+    verdict = page.locator(".verdict")
+    with served(url, create_app) as address:
+        await opened(page, address)
+        await is_live(page)
+        await expect(verdict).to_have_text("All is well")
+
+    await expect(banner(page)).to_contain_text(re.compile(r"from \d\d:\d\d:\d\d"))
+    await expect(verdict).to_have_text(re.compile(r"No connection since \d\d:\d\d"))
+    await expect(verdict).to_have_attribute("data-tone", "lost")
+    assert "grayscale" in await page.locator("main .tiles").evaluate(GREY)
+    # One notice is enough: nothing piles up in the corner.
+    await expect(told(page, "does not answer")).to_have_count(0)
+
+    with served(url, create_app, port=int(address.rpartition(":")[2])):
+        await is_live(page)
+        await expect(banner(page)).to_have_count(0)
+        await expect(verdict).to_have_text("All is well")
+        assert "grayscale" not in await page.locator("main .tiles").evaluate(GREY)
+
+
+async def test_designer_1_a_frozen_server_is_reported_on_every_page(
+    page: Page, serve: Callable[..., str], watch: Watch
+) -> None:
+    watch.allow("ERR_")
+    loops: list[asyncio.AbstractEventLoop] = []
+    thaw = threading.Event()
+
+    def make(q: Kue) -> Starlette:
+        loops.append(asyncio.get_running_loop())
+        return create_app(q)
+
+    await opened(page, f"{serve(make)}/settings")
+    await is_live(page)
+
+    try:
+        # The connection stays open, and nothing answers.
+        loops[0].call_soon_threadsafe(thaw.wait)
+        # Noticed by silence, which takes longer than a refused connection.
+        await expect(banner(page)).to_be_visible(timeout=40_000)
+    finally:
+        thaw.set()
+
+    await is_live(page)
+    await expect(banner(page)).to_have_count(0)
