@@ -15,7 +15,16 @@ from kue.job import Completed, State
 from kue.store.redis.keys import Keys, root_of
 from kue.store.values import Word
 from tests.faults.scene import LATER, TYPE, VERBS, build, id_of
-from tests.support.jobs import add_many, claim, claim_ids, count_of, end, get_one
+from tests.support.jobs import (
+    HOUR,
+    T0,
+    add_many,
+    claim,
+    claim_ids,
+    count_of,
+    end,
+    get_one,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -139,7 +148,14 @@ def spoil(client: redis.Redis, keys: Keys, random: Random, ids: list[int]) -> No
     for job_id in random.sample(ids, 4):
         client.set(keys.job(job_id), noise(random, read(client, keys.job(job_id))))
     of_type = ("active", "tries", "progress", "unique", "running", "rate")
-    of_shard = ("claims", "paused", "limits", "cancelling", "info", "schedules")
+    of_shard = (
+        f"claims:{T0 // HOUR}",
+        "paused",
+        "limits",
+        "cancelling",
+        "info",
+        "schedules",
+    )
     for key in (
         *(keys.of_type(TYPE, structure) for structure in of_type),
         *(keys.of_shard(structure) for structure in of_shard),

@@ -12,7 +12,7 @@ from kue.job import Completed, Retried
 from kue.schedule import every
 from kue.store.redis.keys import Keys, root_of, worker_field
 from kue.store.values import Limits, Outcome, Progress, Word
-from tests.support.jobs import OOPS, SECOND, T0, add, add_many, claim, claim_ids
+from tests.support.jobs import HOUR, OOPS, SECOND, T0, add, add_many, claim, claim_ids
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,7 +99,7 @@ async def test_garbage_of_a_waiting_job_stops_no_other(
 
 
 @pytest.mark.parametrize("garbage", GARBAGE, ids=IDS)
-@pytest.mark.parametrize("structure", ["claims", "info", "cancelling"])
+@pytest.mark.parametrize("structure", [f"claims:{T0 // HOUR}", "info", "cancelling"])
 async def test_garbage_about_someone_else_stops_no_worker(
     store: Store,
     client: redis.Redis,

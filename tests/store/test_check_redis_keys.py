@@ -157,7 +157,11 @@ async def test_what_is_kept_for_a_while_only_may_expire(
 ) -> None:
     await job_in(store, State.COMPLETE)
     expiring = [key for key in hands.everything() if hands.do("TTL", key) >= 0]
-    assert {key.split(b":")[-2] for key in expiring} == {b"stats", b"producers"}
+    assert {key.split(b":")[-2] for key in expiring} == {
+        b"stats",
+        b"producers",
+        b"claims",
+    }
 
     assert await found(store) == []
 

@@ -44,14 +44,14 @@ key, after the tag             type    holds
                                hash
 ``:orders``                    hash    worker → what it is to do, and until when
 ``:stacks``                    hash    worker → its stacks; worker:at → when
-``:claims``                    hash    worker:lane → number of its last claim
+``:claims:<hour>``             hash    worker:lane → number of its last claim
 ``:cancelling``                hash    running job asked to end → type, tab, what its
                                        story will say, tab, the reason, JSON
 ``:paused``                    hash    type, or :worker → until, tab, JSON
 ``:limits``                    hash    type → limits
 ``:parents``                   set     jobs that others wait for
 ``:outbox``                    hash    what upkeep must still tell dependants
-``:producers:<n>``             hash    producer → seq:answer of its last add, by hour
+``:producers:<hour>``          hash    producer → seq:answer of its last add
 ``:schedules`` ``:due``        hash,   name → JSON; name → when it fires next
                                zset
 ``:stats:<minute>``            hash    type:added, :complete, :failed, :run_ms,
@@ -113,7 +113,6 @@ SHARD_KEYS = {
     "info": "hash",
     "orders": "hash",
     "stacks": "hash",
-    "claims": "hash",
     "cancelling": "hash",
     "paused": "hash",
     "limits": "hash",

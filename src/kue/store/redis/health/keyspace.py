@@ -7,10 +7,10 @@ from typing import NamedTuple
 from kue.names import quote, unquote
 from kue.store.redis.keys import JOB_KEYS, SHARD_KEYS, TYPE_KEYS
 
-#: What stands behind the tag with a number behind it, and its Redis type.
-_NUMBERED = {"live": "string", "stats": "hash", "hours": "hash", "producers": "hash"}
 #: Kept for a while only, and meant to go by itself.
-_MEANT_TO_EXPIRE = frozenset({"stats", "hours", "producers"})
+_MEANT_TO_EXPIRE = frozenset({"stats", "hours", "producers", "claims"})
+#: What stands behind the tag with a number behind it, and its Redis type.
+_NUMBERED = {"live": "string", **dict.fromkeys(_MEANT_TO_EXPIRE, "hash")}
 
 
 class Key(NamedTuple):
@@ -20,7 +20,7 @@ class Key(NamedTuple):
     text: str
     #: The Redis type it must have.
     redis_type: str
-    #: shard | record | part | type | held | live | stats | hours | producers
+    #: shard | record | part | type | held | live | stats | hours | producers | claims
     kind: str
     #: The structure (``waiting``, ``log``, ``workers``) or the group.
     name: str = ""

@@ -5,7 +5,8 @@
   The hot path, and all of `settle` and `claim` too, which leave the other half empty.
   Whoever holds a run's token may end it, once.  A claim is named by lane and number: said
   again it answers with the same runs, and an older one that was delayed on its way gets
-  nothing, or it would take jobs that nobody waits for any more.
+  nothing, or it would take jobs that nobody waits for any more.  Claims are remembered for
+  at least an hour, which is longer than any call lives.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -51,6 +52,9 @@
 
 local worker, lease, lane, seq = ARGV[4], tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
 local limit, expired_tail, types = tonumber(ARGV[8]), ARGV[9], {}
+local CLAIMS_MS = 3600000
+local hour = math.floor(now / CLAIMS_MS)
+local claims = root .. ":claims:" .. hour
 local at = 11
 for i = 1, ARGV[10] do
   types[i] = ARGV[at]
@@ -69,7 +73,7 @@ local has_work = #lines > 0 and redis.call("EXISTS", unpack(lines)) > 0
 redis.call("ZCARD", root .. ":workers")
 local is_idle = first_group > #ARGV and not has_work
 if not is_idle then
-  for _, name in ipairs({ "claims", "cancelling", "paused", "limits",
+  for _, name in ipairs({ "claims:" .. hour, "cancelling", "paused", "limits",
     "stats:" .. math.floor(now / 60000) }) do
     redis.call("HLEN", root .. ":" .. name)
   end
@@ -108,13 +112,16 @@ end
 
 if lane ~= "" then
   local field = worker .. ":" .. lane
-  local last = redis.call("HGET", root .. ":claims", field)
-  last = last and tonumber(string.match(last, "^%d+")) or -1
+  local last = redis.call("HGET", claims, field)
+    or redis.call("HGET", root .. ":claims:" .. (hour - 1), field)
+  last = tonumber(last) or -1
   local suffix = ":" .. worker .. ":" .. lane .. "." .. seq
   if seq == last then
     replay(types, suffix)
   elseif seq > last then
-    redis.call("HSET", root .. ":claims", field, seq .. ":" .. now)
+    if redis.call("HSET", claims, field, seq) == 1 then
+      redis.call("EXPIRE", claims, 3 * CLAIMS_MS / 1000)
+    end
     redis.call("ZADD", root .. ":workers", now + lease, worker)
     -- Settling may have brought work that was not there before.
     if limit > 0 and not is_idle then

@@ -55,7 +55,6 @@ local hours_kept, stacks_ms = tonumber(ARGV[11]), tonumber(ARGV[12])
 local promoted, expired, pruned, more = 0, 0, 0, 0
 local types = redis.call("SMEMBERS", root .. ":types")
 local CLOCK_SLACK_MS = 2000
-local CLAIM_MEMORY_MS = 3600000
 local MAX_PASSED_OVER = 5000
 local MAX_ROUSED = 50
 local MIN_QUIET_MS, MAX_QUIET_MS = 1500, 60000
@@ -88,18 +87,6 @@ local function mind_the_clock()
   end
 end
 
--- A worker may be gone and yet one of its calls still be on its way: what it last
--- claimed is remembered for longer than any call lives.
-local function forget_claims()
-  local claims = redis.call("HGETALL", root .. ":claims")
-  for i = 1, #claims, 2 do
-    local claimed_at = tonumber(string.match(claims[i + 1], ":(%d+)$"))
-    if now - claimed_at > CLAIM_MEMORY_MS then
-      redis.call("HDEL", root .. ":claims", claims[i])
-    end
-  end
-end
-
 -- Runs of workers whose lease is over; a worker without any is forgotten.
 local function lost_runs()
   local dead = redis.call("ZRANGEBYSCORE", root .. ":workers", "-inf", now, "LIMIT", 0, 100)
@@ -126,7 +113,6 @@ local function lost_runs()
       redis.call("HDEL", root .. ":info", worker)
       redis.call("HDEL", root .. ":orders", worker)
       redis.call("HDEL", root .. ":stacks", worker, worker .. ":at")
-      forget_claims()
     end
   end
   return lost

@@ -53,7 +53,7 @@ end
 
 local function check_shard()
   check_zsets(root .. ":", { "workers", "listeners", "watched", "due" })
-  for _, name in ipairs({ "meta", "info", "claims", "cancelling", "paused", "limits",
+  for _, name in ipairs({ "meta", "info", "cancelling", "paused", "limits",
     "outbox", "schedules", "orders", "stacks", "stats:" .. math.floor(now / 60000) }) do
     redis.call("HLEN", root .. ":" .. name)
   end
