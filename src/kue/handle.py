@@ -196,14 +196,14 @@ class JobHandle(Generic[T_co]):
         return self
 
     async def _listen(self, callbacks: Callbacks) -> None:
-        await self._session.outage.persist(
-            f"listeners of job {self.id}", lambda: self._relay(callbacks)
-        )
+        who = f"listeners of job {self.id}"
+        await self._session.outage.persist(who, lambda: self._relay(callbacks, who))
         self._listener = None
 
-    async def _relay(self, callbacks: Callbacks) -> None:
+    async def _relay(self, callbacks: Callbacks, who: str) -> None:
         try:
             async for event in self.events():
+                self._session.outage.recover(who)
                 await callbacks.tell(event)
         except JobNotFound:
             now = await self._session.store.now()

@@ -28,6 +28,8 @@ Callback: TypeAlias = Callable[[Event], object]
 
 #: What queue-level names begin with.
 QUEUE_PREFIX = "job_"
+#: How outages name the subscription of a queue.
+_WHO = "listeners"
 
 
 def kind_of(name: str, *, prefix: str = "") -> Kind:
@@ -149,11 +151,12 @@ class Hub:
         self._task = self._background.start(self._listen(self._tried), "kue listeners")
 
     async def _listen(self, tried: asyncio.Event) -> None:
-        await self._outage.persist("listeners", lambda: self._relay(tried))
+        await self._outage.persist(_WHO, lambda: self._relay(tried))
 
     async def _relay(self, tried: asyncio.Event) -> None:
         try:
             async with self._store.watch() as events:
+                self._outage.recover(_WHO)
                 tried.set()
                 async for event in events:
                     await self._callbacks.tell(event)

@@ -33,7 +33,7 @@ def _bounds() -> tuple[int, ...]:
 
 #: From a millisecond to a day; what takes longer counts as a day.
 BOUNDS = _bounds()
-_KNOWN = frozenset(BOUNDS)
+KNOWN = frozenset(BOUNDS)
 
 
 class Timing(msgspec.Struct, frozen=True):
@@ -104,13 +104,3 @@ def ready_at(job: Job) -> int | None:
     if job.spec.after:
         return None
     return max(job.created_at + job.spec.delay, job.spec.at or 0)
-
-
-def check_timings(timings: Iterable[Timing]) -> None:
-    """Raise `ValueError` for counts that no worker can have."""
-    for timing in timings:
-        for counts in (timing.waits, timing.runs):
-            if not counts.keys() <= _KNOWN:
-                raise ValueError(f"{min(counts.keys() - _KNOWN)} is no bucket")
-            if min(counts.values(), default=0) < 0:
-                raise ValueError("a bucket cannot count less than 0")

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -79,6 +80,41 @@ async def test_health_is_told_by_a_port_and_a_file(
     assert (frozen[0], frozen[1]["reasons"]) == (503, ["process #1 is frozen"])
     assert (live[0], unknown[0]) == (200, 404)
     assert not file.exists()
+
+
+async def test_a_damaged_store_makes_it_unready_and_is_logged(
+    lone: Shift, unused_tcp_port: int
+) -> None:
+    """R-6: one garbled row of limits is neither an outage nor silence."""
+    file = lone.folder / "healthy"
+    options = ("--health-file", str(file), "--health-port", str(unused_tcp_port))
+    async with lone.start(*options) as workers:
+        await workers.up()
+        await patiently(file.exists)
+
+        change(lone, "INSERT INTO limits VALUES ('nap', '{\"rate\": \"many\"}', 0, 0)")
+        [job_id] = await lone.add("nap")
+        await patiently(lambda: not file.exists())
+        damaged = await get(unused_tcp_port, "/readyz")
+        said = await workers.logged("ERROR", "StoreCorrupt")
+
+        change(lone, "DELETE FROM limits")
+        await lone.ended(job_id)
+        await patiently(file.exists)
+        workers.signal(signal.SIGTERM)
+        assert await workers.ended() == 0
+
+    assert damaged[0] == 503
+    assert any("process #1 fails: " in reason for reason in damaged[1]["reasons"])
+    assert "is repeated until it succeeds" in said
+    # With the first traceback in full, and not again and again.
+    assert sum("Traceback" in line for line in workers.log) <= 4
+
+
+def change(lone: Shift, sql: str) -> None:
+    path = lone.url.removeprefix("sqlite:///")
+    with closing(sqlite3.connect(path, timeout=30)) as db, db:
+        db.execute(sql)
 
 
 async def test_systemd_is_told_of_every_turn(lone: Shift) -> None:

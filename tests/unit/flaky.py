@@ -32,6 +32,7 @@ class Wire:
         self._lose: Counter[str] = Counter()
         self._gates: dict[str, asyncio.Event] = {}
         self._broken: frozenset[str] = frozenset()
+        self._spoiled: dict[str, Exception] = {}
         self._answered: Counter[str] = Counter()
         self._changed = asyncio.Condition()
         self.store = cast("Store", _End(self))
@@ -44,8 +45,13 @@ class Wire:
         """Let no call of *verbs* through, until `mend`."""
         self._broken = frozenset(verbs)
 
+    def spoil(self, verb: str, error: Exception) -> None:
+        """Raise *error* from every call of *verb*, until `mend`."""
+        self._spoiled[verb] = error
+
     def mend(self) -> None:
         self._broken = frozenset()
+        self._spoiled.clear()
 
     def hold(self, verb: str) -> asyncio.Event:
         """Keep calls of *verb* from going out until the event returned is set."""
@@ -109,6 +115,8 @@ class Wire:
             await self._gates[name].wait()
         if (self.is_cut and name != "close") or name in self._broken:
             raise StoreUnavailable("the wire is cut")
+        if name in self._spoiled:
+            raise self._spoiled[name]
         reply = await verb(*args, **given)
         if self._lose[name] > 0:
             self._lose[name] -= 1

@@ -62,6 +62,21 @@ def test_what_a_worker_says_of_itself_is_shown(kue: CommandLine) -> None:
     ]
 
 
+def test_a_worker_that_fails_says_what_is_wrong(kue: CommandLine) -> None:
+    """R-6: trouble is to be seen where one looks for workers."""
+    trouble = "cycle: StoreCorrupt: a value cannot be read\x1b[31m"
+    at_work(kue, trouble=trouble)
+
+    told = kue("workers")
+    [item] = kue("workers", "--json").items
+
+    [row] = told.rows
+    assert row[3] == "fails"
+    assert "web-1 fails: cycle: StoreCorrupt: a value cannot be read" in told.err
+    assert "\x1b" not in told.err
+    assert item["info"]["trouble"] == trouble
+
+
 def test_a_worker_that_says_nothing_is_shown_all_the_same(kue: CommandLine) -> None:
     at_work(kue)
 

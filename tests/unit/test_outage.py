@@ -7,8 +7,11 @@ import logging
 
 import pytest
 
-from kue.errors import StoreUnavailable
+from kue import outage as outages
+from kue import throttled_log
+from kue.errors import StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 from kue.outage import Outage
+from tests.unit.patience import until
 
 
 class Sick:
@@ -80,18 +83,109 @@ async def test_an_outage_is_over_when_it_is_over_for_everyone(
     assert len(caplog.messages) == 2
 
 
-async def test_a_fault_of_ours_comes_with_its_traceback(
-    caplog: pytest.LogCaptureFixture,
+@pytest.mark.parametrize(
+    "error",
+    [ZeroDivisionError("whoops"), StoreCorrupt("a row is bad"), StoreError("no")],
+    ids=["bug", "damage", "other"],
+)
+async def test_what_is_no_outage_is_an_error_with_its_traceback(
+    caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
-    sick = Sick(ZeroDivisionError("whoops"))
-    persisting = asyncio.create_task(Outage("redis://here").persist("me", sick))
+    """R-6: damage and faults of ours do not look like a store that is away."""
+    outage = Outage("redis://here")
+    sick = Sick(error)
+    persisting = asyncio.create_task(outage.persist("cycle 1", sick))
     await asyncio.sleep(0)
+    trouble = outage.trouble
 
     sick.error = None
     await persisting
 
-    assert caplog.records[0].exc_info is not None
-    assert caplog.records[1].exc_info is None
+    assert trouble == f"cycle: {type(error).__name__}: {error}"
+    assert outage.trouble is None
+    [reported, over] = caplog.records
+    assert (reported.levelno, over.levelno) == (logging.ERROR, logging.WARNING)
+    assert reported.exc_info is not None
+    assert str(error) in reported.getMessage()
+    assert over.getMessage() == "redis://here: cycle 1 works again"
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("gone"), StoreFull("no room")])
+async def test_an_outage_is_no_trouble(error: Exception) -> None:
+    outage = Outage("redis://here")
+    sick = Sick(error)
+    persisting = asyncio.create_task(outage.persist("me", sick))
+    await asyncio.sleep(0)
+
+    assert outage.trouble is None
+    sick.error = None
+    await persisting
+
+
+async def test_trouble_that_lasts_is_reported_once_a_minute(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outages, "FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(outages, "LONGEST_PAUSE", 0.0)
+    clock = Clock()
+    monkeypatch.setattr(throttled_log, "time", clock)
+    sick = Sick(TypeError("whoops"))
+    outage = Outage("redis://here")
+    persisting = asyncio.create_task(outage.persist("me", sick))
+
+    await until(lambda: sick.calls >= 20)
+    once = len(caplog.records)
+    clock.seconds = throttled_log.REPEAT_SECONDS
+    seen = sick.calls
+    await until(lambda: sick.calls >= seen + 20)
+    sick.error = None
+    await persisting
+
+    assert once == 1
+    levels = [record.levelno for record in caplog.records]
+    assert levels == [logging.ERROR, logging.ERROR, logging.WARNING]
+
+
+async def test_trouble_of_many_parties_names_each_of_them() -> None:
+    outage = Outage("redis://here")
+    parties = ("cycle 1f", "cycle 2e", "upkeep")
+    tasks = [
+        asyncio.create_task(outage.persist(who, Sick(TypeError("whoops"))))
+        for who in parties
+    ]
+    await asyncio.sleep(0)
+
+    assert outage.trouble == "cycle, upkeep: TypeError: whoops"
+
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    # What was given up is no trouble any more.
+    assert outage.trouble is None
+
+
+async def test_a_party_that_lost_the_store_for_good_is_not_waited_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    outage = Outage("redis://here")
+    for _ in range(2):
+        sick = Sick(StoreUnavailable("gone"))
+        persisting = asyncio.create_task(outage.persist("me", sick))
+        await asyncio.sleep(0)
+        persisting.cancel()
+        await asyncio.wait([persisting])
+
+    # The second outage is told although nobody came back from the first.
+    assert len(caplog.messages) == 2
+
+
+class Clock:
+    """A clock that tests set."""
+
+    seconds = 0.0
+
+    def monotonic(self) -> float:
+        return self.seconds
 
 
 async def test_a_second_outage_is_told_again(caplog: pytest.LogCaptureFixture) -> None:

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from kue.store.checks import check_timings
 from kue.timings import (
     BOUNDS,
     DAY_MS,
@@ -13,7 +14,6 @@ from kue.timings import (
     Timing,
     added,
     bucket,
-    check_timings,
     percentile,
     percentiles,
 )

@@ -155,6 +155,37 @@ async def test_an_outcome_that_cannot_be_written_within_the_lease_is_given_up(
     assert (await handle.refresh()).state is State.ACTIVE
 
 
+async def test_a_fault_of_ours_is_an_error_and_seen_in_workers(
+    q: Kue, wire: Wire, caplog: pytest.LogCaptureFixture
+) -> None:
+    """R-6: a TypeError in `cycle` is neither an outage nor silence."""
+
+    @q.process("email")
+    async def handler(job: ActiveJob) -> str:
+        return "at last"
+
+    wire.spoil("cycle", TypeError("unsupported operand"))
+    async with q.work():
+        wire.break_off("stand_by")
+        handle = await q.enqueue("email")
+        await wire.until_answered("cycle", 2)
+        during = await trouble_of(q, wire)
+        wire.mend()
+        assert await handle.result(timeout=20) == "at last"
+        after = await trouble_of(q, wire)
+
+    assert (during, after) == ("cycle: TypeError: unsupported operand", None)
+    [error] = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert error.exc_info is not None
+
+
+async def trouble_of(q: Kue, wire: Wire) -> str | None:
+    """Return what the worker says is wrong, after another heartbeat."""
+    await wire.until_answered("renew", wire.times("renew") + 2)
+    [worker] = await q.workers()
+    return worker.trouble
+
+
 async def test_a_store_that_is_not_fit_is_heard_of_at_once(tmp_path: Path) -> None:
     path = tmp_path / "kue.db"
     path.write_bytes(b"this is not a database, whatever its name says" * 100)

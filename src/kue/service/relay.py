@@ -36,6 +36,8 @@ BATCH = 200
 #: Jobs whose address is remembered, for when they are gone.
 MAX_KNOWN = 20_000
 _ERROR = Kind.ERROR.value
+#: How outages name the subscription.
+_LISTENING = "event relay"
 
 
 class EventRelay:
@@ -66,10 +68,11 @@ class EventRelay:
     # -- hearing ---------------------------------------------------------------
 
     async def _listen(self) -> None:
-        await self._outage.persist("event relay", self._hear)
+        await self._outage.persist(_LISTENING, self._hear)
 
     async def _hear(self) -> None:
         async with self._q.store.watch(buffer=BUFFER) as events:
+            self._outage.recover(_LISTENING)
             self._heard.set()
             async for event in events:
                 await self._waiting.put(event)
@@ -117,7 +120,7 @@ class EventRelay:
         if not ids:
             return {}
         found = await self._outage.persist(
-            "event relay", lambda: self._q.store.get(ids)
+            "reading jobs of events", lambda: self._q.store.get(ids)
         )
         return {job.id: job for job in found if job is not None}
 

@@ -335,6 +335,12 @@ class WorkerStatus(msgspec.Struct, frozen=True):
     #: Whether it is told to start nothing new.
     paused: bool = False
 
+    @property
+    def trouble(self) -> str | None:
+        """What keeps it from working, other than an outage; None if nothing does."""
+        text = self.info.get("trouble")
+        return text if isinstance(text, str) else None
+
 
 class Stat(msgspec.Struct, frozen=True):
     """What happened to jobs of one type in one minute, or from one on for an hour."""

@@ -39,7 +39,7 @@ class Condition(msgspec.Struct, frozen=True):
 
     #: Worth keeping: a restart would not help.
     live: bool
-    #: All children are up, their loops go round, and the store answers.
+    #: All children are up, their loops go round, the store answers, and nothing fails.
     ready: bool
     #: What keeps it from being ready.
     reasons: tuple[str, ...]
@@ -99,6 +99,8 @@ class Examiner:
                 reasons.append(f"process #{child.number} is {child.state}")
             if not child.store_answers:
                 reasons.append(f"the store does not answer for #{child.number}")
+            if trouble := child.status.get("trouble"):
+                reasons.append(f"process #{child.number} fails: {trouble}")
         return reasons
 
 

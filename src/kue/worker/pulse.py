@@ -15,7 +15,8 @@ import threading
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from kue.errors import ConfigError, StoreError
+from kue.errors import ConfigError, StoreFull, StoreUnavailable
+from kue.throttled_log import ThrottledLog
 from kue.worker.services import BEATS_PER_LEASE
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class _Pulse(threading.Thread):
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._over: asyncio.Event | None = None
+        self._log = ThrottledLog(logger)
 
     def run(self) -> None:
         try:
@@ -117,6 +119,10 @@ class _Pulse(threading.Thread):
             beat = await self._store.renew(self._worker, lease=self._lease, orders=True)
             for order in beat.orders:
                 await self._obey(self._store, order)
-        except StoreError as exc:
-            # The worker's own beat tells of the outage.
-            logger.debug("no beat: %s", exc)
+        except (StoreUnavailable, StoreFull) as exc:
+            # The worker's own heartbeat reports the outage.
+            logger.debug("no heartbeat: %s", exc)
+        except Exception as exc:
+            self._log.error(
+                "the lease of worker %s cannot be renewed", self._worker, exc=exc
+            )

@@ -10,9 +10,10 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from kue.errors import StoreError, StoreUnavailable
+from kue.errors import StoreFull, StoreUnavailable
 from kue.policy import after_cancel
 from kue.store.values import MAX_BATCH, Beat, Tended
+from kue.throttled_log import ThrottledLog
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -130,7 +131,7 @@ class Heart:
     def _news(self) -> dict[str, Any] | None:
         """Return what to say of ourselves; None when nothing happened lately."""
         info = self._info()
-        deeds = [info.get(name) for name in ("running", "done", "blocked")]
+        deeds = [info.get(name) for name in ("running", "done", "blocked", "trouble")]
         self._beats += 1
         if deeds == self._deeds and self._beats % BEATS_PER_NEWS:
             return None
@@ -163,6 +164,7 @@ class Meter:
         self._store = store
         self._loops = loops
         self._sleep = sleep
+        self._log = ThrottledLog(logger)
 
     async def run(self) -> None:
         """Tell until cancelled."""
@@ -184,8 +186,10 @@ class Meter:
         try:
             for start in range(0, len(timings), MAX_BATCH):
                 await self._store.measure(timings[start : start + MAX_BATCH])
-        except StoreError as exc:
+        except (StoreUnavailable, StoreFull) as exc:
             logger.debug("measures dropped: %s", exc)
+        except Exception as exc:
+            self._log.error("measures dropped", exc=exc)
 
 
 class Upkeep:

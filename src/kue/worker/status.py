@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kue.outage import Outage
     from kue.worker.lookout import Lookout
     from kue.worker.loop import Loop
 
@@ -24,8 +25,9 @@ _STATM = Path("/proc/self/statm")
 class Status:
     """Collects the facts."""
 
-    def __init__(self, loops: Sequence[Loop]) -> None:
+    def __init__(self, loops: Sequence[Loop], outage: Outage) -> None:
         self._loops = loops
+        self._outage = outage
         self._started_at = time.time_ns() // 1_000_000
         self.lookout: Lookout | None = None
 
@@ -39,6 +41,7 @@ class Status:
             "running": sum(len(loop.runs) for loop in self._loops),
             "done": sum(loop.done for loop in self._loops),
             "memory": memory(),
+            "trouble": self._outage.trouble,
             **self._health(),
         }
 

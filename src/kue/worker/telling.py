@@ -15,8 +15,9 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
-from kue.errors import StoreUnavailable
+from kue.errors import StoreFull, StoreUnavailable
 from kue.store.values import MAX_BATCH, MAX_LOG_LINES, LogLine, Progress, Word
+from kue.throttled_log import ThrottledLog
 from kue.worker.told import Told
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Telling:
         #: What is on its way to the store.
         self._load: dict[ActiveJob, _Unsaid] = {}
         self._courier: asyncio.Task[None] | None = None
+        self._log = ThrottledLog(logger)
 
     def progress(self, active: ActiveJob, update: Progress) -> Told:
         return self._tell(active, update, "report progress")
@@ -114,11 +116,11 @@ class Telling:
         try:
             words = await self._write_logs(load)
             words |= await self._write_progress(load)
-        except StoreUnavailable as exc:
+        except (StoreUnavailable, StoreFull) as exc:
             logger.warning("progress and log lines dropped: %s", exc)
-        except Exception:
+        except Exception as exc:
             # Signs of life must never end a run, let alone the worker.
-            logger.exception("progress and log lines dropped")
+            self._log.error("progress and log lines dropped", exc=exc)
         else:
             return words
         return {}

@@ -99,7 +99,7 @@ class Worker:
             )
             for processor in processors
         ]
-        self.status = Status(self._loops)
+        self.status = Status(self._loops, self._outage)
         self._stopping = asyncio.Event()
         #: Stopping is not to take any longer.
         self._hurried = asyncio.Event()
@@ -336,7 +336,7 @@ class Worker:
         try:
             await self._store.leave(self.name)
         except StoreError as exc:
-            logger.warning("worker %s could not take its leave: %s", self.name, exc)
+            logger.warning("worker %s could not deregister: %s", self.name, exc)
 
     def _obedience(self, crew: Crew) -> Obey:
         """Return what does as it is ordered, in whichever thread it hears of it."""

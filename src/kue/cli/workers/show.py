@@ -12,7 +12,7 @@ from rich.live import Live
 from kue.cli.listing import Column, Listing, Row
 from kue.cli.reach import asks
 from kue.cli.terminal import output, say
-from kue.cli.text import iso, since, words
+from kue.cli.text import iso, since, visible, words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,6 +44,9 @@ async def show(q: Kue, watch: bool, as_json: bool) -> None:
     if not watch:
         found = await q.workers()
         listing.show(await _rows(q, found))
+        for worker in found:
+            if worker.alive and worker.trouble:
+                say(f"{worker.name} fails: {visible(worker.trouble)}")
         if not found:
             say("no worker runs jobs of this queue")
     elif output().is_terminal and not as_json:
@@ -96,6 +99,8 @@ def _text(info: dict[str, Any], key: str) -> str:
 def _alive(worker: WorkerStatus, now: int) -> str:
     if not worker.alive:
         return f"no, lost {since(worker.deadline, now)}"
+    if worker.trouble:
+        return "fails"
     return "paused" if worker.paused else "yes"
 
 

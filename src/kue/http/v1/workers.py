@@ -68,6 +68,8 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
     #: How often a handler held the loop, and where it did last.
     blocked: int | None = None
     blocked_at: str | None = None
+    #: What keeps it from working though the store answers, such as damage.
+    trouble: str | None = None
 
 
 class WorkerView(Said, frozen=True, kw_only=True):

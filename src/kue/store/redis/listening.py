@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import secrets
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,15 +14,19 @@ import msgspec
 from kue.errors import StoreError, StoreUnavailable
 from kue.events import Event, Kind
 from kue.names import unquote
+from kue.store.damage import corrupt
 from kue.store.feed import Feed
 from kue.store.redis.shards import Shards
 from kue.store.values import WATCH_MS
+from kue.throttled_log import ThrottledLog
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from kue.settings import Settings
     from kue.store.base import Events
+
+logger = logging.getLogger(__name__)
 
 #: Interest is renewed this often, well before it is forgotten.
 _RENEW_SECONDS = WATCH_MS / 3000
@@ -64,6 +69,7 @@ class Listening(Shards):
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self._ears: dict[int, _Ear] = {}
+        self._log = ThrottledLog(logger)
 
     async def close(self) -> None:
         tasks = [ear.task for ear in self._ears.values() if ear.task is not None]
@@ -143,6 +149,10 @@ class Listening(Shards):
                 error = self._link.translate(exc)
             except StoreError as exc:
                 error = exc
+            except Exception as exc:
+                # Nobody else would notice that this task ended.
+                error = corrupt(self.name, exc)
+                self._log.error("%s cannot be listened to", self.name, exc=exc)
             if ear.ready.is_set():
                 ear.ready.clear()
                 ear.lag()

@@ -10,7 +10,7 @@ from kue.errors import KueError, StoreCorrupt
 from kue.job import Cancelled, State
 from kue.names import quote
 from kue.policy import after_cancel
-from kue.store.checks import check_batch, check_limit, check_move
+from kue.store.checks import InvalidCall, check_batch, check_limit, check_move
 from kue.store.codec import body_of, tail_of
 from kue.store.redis.record import read_claimed, with_changes
 from kue.store.redis.shards import Shards
@@ -101,7 +101,7 @@ class Operating(Shards):
         check_limit(limit)
         wanted = list(states)
         if State.ACTIVE in wanted:
-            raise ValueError("active jobs are not cleared; cancel them, or wait")
+            raise InvalidCall("active jobs are not cleared; cancel them, or wait")
         cleared = 0
         for job_type in await self.types() if type is None else [type]:
             for state in wanted:

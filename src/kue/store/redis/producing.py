@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kue.errors import DurabilityUnknown
 from kue.names import quote
-from kue.store.checks import check_batch
+from kue.store.checks import InvalidCall, check_batch
 from kue.store.codec import body_of
 from kue.store.redis.record import left_of, options_of
 from kue.store.redis.shards import Shards
@@ -136,8 +136,8 @@ class Producing(Shards):
         return int(released)
 
 
-def _behind(producer: str, seq: int) -> ValueError:
-    return ValueError(
+def _behind(producer: str, seq: int) -> InvalidCall:
+    return InvalidCall(
         f"seq {seq} of producer {producer!r} is behind its last call; "
         "a producer's calls are numbered upwards, one at a time"
     )

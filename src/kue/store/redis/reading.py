@@ -10,7 +10,7 @@ from kue.errors import KueError
 from kue.fingerprint import first_line
 from kue.job import Error, Job, State
 from kue.names import quote, unquote
-from kue.store.checks import check_batch, check_errors, read_cursor
+from kue.store.checks import InvalidCall, check_batch, check_errors, read_cursor
 from kue.store.redis.counters import Counters
 from kue.store.redis.keys import LIVE_CHUNK
 from kue.store.redis.record import read_job
@@ -62,9 +62,9 @@ class Reading(Counters):
         descending: bool = False,
     ) -> Page:
         if not 1 <= limit <= MAX_BATCH:
-            raise ValueError(f"limit must be from 1 to {MAX_BATCH}, not {limit}")
+            raise InvalidCall(f"limit must be from 1 to {MAX_BATCH}, not {limit}")
         if skip < 0:
-            raise ValueError(f"skip must not be negative, but is {skip}")
+            raise InvalidCall(f"skip must not be negative, but is {skip}")
         after = read_cursor(cursor)
         if state is None:
             ids = self._live_ids(after[1] if after else None, descending)

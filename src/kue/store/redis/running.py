@@ -24,7 +24,7 @@ from kue.job import (
 from kue.names import quote
 from kue.policy import EXPIRED
 from kue.settings import LEASE_MS
-from kue.store.checks import check_batch, check_limit
+from kue.store.checks import check_batch, check_limit, check_timings
 from kue.store.codec import tail_of
 from kue.store.redis.counters import write_counts
 from kue.store.redis.link import MAX_BLOCK_SECONDS
@@ -41,7 +41,6 @@ from kue.store.values import (
     Progress,
     Word,
 )
-from kue.timings import check_timings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kue.store.damage import guards_replies
 from kue.store.redis.checking import Checking
 from kue.store.redis.keeping import Keeping
 from kue.store.redis.listening import Listening
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from kue.settings import Settings
 
 
+@guards_replies
 class RedisStore(Upkeep, Workers, Listening, Checking, Keeping):
     """Jobs in Redis, Valkey, or a Redis Cluster."""
 

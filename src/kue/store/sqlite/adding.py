@@ -8,6 +8,7 @@ import msgspec
 
 from kue.events import Kind
 from kue.job import Cancelled, Draft, State
+from kue.store.checks import InvalidCall
 from kue.store.codec import body_of, line_of, tail_of
 from kue.store.sqlite import keys
 from kue.store.sqlite.turn import Turn, as_json, entered, is_final
@@ -49,7 +50,7 @@ def add(turn: Turn, drafts: Sequence[Draft], producer: str, seq: int) -> list[Ad
     if row is not None and seq == row[0]:
         return _answer(row[1])
     if row is not None and seq < row[0]:
-        raise ValueError(
+        raise InvalidCall(
             f"producer {producer!r} is at call {row[0]} and cannot go back to {seq}; "
             "a producer has one call in flight, with a higher number each time"
         )

@@ -14,6 +14,7 @@ from kue.errors import (
     StoreRefused,
     StoreUnavailable,
 )
+from kue.store.damage import corrupt
 from kue.store.sqlite import schema
 
 if TYPE_CHECKING:
@@ -30,6 +31,16 @@ _abandoned: list[sqlite3.Connection] = []
 
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+#: A value that no statement of ours expects, such as text that is not JSON.
+_VALUES = frozenset(
+    {
+        sqlite3.SQLITE_CONSTRAINT,
+        sqlite3.SQLITE_ERROR,
+        sqlite3.SQLITE_MISMATCH,
+        sqlite3.SQLITE_RANGE,
+        sqlite3.SQLITE_TOOBIG,
+    }
+)
 _FORBIDDEN = frozenset(
     {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
 )
@@ -116,7 +127,14 @@ def translated(exc: sqlite3.Error, name: str) -> StoreError:
             f"{name} cannot be written ({exc}); check who owns the file, its -wal and "
             "its folder, and that the disk is not mounted read-only"
         )
+    if code in _VALUES or isinstance(exc, sqlite3.ProgrammingError):
+        return corrupt(name, exc)
     return StoreUnavailable(f"{name}: {exc}")
+
+
+def is_damaged_value(exc: Exception) -> bool:
+    """Return whether a statement failed because of a value that it met."""
+    return isinstance(exc, sqlite3.Error) and _code(exc) in _VALUES
 
 
 def _set_up(db: sqlite3.Connection, place: Place, budget: float) -> None:

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kue.events import Event, Kind
+from kue.store.damage import is_damage
+from kue.store.sqlite.connection import is_damaged_value
 from kue.store.sqlite.turn import Turn, as_json
 from kue.store.values import WATCH_MS
 
@@ -36,6 +38,7 @@ SELECT json_group_array(json_array(
     SELECT * FROM events WHERE seq > ? ORDER BY seq LIMIT {CHUNK})
 """
 _LAST = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'events'"
+_HIGHEST = "SELECT max(coalesce(max(seq), 0), ?) FROM events"
 _IS_KNOWN = """
 SELECT EXISTS (SELECT 1 FROM listeners WHERE name = ?1 AND deadline > ?2)
     OR EXISTS (SELECT 1 FROM watched WHERE listener = ?1 AND deadline > ?2)
@@ -149,7 +152,7 @@ class Ears:
         """Read what is new and hand it to everyone it concerns."""
         with self._lock:
             while self._last is not None:
-                rows = _decode(db.execute(_NEW, (self._last,)).fetchone()[0])
+                rows = self._read(db, self._last)
                 if not rows:
                     return
                 rows.sort(key=lambda row: row[0])
@@ -157,6 +160,16 @@ class Ears:
                 missed = rows[0][0] - self._last - 1
                 self._last = rows[-1][0]
                 self._hand([(row[0], _event(row)) for row in rows], missed)
+
+    def _read(self, db: sqlite3.Connection, last: int) -> list[_Row]:
+        try:
+            return _decode(db.execute(_NEW, (last,)).fetchone()[0])
+        except Exception as exc:
+            if is_damage(exc) or is_damaged_value(exc):
+                # Or nobody would ever hear of what comes after it.
+                self._last = db.execute(_HIGHEST, (last,)).fetchone()[0]
+                self._hand([], self._last - last)
+            raise
 
     def _hand(self, news: list[tuple[int, Event]], missed: int) -> None:
         for ear in self._ears:

@@ -8,6 +8,7 @@ has committed; asking costs microseconds and reads no page of the file.
 from __future__ import annotations
 
 import contextlib
+import logging
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -16,11 +17,14 @@ from typing import TYPE_CHECKING
 from kue.errors import KueError
 from kue.store.sqlite import forking
 from kue.store.sqlite.connection import abandon, connect
+from kue.throttled_log import ThrottledLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kue.store.sqlite.place import Place
+
+logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.02
 OnChange = Callable[[sqlite3.Connection], None]
@@ -38,6 +42,7 @@ class Lookout(threading.Thread):
         self._sleepers = 0
         self._is_needed = threading.Event()
         self._is_over = threading.Event()
+        self._log = ThrottledLog(logger)
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
@@ -71,8 +76,12 @@ class Lookout(threading.Thread):
         while not self._is_over.is_set():
             # An outage ends the watch and not the thread: it is told to those who
             # call the store, and here there is nobody to tell.
-            with contextlib.suppress(sqlite3.Error, KueError, UnicodeDecodeError):
+            try:
                 self._watch()
+            except (sqlite3.Error, KueError) as exc:
+                logger.debug("%s: watching ended: %s", self._place.name, exc)
+            except Exception as exc:
+                self._log.error("%s: events cannot be read", self._place.name, exc=exc)
             self._is_over.wait(POLL_SECONDS)
 
     def _watch(self) -> None:

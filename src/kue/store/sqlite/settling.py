@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from kue.job import Completed, State
+from kue.store.checks import InvalidCall
 from kue.store.sqlite import steps, workers
 from kue.store.sqlite.claiming import claim
 from kue.store.sqlite.following import follow
@@ -87,7 +88,7 @@ def _is_due(turn: Turn, slip: Slip, overdue: str) -> bool:
         case "ttl":
             return bool(turn.one(_IS_SILENT, slip.id, turn.now))
         case _:
-            raise ValueError(f"overdue is 'lease' or 'ttl', not {overdue!r}")
+            raise InvalidCall(f"overdue is 'lease' or 'ttl', not {overdue!r}")
 
 
 def _has_ended(turn: Turn, slip: Slip, token: str) -> bool:

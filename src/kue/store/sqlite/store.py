@@ -11,6 +11,7 @@ from kue.clock import Clock, SystemClock
 from kue.job import State
 from kue.settings import LEASE_MS
 from kue.store.checks import (
+    InvalidCall,
     check_batch,
     check_kept,
     check_limit,
@@ -18,6 +19,7 @@ from kue.store.checks import (
     check_move,
     check_order,
     check_pause,
+    check_timings,
 )
 from kue.store.sqlite import (
     adding,
@@ -50,7 +52,6 @@ from kue.store.values import (
     Tended,
     Word,
 )
-from kue.timings import check_timings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -281,7 +282,7 @@ class SqliteStore(SqliteReads):
         check_limit(limit)
         wanted = tuple(dict.fromkeys(states))
         if State.ACTIVE in wanted:
-            raise ValueError(
+            raise InvalidCall(
                 "active jobs cannot be cleared: cancel them, or remove them by force"
             )
         return await self._write(now, operating.clear, type, wanted, limit)

@@ -15,12 +15,13 @@ import threading
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from kue.errors import StoreCorrupt
+from kue.store.damage import corrupt, is_damage
 from kue.store.sqlite import forking
 from kue.store.sqlite.connection import abandon, begin, connect, translated
 from kue.store.sqlite.following import follow
 from kue.store.sqlite.tasks import Task, resolve
 from kue.store.sqlite.turn import Turn
+from kue.throttled_log import ThrottledLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,10 +122,8 @@ class Desk(threading.Thread):
             error = translated(exc, self._place.name)
             error.__cause__ = exc
             return error
-        if isinstance(exc, UnicodeDecodeError | UnicodeEncodeError):
-            # What is made of an error, or of a text, that quotes rotten bytes.
-            return StoreCorrupt(f"{self._place.name} is damaged: {exc.object!r:.200}")
-        return exc
+        # The one place where SQLite's reads are guarded: see kue.store.damage.
+        return corrupt(self._place.name, exc) if is_damage(exc) else exc
 
 
 class Reader(Desk):
@@ -161,6 +160,7 @@ class Writer(Desk):
         super().__init__(place, budget, "writer")
         self._clock = clock
         self._on_commit = on_commit
+        self._log = ThrottledLog(logger)
 
     def _serve(self, tasks: list[Task]) -> None:
         while tasks:
@@ -238,6 +238,11 @@ class Writer(Desk):
         later = set().union(*(turn.later for turn in turns))
         has_told = any(turn.has_told for turn in turns)
         if ready or later or has_told:
-            # What was committed stays so, even if the news of it cannot be read.
-            with contextlib.suppress(sqlite3.Error):
+            # What was committed stays so, even if the news of it cannot be read, and
+            # this thread serves everyone: it must not end of it.
+            try:
                 self._on_commit(db, Notice(ready, later, has_told))
+            except sqlite3.Error as exc:
+                logger.debug("no news of a commit: %s", exc)
+            except Exception as exc:
+                self._log.error("%s: events cannot be read", self._place.name, exc=exc)

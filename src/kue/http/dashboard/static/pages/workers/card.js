@@ -108,6 +108,7 @@ function factsOf(worker) {
     ["Runs ended", done === null ? null : number(done)],
     ["Memory", memory === null ? null : bytes(memory)],
     ["Loop lag", lag === null ? null : duration(lag), lag > LATE ? "warn" : ""],
+    ["Fails", worker.trouble, "bad"],
     ["Held the loop", heldUp(worker), worker.blocked ? "warn" : ""],
     ["Last beat due", null, "", worker.alive ? null : worker.deadline],
   ].filter(([, text, , moment]) => text || moment);
