@@ -41,6 +41,13 @@ class Hands:
         send: Callable[..., Any] = self.redis.execute_command
         return send(*command)
 
+    def commands(self) -> int:
+        """Return how many commands the server has run, those of scripts included."""
+        stats: dict[str, dict[str, int]] = self.redis.info("commandstats")
+        return sum(
+            stat["calls"] for name, stat in stats.items() if name != "cmdstat_info"
+        )
+
     def keys_of(self, job_id: int) -> Keys:
         return self._keys[job_id % self.shards]
 

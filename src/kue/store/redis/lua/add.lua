@@ -106,14 +106,16 @@ local function holder(plan, key)
 end
 
 -- How a job that another is to wait for ended: "complete", "failed", "cancelled",
--- "removed", or "open".
+-- "removed", or "open".  Looked up once, however many of the drafts wait for it.
+local how_ended = {}
 local function ended(id)
-  local head = header(id)
-  local place = head and place_of(id, queue(head.type))
-  if not place or place == "parked" then
-    return "removed"
+  if not how_ended[id] then
+    local head = header(id)
+    local place = head and place_of(id, queue(head.type))
+    local is_gone = not place or place == "parked"
+    how_ended[id] = is_gone and "removed" or FINAL[place] and place or "open"
   end
-  return FINAL[place] and place or "open"
+  return how_ended[id]
 end
 
 -- Return the parents of this shard that are still waited for, those of other shards, and
@@ -145,6 +147,7 @@ local function new_id(plan, left, options, body)
   return id
 end
 
+local is_shard_checked = false
 local function draft_full(plan, left, options, at)
   local body, delay, due, unique, unique_for, expires, list, any =
     unpack(ARGV, at, at + 7)
@@ -159,7 +162,10 @@ local function draft_full(plan, left, options, at)
   local id = new_id(plan, left, options, body)
   local open, remote, lost = {}, {}, nil
   if list ~= "" then
-    check_shard()
+    if not is_shard_checked then
+      check_shard()
+      is_shard_checked = true
+    end
     open, remote, lost = parents_of(list, any == "1")
   end
   due = tonumber(due) or (now + tonumber(delay))

@@ -82,9 +82,13 @@ if not is_idle then
     check_type(job_type)
   end
 end
-local has_parents = not is_idle and redis.call("SCARD", root .. ":parents") > 0
-if has_parents then
-  check_shard()
+local parents = is_idle and 0 or redis.call("SCARD", root .. ":parents")
+if parents > 0 then
+  redis.call("HLEN", root .. ":outbox")
+  find_parents(first_group, parents)
+  if next(is_parent) then
+    check_shard()
+  end
 end
 while ARGV[at] do
   check_type(ARGV[at + 1])
@@ -92,10 +96,10 @@ while ARGV[at] do
     check_shard()
   end
   local count = tonumber(ARGV[at + 4])
-  local is_tied = has_parents or ARGV[at + 3] ~= "" or not FINAL[ARGV[at]]
-  for i = 1, is_tied and count or 0 do
+  local are_tied = ARGV[at + 3] ~= "" or not FINAL[ARGV[at]]
+  for i = 1, (are_tied or next(is_parent)) and count or 0 do
     local id = ARGV[at + 2 + 3 * i]
-    local head = header(id)
+    local head = (are_tied or is_parent[id]) and header(id)
     if head then
       check_ties(id, head)
     end

@@ -266,15 +266,19 @@ local function rouse(job_type, q, limits)
   end
 end
 
--- Go on with dependants that were too many for one call.
+-- Go on with dependants that were too many for one call.  The outbox may be long: some of
+-- it at random are enough, because none can starve that way.  Returns whether it has more.
 local function release_rest()
-  local rest = redis.call("HGETALL", root .. ":outbox")
+  local entries = redis.call("HLEN", root .. ":outbox")
+  local rest = entries > 0
+    and redis.call("HRANDFIELD", root .. ":outbox", MAX_DEPENDANTS, "WITHVALUES") or {}
   for i = 1, #rest, 2 do
     local parent = string.match(rest[i], "^rest:(%d+)$")
-    if parent and released < MAX_RELEASED then
+    if parent and looked_at < MAX_DEPENDANTS then
       tell_dependants(parent, rest[i + 1])
     end
   end
+  return looked_at >= MAX_DEPENDANTS or entries > MAX_DEPENDANTS
 end
 
 local function hour_of(minute)
@@ -418,13 +422,13 @@ for _, job_type in ipairs(types) do
 end
 sweep_kept()
 local in_this_call = released
-release_rest()
+local has_more_dependants = release_rest()
 -- Listeners live by the server's clock, also while a test owns the jobs'.
 local alive = ARGV[1] == "" and now or redis.call("TIME")[1] * 1000
 redis.call("ZREMRANGEBYSCORE", root .. ":listeners", "-inf", alive)
 redis.call("ZREMRANGEBYSCORE", root .. ":watched", "-inf", alive)
 if promoted >= limit or expired >= limit or pruned >= limit
-  or released >= MAX_RELEASED or #lost > limit or #timed_out > limit then
+  or has_more_dependants or #lost > limit or #timed_out > limit then
   more = 1
 end
 for _, ids in ipairs({ lost, timed_out }) do

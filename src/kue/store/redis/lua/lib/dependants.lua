@@ -1,7 +1,12 @@
--- Tell the jobs that wait for others how those ended, at most this many a call; the rest
--- stays in the outbox, as does what another shard must hear, and upkeep carries it on.
-local MAX_RELEASED = 200
-local released = 0
+-- Notify dependants of how the jobs they wait for ended.
+--
+-- Bounded by what is looked at, not by what is released: a dependant that goes on waiting
+-- for another parent costs as much as one that starts.  One call looks at MAX_DEPENDANTS
+-- at most.  Each is taken out of its parent's list before it is looked at, so the list
+-- itself remembers how far it was read; the parent then stands in the outbox, and
+-- maintenance goes on from there.  What another shard must hear waits there, too.
+local MAX_DEPENDANTS = 200
+local looked_at, released = 0, 0
 
 -- Job `id` need no longer wait for `parent`; it goes on when that was the last.
 local function unblock(id, parent)
@@ -54,12 +59,12 @@ end
 -- Hand `outcome` of `parent` to the jobs in one of its lists, oldest first.
 local function tell_list(parent, list, outcome, act)
   local key = job .. parent .. list
-  while released < MAX_RELEASED do
-    local id = redis.call("ZRANGE", key, 0, 0)[1]
+  while looked_at < MAX_DEPENDANTS do
+    local id = redis.call("ZPOPMIN", key)[1]
     if not id then
       return true
     end
-    redis.call("ZREM", key, id)
+    looked_at = looked_at + 1
     if link_end(id, parent, outcome) then
       act(id, parent, outcome)
     end

@@ -27,7 +27,10 @@ local function check_type(job_type)
   end
 end
 
--- The structures of one job, and those of the jobs it is tied to.
+-- The structures of one job, and those of the jobs it is tied to.  No call reads more
+-- dependants than lib/dependants lets it write, however many jobs it names.
+local MAX_CHECKED = 200
+local checked_dependants = 0
 local function check_ties(id, head)
   if head.group then
     redis.call("ZCARD", queue(head.type) .. "held:" .. head.group)
@@ -40,9 +43,12 @@ local function check_ties(id, head)
     redis.call("ZCARD", job .. parent .. ":finally")
   end
   for _, list in ipairs({ ":then", ":finally" }) do
-    for _, child in ipairs(redis.call("ZRANGE", job .. id .. list, 0, 199)) do
+    local left = MAX_CHECKED - checked_dependants
+    local children = left > 0 and redis.call("ZRANGE", job .. id .. list, 0, left - 1) or {}
+    for _, child in ipairs(children) do
       redis.call("SCARD", job .. child .. ":after")
     end
+    checked_dependants = checked_dependants + #children
   end
 end
 

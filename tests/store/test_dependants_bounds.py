@@ -1,0 +1,135 @@
+"""No call of a Redis store keeps the others waiting: what it looks at is bounded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kue.draft import draft
+from kue.job import Completed, State
+from kue.store.values import MAX_BATCH, Outcome, Word
+from tests.support.jobs import (
+    T0,
+    add,
+    add_many,
+    add_one,
+    claim,
+    count_of,
+    end,
+    start_one,
+    state_of,
+)
+from tests.support.upkeep import tend
+
+if TYPE_CHECKING:
+    from kue.store.base import Store
+    from tests.support.hands import Hands
+
+pytestmark = pytest.mark.parametrize("engine", ["redis"], indirect=True)
+
+#: Dependants that one call looks at, and commands that one of them costs at most.
+AT_ONCE, EACH = 200, 15
+
+
+async def add_children(store: Store, count: int, *parents: int) -> None:
+    for _ in range(count // MAX_BATCH):
+        await add(store, [draft("child", after=parents)] * MAX_BATCH)
+
+
+async def test_a_settle_looks_at_so_many_dependants_whatever_they_wait_for(
+    store: Store, hands: Hands
+) -> None:
+    """R-7: those that wait for a second parent are looked at, and not released."""
+    parent, other = await start_one(store, "a"), await start_one(store, "b")
+    await add_children(store, 2_000, parent.id, other.id)
+
+    before = hands.commands()
+    await end(store, parent, Completed())
+
+    assert hands.commands() - before < AT_ONCE * EACH
+    left = hands.do("ZCARD", hands.record(parent.id, "then"))
+    assert left == 2_000 - AT_ONCE
+
+
+async def test_maintenance_looks_at_each_dependant_once(
+    store: Store, hands: Hands
+) -> None:
+    """R-7: it goes on where the call before stopped."""
+    parent, other = await start_one(store, "a"), await start_one(store, "b")
+    await add_children(store, 2_000, parent.id, other.id)
+    await end(store, parent, Completed())
+
+    left = 2_000 - AT_ONCE
+    while left:
+        before = hands.commands()
+        tended = await store.tend(now=T0)
+        assert hands.commands() - before < AT_ONCE * EACH + 200
+        assert (tended.released, tended.more) == (0, True)
+        left -= AT_ONCE
+        assert hands.do("ZCARD", hands.record(parent.id, "then")) == left
+    await tend(store)
+    assert await count_of(store, "child") == {State.BLOCKED: 2_000}
+
+    await end(store, other, Completed())
+    done = await tend(store)
+
+    assert done.released == 2_000 - AT_ONCE
+    assert await count_of(store, "child") == {State.WAITING: 2_000}
+
+
+async def test_a_batch_of_parents_looks_at_as_many_dependants_as_one(
+    store: Store, hands: Hands
+) -> None:
+    """R-7: the bound is that of the call, not of each job that ends in it."""
+    await add_many(store, 100, "parent")
+    parents = await claim(store, "parent", limit=100)
+    for parent in parents:
+        await add(store, [draft("child", after=[parent.id])] * 20)
+
+    before = hands.commands()
+    outcomes = [Outcome(parent, Completed()) for parent in parents]
+    await store.settle(outcomes, now=T0)
+
+    assert hands.commands() - before < AT_ONCE * EACH + 100 * 20
+    assert await count_of(store, "child") == {
+        State.WAITING: AT_ONCE,
+        State.BLOCKED: 2_000 - AT_ONCE,
+    }
+    await tend(store)
+    assert await count_of(store, "child") == {State.WAITING: 2_000}
+
+
+async def test_an_add_looks_at_a_parent_once_however_many_wait_for_it(
+    store: Store, hands: Hands
+) -> None:
+    """R-7: adds with many dependants."""
+    parent = await add_one(store, "parent", delay="1h")
+
+    before = hands.commands()
+    await add(store, [draft("child", after=[parent])] * MAX_BATCH)
+
+    writes = 4 * MAX_BATCH
+    assert hands.commands() - before < writes + 100
+
+
+@pytest.mark.parametrize("parents", [1, 100])
+async def test_jobs_that_wait_do_not_slow_down_those_nobody_waits_for(
+    store: Store, hands: Hands, parents: int
+) -> None:
+    """R-10: the batch asks once who has dependants."""
+    await add_many(store, 400, "email")
+    first = await claim(store, "email", limit=200)
+    second = await claim(store, "email", limit=200)
+    before = hands.commands()
+    await store.settle([Outcome(job, Completed()) for job in first], now=T0)
+    usual = hands.commands() - before
+    waited_for = await add_many(store, parents, "parent", delay="1h")
+    child = await add_one(store, "child", after=waited_for)
+
+    before = hands.commands()
+    words = await store.settle([Outcome(job, Completed()) for job in second], now=T0)
+
+    assert words == [Word.DONE] * 200
+    assert hands.commands() - before <= usual + 3
+    assert await state_of(store, child) is State.BLOCKED
