@@ -5,13 +5,19 @@ import { icon } from "./icon.js";
 
 //: A menu: *content()* gives the nodes it shows, anew each time it opens.
 //:
-//: Whatever is chosen in it closes it, unless it is inside something marked data-stay.
-export function menu(label, content, { name = label, glyph = "down", end = false } = {}) {
+//: What is chosen in it closes it, unless it is inside something marked data-stay.
+//: *lead* is an icon that stands for the label on phones.
+export function menu(
+  label,
+  content,
+  { name = label, glyph = "down", end = false, lead = null } = {},
+) {
   const list = h("div", { class: end ? "menu-list menu-end" : "menu-list" });
   const summary = h(
     "summary",
     { class: "button", role: "button", "aria-label": name, "aria-expanded": "false" },
-    label,
+    lead && h("span", { class: "menu-lead" }, icon(lead)),
+    h("span", { class: "menu-label" }, label),
     icon(glyph),
   );
   const listen = { ontoggle: turn, onkeydown: leave };

@@ -20,21 +20,19 @@ const SAID = {
   polling: ["Polling", "The event stream is blocked; the page updates every few seconds"],
 };
 
+//: Pages in the bar at the bottom of a phone; the others are behind its "More".
+const FIRST = 4;
+
 //: Returns {node, show(main, page)}.
 export function shell({ pages, openPalette }) {
   const links = pages
     .filter((page) => page.nav && can(page.nav.needs ?? "look"))
     .sort((one, other) => one.nav.order - other.nav.order)
     .map((page) => ({ page, node: link(page) }));
-  const menu = h(
-    "nav",
-    { class: "nav", "aria-label": "Dashboard" },
-    h(
-      "ul",
-      null,
-      links.map((one) => h("li", null, one.node)),
-    ),
-  );
+  const items = links.map((one) => h("li", null, one.node));
+  const more = moreLinks(items.slice(FIRST));
+  const list = h("ul", null, items.slice(0, FIRST), more.node);
+  const menu = h("nav", { class: "nav", "aria-label": "Dashboard" }, list);
   const search = h(
     "button",
     { class: "search-button", onclick: openPalette },
@@ -61,8 +59,8 @@ export function shell({ pages, openPalette }) {
       const isHere = one.page.path === page?.path || one.page.path === top;
       if (isHere) one.node.setAttribute("aria-current", "page");
       else one.node.removeAttribute("aria-current");
-      if (isHere) one.node.scrollIntoView?.({ block: "nearest", inline: "nearest" });
     }
+    more.close();
     fill(slot, lost, readOnly(), main);
   }
 
@@ -71,6 +69,42 @@ export function shell({ pages, openPalette }) {
 
 function link({ path, nav }) {
   return h("a", { href: href(path) }, icon(nav.icon), h("span", null, nav.label));
+}
+
+//: The links that a phone has no room for, behind a button; {node, close()}.
+function moreLinks(items) {
+  const list = h("ul", { id: "more-pages" }, items);
+  const props = { "aria-expanded": "false", "aria-controls": list.id, onclick: toggle };
+  const button = h("button", props, icon("more"), h("span", null, "More"));
+  const node = h("li", { class: "nav-more", onkeydown: leave }, button, list);
+
+  function open(isOpen) {
+    button.setAttribute("aria-expanded", String(isOpen));
+    node.classList.toggle("is-open", isOpen);
+    if (isOpen) document.addEventListener("pointerdown", outside);
+    else document.removeEventListener("pointerdown", outside);
+  }
+
+  function toggle() {
+    open(!node.classList.contains("is-open"));
+  }
+
+  function outside(event) {
+    if (!node.contains(event.target)) open(false);
+  }
+
+  function leave(event) {
+    if (event.key !== "Escape") return;
+    open(false);
+    button.focus();
+  }
+
+  function close() {
+    open(false);
+    button.classList.toggle("is-here", list.querySelector("[aria-current]") !== null);
+  }
+
+  return { node, close };
 }
 
 function brand() {

@@ -119,7 +119,7 @@ export function table({
     const cells = visible.map((one) =>
       h(
         "td",
-        { class: [one.end && "end", one.class], dataset: { label: one.label } },
+        { class: [one.end && "end", one.class], dataset: { key: one.key, label: one.label } },
         one.render(row),
       ),
     );

@@ -23,7 +23,7 @@ export function viewsMenu() {
         menuItem("Save this view…", saveThisView),
       ];
     },
-    { end: true },
+    { end: true, lead: "star" },
   ).node;
 }
 
@@ -66,7 +66,7 @@ export function columnsMenu(state, onChange) {
         menuItem("As usual", () => remember(null)),
       ];
     },
-    { end: true },
+    { end: true, lead: "columns" },
   ).node;
 }
 
@@ -88,6 +88,6 @@ export function exportMenu(state, jobs) {
       menuItem("As JSON", () => saveJson(jobs()), { hint: "everything" }),
       menuItem("As CSV", () => saveCsv(jobs(), chosen(state())), { hint: "these columns" }),
     ],
-    { end: true },
+    { end: true, lead: "download" },
   ).node;
 }

@@ -31,6 +31,21 @@ export function stateTabs(address, onChoose) {
     tabs.map((tab) => tab.node),
   );
 
+  let revealed = "";
+
+  //: Scroll to the current tab, once for each and once more when it has its count: a
+  //: phone has not room for all.
+  function reveal(current, counts) {
+    const key = `${current} ${counts !== null}`;
+    if (key === revealed) return;
+    revealed = key;
+    window.requestAnimationFrame(() => {
+      const tab = node.querySelector("[aria-current]")?.getBoundingClientRect();
+      const { left, right } = node.getBoundingClientRect();
+      if (tab) node.scrollLeft += (tab.left + tab.right - left - right) / 2;
+    });
+  }
+
   function show(current, counts) {
     const sum = counts && Object.values(counts).reduce((all, one) => all + one, 0);
     for (const tab of tabs) {
@@ -42,6 +57,7 @@ export function stateTabs(address, onChoose) {
       if (tab.state === current) tab.node.setAttribute("aria-current", "true");
       else tab.node.removeAttribute("aria-current");
     }
+    reveal(current, counts);
   }
 
   return { node, show };
