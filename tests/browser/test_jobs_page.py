@@ -324,6 +324,54 @@ async def test_what_is_no_time_is_told(page: Page, address: str, q: Kue) -> None
     await expect(rows(page)).to_have_count(1)
 
 
+async def test_designer_3_a_long_search_goes_on_by_itself(
+    page: Page, address: str, q: Kue
+) -> None:
+    meant = await q.enqueue("email", {"to": "needle"})
+    await add_many(q.store, 9_000, now=await q.now())
+    await page.goto(f"{address}/jobs?text=needle")
+
+    await expect(row_of(page, meant.id)).to_be_visible()
+    await expect(page.get_by_text("1 job", exact=True)).to_be_visible()
+    await expect(page.get_by_text("Searching…")).to_be_hidden()
+    await expect(page.get_by_role("button", name="Keep searching")).to_have_count(0)
+
+
+async def test_designer_3_a_search_shows_that_it_goes_on_and_can_be_stopped(
+    page: Page, address: str, q: Kue
+) -> None:
+    old = await q.enqueue("email", {"to": "needle"})
+    await add_many(q.store, 9_000, now=await q.now())
+    new = await q.enqueue("email", {"to": "needle"})
+    requests = 0
+    may_go = asyncio.Event()
+
+    async def later(route: Route) -> None:
+        nonlocal requests
+        requests += 1
+        # The first answer takes long enough to be shown; others wait for the test.
+        if requests == 1:
+            await asyncio.sleep(0.4)
+        else:
+            await may_go.wait()
+        await route.continue_()
+
+    await page.route("**/api/v1/jobs?*", later)
+    await page.goto(f"{address}/jobs?text=needle")
+
+    await expect(row_of(page, new.id)).to_be_visible()
+    await expect(page.get_by_text("Searching… 1 found")).to_be_visible()
+    await expect(page.get_by_role("progressbar", name="Searching")).to_be_visible()
+    await page.get_by_role("button", name="Stop").click()
+    may_go.set()
+    await expect(page.get_by_text("Searching…")).to_be_hidden()
+    await expect(row_of(page, new.id)).to_be_visible()
+    assert requests == 2
+
+    await page.get_by_role("button", name="Keep searching").click()
+    await expect(row_of(page, old.id)).to_be_visible()
+
+
 # -- columns, views, files -----------------------------------------------------
 
 

@@ -256,7 +256,8 @@ class Live {
 export const live = new Live();
 
 //: Call fn(signal) now, when something wanted happens, and every *everyMs* if given; at
-//: most every *minMs*, and never twice at once.  Returns a function that ends it.
+//: most every *minMs* (or what it returns), and never twice at once.  Returns a function
+//: that ends it.
 export function refresher(fn, { minMs = 1_000, everyMs, types, kinds, jobId } = {}) {
   const end = new AbortController();
   let isRunning = false;
@@ -282,7 +283,8 @@ export function refresher(fn, { minMs = 1_000, everyMs, types, kinds, jobId } = 
   function soon() {
     isStale = true;
     if (isRunning || timer || end.signal.aborted) return;
-    timer = window.setTimeout(again, Math.max(0, last + minMs - Date.now()));
+    const pause = typeof minMs === "function" ? minMs() : minMs;
+    timer = window.setTimeout(again, Math.max(0, last + pause - Date.now()));
   }
 
   function again() {

@@ -1,10 +1,11 @@
 // Jobs: find them by what they are, look at them, act on many at once.
 
+import { bar } from "../components/bar.js";
 import { empty } from "../components/empty.js";
 import { table } from "../components/table.js";
 import { can, cancel, canDo, retry } from "../lib/actions.js";
 import { fill, h } from "../lib/dom.js";
-import { plural } from "../lib/format.js";
+import { number, plural } from "../lib/format.js";
 import { refresher } from "../lib/live.js";
 import { go, href, query, setQuery } from "../lib/router.js";
 import { addJob } from "./jobs/add.js";
@@ -19,6 +20,9 @@ import { readCounts, readPage } from "./jobs/reading.js";
 import { suggest } from "./jobs/suggest.js";
 import { stateTabs } from "./jobs/tabs.js";
 import { searchOf } from "./jobs/views.js";
+
+//: A list that took long to find is read again after so many times as long.
+const REST = 10;
 
 const FIRST_JOB = `from kue import Kue
 
@@ -49,7 +53,13 @@ class JobsView {
     this._counts = null;
     this._cursor = null;
     this._isPart = false;
+    //: Whether the search goes on, and whether it was stopped by hand.
+    this._isSearching = false;
+    this._isStopped = false;
+    this._tookMs = 0;
     this._columns = "";
+    //: The query of the list that is shown whole.
+    this._shown = null;
     //: Cursors of the pages before this one, the first of which has none.
     this._trail = [];
     this._isStale = false;
@@ -80,6 +90,14 @@ class JobsView {
     this._fault = h("p", { class: "fault", role: "alert" });
     this._hint = h("p", { class: "list-hint", role: "status", hidden: true });
     this._none = h("div", { hidden: true });
+    this._searched = h("span", { role: "status" });
+    this._progress = h(
+      "div",
+      { class: "searching", hidden: true },
+      this._searched,
+      bar(null, { label: "Searching" }),
+      h("button", { class: "small", onclick: () => this._halt() }, "Stop"),
+    );
     this._foot = h("nav", { class: "pager", "aria-label": "Pages" });
     this.node = h(
       "div",
@@ -92,6 +110,7 @@ class JobsView {
       this._hint,
       this._table.node,
       this._none,
+      this._progress,
       this._foot,
     );
   }
@@ -169,6 +188,8 @@ class JobsView {
   _restart() {
     if (this._isLeft) return;
     this.stop();
+    this._isStopped = false;
+    this._tookMs = 0;
     const type = query().type;
     const types = type ? [type] : undefined;
     this._bar.show(this._filters);
@@ -176,7 +197,7 @@ class JobsView {
     this._showColumns();
     this._tabs.show(this._state, this._isCounted ? this._counts : null);
     this._stops.push(
-      refresher((signal) => this._read(signal), { types }),
+      refresher((signal) => this._read(signal), { types, minMs: () => this._rest }),
       refresher((signal) => this._count(type, signal), { minMs: 2_000, types }),
     );
   }
@@ -187,29 +208,54 @@ class JobsView {
     this._page();
   }
 
+  get _rest() {
+    return Math.max(1_000, REST * this._tookMs);
+  }
+
   async _read(signal) {
+    if (this._isStopped) return;
     // Rows that are being chosen from must not move away.
     if (this._table.selected.size) {
       this._isStale = true;
       this._tell();
       return;
     }
+    const began = Date.now();
     let found;
     try {
       const { state, cursor } = query();
       const order = this._orderNow;
       const params = { ...asParams(this._filters), state, cursor, order };
-      found = await readPage(params, signal);
+      found = await readPage(params, signal, (part) => this._showPart(part));
     } catch (problem) {
       if (problem.name === "AbortError") return;
       this._blame(problem);
       return;
     }
+    this._tookMs = Date.now() - began;
+    this._take(found, false);
+  }
+
+  //: Show what a search found so far, unless the list has been shown whole before.
+  _showPart(found) {
+    if (this._shown !== window.location.search) this._take(found, true);
+    return !this._isStopped;
+  }
+
+  _take({ jobs, cursor, isPart }, isSearching) {
     this._fault.textContent = "";
     this._isStale = false;
-    this._cursor = found.cursor;
-    this._isPart = found.isPart;
-    if (!this._table.selected.size) this._show(found.jobs);
+    this._cursor = cursor;
+    this._isPart = isPart;
+    this._isSearching = isSearching;
+    if (!isSearching) this._shown = window.location.search;
+    if (!this._table.selected.size) this._show(jobs);
+  }
+
+  _halt() {
+    this._isStopped = true;
+    this._isSearching = false;
+    this._show(this._table.rows);
   }
 
   _blame(problem) {
@@ -218,6 +264,7 @@ class JobsView {
     if (problem.status === 0 || problem.status >= 500) return;
     this._cursor = null;
     this._isPart = false;
+    this._isSearching = false;
     this._table.update([]);
     this._table.node.hidden = true;
     this._none.hidden = true;
@@ -229,7 +276,7 @@ class JobsView {
   _show(jobs) {
     this._table.update(jobs);
     this._table.node.hidden = jobs.length === 0;
-    this._nothing(jobs.length === 0);
+    this._nothing(jobs.length === 0 && !this._isSearching);
     this._tell();
     this._page();
   }
@@ -246,8 +293,8 @@ class JobsView {
 
   _emptyView() {
     if (this._isPart) {
-      const text = "None of the jobs looked at so far matches; there are more to look at.";
-      return empty({ title: "Nothing yet", text });
+      const text = "No match so far, and there are more jobs to search.";
+      return empty({ title: "Search stopped", text });
     }
     if (this._filters.length || this._state || query().cursor) {
       const action = { label: "Show all jobs", run: () => go("/jobs") };
@@ -274,14 +321,18 @@ class JobsView {
     const back = this._trail.length > 1 ? "Previous" : "First page";
     const count = this._known();
     const shown = this._table.rows.length;
-    const isTold = count !== undefined && isFirst;
-    const told = isTold ? `${shown} of ${plural(count, "job")}` : plural(shown, "job");
+    const isCounted = count !== undefined && isFirst;
+    const text = isCounted ? `${shown} of ${plural(count, "job")}` : plural(shown, "job");
+    const next = this._isPart ? "Keep searching" : "Next";
+    this._progress.hidden = !this._isSearching;
+    this._searched.textContent = this._isSearching ? `Searching… ${number(shown)} found` : "";
     fill(
       this._foot,
-      h("span", { class: "faint" }, shown > 0 && told),
+      h("span", { class: "faint" }, shown > 0 && text),
       !isFirst && h("button", { onclick: () => this._previous() }, back),
       this._cursor !== null &&
-        h("button", { onclick: () => this._next() }, this._isPart ? "Search on" : "Next"),
+        !this._isSearching &&
+        h("button", { onclick: () => this._next() }, next),
     );
   }
 

@@ -1,26 +1,29 @@
-// Pages of jobs: those that match may lie far apart, so one page may take several looks.
+// Pages of jobs: matches may lie far apart, so one page may take several requests.
 
 import { api } from "../../lib/api.js";
 
 export const PAGE = 50;
-//: Looks for one page, after which whoever waits is told how far it is.
-const LOOKS = 5;
-const PATIENCE_MS = 200;
+//: Milliseconds after which a search that goes on is shown.
+const PATIENCE_MS = 300;
 
 //: Read one page: {jobs, cursor, isPart}; *isPart* when it is short and there is more.
-export async function readPage(params, signal) {
+//:
+//: onPart(page) is called while the search goes on with what it found so far; it returns
+//: whether to go on.
+export async function readPage(params, signal, onPart) {
   const began = Date.now();
   const jobs = [];
   let cursor = params.cursor;
-  for (let look = 0; look < LOOKS; look += 1) {
+  for (;;) {
     const limit = PAGE - jobs.length;
     const found = await api.get("/jobs", { ...params, cursor, limit }, { signal });
     jobs.push(...found.jobs);
     cursor = found.cursor;
-    const isOver = cursor === null || jobs.length >= PAGE;
-    if (isOver || Date.now() - began > PATIENCE_MS) break;
+    const isPart = cursor !== null && jobs.length < PAGE;
+    const page = { jobs: [...jobs], cursor, isPart };
+    const isLong = Date.now() - began > PATIENCE_MS;
+    if (!isPart || (isLong && !onPart(page))) return page;
   }
-  return { jobs, cursor, isPart: cursor !== null && jobs.length < PAGE };
 }
 
 //: How many jobs are in each state: of one type, or of all.
