@@ -10,9 +10,10 @@ from playwright.async_api import expect
 
 from kue import State
 from kue.http.access import Anyone, Role
+from kue.job import Error, Failed
 from tests.browser.making import failed, furnish
 from tests.browser.watching import barriers, shoot
-from tests.support.jobs import count_of
+from tests.support.jobs import MINUTE, add_one, claim_one, count_of, end
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +28,12 @@ def groups(page: Page) -> Locator:
     return page.locator(".error-groups").get_by_role("listitem")
 
 
+async def choose(group: Locator, label: str) -> None:
+    """Choose what to do to all jobs of *group*."""
+    await group.get_by_role("button", name="More actions").click()
+    await group.get_by_role("button", name=label).click()
+
+
 async def test_failed_jobs_are_grouped_by_what_went_wrong(
     page: Page, address: str, q: Kue
 ) -> None:
@@ -35,7 +42,7 @@ async def test_failed_jobs_are_grouped_by_what_went_wrong(
     await page.goto(f"{address}/errors")
 
     await expect(groups(page)).to_have_count(2)
-    await expect(page.get_by_text("2 errors of 4 failed jobs")).to_be_visible()
+    await expect(page.get_by_text("2 errors in 4 failed jobs")).to_be_visible()
     first = groups(page).first
     await expect(first.get_by_role("heading")).to_contain_text("KeyError: no user")
     await expect(first.locator(".error-count")).to_have_text("3")
@@ -79,13 +86,62 @@ async def test_all_of_one_error_are_retried_and_no_others(
     meant = groups(page).filter(has_text="timeout")
     await expect(meant.locator(".error-count")).to_have_text("700")
 
-    await meant.get_by_role("button", name="Retry all").click()
+    await choose(meant, "Retry 700 jobs")
 
     message = page.get_by_role("status").filter(has_text="Retr")
     await expect(message).to_contain_text("Retried 700 jobs")
     await expect(groups(page)).to_have_count(1)
     await expect(groups(page)).to_contain_text("refused")
     assert await count_of(q.store) == {State.WAITING: 700, State.FAILED: 2}
+
+
+async def test_designer_9_a_group_has_quiet_actions_and_a_trend(
+    page: Page, address: str, q: Kue
+) -> None:
+    now = await q.now()
+    for minute in (3, 5, 9):
+        job_id = await add_one(q.store, now=now - minute * MINUTE)
+        job = await claim_one(q.store, now=now - minute * MINUTE)
+        assert job.id == job_id
+        wrong = Failed(Error("ValueError", "oops"))
+        await end(q.store, job, wrong, now=now - minute * MINUTE)
+    await page.goto(f"{address}/errors")
+
+    trend = groups(page).get_by_role("img", name="Failed jobs of email per minute")
+    await expect(trend).to_have_accessible_name(re.compile("last hour: .* at most 1"))
+    await expect(page.locator("main button.primary")).to_have_count(0)
+
+
+async def test_designer_9_all_jobs_of_a_group_are_removed_and_no_others(
+    page: Page, address: str, q: Kue
+) -> None:
+    await failed(q, "timeout after 5 s", "timeout after 7 s", "refused")
+    await page.goto(f"{address}/errors")
+
+    await choose(groups(page).filter(has_text="timeout"), "Remove 2 jobs…")
+    await page.get_by_role("dialog").get_by_role("textbox").fill("remove")
+    await page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+
+    await expect(groups(page)).to_have_count(1)
+    await expect(groups(page)).to_contain_text("refused")
+    assert await count_of(q.store) == {State.FAILED: 1}
+
+
+async def test_designer_9_what_can_still_be_undone_is_done_when_the_page_is_left(
+    page: Page, address: str, q: Kue
+) -> None:
+    await failed(q, "refused", "refused")
+    await page.goto(f"{address}/errors")
+    await choose(groups(page), "Remove 2 jobs…")
+    await page.get_by_role("dialog").get_by_role("textbox").fill("remove")
+    await page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+    await expect(page.get_by_role("button", name="Undo")).to_be_visible()
+    assert await count_of(q.store) == {State.FAILED: 2}
+
+    await page.reload()
+
+    await expect(page.get_by_role("heading", name="No errors")).to_be_visible()
+    assert await count_of(q.store) == {}
 
 
 async def test_the_jobs_of_a_group_are_one_link_away(
@@ -129,7 +185,7 @@ async def test_who_may_only_look_is_not_offered_to_retry(
     await page.goto(f"{serve(**options)}/errors")
 
     await expect(page.get_by_role("link", name="Show jobs")).to_be_visible()
-    await expect(page.get_by_role("button", name="Retry all")).to_have_count(0)
+    await expect(page.get_by_role("button", name="More actions")).to_have_count(0)
 
 
 async def test_the_errors_look_well_and_keep_nobody_out(

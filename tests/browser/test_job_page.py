@@ -23,6 +23,7 @@ from tests.browser.making import (
     WEBHOOK,
     complete,
     failed,
+    failure_of,
     furnish,
     running,
 )
@@ -268,6 +269,41 @@ async def test_jobs_that_a_job_waits_for_are_told_with_their_states(
     await needs.get_by_role("link", name=str(parent.id)).click()
 
     await expect(page.get_by_role("heading", name=f"Job {parent.id}")).to_be_visible()
+
+
+async def test_designer_8_a_job_blocked_by_a_failed_one_says_so_and_offers_its_retry(
+    page: Page, address: str, q: Kue
+) -> None:
+    parent = await running(q, "fetch")
+    child = await q.enqueue("report", after=[parent.id])
+    await page.goto(f"{address}/jobs/{child.id}")
+    await expect(badge(page)).to_have_text("blocked")
+    notice = page.get_by_role("note").filter(has_text="Blocked")
+    await expect(notice).to_have_count(0)
+
+    await q.store.settle([failure_of(parent, "no route to the bank")])
+    await expect(notice).to_contain_text(
+        f"Job {parent.id} of type fetch failed (TimeoutError: no route to the bank)"
+    )
+    await expect(notice.get_by_role("link", name=str(parent.id))).to_be_visible()
+    first = page.locator("button.primary:visible")
+    await expect(first).to_have_text([f"Retry {parent.id}"])
+    await first.click()
+
+    await expect(notice).to_have_count(0)
+    assert await state_of(q.store, parent.id) is State.WAITING
+
+
+async def test_designer_8_a_blocked_job_can_be_run_without_waiting_from_the_menu(
+    page: Page, address: str, q: Kue
+) -> None:
+    parent = await q.enqueue("fetch")
+    child = await q.enqueue("report", after=[parent.id])
+    await page.goto(f"{address}/jobs/{child.id}")
+
+    await choose(page, "Run without waiting")
+
+    await expect(badge(page)).to_have_text("waiting")
 
 
 async def test_a_delayed_job_tells_when_it_runs(

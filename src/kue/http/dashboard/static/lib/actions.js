@@ -14,6 +14,12 @@ const UNDO = 5_000;
 //: Milliseconds between two looks at how far an act on many jobs is.
 const LOOK = 400;
 
+//: What waits for its moment of undo to pass, and is sent at once when the page goes away.
+const pending = new Set();
+window.addEventListener("pagehide", () => {
+  for (const send of [...pending]) send();
+});
+
 const ENDED = ["complete", "failed", "cancelled"];
 const UNFINISHED = ["waiting", "active", "delayed", "blocked"];
 //: The states from which each act is possible.
@@ -116,11 +122,12 @@ export async function bulk(act, target, { count = target.ids?.length } = {}) {
   if (act === "remove" && !(await isSure(count))) return null;
   const what = count === undefined ? "all that match" : plural(count, "job");
   const isDestructive = act === "remove" || act === "cancel";
-  if (isDestructive && !(await notUndone(`${DOING[act]} ${what}`))) return null;
+  const body = { action: act, ...target };
+  if (isDestructive && !(await notUndone(`${DOING[act]} ${what}`, body))) return null;
   const message = toast(`${DOING[act]} ${what}`, { ms: 0 });
   message.progress(0, undefined);
   try {
-    const { id } = await api.post("/jobs/bulk", { action: act, ...target });
+    const { id } = await api.post("/jobs/bulk", body);
     const stop = () => api.delete(`/jobs/bulk/${id}`).catch(toastProblem);
     message.act({ label: "Stop", run: stop });
     return await follow(id, act, count, message);
@@ -171,31 +178,39 @@ function isSure(count) {
   });
 }
 
-//: Wait for a moment; false when it was undone.
-function notUndone(text) {
+//: Wait for a moment; false when it was undone, or the page went away and *body* was sent.
+function notUndone(text, body) {
   return new Promise((resolve) => {
-    let isUndone = false;
-    const undo = () => {
-      isUndone = true;
-      message.close();
-      resolve(false);
-    };
-    const message = toast(`${text} in a moment`, {
-      ms: 0,
-      action: { label: "Undo", run: undo },
-    });
+    const action = { label: "Undo", run: () => end(false) };
+    const message = toast(`${text} in a few seconds`, { ms: 0, action });
     const began = Date.now();
     const timer = window.setInterval(() => {
       const passed = Date.now() - began;
-      if (isUndone || passed >= UNDO) window.clearInterval(timer);
-      if (isUndone) return;
       message.progress(passed, UNDO);
-      if (passed >= UNDO) {
-        message.close();
-        resolve(true);
-      }
+      if (passed >= UNDO) end(true);
     }, 100);
+
+    function end(isMeant) {
+      window.clearInterval(timer);
+      pending.delete(leave);
+      message.close();
+      resolve(isMeant);
+    }
+
+    function leave() {
+      end(false);
+      sendLast("/jobs/bulk", body);
+    }
+
+    pending.add(leave);
   });
+}
+
+//: Send what outlives the page; nobody reads the answer.
+function sendLast(path, body) {
+  const headers = { "Content-Type": "application/json" };
+  const options = { method: "POST", headers, body: JSON.stringify(body), keepalive: true };
+  fetch(api.url(path), options).catch(() => {});
 }
 
 async function done(told, promise) {

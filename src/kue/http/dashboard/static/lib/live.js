@@ -59,8 +59,8 @@ class Live {
   }
 
   //: Call fn(events) for what is wanted; returns a function that ends it.
-  on(fn, { types, kinds, jobId } = {}) {
-    const listener = { fn, types: wish(types), kinds: wish(kinds), jobId };
+  on(fn, { types, kinds, jobIds } = {}) {
+    const listener = { fn, types: wish(types), kinds: wish(kinds), jobs: wish(jobIds) };
     this._listeners.add(listener);
     this._turn();
     return () => this._listeners.delete(listener);
@@ -258,7 +258,7 @@ export const live = new Live();
 //: Call fn(signal) now, when something wanted happens, and every *everyMs* if given; at
 //: most every *minMs* (or what it returns), and never twice at once.  Returns a function
 //: that ends it.
-export function refresher(fn, { minMs = 1_000, everyMs, types, kinds, jobId } = {}) {
+export function refresher(fn, { minMs = 1_000, everyMs, types, kinds, jobIds } = {}) {
   const end = new AbortController();
   let isRunning = false;
   let isStale = false;
@@ -297,7 +297,7 @@ export function refresher(fn, { minMs = 1_000, everyMs, types, kinds, jobId } = 
     if (!document.hidden && !live.isHeld) soon();
   }
 
-  const off = live.on(soon, { types, kinds, jobId });
+  const off = live.on(soon, { types, kinds, jobIds });
   const beat = everyMs ? window.setInterval(tick, everyMs) : 0;
   run();
   return () => {
@@ -320,11 +320,11 @@ function wish(wanted) {
   return wanted?.length ? new Set(wanted) : null;
 }
 
-function wants({ types, kinds, jobId }, event) {
+function wants({ types, kinds, jobs }, event) {
   if (event.kind === "lagged") return true;
   return (
     (!types || types.has(event.type)) &&
     (!kinds || kinds.has(event.kind)) &&
-    (!jobId || event.job_id === jobId)
+    (!jobs || jobs.has(event.job_id))
   );
 }

@@ -1,14 +1,17 @@
-// What jobs failed of: groups of the same error, and a way to retry all of one.
+// Why jobs failed: groups of the same error, and what to do to all jobs of one.
 
 import { empty } from "../components/empty.js";
 import { keyed } from "../components/keyed.js";
+import { menu, menuItem } from "../components/menu.js";
 import { bulk, can } from "../lib/actions.js";
 import { api } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
-import { number, plural, timeAgo } from "../lib/format.js";
+import { number, plural, short, timeAgo } from "../lib/format.js";
+import { column } from "../lib/history.js";
 import { refresher } from "../lib/live.js";
 import { go, href, query, setQuery } from "../lib/router.js";
 import { stackView } from "./job/stack.js";
+import { sparks } from "./queues/sparks.js";
 
 const LIMIT = 100;
 //: An error is new for so long.
@@ -26,7 +29,8 @@ export const page = {
     const type = h("select", { "aria-label": "Queue", onchange: choose });
     const list = h("ol", { class: "error-groups" });
     const none = h("div", { hidden: true });
-    const show = keyed(list, keyOf, groupView);
+    const trends = sparks({ label: trendLabel, series: failures, format: short });
+    const show = keyed(list, keyOf, (group) => groupView(group, trends));
     let groups = [];
     root.append(
       h("header", { class: "page-head" }, h("h1", null, "Errors"), type),
@@ -48,9 +52,9 @@ export const page = {
       const jobs = groups.reduce((sum, group) => sum + group.count, 0);
       const rest = found.total - groups.length;
       const parts = [
-        `${plural(found.total, "error")} of ${plural(jobs, "failed job")}`,
+        `${plural(found.total, "error")} in ${plural(jobs, "failed job")}`,
         rest > 0 && `the ${number(groups.length)} most frequent are shown`,
-        found.is_all === false && `only the newest ${number(found.looked_at)} were looked at`,
+        found.is_all === false && `counted among the newest ${number(found.looked_at)}`,
       ];
       told.textContent = groups.length ? parts.filter(Boolean).join("; ") : "";
     }
@@ -90,9 +94,20 @@ export const page = {
     restart();
     offerTypes().catch(() => {});
     ctx.actions([{ label: "Show all failed jobs", run: () => go("/jobs?state=failed") }]);
-    return () => stop();
+    return () => {
+      stop();
+      trends.stop();
+    };
   },
 };
+
+function trendLabel(type) {
+  return `Failed jobs of ${type} per minute, last hour`;
+}
+
+function failures(past) {
+  return [{ tone: "failed", values: column(past, "failed") }];
+}
 
 function keyOf({ fingerprint, type, kind, message }) {
   return fingerprint ? `${type} ${fingerprint}` : JSON.stringify([type, kind, message]);
@@ -106,7 +121,7 @@ function jobsPath({ type, fingerprint, kind }) {
   return `/jobs?${search}`;
 }
 
-function groupView(first) {
+function groupView(first, trends) {
   let group = first;
   const count = h("span", { class: "error-count" });
   const message = h("span");
@@ -127,6 +142,12 @@ function groupView(first) {
       h("a", { class: "error-type", href: href(queuePath(first.type)) }, first.type),
       times,
       fresh,
+    ),
+    h(
+      "div",
+      { class: "error-trend", title: trendLabel(first.type) },
+      trends.of(first.type, keyOf(first)),
+      h("span", null, "queue failures, 1 h"),
     ),
     actions,
     sample,
@@ -159,21 +180,20 @@ function groupView(first) {
 }
 
 function buttons(current) {
-  const group = current();
-  return [
-    h("a", { class: "button", href: href(jobsPath(group)) }, "Show jobs"),
-    group.fingerprint &&
-      can("manage") &&
-      h(
-        "button",
-        { class: "primary", onclick: () => retryAll(current()) },
-        "Retry all",
-      ),
-  ];
+  const show = h("a", { class: "button", href: href(jobsPath(current())) }, "Show jobs");
+  if (!current().fingerprint || !can("manage")) return [show];
+  const more = menu("More", () => acts(current()), { name: "More actions", end: true });
+  return [show, more.node];
 }
 
-function retryAll({ type, fingerprint, count }) {
-  return bulk("retry", { filter: { state: "failed", type, fingerprint } }, { count });
+function acts({ type, fingerprint, count }) {
+  const target = { filter: { state: "failed", type, fingerprint } };
+  const act = (name) => () => bulk(name, target, { count });
+  const jobs = plural(count, "job");
+  return [
+    menuItem(`Retry ${jobs}`, act("retry")),
+    can("remove") && menuItem(`Remove ${jobs}…`, act("remove"), { danger: true }),
+  ];
 }
 
 function sampleView(job) {
@@ -184,7 +204,7 @@ function sampleView(job) {
     h("a", { href: href(`/jobs/${job.id}`) }, String(job.id)),
     job.worker && ` on ${job.worker}`,
   );
-  if (!job.error) return [head, h("p", { class: "faint" }, "It has not failed any more.")];
+  if (!job.error) return [head, h("p", { class: "faint" }, "It is no longer failed.")];
   const { stack, message } = job.error;
   return [head, stack ? stackView(stack) : h("pre", { class: "message" }, message)];
 }

@@ -52,8 +52,8 @@ export const page = {
       if (!events.some(({ kind }) => kind === "remove")) return;
       stop();
       view.leave();
-    }, { kinds: ["remove"], jobId });
-    stop = refresher((signal) => view.read(signal), { minMs: 300, jobId });
+    }, { kinds: ["remove"], jobIds: [jobId] });
+    stop = refresher((signal) => view.read(signal), { minMs: 300, jobIds: [jobId] });
     return () => {
       off();
       stop();
@@ -87,6 +87,7 @@ class JobView {
   stop() {
     this._log.stop();
     this._timeline.stop();
+    this._needs.stop();
   }
 
   _show(job) {
@@ -133,6 +134,7 @@ class JobView {
       this.node,
       h("header", { class: "page-head" }, heads.title, heads.actions),
       heads.notes,
+      this._needs.notice,
       heads.progress,
       panel("Timeline", {}, this._timeline.node),
       h(
@@ -157,7 +159,7 @@ class JobView {
     );
     this._parts = [
       part(heads.title, titleOf, (job) => titleView(job)),
-      part(heads.actions, (job) => doable(job).map(({ name }) => name), () => this._buttons()),
+      part(heads.actions, buttonsOf, () => this._buttons()),
       part(heads.notes, notesOf, notesView),
       part(heads.progress, progressOf, progressView),
       part(heads.facts, ({ data, result: _, history, error, ...rest }) => rest, (job) =>
@@ -182,8 +184,11 @@ class JobView {
   _buttons() {
     const all = doable(this._job);
     const run = (name) => this._run(name);
-    const first = all.filter(({ name }) => FIRST.includes(name));
-    const rest = all.filter(({ name }) => !FIRST.includes(name));
+    // A blocked job waits for a reason: to run it all the same is not the first choice.
+    const isBlocked = this._job.state === "blocked";
+    const isFirst = ({ name }) => FIRST.includes(name) && !(isBlocked && name === "promote");
+    const first = all.filter(isFirst);
+    const rest = all.filter((one) => !isFirst(one));
     const item = ({ name, label, danger }) => menuItem(label, () => run(name), { danger });
     const button = ({ name, label }) => {
       const kind = name === "cancel" ? "" : "primary";
@@ -240,6 +245,10 @@ function once(about, act) {
     last = text;
     act(job);
   };
+}
+
+function buttonsOf(job) {
+  return [job.state, doable(job).map(({ name }) => name)];
 }
 
 function titleOf({ type, state, cancelling }) {

@@ -15,7 +15,7 @@ export function doable(job) {
   if (!can("manage")) return [];
   const all = [
     canDo("retry", job) && act("retry", "Retry", () => retry(job)),
-    canDo("promote", job) && act("promote", "Run now", () => promote(job)),
+    canDo("promote", job) && act("promote", promoteLabel(job), () => promote(job)),
     canDo("cancel", job) && !job.cancelling && act("cancel", "Cancel", () => cancel(job)),
     act("copy", "Run a copy", () => copy(job)),
     canDo("retry", job) && act("retry-with", "Retry with other data…", () => retryWith(job)),
@@ -26,6 +26,10 @@ export function doable(job) {
     canDo("remove", job) && act("remove", "Remove…", () => removeIt(job), true),
   ];
   return all.filter(Boolean);
+}
+
+function promoteLabel({ state }) {
+  return state === "blocked" ? "Run without waiting" : "Run now";
 }
 
 function act(name, label, run, danger = false) {

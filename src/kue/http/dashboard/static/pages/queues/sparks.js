@@ -1,6 +1,6 @@
-// The last hour of each queue, as a line in its row.
+// The last hour of queues, as a line in each row.
 //
-// There may be hundreds: only those that are seen are asked for, a few at a time.
+// There may be hundreds: only those in sight are asked for, a few at a time.
 
 import { spark } from "../../components/spark.js";
 import { isAbort } from "../../lib/api.js";
@@ -12,8 +12,9 @@ const HOUR = 3_600_000;
 const FRESH = 60_000;
 const AT_ONCE = 3;
 
-//: Return {of(type) → node, stop()}.
-export function sparks() {
+//: Return {of(type, key) → node, stop()}; *key* tells apart several lines of one type.
+//: *series(past)* is what a line shows, *label(type)* what that is called.
+export function sparks({ label = hourOf, series = inAndOut, format = rate } = {}) {
   const lines = new Map();
   const seen = new Set();
   const end = new AbortController();
@@ -21,27 +22,27 @@ export function sparks() {
 
   const observer = new IntersectionObserver((entries) => {
     for (const { target, isIntersecting } of entries) {
-      if (isIntersecting) seen.add(target.dataset.type);
-      else seen.delete(target.dataset.type);
+      if (isIntersecting) seen.add(target.dataset.key);
+      else seen.delete(target.dataset.key);
     }
     next();
   });
   const timer = window.setInterval(next, FRESH / 4);
 
-  function of(type) {
-    if (!lines.has(type)) {
-      const line = spark({ label: `Last hour of ${type}`, format: rate });
-      line.node.dataset.type = type;
-      lines.set(type, { ...line, type, at: 0 });
+  function of(type, key = type) {
+    if (!lines.has(key)) {
+      const line = spark({ label: label(type), format });
+      line.node.dataset.key = key;
+      lines.set(key, { ...line, type, at: 0 });
       observer.observe(line.node);
     }
-    return lines.get(type).node;
+    return lines.get(key).node;
   }
 
   function next() {
     if (document.hidden) return;
     const stale = [...seen]
-      .map((type) => lines.get(type))
+      .map((key) => lines.get(key))
       .filter((line) => Date.now() - line.at > FRESH);
     for (const line of stale.slice(0, AT_ONCE - running)) draw(line);
   }
@@ -51,10 +52,7 @@ export function sparks() {
     line.at = Date.now();
     try {
       const past = full(await history({ length: HOUR, type: line.type }, end.signal));
-      line.update(
-        { name: "out", tone: "complete", values: perSecond(past, "complete") },
-        { name: "in", tone: "added", values: perSecond(past, "added") },
-      );
+      line.update(...series(past));
     } catch (error) {
       // A line is an extra; that it is missing is no reason to shout.
       if (isAbort(error)) return;
@@ -71,4 +69,15 @@ export function sparks() {
   }
 
   return { of, stop };
+}
+
+function hourOf(type) {
+  return `Last hour of ${type}`;
+}
+
+function inAndOut(past) {
+  return [
+    { name: "out", tone: "complete", values: perSecond(past, "complete") },
+    { name: "in", tone: "added", values: perSecond(past, "added") },
+  ];
 }
