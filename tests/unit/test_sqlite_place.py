@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import stat
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,6 +16,64 @@ from kue.store.sqlite import schema
 from kue.store.sqlite.place import Place
 from kue.store.sqlite.store import SqliteStore
 from tests.support.jobs import add_one, state_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def lax_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def modes_in(folder: Path) -> dict[str, int]:
+    return {path.name: mode_of(path) for path in folder.iterdir()}
+
+
+async def test_a_new_file_and_those_beside_it_are_for_their_owner_alone(
+    tmp_path: Path, lax_umask: None
+) -> None:
+    """S-7: it holds payloads and password hashes."""
+    store = SqliteStore.from_url(f"sqlite:///{tmp_path / 'kue.db'}")
+
+    await add_one(store)
+
+    files = modes_in(tmp_path)
+    assert files.keys() >= {"kue.db", "kue.db-wal", "kue.db-shm"}
+    assert set(files.values()) == {0o600}
+    await store.close()
+
+
+async def test_a_link_to_a_file_that_is_not_there_makes_one_for_its_owner_alone(
+    tmp_path: Path, lax_umask: None
+) -> None:
+    (tmp_path / "link.db").symlink_to(tmp_path / "kue.db")
+    store = SqliteStore.from_url(f"sqlite:///{tmp_path / 'link.db'}")
+
+    await add_one(store)
+
+    assert mode_of(tmp_path / "kue.db") == 0o600
+    await store.close()
+
+
+async def test_a_file_that_is_there_keeps_its_mode(
+    tmp_path: Path, lax_umask: None
+) -> None:
+    path = tmp_path / "kue.db"
+    path.touch(mode=0o660)
+    store = SqliteStore.from_url(f"sqlite:///{path}")
+
+    await add_one(store)
+
+    modes = {mode_of(tmp_path / name) for name in ("kue.db", "kue.db-wal")}
+    assert modes == {0o660}
+    await store.close()
 
 
 def test_three_slashes_name_a_file_in_the_working_folder(

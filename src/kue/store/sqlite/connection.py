@@ -63,6 +63,7 @@ def connect(
     """
     schema.check_engine()
     place.check()
+    place.create()
     db = sqlite3.connect(
         place.path or ":memory:",
         timeout=budget,

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from kue.errors import ConfigError
+
+_creating = threading.Lock()
 
 _FORMS = (
     "write sqlite:///kue.db for a file in the working folder, "
@@ -73,6 +76,24 @@ class Place(NamedTuple):
                     f"the store {self.path} cannot be written: this user may not "
                     f"write to {place}; change its owner or name another place"
                 )
+
+    def create(self) -> None:
+        """
+        Make the file, if it is missing, so that only its owner can read it.
+
+        It holds payloads and password hashes.  SQLite gives its -wal and -shm files the
+        same mode, and never changes that of a file that is there.
+        """
+        if self.path is None:
+            return
+        # Closing a file gives up every lock that this process has on it, so nobody here
+        # may have opened it in between.
+        with _creating:
+            try:
+                flags = os.O_CREAT | os.O_EXCL | os.O_RDWR
+                os.close(os.open(os.path.realpath(self.path), flags, 0o600))
+            except FileExistsError:
+                return
 
     def identity(self) -> tuple[int, int] | None:
         """Return what tells this file from another that took its name."""
