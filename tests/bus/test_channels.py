@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
+from redis.asyncio.client import PubSub
 
 from kue.store.redis import channels as module
 from kue.store.redis.address import read_url
@@ -30,7 +31,7 @@ async def test_messages_of_all_channels_come_in_order(
     link: Link, redis_server: RedisServer
 ) -> None:
     with redis_server.client() as client:
-        async with link.listening("{x}", "{x}:a", "{x}:b") as message:
+        async with link.subscription("{x}", "{x}:a", "{x}:b") as message:
             for number in range(5):
                 assert spublish(client, f"{{x}}:{'ab'[number % 2]}", b"%d" % number)
 
@@ -44,6 +45,18 @@ async def test_messages_of_all_channels_come_in_order(
             assert await message(0.01) is None
 
 
+async def test_listening_needs_nothing_that_only_new_versions_of_redis_py_have(
+    link: Link, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R-2: before 8.0 its asyncio client could not subscribe to sharded channels."""
+    monkeypatch.delattr(PubSub, "ssubscribe", raising=False)
+    with redis_server.client() as client:
+        async with link.subscription("{x}", "{x}:a") as message:
+            spublish(client, "{x}:a", b"1")
+
+            assert await message(20) == b"1"
+
+
 async def test_no_more_than_a_little_is_read_ahead(
     link: Link, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -51,7 +64,7 @@ async def test_no_more_than_a_little_is_read_ahead(
     monkeypatch.setattr(module, "_MAX_BYTES", 10)
     size = 2_000_000
     with redis_server.client() as client:
-        async with link.listening("{x}", "{x}:a") as message:
+        async with link.subscription("{x}", "{x}:a") as message:
             # More than sockets hold, and less than Redis cuts a subscriber off for.
             for _ in range(12):
                 spublish(client, "{x}:a", bytes(size))
@@ -65,7 +78,7 @@ async def test_a_lost_connection_is_told_after_what_was_heard_before(
     link: Link, redis_server: RedisServer
 ) -> None:
     with redis_server.client() as client:
-        async with link.listening("{x}", "{x}:a") as message:
+        async with link.subscription("{x}", "{x}:a") as message:
             spublish(client, "{x}:a", b"1")
             client.client_kill_filter(_type="pubsub")
             await asyncio.sleep(0)

@@ -54,6 +54,23 @@ class Cluster:
             if slot < _first_slot(number + 1)
         )
 
+    def move_slot(self, key: str) -> None:
+        """Move the slot of *key* to the next master, key by key as operators do."""
+        slot = int(_ask(self._servers[0], "KEYSLOT", key))
+        masters = self._servers[:MASTERS]
+        ids = [_ask(server, "MYID").decode() for server in masters]
+        at = ids.index(_owner_id(masters[0], slot))
+        to = (at + 1) % MASTERS
+        _ask(masters[to], "SETSLOT", slot, "IMPORTING", ids[at])
+        _ask(masters[at], "SETSLOT", slot, "MIGRATING", ids[to])
+        while names := _ask(masters[at], "GETKEYSINSLOT", slot, 10):
+            _send(
+                masters[at],
+                *("MIGRATE", HOST, masters[to].port, "", 0, 5000, "KEYS", *names),
+            )
+        for server in (masters[to], masters[at], *masters):
+            _ask(server, "SETSLOT", slot, "NODE", ids[to])
+
     def stop(self) -> None:
         for server in self._servers:
             server.stop()
@@ -116,6 +133,20 @@ def _node(directory: Path) -> RedisServer:
 def _ask(server: RedisServer, *command: Any) -> Any:
     with closing(server.client()) as client:
         return client.cluster(*command)
+
+
+def _send(server: RedisServer, *command: Any) -> Any:
+    with closing(server.client()) as client:
+        send: Any = client.execute_command
+        return send(*command)
+
+
+def _owner_id(server: RedisServer, slot: int) -> str:
+    """Return the id of the node that has a slot, as *server* knows it."""
+    for first, last, master, *_ in _send(server, "CLUSTER", "SLOTS"):
+        if first <= slot <= last:
+            return str(master[2].decode())
+    raise LookupError(f"no node has slot {slot}")
 
 
 def _info(server: RedisServer) -> dict[str, Any]:

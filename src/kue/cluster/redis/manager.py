@@ -245,7 +245,7 @@ class RedisCluster:
     async def _subscribe(self) -> None:
         loop = asyncio.get_running_loop()
         channels = (f"{self._root}:to:{self._node}", f"{self._root}:changes")
-        async with self._link.listening(self._root, *channels) as messages:
+        async with self._link.subscription(self._root, *channels) as messages:
             await self._announcer.write_down()
             # It may be a Redis that lost its last changes and counts from there.
             self._mirror.number = 0

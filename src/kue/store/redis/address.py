@@ -40,13 +40,13 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
             options["username"] = self.username
         if self.password:
             options["password"] = self.password
-        if self.is_tls and (self.is_cluster or self.service):
-            options["ssl"] = True
         return options
 
     @property
     def sentinel_options(self) -> dict[str, Any]:
-        return {"socket_timeout": 2.0, **({"ssl": True} if self.is_tls else {})}
+        """The same for the connections to Sentinels, which have no password here."""
+        tls = {"ssl": True, **self.tls} if self.is_tls else {}
+        return {"socket_timeout": 2.0, **tls}
 
 
 def read_url(url: str) -> Address:

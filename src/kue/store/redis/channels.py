@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import hiredis
 from redis import exceptions
 
 from kue.store.redis.lines import NOT_YET, taken_over
-
-if TYPE_CHECKING:
-    import redis.asyncio as aioredis
 
 #: Bytes that wait to be heard before no more is read; the rest waits in Redis.
 _MAX_BYTES = 1024 * 1024
@@ -40,18 +37,6 @@ class Channels(asyncio.Protocol):
         self._is_lost = asyncio.Event()
         #: Done when there is something new.
         self._news: asyncio.Future[None] | None = None
-
-    @classmethod
-    async def open(cls, pool: aioredis.ConnectionPool) -> Channels:
-        """Connect."""
-        make: Any = pool.make_connection
-        connection = make()
-        try:
-            await connection.connect()
-        except BaseException:
-            await connection.disconnect(nowait=True)
-            raise
-        return cls(connection)
 
     async def subscribe(self, channels: tuple[str, ...]) -> None:
         """Return once Redis has confirmed: from then on nothing is missed."""
@@ -115,6 +100,9 @@ class Channels(asyncio.Protocol):
             self._bytes += len(reply[2])
         elif reply[0] == b"ssubscribe":
             self._unconfirmed -= 1
+        elif reply[0] == b"sunsubscribe":
+            # A node of a Cluster says so when the slot has moved to another.
+            self._error = exceptions.ConnectionError("the slot has moved away")
 
     def _check(self) -> None:
         if self._error is not None:

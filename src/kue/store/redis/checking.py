@@ -41,8 +41,9 @@ class Checking(Reading):
         """Return a shard of each server that holds any: a scan goes over all of it."""
 
         async def server_of(shard: int) -> str:
-            [info] = await self._read_many(shard, [("INFO", "server")])
-            return str(info["run_id"])
+            await self.open()
+            info = await self._link.info(self._keys[shard].root, "server")
+            return info["run_id"]
 
         servers = await self._on_all(server_of)
         return list({server: shard for shard, server in enumerate(servers)}.values())

@@ -55,14 +55,13 @@ class Counters(Shards):
         began = time.perf_counter()
         await self.now()
         rtt = (time.perf_counter() - began) * 1000
-        nodes: dict[str, dict[str, Any]] = {}
+        nodes: dict[str, dict[str, str]] = {}
         for keys in self._keys:
-            reply = await self._link.read(keys.root, "INFO", "server", "memory")
-            info = _read_info(reply)
-            nodes[str(info.get("run_id", keys.root))] = info
+            info = await self._link.info(keys.root, "server", "memory")
+            nodes[info.get("run_id", keys.root)] = info
         engine, version = _software(next(iter(nodes.values())))
         sizes = [info.get("used_memory") for info in nodes.values()]
-        memory = [size for size in sizes if isinstance(size, int)]
+        memory = [int(size) for size in sizes if size is not None]
         size = sum(memory) if len(memory) == len(sizes) else None
         return StoreFacts(engine, version, size, round(rtt, 3))
 
@@ -89,19 +88,8 @@ def _read_stats(minute: int, fields: Any) -> list[Stat]:
     return [Stat(minute=minute, type=name, **what) for name, what in known.items()]
 
 
-def _read_info(reply: Any) -> dict[str, Any]:
-    """Read what a server says of itself, in whichever form redis-py gives it."""
-    if isinstance(reply, dict):
-        return reply
-    lines = (line.partition(":") for line in reply.decode().splitlines())
-    found: dict[str, Any] = {name: value for name, _, value in lines}
-    if "used_memory" in found:
-        found["used_memory"] = int(found["used_memory"])
-    return found
-
-
-def _software(info: dict[str, Any]) -> tuple[str, str]:
+def _software(info: dict[str, str]) -> tuple[str, str]:
     """Return which server it is, and of which version."""
     if "valkey_version" in info:
-        return "valkey", str(info["valkey_version"])
-    return "redis", str(info.get("redis_version", "?"))
+        return "valkey", info["valkey_version"]
+    return "redis", info.get("redis_version", "?")

@@ -92,7 +92,7 @@ class Keeping(Shards):
         # One more than is shown tells whether there is more.
         span = (last, "-inf", "BYSCORE", "REV", "LIMIT", 0, limit + 1, "WITHSCORES")
         [reply] = await self._read_many(HOME, [("ZRANGE", key, *span)])
-        found = [_act(text, int(number)) for text, number in pairs(reply)]
+        found = [_act(text, int(float(number))) for text, number in pairs(reply)]
         return Acts.of(found, limit)
 
 

@@ -19,9 +19,7 @@ import hiredis
 from redis import exceptions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import redis.asyncio as aioredis
+    from collections.abc import Awaitable, Callable, Sequence
 
 #: A command and its arguments.
 Command = tuple[Any, ...]
@@ -36,8 +34,8 @@ class Lines:
     Deadlines are times of the event loop's clock; opening a line is part of a call.
     """
 
-    def __init__(self, pool: aioredis.ConnectionPool, limit: int) -> None:
-        self._pool: Any = pool
+    def __init__(self, connect: Callable[[], Awaitable[Any]], limit: int) -> None:
+        self._connect = connect
         self._idle: list[Line] = []
         self._open: set[Line] = set()
         self._places = asyncio.Semaphore(limit)
@@ -57,6 +55,11 @@ class Lines:
                 return await line.call(commands, deadline)
             finally:
                 self._put_back(line)
+
+    def drop_idle(self) -> None:
+        """Have the next calls connect again: the master may be another server now."""
+        for line in self._idle:
+            line.abort()
 
     async def close(self) -> None:
         """Close every connection, and what is on its way over one."""
@@ -79,14 +82,8 @@ class Lines:
             self._open.discard(line)
 
     async def _new(self, deadline: float) -> Line:
-        connection = self._pool.make_connection()
-        try:
-            async with asyncio.timeout_at(deadline):
-                await connection.connect()
-        except BaseException:
-            await connection.disconnect(nowait=True)
-            raise
-        line = Line(connection)
+        async with asyncio.timeout_at(deadline):
+            line = Line(await self._connect())
         self._open.add(line)
         return line
 
@@ -131,14 +128,14 @@ class Line(asyncio.Protocol):
             self._transport.write(b"".join(map(hiredis.pack_command, commands)))
             return await answer
         except BaseException:
-            self._give_up()
+            self.abort()
             raise
         finally:
             timer.cancel()
 
     async def close(self) -> None:
         """Return once the connection is closed."""
-        self._give_up()
+        self.abort()
         await self._is_lost.wait()
 
     # -- what the transport calls ----------------------------------------------
@@ -152,7 +149,7 @@ class Line(asyncio.Protocol):
             self._fail(exc)
         if self._answer is None or self._answer.done():
             # What nobody asked for can only be the server's last words.
-            self._give_up()
+            self.abort()
         elif len(self._replies) >= self._wanted:
             self._answer.set_result(self._replies)
 
@@ -170,6 +167,7 @@ class Line(asyncio.Protocol):
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(exc)
 
-    def _give_up(self) -> None:
+    def abort(self) -> None:
+        """Give the connection up at once."""
         self.is_open = False
         self._transport.abort()

@@ -1,14 +1,14 @@
 """
-The way to Redis: URLs, connections, and when to try again.
+The way to Redis: which node a call goes to, and when to try again.
 
 redis-py's own retries are off: it would repeat a script whose reply was lost behind our
 back.  Here the *same* call is repeated, which every script answers as the first time,
-with jitter and within a budget.  Commands, beats and the blocking wait have connections
-of their own, so that no beat queues up behind a large reply.
+with jitter and within a budget.  Commands, heartbeats and the blocking wait have
+connections of their own, so that no heartbeat queues up behind a large reply.
 
-In a Cluster redis-py only tells which node has which slot; calls go to that node.  A
-slot that is being moved answers ASK, which is not followed: half of a shard's keys
-would be on either side, and a script must see all.  The shard pauses meanwhile.
+In a Cluster calls go to the node that has the slot, and follow MOVED.  A slot that is
+being moved answers ASK, which is not followed: half of a shard's keys would be on
+either side, and a script must see all.  The shard pauses until the slot has moved.
 """
 
 from __future__ import annotations
@@ -17,47 +17,36 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import hiredis
-import redis.asyncio as aioredis
 from redis import exceptions
-from redis.asyncio.cluster import ClusterNode, RedisCluster
-from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import Sentinel
-from redis.backoff import NoBackoff
 
 from kue.errors import StoreError, StoreFull, StoreRefused, StoreUnavailable
 from kue.store.redis.channels import Channels
+from kue.store.redis.connecting import Connector
 from kue.store.redis.lines import Command, Lines
 from kue.store.redis.scripts import load
+from kue.store.redis.slots import SlotMap
 
 if TYPE_CHECKING:
     from kue.store.redis.address import Address
     from kue.store.redis.scripts import Script
+    from kue.store.redis.slots import Node
 
 T = TypeVar("T")
-#: Sends a command; redis-py has no types for this.
-Send = Callable[..., Awaitable[Any]]
 #: Waits for a message, so many seconds.
 Messages = Callable[[float], Awaitable[bytes | None]]
 
 #: Longest blocking wait; a wake-up that got lost costs no more than this.
 MAX_BLOCK_SECONDS = 5.0
 COMMAND_TIMEOUT_SECONDS = 3.0
-CONNECT_TIMEOUT_SECONDS = 2.0
-#: Two cycles, an add or two, reads: more at once only queue up in Redis.  Whoever
-#: sleeps or listens holds a connection all the while, and must never wait for one.
-_CONNECTIONS = {
-    "command": 16,
-    "many": 16,
-    "beat": 2,
-    "block": 100_000,
-    "listen": 100_000,
-}
+#: Two cycles, an add or two, reads: more at once only queue up in Redis.  A call that
+#: sleeps holds a connection all the while, and must never wait for one.
+_CONNECTIONS = {"command": 16, "many": 16, "beat": 2, "block": 100_000}
 
 #: Everything redis-py and the system raise.
-_ERRORS = (exceptions.RedisError, exceptions.RedisClusterException, OSError)
+_ERRORS = (exceptions.RedisError, OSError)
 #: Errors after which the same call may be sent again.
 _AGAIN = (
     exceptions.ConnectionError,
@@ -70,8 +59,6 @@ _AGAIN = (
     exceptions.MovedError,
     exceptions.AskError,
     exceptions.SlotNotCoveredError,
-    # Not even one node answered; no RedisError in redis-py's eyes.
-    exceptions.RedisClusterException,
     ConnectionError,
     TimeoutError,
 )
@@ -79,33 +66,6 @@ _AGAIN = (
 _AGAIN_WORDS = ("NOREPLICAS", "UNBLOCKED", "LOADING", "MISCONF", "BUSY ", "CLUSTERDOWN")
 #: Answers that no repetition will change; the message must reach the user.
 _REFUSED = (exceptions.AuthenticationError, exceptions.NoPermissionError)
-
-
-class _Packing:
-    """
-    Writes commands with hiredis.
-
-    redis-py does so in its blocking connections only; in these it packs in Python,
-    which was a third of what a job costs here.
-    """
-
-    def pack_command(self, *args: Any) -> list[bytes]:
-        # "CLIENT SETINFO" and the like, which redis-py sends when it connects.
-        command, *rest = args
-        name = command.encode() if isinstance(command, str) else command
-        return [hiredis.pack_command((*name.split(), *rest))]
-
-
-class _TcpConnection(_Packing, aioredis.Connection):
-    pass
-
-
-class _TlsConnection(_Packing, aioredis.SSLConnection):
-    pass
-
-
-class _UnixConnection(_Packing, aioredis.UnixDomainSocketConnection):
-    pass
 
 
 class Link:
@@ -117,12 +77,13 @@ class Link:
     def __init__(self, address: Address, *, budget_seconds: float) -> None:
         self._address = address
         self._budget = budget_seconds
-        self._cluster: RedisCluster | None = None
-        self._clients: dict[tuple[str, str, int], aioredis.Redis] = {}
-        self._lines: dict[aioredis.Redis, Lines] = {}
+        self._connector = Connector(address)
+        self._slots = (
+            SlotMap(address.hosts, self._ask_node) if address.is_cluster else None
+        )
+        self._lines: dict[tuple[str, Node | None], Lines] = {}
         #: Lines by purpose and root, as long as we believe that they lead there.
         self._routes: dict[tuple[str, str], Lines] = {}
-        self._sentinels: list[aioredis.Redis] = []
 
     async def run(self, script: str, root: str, *args: Any, beat: bool = False) -> Any:
         """Run a script on the shard of *root*; its arguments make it repeatable."""
@@ -153,45 +114,42 @@ class Link:
 
     async def read_many(self, root: str, commands: list[Command]) -> list[Any]:
         """Send commands that only read, all of one shard, in one round trip."""
+        if not commands:
+            return []
 
-        async def once() -> list[Any]:
-            client = await self._client("many", root)
-            async with client.pipeline(transaction=False) as pipe:
-                for command in commands:
-                    pipe.execute_command(*command)
-                return list(await pipe.execute())
+        async def once(deadline: float) -> list[Any]:
+            lines = await self._way("many", root, deadline)
+            return _whole(await lines.call_all(commands, deadline))
 
-        return await self._persist(_in_time(once))
+        return await self._persist(once)
 
     async def run_durably(
         self, script: str, root: str, *args: Any, wait_ms: int
     ) -> tuple[Any, int]:
         """Run a script and ask, on the same connection, how many replicas have it."""
+        commands: list[Command] = [
+            ("EVAL", load(script).source, 1, root, *args),
+            ("WAIT", 1, wait_ms),
+        ]
+        reply, replicas = await self.read_many(root, commands)
+        return reply, int(replicas)
 
-        async def once() -> tuple[Any, int]:
-            client = await self._client("many", root)
-            async with client.pipeline(transaction=False) as pipe:
-                pipe.execute_command("EVAL", load(script).source, 1, root, *args)
-                pipe.execute_command("WAIT", 1, wait_ms)
-                reply, replicas = await pipe.execute()
-                return reply, int(replicas)
+    async def info(self, root: str, *sections: str) -> dict[str, str]:
+        """Return what the node that holds *root*'s slot reports of itself."""
+        [text] = await self.read_many(root, [("INFO", *sections)])
+        rows = (line.partition(":") for line in text.decode().splitlines())
+        return {name: value for name, colon, value in rows if colon}
 
-        return await self._persist(_in_time(once))
-
-    async def info(self, root: str) -> dict[str, Any]:
-        """Return what the node that holds *root*'s slot says of itself."""
-
-        async def once() -> dict[str, Any]:
-            send: Send = (await self._client("many", root)).execute_command
-            info = dict(await send("INFO", "everything"))
-            try:
-                save = await send("CONFIG", "GET", "save")
-            except exceptions.ResponseError:
-                # Managed servers forbid CONFIG; then it is not known.
-                return info
-            return info | {"save": save[1].decode() if save else ""}
-
-        return await self._persist(_in_time(once))
+    async def config(self, root: str, name: str) -> str | None:
+        """Return a setting of that node; None where the server keeps it to itself."""
+        try:
+            reply = await self.read(root, "CONFIG", "GET", name)
+        except StoreUnavailable:
+            raise
+        except StoreError:
+            # Managed servers forbid CONFIG.
+            return None
+        return reply[1].decode() if reply else ""
 
     async def block(self, root: str, keys: list[str], seconds: float) -> str | None:
         """Sleep until one of *keys* has a marker; take it and say whose it was."""
@@ -200,7 +158,7 @@ class Link:
             popped = await self._send("block", root, _pop(keys, seconds), deadline)
             return popped[0].decode() if popped else None
         except _ERRORS as exc:
-            await self._look_again(exc)
+            self._look_again(exc)
             raise self.translate(exc) from exc
 
     async def block_and_run(
@@ -217,64 +175,38 @@ class Link:
             deadline = _after(seconds + COMMAND_TIMEOUT_SECONDS)
             lines = await self._way("block", root, deadline)
             calls = [_pop(keys, seconds), command]
-            for reply in (replies := await lines.call_all(calls, deadline)):
-                if isinstance(reply, Exception):
-                    raise reply
+            replies = _whole(await lines.call_all(calls, deadline))
         except exceptions.NoScriptError:
             return await self.run(script, root, *args)
         except _ERRORS as exc:
-            await self._look_again(exc)
+            self._look_again(exc)
             raise self.translate(exc) from exc
         return replies[1]
 
     @asynccontextmanager
     async def subscription(self, root: str, *channels: str) -> AsyncIterator[Messages]:
         """Subscribe to channels of a shard; gives what waits for a message."""
-        subscriber = (await self._client("listen", root)).pubsub(
-            ignore_subscribe_messages=True
-        )
         try:
-            async with asyncio.timeout(COMMAND_TIMEOUT_SECONDS):
-                await subscriber.ssubscribe(*channels)
-                # Confirmed by the server: from here on nothing is missed.
-                for _ in channels:
-                    await subscriber.parse_response()
-
-            async def message(timeout: float) -> bytes | None:
-                got = await subscriber.get_message(timeout=timeout)
-                return None if got is None else got["data"]
-
-            yield message
-        finally:
-            close: Send = subscriber.aclose
-            await close()
-
-    @asynccontextmanager
-    async def listening(self, root: str, *channels: str) -> AsyncIterator[Messages]:
-        """Do the same as `subscription` for who hears a great deal."""
-        async with asyncio.timeout(COMMAND_TIMEOUT_SECONDS):
-            client = await self._client("listen", root)
-            listener = await Channels.open(client.connection_pool)
-        try:
-            async with asyncio.timeout(COMMAND_TIMEOUT_SECONDS):
-                await listener.subscribe(channels)
-            yield listener.message
-        finally:
-            await listener.close()
+            async with asyncio.timeout(COMMAND_TIMEOUT_SECONDS) as limit:
+                node = await self._node_of(root, limit.when() or 0)
+                listener = Channels(await self._connector.connect(node))
+            try:
+                async with asyncio.timeout(COMMAND_TIMEOUT_SECONDS):
+                    await listener.subscribe(channels)
+                yield listener.message
+            finally:
+                await listener.close()
+        except _ERRORS as exc:
+            self._look_again(exc)
+            raise
 
     async def close(self) -> None:
         """Close every connection."""
         for lines in self._lines.values():
             await lines.close()
-        clients = [*self._clients.values(), *self._sentinels]
         self._routes.clear()
         self._lines.clear()
-        self._clients.clear()
-        self._sentinels.clear()
-        for client in clients:
-            await client.aclose()
-        if self._cluster is not None:
-            await self._cluster.aclose()
+        await self._connector.close()
 
     async def _persist(self, call: Callable[[float], Awaitable[T]]) -> T:
         """Make *call*, with a deadline each time, until answered or out of budget."""
@@ -296,7 +228,7 @@ class Link:
                 hopeless = not isinstance(error, StoreUnavailable)
                 if hopeless or loop.time() + wait >= deadline:
                     raise error from exc
-                await self._look_again(exc)
+                self._look_again(exc)
             await asyncio.sleep(wait)
             pause = min(pause * 2, 1.0)
             now = loop.time()
@@ -328,95 +260,52 @@ class Link:
             )
         return StoreError(f"{name} answered with an error: {exc}")
 
-    @property
-    def has_lines(self) -> bool:
-        """Whether calls can be lined up: not where redis-py looks for the master."""
-        return not self._address.service
-
     async def _send(
         self, purpose: str, root: str, command: Command, deadline: float
     ) -> Any:
         """Send a command to the node of *root*'s slot."""
-        if self.has_lines:
-            lines = self._routes.get((purpose, root))
-            if lines is None:
-                lines = await self._way(purpose, root, deadline)
-            return await lines.call(command, deadline)
-        async with asyncio.timeout_at(deadline):
-            # Its pool knows when there is another master; lines would not.
-            send: Send = (await self._client(purpose, root)).execute_command
-            return await send(*command)
+        lines = self._routes.get((purpose, root))
+        if lines is None:
+            lines = await self._way(purpose, root, deadline)
+        return await lines.call(command, deadline)
 
     async def _way(self, purpose: str, root: str, deadline: float) -> Lines:
         """Return the lines to the node of *root*'s slot."""
         lines = self._routes.get((purpose, root))
         if lines is None:
-            async with asyncio.timeout_at(deadline):
-                client = await self._client(purpose, root)
-            lines = self._lines.get(client)
-            if lines is None:
-                lines = Lines(client.connection_pool, _CONNECTIONS[purpose])
-                self._lines[client] = lines
+            lines = self._lines_to(purpose, await self._node_of(root, deadline))
             self._routes[purpose, root] = lines
         return lines
 
-    async def _client(self, purpose: str, root: str) -> aioredis.Redis:
-        """Return a client of the node that holds *root*'s slot."""
-        host, port = await self._node_of(root) if self._address.is_cluster else ("", 0)
-        client = self._clients.get((purpose, host, port))
-        if client is None:
-            options = _options() | self._address.options
-            options["max_connections"] = _CONNECTIONS[purpose]
-            client = self._connect(host, port, options)
-            self._clients[purpose, host, port] = client
-        return client
+    async def _node_of(self, root: str, deadline: float) -> Node | None:
+        """Return the node of *root*'s slot; None where there is but one."""
+        if self._slots is None:
+            return None
+        return await self._slots.node_of(root, deadline)
 
-    async def _node_of(self, root: str) -> tuple[str, int]:
-        if self._cluster is None:
-            self._cluster = RedisCluster(
-                startup_nodes=[ClusterNode(*host) for host in self._address.hosts],
-                **_options() | self._address.options,
-            )
-        await self._cluster.initialize()
-        node = self._cluster.get_node_from_key(root)
-        if node is None:
-            raise exceptions.SlotNotCoveredError(f"no node has the slot of {root}")
-        return str(node.host), int(node.port)
+    def _lines_to(self, purpose: str, node: Node | None) -> Lines:
+        lines = self._lines.get((purpose, node))
+        if lines is None:
+            connect = partial(self._connector.connect, node)
+            lines = self._lines[purpose, node] = Lines(connect, _CONNECTIONS[purpose])
+        return lines
 
-    async def _look_again(self, exc: Exception) -> None:
-        """Have the next call ask anew which node has which slot."""
-        if self._cluster is not None and not isinstance(exc, exceptions.AskError):
-            self._routes.clear()
-            await self._cluster.aclose()
+    async def _ask_node(self, node: Node, command: Command, deadline: float) -> Any:
+        return await self._lines_to("command", node).call(command, deadline)
 
-    def _connect(self, host: str, port: int, options: dict[str, Any]) -> aioredis.Redis:
-        address = self._address
-        if address.service:
-            watchers: Callable[..., Any] = Sentinel
-            sentinel = watchers(
-                address.hosts, sentinel_kwargs=address.sentinel_options, **options
-            )
-            self._sentinels += sentinel.sentinels
-            master: aioredis.Redis = sentinel.master_for(address.service, db=address.db)
-            return master
-        options.pop("ssl", None)
-        if address.path:
-            kind: type[Any] = _UnixConnection
-            options |= {"path": address.path}
-            del options["socket_keepalive"]
+    def _look_again(self, exc: Exception) -> None:
+        """Have the next call go where it should, after one that failed."""
+        if self._address.service:
+            # The other lines lead to the same server, which may be no master any more.
+            for lines in self._lines.values():
+                lines.drop_idle()
+        if self._slots is None or type(exc) is exceptions.AskError:
+            return
+        self._routes.clear()
+        if isinstance(exc, exceptions.MovedError) and exc.host:
+            self._slots.move(exc.slot_id, (exc.host, exc.port))
         else:
-            kind = _TlsConnection if address.is_tls else _TcpConnection
-            if not host:
-                host, port = address.hosts[0]
-            options |= {"host": host, "port": port}
-        return aioredis.Redis.from_pool(
-            aioredis.BlockingConnectionPool(
-                connection_class=kind,
-                db=address.db,
-                timeout=None,
-                **options,
-            )
-        )
+            self._slots.forget()
 
 
 def _after(seconds: float) -> float:
@@ -428,37 +317,16 @@ def _pop(keys: list[str], seconds: float) -> Command:
     return ("BZPOPMIN", *keys, max(seconds, 0.001))
 
 
-def _in_time(call: Callable[[], Awaitable[T]]) -> Callable[[float], Awaitable[T]]:
-    """Give a call of redis-py's, which has no limit of its own, a deadline."""
-
-    async def within(deadline: float) -> T:
-        async with asyncio.timeout_at(deadline):
-            return await call()
-
-    return within
+def _whole(replies: list[Any]) -> list[Any]:
+    """Return replies; raise the first error among them."""
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise reply
+    return replies
 
 
-def _options() -> dict[str, Any]:
-    return {
-        # Every call here has a limit of its own.  With redis-py's, a write goes through
-        # asyncio.wait_for, which until Python 3.12 forgets a cancellation that meets
-        # the end of what it waited for: callers would hang past their time.
-        "socket_timeout": None,
-        "socket_connect_timeout": CONNECT_TIMEOUT_SECONDS,
-        "socket_keepalive": True,
-        "retry": Retry(NoBackoff(), 0),
-        "retry_on_error": [],
-        # Replies as plain lists, the same from every server version.
-        "protocol": 2,
-    }
-
-
-def pairs(reply: Any) -> list[tuple[bytes, Any]]:
-    """Return field and value of a reply, in whichever form redis-py gives it."""
-    if isinstance(reply, dict):
-        return list(reply.items())
-    if reply and isinstance(reply[0], tuple | list):
-        return [(field, value) for field, value in reply]
+def pairs(reply: list[Any]) -> list[tuple[bytes, Any]]:
+    """Return field and value, or member and score, of a reply."""
     return list(zip(reply[::2], reply[1::2], strict=True))
 
 

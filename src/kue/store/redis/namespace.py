@@ -54,10 +54,11 @@ class Namespace(RedisStore):
     async def _found(self, server: int) -> AsyncIterator[list[bytes]]:
         cursor = -1
         while cursor:
-            [(cursor, names)] = await self._read_many(
+            [(after, names)] = await self._read_many(
                 server,
                 [("SCAN", max(cursor, 0), "MATCH", self._pattern(), "COUNT", _SCANNED)],
             )
+            cursor = int(after)
             for start in range(0, len(names), _REMOVED):
                 yield names[start : start + _REMOVED]
 

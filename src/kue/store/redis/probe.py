@@ -26,7 +26,8 @@ async def probe(
     # Only looks: what is written below must not outlive a refusal.
     await _check_other_layout(link, prefix, len(keys))
     for shard, key in enumerate(keys):
-        info = await link.info(key.root)
+        info = await link.info(key.root, "everything")
+        info["save"] = await link.config(key.root, "save") or ""
         check(info, allow_eviction=allow_eviction)
         sentences[durability(info)] = None
         await _check_layout(link, key.root, shard, len(keys))

@@ -148,7 +148,7 @@ class Running(Shards):
     ) -> Claimed:
         check_limit(limit)
         homes = self._homes(dict.fromkeys(types))
-        if len(homes) != 1 or not self._link.has_lines:
+        if len(homes) != 1:
             return await super().stand_by(
                 types, limit, worker=worker, claim=claim, lease=lease, timeout=timeout
             )

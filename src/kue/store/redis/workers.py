@@ -78,7 +78,7 @@ class Workers(Holding):
                 ("SMEMBERS", keys.of_shard("types")),
             ],
         )
-        known = {unquote(k.decode()): int(v) for k, v in pairs(reply[0])}
+        known = {unquote(k.decode()): int(float(v)) for k, v in pairs(reply[0])}
         said = {unquote(k.decode()): _info(v) for k, v in pairs(reply[1])}
         runs = await self._read_many(
             shard,

@@ -102,9 +102,9 @@ class ErrorsCase(Case):
         failed = self._key("failed")
         while cursor:
             scan: Command = ("ZSCAN", failed, max(cursor, 0), "COUNT", _COUNT)
-            [(cursor, found)] = await self.shard.read([scan])
-            cursor = int(cursor)
-            ids = [(int(member), int(score)) for member, score in pairs(found)]
+            [(after, found)] = await self.shard.read([scan])
+            cursor = int(after)
+            ids = [(int(member), int(float(score))) for member, score in pairs(found)]
             # A scan may tell of a job twice.
             ids = [one for one in ids if met.add(self._layout.sequence_of(one[0]))]
             ends = await self.shard.read(

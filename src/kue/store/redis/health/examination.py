@@ -69,9 +69,10 @@ class Examination:
         }
         cursor, count = -1, _KEYS
         while cursor:
-            [(cursor, names)] = await node.read(
+            [(after, names)] = await node.read(
                 [("SCAN", max(cursor, 0), "MATCH", pattern, "COUNT", count)]
             )
+            cursor = int(after)
             self._steps.advance(count)
             count = _KEYS if names else _MANY_KEYS
             found: dict[bytes, list[bytes]] = {}

@@ -263,4 +263,6 @@ def _is_walked(key: Key) -> bool:
 def _entries(key: Key, found: Any) -> list[Entry]:
     if key.redis_type == "set":
         return [Entry(member, b"") for member in found]
+    if key.redis_type == "zset":
+        return [Entry(member, float(score)) for member, score in pairs(found)]
     return [Entry(member, value) for member, value in pairs(found)]
