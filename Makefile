@@ -21,7 +21,7 @@ PORT ?= 6379
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
-setup: .venv/dev.stamp have-redis have-browser ## make .venv with the pinned tools and this package; get redis-server and a browser
+setup: .venv/dev.stamp have-redis have-nginx have-browser ## make .venv with the pinned tools and this package; get redis-server, nginx and a browser
 	@echo "ready: make test, make demo, $(BIN)/kue --help"
 
 demo: .venv/run.stamp ## see Kue work, in a browser; needs no Redis
@@ -71,9 +71,12 @@ clean: ## remove what was built; .venv stays
 		.mypy_cache .pytest_cache .ruff_cache
 	find src tests tools benchmarks chaos -name __pycache__ -prune -exec rm -rf {} +
 
-.PHONY: have-redis have-browser
+.PHONY: have-redis have-nginx have-browser
 have-redis:
 	@tools/have-redis.sh
+
+have-nginx:
+	@tools/have-nginx.sh
 
 have-browser: .venv/dev.stamp
 	@tools/have-browser.sh

@@ -17,6 +17,7 @@ from tests.support.servers import HOST
 
 import kue
 from kue.http import create_app
+from kue.http.access import Anyone
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -65,7 +66,10 @@ async def _serve(url: str) -> None:
             sys.stdout.write(f"{listener.getsockname()[1]}\n")
             sys.stdout.flush()
             config = uvicorn.Config(
-                create_app(q), lifespan="off", log_level="warning", access_log=False
+                create_app(q, guard=Anyone()),
+                lifespan="off",
+                log_level="warning",
+                access_log=False,
             )
             await uvicorn.Server(config).serve([listener])
 

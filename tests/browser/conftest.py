@@ -17,6 +17,7 @@ from playwright.async_api import expect
 
 from kue import Kue
 from kue.http import create_app
+from kue.http.access import Anyone
 from tests.browser.chromium import launched
 from tests.browser.serving import served, working
 from tests.browser.watching import SIZE, Watch
@@ -97,7 +98,7 @@ def serve(url: str) -> Iterator[Callable[..., str]]:
             make: Callable[[Kue], Starlette] | None = None, **options: Any
         ) -> str:
             def app(q: Kue) -> Starlette:
-                return create_app(q, **options)
+                return create_app(q, **{"guard": Anyone(), **options})
 
             return stack.enter_context(served(url, make or app))
 
@@ -106,7 +107,7 @@ def serve(url: str) -> Iterator[Callable[..., str]]:
 
 @pytest.fixture
 def address(serve: Callable[..., str]) -> str:
-    """Where the application is served, as it comes."""
+    """Where the application is served to someone who may do everything."""
     return serve()
 
 

@@ -21,6 +21,7 @@ from starlette.staticfiles import StaticFiles
 
 from kue import State
 from kue.http import create_app
+from kue.http.access import Anyone
 from kue.job import Completed, Failed
 from tests.support.jobs import OOPS, claim_one, end
 
@@ -54,7 +55,7 @@ def dashboard(q: Kue) -> Starlette:
             Route("/jobs{page:path}", show),
             Mount("/assets", StaticFiles(directory=DIST / "assets")),
             Mount("/fonts", StaticFiles(directory=DIST / "fonts")),
-            Mount("/", create_app(q)),
+            Mount("/", create_app(q, guard=Anyone())),
         ]
     )
 

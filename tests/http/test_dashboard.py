@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from kue.http import create_app
+from kue.http.access import Anyone
 from kue.http.dashboard import CONTENT_TYPES
 from kue.http.headers import HEADERS
 from tests.http.conftest import serving
@@ -49,7 +50,7 @@ async def browsing(app: ASGIApp, path: str = "") -> AsyncIterator[httpx.AsyncCli
 
 @pytest.fixture
 async def web(q: Kue) -> AsyncIterator[httpx.AsyncClient]:
-    async with browsing(create_app(q)) as client:
+    async with browsing(create_app(q, guard=Anyone())) as client:
         yield client
 
 
@@ -239,7 +240,7 @@ async def test_files_are_packed_for_those_who_can_unpack_them(
 
 async def test_it_works_under_any_prefix(q: Kue) -> None:
     for prefix in ("/kue-admin", "/deep/er"):
-        app = Starlette(routes=[Mount(prefix, create_app(q))])
+        app = Starlette(routes=[Mount(prefix, create_app(q, guard=Anyone()))])
         async with browsing(app, prefix) as web:
             html = (await web.get("/jobs")).text
             assert f'data-prefix="{prefix}"' in html
@@ -255,7 +256,7 @@ async def test_it_works_under_any_prefix(q: Kue) -> None:
 async def test_a_strange_prefix_stays_text_and_stays_here(
     q: Kue, root_path: str
 ) -> None:
-    app = create_app(q)
+    app = create_app(q, guard=Anyone())
 
     async def mounted(scope: Scope, receive: Receive, send: Send) -> None:
         await app({**scope, "root_path": root_path}, receive, send)

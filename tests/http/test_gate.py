@@ -11,6 +11,7 @@ from starlette.routing import Mount
 
 from kue.http import Accounts, Role, create_app
 from kue.http.gate import Gate, Hosts
+from kue.http.open_mode import StartupToken, ThisMachine
 from tests.http.accounts import CHEAP, site_of
 from tests.http.conftest import serving
 
@@ -238,9 +239,11 @@ async def test_no_answer_lets_other_origins_read_it(q: Kue) -> None:
 
 @on_any_store
 async def test_an_app_without_guard_answers_to_loopback_alone(q: Kue) -> None:
+    startup = StartupToken()
+    headers = {"Authorization": f"Bearer {startup.secret}"}
     async with (
-        serving(create_app(q)) as address,
-        httpx.AsyncClient(verify=False) as client,
+        serving(create_app(q, guard=ThisMachine(startup))) as address,
+        httpx.AsyncClient(verify=False, headers=headers) as client,
     ):
         ours = await client.get(f"{address}/api/v1/stats")
         theirs = await client.get(

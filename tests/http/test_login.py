@@ -9,6 +9,9 @@ import pytest
 
 from kue.accounts import Role, Scope
 from kue.http import Accounts, User, create_app
+from kue.http.access import Anyone
+from kue.http.login import LocalAccounts
+from kue.http.open_mode import StartupToken, ThisMachine
 from kue.http.throttle import Throttle
 from tests.http.accounts import CHEAP, PASSWORD, site_of
 from tests.http.conftest import serving
@@ -40,6 +43,7 @@ async def test_who_logs_in_is_known_until_they_log_out(q: Kue) -> None:
         "read_only": False,
         "badge": {"text": "Production", "tone": "red"},
         "can_log_out": True,
+        "open_mode": False,
     }
     assert known.json() == login.json()
     assert logout.status_code == 204
@@ -266,6 +270,7 @@ async def test_a_token_is_made_told_once_used_and_revoked(q: Kue) -> None:
         "read_only": False,
         "badge": None,
         "can_log_out": False,
+        "open_mode": False,
     }
     assert (added.status_code, refused.status_code) == (201, 403)
     assert refused.json()["detail"] == "this takes the scope read"
@@ -336,15 +341,36 @@ async def test_the_last_admin_stays(q: Kue) -> None:
 
 @on_any_store
 async def test_where_nobody_logs_in_login_is_404_and_me_is_local(q: Kue) -> None:
+    startup = StartupToken()
+    headers = {"Authorization": f"Bearer {startup.secret}"}
     async with (
-        serving(create_app(q)) as address,
-        httpx.AsyncClient(base_url=f"{address}/api/v1", verify=False) as client,
+        serving(create_app(q, guard=ThisMachine(startup))) as address,
+        httpx.AsyncClient(
+            base_url=f"{address}/api/v1", verify=False, headers=headers
+        ) as client,
     ):
         login = await client.post("/login", json={"name": "ann", "password": "x"})
-        me = await client.get("/me")
+        me = (await client.get("/me")).json()
 
     assert login.status_code == 404
-    assert (me.json()["name"], me.json()["can_log_out"]) == ("local", False)
+    assert (me["name"], me["can_log_out"], me["open_mode"]) == ("local", False, True)
+
+
+@on_any_store
+@pytest.mark.parametrize("kind", ["password", "token", "elsewhere"])
+async def test_everyone_is_told_how_to_log_in(q: Kue, kind: str) -> None:
+    guards: dict[str, Any] = {
+        "password": Accounts(q),
+        "token": LocalAccounts(q),
+        "elsewhere": plain,
+    }
+    async with (
+        serving(create_app(q, guard=guards[kind])) as address,
+        httpx.AsyncClient(verify=False) as client,
+    ):
+        answer = await client.get(f"{address}/api/v1/login")
+
+    assert answer.json() == {"kind": kind}
 
 
 # -- the host application's own ------------------------------------------------
@@ -406,7 +432,7 @@ async def test_a_badge_says_which_environment_it_is(
     q: Kue, text: str, tone: str
 ) -> None:
     async with (
-        serving(create_app(q, badge=text)) as address,
+        serving(create_app(q, badge=text, guard=Anyone())) as address,
         httpx.AsyncClient(verify=False) as client,
     ):
         me = (await client.get(f"{address}/api/v1/me")).json()

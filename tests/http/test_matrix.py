@@ -14,6 +14,7 @@ import pytest
 from starlette.routing import Mount, Route, WebSocketRoute
 
 from kue.http import create_app
+from kue.http.access import Anyone
 from kue.http.dashboard import METHODS
 from tests.http.accounts import Site, site_of
 
@@ -73,6 +74,7 @@ TABLE = {
     "GET /api/v1/events": "read",
     "GET /api/v1/metrics": "read",
     "GET /api/v1/me": KNOWN,
+    "GET /api/v1/login": EVERYONE,
     "POST /api/v1/login": EVERYONE,
     "POST /api/v1/logout": KNOWN,
     "GET /api/v1/users": "admin",
@@ -165,7 +167,7 @@ def names(routes: list[BaseRoute], prefix: str = "") -> Iterator[str]:
 
 @on_any_store
 async def test_the_table_has_every_route(q: Kue) -> None:
-    app = create_app(q)
+    app = create_app(q, guard=Anyone())
 
     found = list(names(list(app.routes)))
 

@@ -16,6 +16,7 @@ import websockets
 
 from kue import Kue
 from kue.http.exposure import Address
+from kue.http.open_mode import VARIABLE
 from kue.http.serve import listen
 from tests.unit.test_docs import DOCS, examples
 
@@ -32,6 +33,8 @@ FRAMEWORKS = ["with_fastapi", "with_starlette", "with_litestar", "with_django"]
 #: Where each mounts it, and a page of its own.
 MOUNT, OWN = "/jobs", "/hello"
 PATIENCE_SECONDS = 45.0
+SECRET = "correct-horse-battery-staple"
+BEARER = {"Authorization": f"Bearer {SECRET}"}
 #: A server that waited for its streams would take for ever.
 STOP_SECONDS = 10.0
 
@@ -60,7 +63,8 @@ async def hosted(name: str, folder: Path, *options: str) -> AsyncIterator[Host]:
             *(sys.executable, "-m", "uvicorn", f"{name}:app", *options),
             *("--fd", str(listener.fileno())),
             cwd=folder,
-            env=os.environ | {"KUE_URL": f"sqlite:///{folder}/kue.db"},
+            env=os.environ
+            | {"KUE_URL": f"sqlite:///{folder}/kue.db", VARIABLE: SECRET},
             pass_fds=[listener.fileno()],
         )
     try:
@@ -73,7 +77,7 @@ async def hosted(name: str, folder: Path, *options: str) -> AsyncIterator[Host]:
 
 @pytest.fixture
 async def client() -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(timeout=PATIENCE_SECONDS) as client:
+    async with httpx.AsyncClient(timeout=PATIENCE_SECONDS, headers=BEARER) as client:
         yield client
 
 
@@ -108,7 +112,7 @@ async def test_it_works_mounted_in(
         link = f"{base.replace('http', 'ws', 1)}/events/ws"
         async with (
             client.stream("GET", f"{base}/events") as stream,
-            websockets.connect(link) as socket,
+            websockets.connect(link, additional_headers=BEARER) as socket,
         ):
             lines = stream.aiter_lines()
             await _until(lines, '"state":"up"')

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kue.http import create_app
+from kue.http.access import Anyone
 from kue.http.problem import Refused
 from kue.http.redaction import MASK, Redaction
 from kue.job import Completed, Error, Failed, State
@@ -289,7 +290,7 @@ async def test_no_route_that_shows_jobs_shows_a_secret(
 
 async def test_events_tell_no_secret(http: Http, q: Kue) -> None:
     heard = []
-    app = create_app(q)
+    app = create_app(q, guard=Anyone())
     async with http.client_of(app) as client, client.stream("GET", "/events") as stream:
         lines = stream.aiter_lines()
         async for line in lines:

@@ -7,18 +7,25 @@ import json
 import re
 import shlex
 from types import CoroutineType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import httpx
 
 from kue import Kue
 from kue.http import create_app
+from kue.http.open_mode import VARIABLE
 from tests.http.conftest import serving
 from tests.unit.test_docs import DOCS
+
+if TYPE_CHECKING:
+    import pytest
 
 PAGE = DOCS / "guides" / "rest-api.md"
 #: Where the guide has its server.
 PLACE = "127.0.0.1:3000"
+SECRET = "correct-horse-battery-staple"
+#: What makes curl send the token.
+ALIAS = f"""$ alias curl='curl --oauth2-bearer "${VARIABLE}"'\n"""
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -90,12 +97,18 @@ async def run(source: str, scope: dict[str, Any]) -> None:
         await running
 
 
-async def test_the_requests_of_the_guide_are_answered_as_shown() -> None:
+async def test_the_requests_of_the_guide_are_answered_as_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     scope: dict[str, Any] = {}
+    monkeypatch.setenv(VARIABLE, SECRET)
+    bearer = {"Authorization": f"Bearer {SECRET}"}
     async with Kue("memory://") as q, serving(create_app(q)) as address:
         text = PAGE.read_text().replace(PLACE, address.removeprefix("http://"))
+        text = text.replace("$TOKEN", SECRET)
+        assert ALIAS in text
         blocks = BLOCK.findall(text)
-        async with httpx.AsyncClient(verify=False) as client:
+        async with httpx.AsyncClient(verify=False, headers=bearer) as client:
             for language, block in blocks:
                 if language == "python":
                     await run(block, scope)

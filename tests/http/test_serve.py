@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from kue.errors import ConfigError
 from kue.http import create_app
+from kue.http.access import Anyone
 from kue.http.exposure import Address
 from kue.http.serve import MAX_HEADERS, Serving, check, listen, serving
 from kue.http.slow import PromptBodies, PromptProtocol
@@ -42,7 +43,7 @@ async def served(q: Kue, **options: Any) -> AsyncIterator[tuple[str, int]]:
     """Serve the application of *q* on a free port."""
     listener = listen(Address.of(HOST, 0))
     port: int = listener.getsockname()[1]
-    async with serving(create_app(q), listener, Serving(**options)):
+    async with serving(create_app(q, guard=Anyone()), listener, Serving(**options)):
         yield HOST, port
 
 
@@ -101,7 +102,7 @@ async def test_open_websockets_end_when_the_server_stops(q: Kue) -> None:
 
 
 async def test_an_answer_under_way_is_finished(q: Kue) -> None:
-    app = create_app(q)
+    app = create_app(q, guard=Anyone())
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def slow(request: Any) -> Any:
@@ -244,7 +245,7 @@ async def test_a_socket_in_the_file_system_is_served(q: Kue, tmp_path: Path) -> 
     transport = httpx.AsyncHTTPTransport(uds=str(path))
 
     async with (
-        serving(create_app(q), listener, Serving()),
+        serving(create_app(q, guard=Anyone()), listener, Serving()),
         httpx.AsyncClient(transport=transport) as client,
     ):
         answer = await client.get(f"http://localhost{HEALTH}")

@@ -14,7 +14,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from kue.http import create_app
-from kue.http.access import Role, User
+from kue.http.access import Anyone, Role, User
 from kue.http.live import Live
 from kue.http.reader import Bounds
 from tests.http.conftest import HOST, serving
@@ -75,7 +75,7 @@ async def server_of(
     q: Kue, bounds: Bounds | None = None, guard: Question | None = None
 ) -> AsyncIterator[Server]:
     live = Live(q, bounds)
-    async with serving(create_app(q, live=live, guard=guard)) as address:
+    async with serving(create_app(q, live=live, guard=guard or Anyone())) as address:
         try:
             yield Server(address)
         finally:

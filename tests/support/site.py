@@ -69,8 +69,21 @@ class Command:
         return all(reading.done() for reading in self._reading)
 
     async def url(self) -> str:
-        """Return where it serves."""
-        return await self.says(r"https?://[^\s]+/(?=\s)")
+        """Return where it serves, without the start-up token."""
+        return (await self.address()).partition("?")[0]
+
+    async def address(self) -> str:
+        """Return what it prints to be opened."""
+        return await self.says(r"https?://[^\s]+/(\?token=[^\s]+)?(?=\s)")
+
+    async def headers(self) -> dict[str, str]:
+        """Return what lets a program in."""
+        token = (await self.address()).partition("?token=")[2]
+        return {"Authorization": f"Bearer {token}"} if token else {}
+
+    async def get(self, path: str) -> httpx.Response:
+        """Ask for *path*, as someone who can read the terminal."""
+        return await get(await self.url() + path, await self.headers())
 
     async def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send it a signal and return its exit code."""
@@ -85,14 +98,16 @@ class Command:
 
 
 @contextlib.asynccontextmanager
-async def command(*arguments: str, folder: Path) -> AsyncIterator[Command]:
+async def command(
+    *arguments: str, folder: Path, **environment: str
+) -> AsyncIterator[Command]:
     """Run ``kue`` in *folder*; it is killed after the context."""
     ours = ("KUE_", "REDIS_")
     environ = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
     process = await asyncio.create_subprocess_exec(
         *(KUE, *arguments),
         cwd=folder,
-        env=environ | {"PYTHONUNBUFFERED": "1"},
+        env=environ | {"PYTHONUNBUFFERED": "1"} | environment,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -105,6 +120,6 @@ async def command(*arguments: str, folder: Path) -> AsyncIterator[Command]:
         await running.ended()
 
 
-async def get(url: str) -> httpx.Response:
+async def get(url: str, headers: dict[str, str] | None = None) -> httpx.Response:
     async with httpx.AsyncClient(timeout=PATIENCE_SECONDS) as client:
-        return await client.get(url)
+        return await client.get(url, headers=headers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -17,10 +18,11 @@ from kue.cli.dashboard import dashboard
 from kue.http.access import Role
 from kue.http.exposure import Address
 from kue.http.serve import listen
-from tests.support.site import APP, PATIENCE_SECONDS, command, get
+from tests.support.site import APP, PATIENCE_SECONDS, Command, command, get
 from tests.unit.test_cli import exit_code
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
 
@@ -33,6 +35,14 @@ async def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@asynccontextmanager
+async def client_of(site: Command) -> AsyncIterator[httpx.AsyncClient]:
+    """Yield a client that has the start-up token."""
+    headers = await site.headers()
+    async with httpx.AsyncClient(timeout=PATIENCE_SECONDS, headers=headers) as client:
+        yield client
+
+
 @pytest.mark.parametrize(
     "target", [(), ("sqlite:///kue.db",), ("--url", "sqlite:///kue.db"), ("app:q",)]
 )
@@ -40,8 +50,7 @@ async def test_the_queue_is_found_as_by_every_command(
     target: tuple[str, ...], folder: Path
 ) -> None:
     async with command("dashboard", *target, "--port", "0", folder=folder) as site:
-        url = await site.url()
-        jobs = await get(f"{url}api/v1/jobs?state=waiting")
+        jobs = await site.get("api/v1/jobs?state=waiting")
         code = await site.end()
 
     assert [job["type"] for job in jobs.json()["jobs"]] == ["email"]
@@ -55,7 +64,7 @@ async def test_a_signal_ends_it_with_its_streams(
 ) -> None:
     async with (
         command("dashboard", "--port", "0", folder=folder) as site,
-        httpx.AsyncClient(timeout=PATIENCE_SECONDS) as client,
+        client_of(site) as client,
         client.stream("GET", f"{await site.url()}api/v1/events") as stream,
     ):
         lines = stream.aiter_lines()
@@ -93,7 +102,7 @@ async def test_read_only_refuses_changes(folder: Path) -> None:
     options = ("--port", "0", "--read-only")
     async with (
         command("dashboard", *options, folder=folder) as site,
-        httpx.AsyncClient(timeout=PATIENCE_SECONDS) as client,
+        client_of(site) as client,
     ):
         url = await site.url()
         changed = await client.post(f"{url}api/v1/jobs", json={"type": "email"})
@@ -105,7 +114,7 @@ async def test_read_only_refuses_changes(folder: Path) -> None:
 async def test_a_store_that_is_away_is_waited_for(folder: Path) -> None:
     url = "redis://ann:secret@127.0.0.1:1/0"
     async with command("dashboard", url, "--port", "0", folder=folder) as site:
-        queues = await get(f"{await site.url()}api/v1/queues")
+        queues = await site.get("api/v1/queues")
 
     assert queues.status_code == 503
     assert "the dashboard waits for it" in site.said
@@ -187,12 +196,12 @@ def test_every_option_has_a_variable_and_help() -> None:
         assert option.envvar == f"KUE_DASHBOARD_{name}"
 
 
-async def eventually(url: str, status: HTTPStatus) -> None:
+async def eventually(site: Command, path: str, status: HTTPStatus) -> None:
     """Ask until the answer has *status*."""
     async with asyncio.timeout(PATIENCE_SECONDS):
-        answer = await get(url)
+        answer = await site.get(path)
         while answer.status_code != status:
-            answer = await get(url)
+            answer = await site.get(path)
 
 
 async def test_once_there_are_users_they_log_in_wherever_it_listens(
@@ -214,10 +223,9 @@ async def test_the_first_user_closes_a_dashboard_that_was_open_to_this_machine(
         kue.Kue(f"sqlite:///{folder}/kue.db") as q,
         command("dashboard", "--port", "0", folder=folder) as site,
     ):
-        url = f"{await site.url()}api/v1/queues"
-        before = await get(url)
+        before = await site.get("api/v1/queues")
         await Users(q.store).add("ann", "correct horse battery", Role.ADMIN)
-        await eventually(url, HTTPStatus.UNAUTHORIZED)
+        await eventually(site, "api/v1/queues", HTTPStatus.UNAUTHORIZED)
 
     assert before.status_code == HTTPStatus.OK
 
@@ -261,7 +269,6 @@ async def test_two_of_them_can_watch_one_store(folder: Path) -> None:
         command("dashboard", "--port", "0", folder=folder) as one,
         command("dashboard", "--port", "0", folder=folder) as other,
     ):
-        urls = await asyncio.gather(one.url(), other.url())
-        answers = [await get(f"{url}api/v1/queues") for url in urls]
+        answers = [await site.get("api/v1/queues") for site in (one, other)]
 
     assert [answer.status_code for answer in answers] == [200, 200]

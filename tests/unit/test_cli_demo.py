@@ -73,11 +73,13 @@ def test_without_end_the_demo_has_something_of_everything_until_ctrl_c() -> None
         text=True,
     ) as process:
         assert process.stderr is not None
-        url = next(
+        address = next(
             line.split()[-1] for line in process.stderr if "dashboard is at" in line
         )
-        states = wait_for_life(url)
-        queues = httpx.get(f"{url}api/v1/queues").json()["queues"]
+        url, _, token = address.partition("?token=")
+        bearer = {"Authorization": f"Bearer {token}"}
+        states = wait_for_life(url, bearer)
+        queues = httpx.get(f"{url}api/v1/queues", headers=bearer).json()["queues"]
         process.send_signal(signal.SIGINT)
         rest, errors = process.communicate(timeout=30)
 
@@ -95,12 +97,12 @@ def test_without_end_the_demo_has_something_of_everything_until_ctrl_c() -> None
 LIFE = ("waiting", "delayed", "blocked", "active", "complete", "failed")
 
 
-def wait_for_life(url: str) -> dict[str, int]:
+def wait_for_life(url: str, bearer: dict[str, str]) -> dict[str, int]:
     """Return how many jobs are in each state, once there are some in all."""
     states: dict[str, int] = {}
     deadline = time.monotonic() + 50
     while time.monotonic() < deadline:
-        answer = httpx.get(f"{url}api/v1/stats", timeout=20).json()
+        answer = httpx.get(f"{url}api/v1/stats", timeout=20, headers=bearer).json()
         states = answer["counts"]
         if all(states.get(name) for name in LIFE):
             break

@@ -44,15 +44,15 @@ async def test_one_command_runs_jobs_and_shows_them(folder: Path) -> None:
         await up.says("works on app:q")
         job = await q.enqueue("nap", {"alarm": "app.py"})
         result = await job.result(timeout=30)
-        shown = await get(f"{url}api/v1/jobs/{job.id}")
-        workers = await get(f"{url}api/v1/workers")
+        shown = await up.get(f"api/v1/jobs/{job.id}")
+        workers = await up.get("api/v1/workers")
         code = await up.end(signal.SIGINT)
 
     assert (result, shown.json()["state"]) == ("rested", "complete")
     assert len(workers.json()["workers"]) == 1
     assert code == 0
     assert up.said.count("works on app:q") == 1
-    assert f"dashboard  {url}" in up.said
+    assert f"dashboard  {url}?token=" in up.said
 
 
 async def test_the_dashboard_stays_while_jobs_end(folder: Path) -> None:
@@ -83,7 +83,7 @@ async def test_a_dashboard_that_dies_is_started_anew_at_the_same_place(
 
         os.kill(dashboard_of(up), signal.SIGKILL)
         await up.says("the dashboard ended with code -9: starting it anew")
-        again = await get(f"{url}api/v1/health")
+        again = await up.get("api/v1/queues")
         code = await up.end()
 
     assert (again.status_code, code) == (200, 0)

@@ -38,9 +38,10 @@ def dashboard(target: str | None, opens: bool, **given: Any) -> None:
       kue dashboard app:q --port 8080 --read-only
       kue dashboard --prefix /jobs --proxy 10.0.0.0/8 --allow-host ops.example.com
 
-    Who can reach it may do everything, unless users were added (kue user add) or with
-    --read-only; so it listens on this machine alone.  To listen elsewhere there must be
-    a user.
+    Until a user is added (kue user add), it listens on this machine alone, and the
+    address has a token that lets in; another one after each start, unless
+    $KUE_DASHBOARD_TOKEN sets it.  Programs send it as "Authorization: Bearer ...".  To
+    listen elsewhere, or behind a proxy, there must be a user.
     """
     from kue.cli import site_server
 
@@ -73,8 +74,7 @@ def queue_of(target: str | None) -> Kue:
 async def _serve(q: Kue, site: Site, listener: socket.socket, *, opens: bool) -> None:
     from kue.cli import site_server
 
-    def tell() -> None:
-        url = site_server.url(site, listener)
+    def announce(url: str) -> None:
         say(f"the dashboard of {q.store.name}; Ctrl-C ends it")
         click.echo(url)
         if opens:
@@ -82,4 +82,4 @@ async def _serve(q: Kue, site: Site, listener: socket.socket, *, opens: bool) ->
 
     async with q:
         with site_server.stopped_by_signals() as stopping:
-            await site_server.serve(q, site, listener, stopping, on_start=tell)
+            await site_server.serve(q, site, listener, stopping, on_start=announce)

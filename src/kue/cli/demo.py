@@ -188,12 +188,11 @@ async def _dashboard(
     from kue.cli import site_server
 
     site = Site(badge="demo")
-    async with site_server.shown(q, site, listener):
-        url = site_server.url(site, listener)
-        say(f"the dashboard is at {url}")
+    async with site_server.shown(q, site, listener) as one:
+        say(f"the dashboard is at {one.url}")
         if opens:
-            site_server.open_browser(url)
-        yield url
+            site_server.open_browser(one.url)
+        yield one.url
 
 
 async def _watch(

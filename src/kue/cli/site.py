@@ -31,6 +31,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     certfile: str | None = None
     keyfile: str | None = None
     access_log: bool = False
+    #: What lets in while there are no users; random if empty.
+    token: str = ""
 
 
 def _option(*names: str, **settings: Any) -> Callable[[F], F]:
@@ -100,3 +102,9 @@ def site_options(command: F) -> F:
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
+
+
+def site_of(given: dict[str, Any]) -> Site:
+    """Take the options of a `Site` out of *given*, and return it."""
+    names = [name for name in Site.__struct_fields__ if name in given]
+    return Site(**{name: given.pop(name) for name in names})

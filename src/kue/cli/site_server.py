@@ -8,17 +8,26 @@ do without.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
+import shutil
 import signal
+import tempfile
 import webbrowser
-from typing import TYPE_CHECKING
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
+from kue.accounts.users import Users
 from kue.cli.site import HOST
 from kue.cli.terminal import program, say
 from kue.errors import StoreUnavailable
 from kue.http.app import create_app
 from kue.http.exposure import Address, Exposed
 from kue.http.login import Accounts, LocalAccounts
+from kue.http.open_mode import PARAMETER, StartupToken
 from kue.http.prefix import checked
 from kue.http.serve import Serving, check, listen, serving
 
@@ -50,10 +59,23 @@ def how(site: Site) -> Serving:
     return serving
 
 
-def url(site: Site, listener: socket.socket) -> str:
-    """Return where a browser on this machine finds *site*."""
+def with_token(site: Site) -> Site:
+    """
+    Return *site* with the start-up token that all its processes are to share.
+
+    Raises:
+        ConfigError: The one that was given is not fit to be one.
+    """
+    return replace(site, token=StartupToken(site.token).secret)
+
+
+def url(site: Site, listener: socket.socket, *, has_users: bool = False) -> str:
+    """Return where a browser on this machine finds *site*, with the start-up token."""
     bound = Address.bound(listener, site.host)
-    return bound.url(scheme=how(site).scheme, prefix=checked(site.prefix))
+    shown = bound.url(scheme=how(site).scheme, prefix=checked(site.prefix))
+    if has_users or not site.token or _open_to_others(site, bound) is not None:
+        return shown
+    return shown + StartupToken(site.token).query
 
 
 def listener_for(site: Site) -> socket.socket:
@@ -78,7 +100,8 @@ async def application(
     """
     where = _open_to_others(site, address)
     is_local = where is None
-    accounts = LocalAccounts(q) if is_local else Accounts(q)
+    startup = StartupToken(site.token)
+    accounts = LocalAccounts(q, startup) if is_local else Accounts(q)
     if where is not None and not await _may_have_users(accounts):
         kue = program()
         again = f"{kue} {command} {_options(site)}"
@@ -120,22 +143,32 @@ async def _may_have_users(accounts: Accounts) -> bool:
         return True
 
 
+class Shown(NamedTuple):
+    """A dashboard that is served."""
+
+    #: Where a browser finds it.
+    url: str
+    server: asyncio.Task[None]
+
+
 @contextlib.asynccontextmanager
 async def shown(
     q: Kue, site: Site, listener: socket.socket, *, command: str = "dashboard"
-) -> AsyncIterator[asyncio.Task[None]]:
+) -> AsyncIterator[Shown]:
     """
-    Serve the dashboard of *q* for as long as the context lasts; yields what does.
+    Serve the dashboard of *q* for as long as the context lasts.
 
     Raises:
         ConfigError: Something that was asked for makes no sense, or is not safe.
         StoreRefused, StoreCorrupt: The store is not fit to keep jobs.
     """
-    await _look_at(q)
+    site = with_token(site)
+    is_there = await _look_at(q)
     address = Address.bound(listener, site.host)
     app = await application(q, site, address, command=command)
     async with serving(app, listener, how(site)) as server:
-        yield server
+        has_users = is_there and await _has_users(q)
+        yield Shown(url(site, listener, has_users=has_users), server)
 
 
 async def serve(
@@ -145,27 +178,39 @@ async def serve(
     stopping: asyncio.Event,
     *,
     command: str = "dashboard",
-    on_start: Callable[[], object] = lambda: None,
+    on_start: Callable[[str], object] = lambda url: None,
 ) -> None:
     """
-    Serve the dashboard of *q* until *stopping*; *on_start* is called when it answers.
+    Serve the dashboard of *q* until *stopping*.
+
+    *on_start* is called with its address when it answers.
 
     Raises:
         As `shown`.
     """
-    async with shown(q, site, listener, command=command) as server:
-        on_start()
+    async with shown(q, site, listener, command=command) as one:
+        on_start(one.url)
         waiting = asyncio.create_task(stopping.wait(), name="kue stop")
-        await asyncio.wait([waiting, server], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([waiting, one.server], return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
 
 
-async def _look_at(q: Kue) -> None:
-    """Open the store; one that is away may come back, and is waited for."""
+async def _has_users(q: Kue) -> bool:
+    """Return whether people log in; as long as the store is away it is not known."""
+    try:
+        return bool(await Users(q.store).all())
+    except StoreUnavailable:
+        return False
+
+
+async def _look_at(q: Kue) -> bool:
+    """Open the store; return False for one that is away, which may come back."""
     try:
         await q.open()
     except StoreUnavailable as exc:
         say(f"{exc}; the dashboard waits for it")
+        return False
+    return True
 
 
 @contextlib.contextmanager
@@ -184,6 +229,20 @@ def stopped_by_signals() -> Iterator[asyncio.Event]:
 
 
 def open_browser(url: str) -> None:
-    """Show *url* to who sits here; a machine without a browser is told so."""
-    if not webbrowser.open(url):
-        say(f"there is no browser here to open {url} in")
+    """Open *url* in a browser of this machine; say so where there is none."""
+    with contextlib.suppress(OSError):
+        if webbrowser.open(_door(url) if f"{PARAMETER}=" in url else url):
+            return
+    say(f"there is no browser here to open {url} in")
+
+
+def _door(url: str) -> str:
+    """Return a file that leads to *url*, which others would see among processes."""
+    folder = tempfile.mkdtemp(prefix="kue-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = Path(folder, "dashboard.html")
+    path.write_text(
+        f'<!doctype html><title>Kue</title><meta http-equiv="refresh" '
+        f'content="0; url={escape(url)}"><a href="{escape(url)}">the dashboard</a>'
+    )
+    return path.as_uri()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kue.cli.site import Site, site_options
+from kue.cli.site import site_of, site_options
 from kue.cli.terminal import EXIT_CODES
 from kue.cli.worker import options_of, run, worker
 from kue.supervisor.supervisor import Supervisor
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import socket
 
     from kue.cli.dashboard_process import DashboardProcess
+    from kue.cli.site import Site
     from kue.supervisor.options import Options
 
 #: What makes no sense beside a dashboard, which is to stay.
@@ -50,7 +51,7 @@ def up(context: click.Context, /, **given: Any) -> None:
     from kue.cli import site_server
 
     opens = given.pop("opens")
-    site = Site(**{name: given.pop(name) for name in Site.__struct_fields__})
+    site = site_server.with_token(site_of(given))
     options = options_of(**given)
     with site_server.listener_for(site) as listener:
         url = site_server.url(site, listener)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, cast, runtime_checkable
 from starlette.concurrency import run_in_threadpool
 
 from kue.accounts.roles import Role, Scope
-from kue.http.hosts import host_of, is_loopback
 from kue.http.problem import Refused
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ __all__ = [
     "Question",
     "Role",
     "Scope",
-    "ThisMachine",
     "User",
     "admit",
     "check_scope",
@@ -41,6 +39,8 @@ class User:
     role: Role | None = None
     #: Those of the role, if left out.
     scopes: frozenset[Scope] = frozenset()
+    #: Whether the start-up token of a server without users let them in.
+    is_open: bool = False
 
     def __post_init__(self) -> None:
         if not self.scopes and self.role is not None:
@@ -60,25 +60,6 @@ class Guard(Protocol):
 
 #: A host application's own answer to who asks; it may be a plain or an async function.
 Question: TypeAlias = Callable[["HTTPConnection"], User | Awaitable[User | None] | None]
-
-
-class ThisMachine:
-    """
-    A guard that lets in whoever is on this machine, and nobody else.
-
-    Both ends are looked at: a proxy is on this machine too, but asks for another name.
-    """
-
-    async def who(self, connection: HTTPConnection) -> User | None:
-        client = connection.client
-        name = host_of(connection.headers.get("host", ""))
-        if client is not None and is_loopback(client.host) and is_loopback(name):
-            return User("local", Role.ADMIN)
-        raise Refused(
-            HTTPStatus.FORBIDDEN,
-            "only its own machine is let in here; whoever made this application can "
-            "say who else may: create_app(q, guard=...)",
-        )
 
 
 class Anyone:
@@ -107,10 +88,8 @@ class Asking:
         return answer
 
 
-def guard_of(given: Guard | Question | None) -> Guard:
+def guard_of(given: Guard | Question) -> Guard:
     """Return the guard that was given, as what or by what function it may be."""
-    if given is None:
-        return ThisMachine()
     return given if isinstance(given, Guard) else Asking(given)
 
 

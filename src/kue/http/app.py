@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -14,14 +15,16 @@ from starlette.responses import JSONResponse
 from starlette.routing import Mount, Route
 
 from kue import __version__
-from kue.http.access import Anyone, Scope, ThisMachine, guard_of
+from kue.http.access import Anyone, Scope, guard_of
 from kue.http.ancestors import kue_json, vertx_kue
 from kue.http.api import Api, problem_of
 from kue.http.dashboard import routes as dashboard
 from kue.http.gate import Gate, Hosts
 from kue.http.headers import SafeHeaders
 from kue.http.live import Live
+from kue.http.login import LocalAccounts
 from kue.http.node import Node
+from kue.http.open_mode import PARAMETER, VARIABLE, StartupToken, ThisMachine
 from kue.http.openapi import openapi
 from kue.http.problem import Refused
 from kue.http.redaction import Redaction
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
 
     from kue.http.access import Guard, Question
     from kue.queue import Kue
+
+logger = logging.getLogger(__name__)
 
 #: Below this, packing an answer costs more than sending it.
 GZIP_BYTES = 1024
@@ -60,8 +65,9 @@ def create_app(
 
     Args:
         guard: Tells who asks: `Accounts`, or a function of one's own, plain or async,
-            that takes the request and returns a `User` or None.  Left out, whoever is
-            on this machine may do everything, and nobody else anything.
+            that takes the request and returns a `User` or None.  Left out, only this
+            machine is let in, with the start-up token: ``KUE_DASHBOARD_TOKEN``, or a
+            random one that is logged.  ``app.state.open_path`` is the path with it.
         read_only: Refuse every change but logging in and out.
         hosts: Names that the server answers to besides those of loopback; ``*`` is any.
             Left out, only loopback is meant while there is no guard and the app is
@@ -75,14 +81,15 @@ def create_app(
         badge=Badge.of(badge),
         redaction=redact if isinstance(redact, Redaction) else Redaction(redact),
     )
-    known = guard_of(guard)
+    known = ThisMachine() if guard is None else guard_of(guard)
+    startup = known.startup if isinstance(known, ThisMachine | LocalAccounts) else None
     live = live or Live(q, redaction=rules.redaction)
     app = Starlette(
         routes=[
             Mount("/api/v1", routes=_native(q, known, rules, live)),
             Mount("/kue", routes=kue_json.routes(q, known, rules)),
             Mount("/vertx-kue", routes=vertx_kue.routes(q, known, rules)),
-            *dashboard(),
+            *dashboard(startup),
         ],
         middleware=[
             Middleware(SafeHeaders),
@@ -97,8 +104,21 @@ def create_app(
     app.state.live = live
     app.state.node = Node(q.settings)
     app.state.samples = Samples(q.settings, rules.redaction)
+    if isinstance(known, ThisMachine):
+        app.state.open_path = f"/{known.startup.query}"
+        _announce(known.startup)
     live.closing += [app.state.node.close, app.state.samples.close]
     return app
+
+
+def _announce(startup: StartupToken) -> None:
+    """Log how to get in: a warning, which is seen without any set-up of logging."""
+    shown = f"?{PARAMETER}=${VARIABLE}" if startup.is_given else startup.query
+    logger.warning(
+        "the dashboard has no guard: only this machine gets in, with the token; add %s "
+        "to its address, or pass guard= to create_app()",
+        shown,
+    )
 
 
 def _native(q: Kue, guard: Guard, rules: Rules, live: Live) -> list[BaseRoute]:

@@ -6,15 +6,14 @@ import math
 import time
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from kue.accounts.records import name_of
-from kue.accounts.roles import Role
 from kue.accounts.sessions import MAX_MS, Sessions
 from kue.accounts.tokens import Tokens
 from kue.accounts.users import Users
 from kue.http.access import User
-from kue.http.gate import ROOT
+from kue.http.cookies import cookie_for
+from kue.http.open_mode import StartupToken
 from kue.http.problem import Refused
 from kue.http.throttle import Throttle
 
@@ -97,7 +96,7 @@ class Accounts:
         await self.end(connection)
         secret = await self._sessions.begin(account)
         user = User(account.name, account.role)
-        return user, _cookie(connection, secret, MAX_MS // 1000)
+        return user, cookie_for(connection, COOKIE, secret, MAX_MS // 1000)
 
     def _check(self, name: str, address: str) -> None:
         wait = max(self._by_name.wait(name), self._by_address.wait(address))
@@ -113,7 +112,7 @@ class Accounts:
     async def log_out(self, connection: HTTPConnection) -> str:
         """End the session; return the cookie that takes the place of its own."""
         await self.end(connection)
-        return _cookie(connection, "", 0)
+        return cookie_for(connection, COOKIE, "", 0)
 
     async def end(self, connection: HTTPConnection) -> None:
         """End the session of a request, if it has one."""
@@ -123,23 +122,32 @@ class Accounts:
 
 
 class LocalAccounts(Accounts):
-    """Accounts where only this machine asks: until there is a user, all may do all."""
+    """
+    Accounts of a server that only this machine reaches.
 
-    def __init__(self, q: Kue, **settings: Any) -> None:
+    Until there is a user it is in open mode: the start-up token lets in, as API tokens
+    do.  From then on the start-up token is worth nothing.
+    """
+
+    def __init__(
+        self, q: Kue, startup: StartupToken | None = None, **settings: Any
+    ) -> None:
         super().__init__(q, **settings)
+        self.startup = startup or StartupToken()
         self._has_users = False
         self._looked_at = -math.inf
 
     async def who(self, connection: HTTPConnection) -> User | None:
-        if "authorization" in connection.headers or await self._is_closed():
-            return await super().who(connection)
-        return User("local", Role.ADMIN)
+        known = await super().who(connection)
+        if known is not None or await self.has_users():
+            return known
+        return self.startup.admit(connection)
 
     def is_session(self, connection: HTTPConnection) -> bool:
         return self._has_users and super().is_session(connection)
 
-    async def _is_closed(self) -> bool:
-        """Tell whether there was a user a few seconds ago, or ever before."""
+    async def has_users(self) -> bool:
+        """Return whether there was a user a few seconds ago, or ever before."""
         now = time.monotonic()
         if not self._has_users and now - self._looked_at > LOOK_SECONDS:
             self._has_users = bool(await self.users.all())
@@ -153,13 +161,3 @@ def _known(name: str) -> str:
     except ValueError:
         # Nobody is called that; all such names share their tries.
         return ""
-
-
-def _cookie(connection: HTTPConnection, secret: str, seconds: int) -> str:
-    # Where the application is mounted: others on the same host do not get it.
-    path = quote(connection.scope.get(ROOT) or "/", safe="/-._~!$&'()*+,=:@%")
-    is_secure = connection.scope.get("scheme") in ("https", "wss")
-    return (
-        f"{COOKIE}={secret}; Path={path}; Max-Age={seconds}; HttpOnly; SameSite=Strict"
-        + ("; Secure" if is_secure else "")
-    )

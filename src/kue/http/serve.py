@@ -22,6 +22,7 @@ import msgspec
 import uvicorn
 
 from kue.errors import ConfigError
+from kue.http.open_mode import without_token
 from kue.http.prefix import Under, checked
 from kue.http.proxied import Proxied
 from kue.http.slow import PromptBodies, PromptProtocol
@@ -212,8 +213,19 @@ def _server(app: Starlette, listener: socket.socket, how: Serving) -> _Server:
     config.ssl = _context(how)
     if how.access_log:
         # It says them at a level below that of what goes wrong.
-        logging.getLogger("uvicorn.access").setLevel(logging.INFO)
+        access = logging.getLogger("uvicorn.access")
+        access.setLevel(logging.INFO)
+        access.addFilter(_hide_token)
     return _Server(config)
+
+
+def _hide_token(record: logging.LogRecord) -> bool:
+    """Take the start-up token out of a line of the access log."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(
+            without_token(one) if isinstance(one, str) else one for one in record.args
+        )
+    return True
 
 
 def _wrapped(app: ASGIApp, how: Serving, *, is_unix: bool) -> ASGIApp:

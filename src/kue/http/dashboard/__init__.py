@@ -25,6 +25,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from kue import __version__
+from kue.http.open_mode import PARAMETER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,8 +34,11 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.routing import BaseRoute
 
+    from kue.http.open_mode import StartupToken
+
 ASSETS = "/assets"
 INDEX = "index.html"
+LOGIN = "/login"
 CONTENT_TYPES = {
     "css": "text/css; charset=utf-8",
     "html": "text/html; charset=utf-8",
@@ -75,8 +79,12 @@ class Dashboard(NamedTuple):
     pages: re.Pattern[str]
 
 
-def routes() -> list[BaseRoute]:
-    """Return what comes after all other routes: files by name, and pages."""
+def routes(startup: StartupToken | None = None) -> list[BaseRoute]:
+    """
+    Return what comes after all other routes: files by name, and pages.
+
+    Pages of a server in open mode take the start-up token in exchange for a cookie.
+    """
     dashboard = _dashboard()
 
     async def asset(request: Request) -> Response:
@@ -98,6 +106,9 @@ def routes() -> list[BaseRoute]:
             raise HTTPException(refusal, headers={"Allow": "GET, HEAD"})
         if not is_page and (not is_read or path.split("/")[1] in DATA):
             raise HTTPException(HTTPStatus.NOT_FOUND)
+        has_token = PARAMETER in request.query_params and path != LOGIN
+        if startup is not None and has_token:
+            return startup.exchange(request)
         status = HTTPStatus.OK if is_page else HTTPStatus.NOT_FOUND
         return _answer(request, _index(dashboard, request), status)
 

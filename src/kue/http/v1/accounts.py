@@ -14,7 +14,8 @@ from kue.accounts.tokens import Tokens
 from kue.accounts.users import Users
 from kue.duration import milliseconds
 from kue.http.access import Role, Scope
-from kue.http.login import Accounts
+from kue.http.login import Accounts, LocalAccounts
+from kue.http.open_mode import ThisMachine
 from kue.http.problem import Refused, given
 from kue.http.rules import Badge
 from kue.http.section import Call, Section
@@ -52,6 +53,16 @@ class Me(msgspec.Struct, frozen=True, kw_only=True):
     badge: Badge | None
     #: Whether there is a session to end.
     can_log_out: bool
+    #: Whether nobody logs in here: users and tokens are made on the command line.
+    open_mode: bool
+
+
+class LoginForm(msgspec.Struct, frozen=True, kw_only=True):
+    """How to log in here."""
+
+    #: A name and a password; the token that the server printed when it started; or the
+    #: login of the application that this one is part of.
+    kind: Literal["password", "token", "elsewhere"]
 
 
 class Credentials(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -165,6 +176,21 @@ async def me(call: Call) -> Me:
     return _me(call, call.user, can_log_out=can_log_out)
 
 
+@session.get("/login", is_open=True, scope=None)
+async def login_form(call: Call) -> LoginForm:
+    """How to log in here: by password, by the start-up token, or elsewhere."""
+    match call.guard:
+        case LocalAccounts():
+            return LoginForm(
+                kind="password" if await call.guard.has_users() else "token"
+            )
+        case Accounts():
+            return LoginForm(kind="password")
+        case ThisMachine():
+            return LoginForm(kind="token")
+    return LoginForm(kind="elsewhere")
+
+
 @session.post("/login", is_open=True, scope=None)
 async def login(call: Call, body: Credentials) -> Me:
     """
@@ -201,6 +227,7 @@ def _me(call: Call, user: User, *, can_log_out: bool) -> Me:
         read_only=call.rules.read_only,
         badge=call.rules.badge,
         can_log_out=can_log_out,
+        open_mode=user.is_open,
     )
 
 
@@ -210,6 +237,21 @@ def _accounts(call: Call) -> Accounts:
             HTTPStatus.NOT_FOUND, "nobody logs in here: the server has no accounts"
         )
     return call.guard
+
+
+def _check_login(call: Call) -> None:
+    """
+    Let those decide who may come in that did log in themselves.
+
+    Raises:
+        Refused: Nobody logs in here, so nobody is to make a way in that lasts.
+    """
+    if call.user.is_open:
+        raise Refused(
+            HTTPStatus.FORBIDDEN,
+            "users and tokens are managed on the command line while nobody has to log "
+            "in: kue user add NAME --role admin, kue token add NAME --scope read",
+        )
 
 
 def _said(name: str) -> str:
@@ -242,6 +284,7 @@ async def list_users(call: Call) -> UserList:
 @users.post("", scope=Scope.ADMIN, status=HTTPStatus.CREATED)
 async def add_user(call: Call, body: NewUser) -> UserView:
     """Add a user; a name that is taken is 409."""
+    _check_login(call)
     with given("body.name"):
         account = await _users(call).add(body.name, body.password, Role.of(body.role))
     return _user(account)
@@ -250,6 +293,7 @@ async def add_user(call: Call, body: NewUser) -> UserView:
 @users.put("/{name}", scope=Scope.ADMIN)
 async def edit_user(call: Call, name: UserName, body: UserEdit) -> UserView:
     """Give a user another role or password; a password ends all sessions."""
+    _check_login(call)
     known = _users(call)
     account = await known.get(name)
     if body.role is not None and body.role != account.role.label:
@@ -264,6 +308,7 @@ async def edit_user(call: Call, name: UserName, body: UserEdit) -> UserView:
 @users.delete("/{name}", scope=Scope.ADMIN, status=HTTPStatus.NO_CONTENT)
 async def remove_user(call: Call, name: UserName) -> None:
     """Remove a user and end all sessions; the last admin stays (409)."""
+    _check_login(call)
     known = _users(call)
     await _check_last(known, await known.get(name))
     await known.remove(name)
@@ -303,6 +348,7 @@ async def list_tokens(call: Call) -> TokenList:
 @tokens.post("", scope=Scope.ADMIN, status=HTTPStatus.CREATED)
 async def add_token(call: Call, body: NewToken) -> TokenMade:
     """Make a token; its secret is told now and never again."""
+    _check_login(call)
     until = None
     if body.expires is not None:
         with given("body.expires"):
@@ -317,6 +363,7 @@ async def add_token(call: Call, body: NewToken) -> TokenMade:
 @tokens.delete("/{token_id}", scope=Scope.ADMIN, status=HTTPStatus.NO_CONTENT)
 async def revoke_token(call: Call, token_id: TokenId) -> None:
     """Revoke a token, at once."""
+    _check_login(call)
     await Tokens(call.q.store).remove(token_id)
 
 

@@ -129,7 +129,7 @@ function unreachable(error) {
     h(
       "main",
       { class: "lonely" },
-      h("h1", null, "No answer"),
+      h("h1", null, error.status === 403 ? "No access" : "No answer"),
       h("p", null, error.message),
       h("button", { class: "primary", onclick: again }, "Try again"),
     ),

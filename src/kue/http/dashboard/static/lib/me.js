@@ -24,6 +24,7 @@ const ANYONE = {
   read_only: false,
   badge: null,
   can_log_out: false,
+  open_mode: false,
 };
 
 export const me = { ...ANYONE, isKnown: false };

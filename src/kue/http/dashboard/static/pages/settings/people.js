@@ -15,8 +15,8 @@ const ROLES = [
   ["admin", "Admin: removes for good, says who may do what"],
 ];
 const ALONE =
-  "Whoever is on this machine may do everything. Add a person, here or on the " +
-  "command line, before the dashboard is to be reached from elsewhere.";
+  "Whoever has the start-up token may do everything. Add a person on the command " +
+  "line before the dashboard is to be reached from elsewhere.";
 const HELP = "At least 8 characters";
 
 export function people({ api, me }) {
@@ -34,6 +34,8 @@ export function people({ api, me }) {
   const list = table({ columns, key: (user) => user.name, caption: "People" });
   const place = h("div", { class: "flush as-cards" });
   const add = h("button", { class: "small", onclick: create }, "Add a person");
+  // Made on the command line, as long as nobody has to log in.
+  add.hidden = me.open_mode;
   const node = h(
     "section",
     { class: "card" },
@@ -61,6 +63,7 @@ export function people({ api, me }) {
   }
 
   function acts(user) {
+    if (me.open_mode) return null;
     return h(
       "span",
       { class: "actions actions-end" },

@@ -1,0 +1,73 @@
+"""S-1: the address that the server prints opens the dashboard, and no other does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.async_api import expect
+
+from kue.http.open_mode import StartupToken, ThisMachine
+from tests.browser.finding import is_live, press
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from playwright.async_api import Page
+
+    from tests.browser.watching import Watch
+
+SECRET = "correct-horse-battery-staple"
+
+
+@pytest.fixture
+def site(serve: Callable[..., str], watch: Watch) -> str:
+    """The address of a dashboard in open mode."""
+    watch.allow("401.*/me")
+    return serve(guard=ThisMachine(StartupToken(SECRET)))
+
+
+async def test_the_printed_address_opens_the_dashboard_and_loses_its_token(
+    page: Page, site: str
+) -> None:
+    await page.goto(f"{site}/queues?token={SECRET}")
+
+    await expect(page).to_have_url(f"{site}/queues")
+    await expect(page.locator("h1")).to_have_text("Queues")
+    await is_live(page)
+    [cookie] = await page.context.cookies()
+    assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
+    await page.reload()
+    await expect(page.locator("h1")).to_have_text("Queues")
+
+
+async def test_without_the_token_a_page_says_where_it_is_and_takes_it(
+    page: Page, site: str
+) -> None:
+    await page.goto(f"{site}/jobs?state=failed")
+
+    said = page.get_by_text("Open the address that the server printed in its terminal")
+    await expect(said).to_be_visible()
+    await page.get_by_label("Token").fill(SECRET)
+    await press(page, "Open")
+
+    await expect(page).to_have_url(f"{site}/jobs?state=failed")
+    await is_live(page)
+
+
+async def test_a_token_of_another_day_is_said_to_be_one(page: Page, site: str) -> None:
+    await page.goto(f"{site}/?token=of-another-day")
+
+    await expect(page).to_have_url(f"{site}/login?token=refused")
+    await expect(page.get_by_text("That token is not valid")).to_be_visible()
+
+
+async def test_people_and_tokens_are_made_on_the_command_line(
+    page: Page, site: str
+) -> None:
+    await page.goto(f"{site}/settings?token={SECRET}")
+
+    await expect(page.get_by_text("kue user add ann --role admin")).to_be_visible()
+    await expect(page.get_by_text("kue token add NAME --scope read")).to_be_visible()
+    for name in ("Add a person", "Make a token"):
+        await expect(page.get_by_role("button", name=name)).to_have_count(0)
