@@ -281,6 +281,50 @@ async def test_names_in_the_data_are_suggested_if_a_filter_can_say_them(
     )
 
 
+async def test_designer_6_suggestions_do_not_cover_what_a_filter_found(
+    page: Page, address: str, q: Kue
+) -> None:
+    await q.enqueue("email", tags=["vip"])
+    await q.enqueue("report")
+    await page.goto(f"{address}/jobs")
+    line = page.get_by_role("combobox", name="Add a filter")
+    offered = page.get_by_role("listbox", name="Suggestions")
+    await line.click()
+    await expect(offered).to_be_visible()
+
+    await filter_by(page, "tag:vip")
+    await expect(rows(page)).to_have_count(1)
+    await expect(line).to_be_focused()
+    await expect(offered).to_be_hidden()
+    await page.get_by_role("button", name="Remove the filter tag: vip").click()
+    await expect(rows(page)).to_have_count(2)
+    await expect(offered).to_be_hidden()
+
+    await line.press("ArrowDown")
+    await expect(offered).to_be_visible()
+
+
+async def test_designer_6_tabs_keep_the_totals_while_filters_are_not_counted(
+    page: Page, address: str, q: Kue
+) -> None:
+    await q.enqueue("email", tags=["vip"])
+    await q.enqueue("email")
+    await q.enqueue("report", delay="1h")
+    await page.goto(f"{address}/jobs")
+    await expect(tab(page, "all")).to_have_text("all3")
+
+    await filter_by(page, "tag:vip")
+    await expect(rows(page)).to_have_count(1)
+    await expect(tab(page, "all")).to_have_text("allof 3")
+    await expect(tab(page, "waiting")).to_have_text("waitingof 2")
+    hint = tab(page, "waiting").get_by_title("2 without the filters")
+    await expect(hint).to_be_visible()
+
+    await page.get_by_role("button", name="Remove the filter tag: vip").click()
+    await filter_by(page, "type:email")
+    await expect(tab(page, "all")).to_have_text("all2")
+
+
 @pytest.mark.parametrize(
     ("typed", "finds"),
     [

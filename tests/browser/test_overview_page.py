@@ -100,7 +100,7 @@ async def test_jobs_a_second_are_counted_as_they_come(
     await opened(page, address)
     await is_live(page)
     await expect(tile(page, "In")).to_contain_text("over 5 min")
-    await expect(tile(page, "In")).to_contain_text("0/s")
+    await expect(tile(page, "In")).to_contain_text("0/min")
 
     await q.enqueue_many("email", [{}] * 40)
 
@@ -118,10 +118,40 @@ async def test_tiles_tell_waits_runs_workers_and_the_store(
     await opened(page, address)
 
     await expect(tile(page, "Oldest waiting")).to_contain_text("2 h")
-    await expect(tile(page, "Wait p95")).to_contain_text(re.compile(r"p50 \d+ ms"))
-    await expect(tile(page, "Wait p95")).to_contain_text("run p95 564 ms")
+    await expect(tile(page, "Wait p95").locator(".tile-value")).to_have_text("≤ 60 ms")
+    await expect(tile(page, "Wait p95")).to_contain_text(re.compile(r"p50 ≤ \d+ ms"))
+    await expect(tile(page, "Wait p95")).to_contain_text("run p95 ≤ 564 ms")
     await expect(tile(page, "Workers")).to_contain_text("1 alive")
     await expect(tile(page, "Store")).to_contain_text("round trip, sqlite 3.")
+
+
+async def test_designer_7_every_number_of_a_length_is_large(
+    page: Page, address: str, q: Kue
+) -> None:
+    await serve_jobs(q, "email")
+    await add_one(q.store, now=await q.now() - 2 * HOUR - 5 * MINUTE)
+    await opened(page, address)
+
+    value = tile(page, "Oldest waiting").locator(".tile-value")
+    await expect(value).to_have_text("2 h 5 min")
+    await expect(value.locator(".tile-number")).to_have_text(["2", "5"])
+
+
+async def test_designer_7_rates_have_one_unit_in_tiles_and_lists(
+    page: Page, address: str, q: Kue
+) -> None:
+    now = await q.now()
+    for minute in range(1, 6):
+        await add_many(q.store, 90, now=now - minute * MINUTE)
+    await opened(page, address)
+    rate = re.compile(r"[\d.]+/min")
+    await expect(tile(page, "In").locator(".tile-value")).to_have_text(rate)
+    await expect(row(page, "email")).to_contain_text(rate)
+    await opened(page, f"{address}/queues")
+    await expect(row(page, "email")).to_contain_text(rate)
+    await opened(page, f"{address}/queues/email")
+
+    await expect(tile(page, "In").locator(".tile-value")).to_have_text(rate)
 
 
 async def test_a_queue_with_jobs_and_no_worker_is_a_warning(

@@ -1,52 +1,44 @@
-// A number that is to be seen from afar, with its name and a word on it.
+// A number to be read from a distance, with its name and a note.
 
-import { h } from "../lib/dom.js";
-import { short } from "../lib/format.js";
+import { fill, h } from "../lib/dom.js";
 import { href } from "../lib/router.js";
 
-//: Return {node, update({value, unit, note, tone})}.
+//: Numbers of a text such as "3 min 20 s", "1.2M" or "<0.1/min".
+const NUMBERS = /(<?[\d.,]+[KMBT]?|–)/;
+
+//: Return {node, update({value, note, tone})}.
 //:
 //: tone is "good", "warn", "bad" or nothing; a note says the same in words.  path makes
 //: the name a link; extra is shown below the number, as a spark.
 export function tile({ label, path = null, extra = null }) {
-  const value = h("span", { class: "tile-number" }, "–");
-  const unit = h("span", { class: "tile-unit" });
+  const value = h("p", { class: "tile-value" });
   const note = h("p", { class: "tile-note" });
   const name = path === null ? label : h("a", { href: href(path) }, label);
   const node = h(
     "section",
     { class: "tile", "aria-label": label },
     h("h2", { class: "tile-name" }, name),
-    h("p", { class: "tile-value" }, value, unit),
+    value,
     extra,
     note,
   );
 
-  function update({ value: number, unit: of = "", note: word = "", tone = "" }) {
-    write(value, number);
-    write(unit, of);
+  function update({ value: text, note: word = "", tone = "" }) {
+    if (value.textContent !== text) fill(value, pieces(text));
     write(note, word);
     node.dataset.tone = tone;
   }
 
+  fill(value, pieces("–"));
   return { node, update };
 }
 
-//: "3 min 20 s" as a large number and what follows it.
-export function parted(text) {
-  const [value, ...rest] = text.split(" ");
-  return { value, unit: rest.length ? ` ${rest.join(" ")}` : "" };
-}
-
-//: Jobs a second, so that several can be compared.
-export function perSecond(rate) {
-  const isSmall = rate > 0 && rate < 0.01;
-  return { value: isSmall ? "<0.01" : digits(rate), unit: "/s" };
-}
-
-function digits(value) {
-  if (value >= 100) return short(value);
-  return String(Number(value.toPrecision(value < 1 ? 2 : 3)));
+//: All numbers of a value are large, their units small.
+function pieces(text) {
+  return text.split(NUMBERS).map((piece, index) => {
+    const kind = index % 2 ? "tile-number" : "tile-unit";
+    return piece && h("span", { class: kind }, piece);
+  });
 }
 
 //: Set the text of a node, if it is another than before.

@@ -37,14 +37,12 @@ export function short(value) {
   return Math.abs(value) < 10_000 ? whole.format(value) : compact.format(value);
 }
 
-//: Jobs a second: 12.3/s, or 4/min when there are few.
+//: Per minute, as charts have it, so that all rates can be compared: 12.3/min, 1.2M/min
 export function rate(perSecond) {
   if (!isNumber(perSecond)) return NOTHING;
-  if (perSecond === 0) return "0/s";
-  if (perSecond >= 100) return `${short(Math.round(perSecond))}/s`;
-  if (perSecond >= 1) return `${digits(perSecond)}/s`;
   const perMinute = perSecond * 60;
-  return perMinute >= 0.1 ? `${digits(perMinute)}/min` : "<0.1/min";
+  if (perMinute > 0 && perMinute < 0.1) return "<0.1/min";
+  return `${perMinute < 100 ? digits(perMinute) : short(Math.round(perMinute))}/min`;
 }
 
 //: 240 ms, 1.2 s, 3 min 20 s, 2 h 5 min, 3 d 4 h
@@ -58,6 +56,12 @@ export function duration(ms) {
   if (length < HOUR) return two(ms, MINUTE, "min", SECOND, "s");
   if (length < DAY) return two(ms, HOUR, "h", MINUTE, "min");
   return two(ms, DAY, "d", HOUR, "h");
+}
+
+//: A percentile: ≤ 564 ms.  Lengths are counted in buckets, and this is the upper bound of
+//: one; it may be greater than any length there was.
+export function atMost(ms) {
+  return isNumber(ms) ? `≤ ${duration(ms)}` : NOTHING;
 }
 
 //: How long ago a moment was, or how far ahead it is: 3 min ago, in 20 s.

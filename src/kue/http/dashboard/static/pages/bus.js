@@ -2,10 +2,10 @@
 
 import { empty } from "../components/empty.js";
 import { panel } from "../components/panel.js";
-import { parted, perSecond, tile } from "../components/tile.js";
+import { tile } from "../components/tile.js";
 import { api } from "../lib/api.js";
 import { h } from "../lib/dom.js";
-import { duration, number, plural } from "../lib/format.js";
+import { atMost, number, plural, rate } from "../lib/format.js";
 import { refresher } from "../lib/live.js";
 import { can } from "../lib/me.js";
 import { addresses } from "./bus/addresses.js";
@@ -75,17 +75,17 @@ function makeSums() {
       note: plural(total.consumers, "consumer"),
       tone: all.length ? "" : "warn",
     });
-    sent.update({ ...perSecond(total.send_rate), note: `${number(total.sent)} in all` });
+    sent.update({ value: rate(total.send_rate), note: `${number(total.sent)} in all` });
     received.update({
-      ...perSecond(total.receive_rate),
+      value: rate(total.receive_rate),
       note: `${number(total.received)} in all`,
     });
     replies.update(
       total.latency === null
-        ? { value: "–", note: "no requests of late" }
+        ? { value: "–", note: "no requests lately" }
         : {
-            ...parted(duration(total.latency.p95)),
-            note: `half within ${duration(total.latency.p50)}`,
+            value: atMost(total.latency.p95),
+            note: `p50 ${atMost(total.latency.p50)}`,
           },
     );
     failed.update({

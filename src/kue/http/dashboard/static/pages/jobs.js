@@ -195,7 +195,7 @@ class JobsView {
     this._bar.show(this._filters);
     this._order.show(this._state, this._orderNow);
     this._showColumns();
-    this._tabs.show(this._state, this._isCounted ? this._counts : null);
+    this._showTabs();
     this._stops.push(
       refresher((signal) => this._read(signal), { types, minMs: () => this._rest }),
       refresher((signal) => this._count(type, signal), { minMs: 2_000, types }),
@@ -204,8 +204,12 @@ class JobsView {
 
   async _count(type, signal) {
     this._counts = await readCounts(type, signal);
-    this._tabs.show(this._state, this._isCounted ? this._counts : null);
+    this._showTabs();
     this._page();
+  }
+
+  _showTabs() {
+    this._tabs.show(this._state, this._counts, !this._isCounted);
   }
 
   get _rest() {

@@ -5,10 +5,10 @@ import { empty } from "../components/empty.js";
 import { panel } from "../components/panel.js";
 import { spark } from "../components/spark.js";
 import { states } from "../components/states.js";
-import { parted, perSecond, tile } from "../components/tile.js";
+import { tile } from "../components/tile.js";
 import { api } from "../lib/api.js";
 import { h } from "../lib/dom.js";
-import { NOTHING, bytes, duration, number, short } from "../lib/format.js";
+import { NOTHING, atMost, bytes, duration, number, rate, short } from "../lib/format.js";
 import { column, full, history, throughput } from "../lib/history.js";
 import { refresher } from "../lib/live.js";
 import { href } from "../lib/router.js";
@@ -151,10 +151,9 @@ function makeTiles() {
 }
 
 function flowing(name, mean, now) {
-  const { value, unit } = perSecond(mean[name]);
-  const note = now ? `${value}${unit} over 5 min` : "mean of 5 min";
-  const rate = (now ?? mean)[name];
-  return { ...perSecond(rate), note, tone: name === "failed" && rate > 0 ? "bad" : "" };
+  const note = now ? `${rate(mean[name])} over 5 min` : "mean of 5 min";
+  const current = (now ?? mean)[name];
+  return { value: rate(current), note, tone: name === "failed" && current > 0 ? "bad" : "" };
 }
 
 function waiting(stats) {
@@ -162,13 +161,13 @@ function waiting(stats) {
   if (ms === null || ms === undefined) return { value: NOTHING, note: "nothing waits" };
   const isLong = ms >= LONG_WAIT;
   const note = `${number(stats.counts.waiting)} waiting`;
-  return { ...parted(duration(ms)), note, tone: isLong ? "warn" : "" };
+  return { value: duration(ms), note, tone: isLong ? "warn" : "" };
 }
 
 function late({ latency, run_time: run }) {
   if (!latency) return { value: NOTHING, note: "nothing started lately" };
-  const runs = run ? `, run p95 ${duration(run.p95)}` : "";
-  return { ...parted(duration(latency.p95)), note: `p50 ${duration(latency.p50)}${runs}` };
+  const runs = run ? `, run p95 ${atMost(run.p95)}` : "";
+  return { value: atMost(latency.p95), note: `p50 ${atMost(latency.p50)}${runs}` };
 }
 
 function manned({ alive, busy, lost }) {
@@ -176,15 +175,15 @@ function manned({ alive, busy, lost }) {
   if (busy !== undefined) parts.push(`${number(busy)} busy`);
   parts.push(`${number(lost)} lost`);
   const tone = lost > 0 ? "bad" : alive === 0 ? "warn" : "";
-  return { value: number(alive), unit: " alive", note: parts.join(", "), tone };
+  return { value: `${number(alive)} alive`, note: parts.join(", "), tone };
 }
 
 function stored({ engine, version, memory_bytes: memory, rtt_ms: rtt }) {
   const note = [engine, version].filter(Boolean).join(" ");
   if (typeof memory !== "number") {
-    return { ...parted(duration(rtt)), note: `round trip, ${note}` };
+    return { value: duration(rtt), note: `round trip, ${note}` };
   }
-  return { ...parted(bytes(memory)), note: `${duration(rtt)} round trip, ${note}` };
+  return { value: bytes(memory), note: `${duration(rtt)} round trip, ${note}` };
 }
 
 function more(path, text) {

@@ -5,7 +5,7 @@ import { icon } from "../components/icon.js";
 import { table } from "../components/table.js";
 import { api, part } from "../lib/api.js";
 import { h } from "../lib/dom.js";
-import { NOTHING, duration, number, plural, rate } from "../lib/format.js";
+import { NOTHING, atMost, duration, number, plural, rate } from "../lib/format.js";
 import { refresher } from "../lib/live.js";
 import { can } from "../lib/me.js";
 import { href, query, setQuery } from "../lib/router.js";
@@ -193,21 +193,21 @@ function columns(lines, act) {
       key: "latency",
       label: "Wait p95",
       end: true,
-      title: "How long jobs were in line, in the last five minutes",
-      render: ({ latency }) => duration(latency?.p95),
+      title: "How long jobs waited, in the last five minutes",
+      render: ({ latency }) => atMost(latency?.p95),
     },
     {
       key: "run_time",
       label: "Run p95",
       end: true,
       title: "How long runs took, in the last five minutes",
-      render: ({ run_time: run }) => duration(run?.p95),
+      render: ({ run_time: run }) => atMost(run?.p95),
     },
     {
       key: "drain_ms",
       label: "Drained in",
       end: true,
-      title: "When nothing would wait any more, if it goes on like this",
+      title: "How long until nothing waits, at the current pace",
       render: ({ drain_ms: ms, counts }) => drain(ms, counts),
     },
     {

@@ -3,7 +3,7 @@
 import { table } from "../../components/table.js";
 import { api, report } from "../../lib/api.js";
 import { h } from "../../lib/dom.js";
-import { NOTHING, duration, number, plural, rate } from "../../lib/format.js";
+import { NOTHING, atMost, number, plural, rate } from "../../lib/format.js";
 import { query, setQuery } from "../../lib/router.js";
 
 const LIMIT = 100;
@@ -110,7 +110,7 @@ function consumers({ consumers: count }) {
 
 function latency({ latency: found }) {
   if (found === null) return NOTHING;
-  return `${duration(found.p50)} / ${duration(found.p95)}`;
+  return `${atMost(found.p50)} / ${atMost(found.p95)}`;
 }
 
 function failures({ failures: found }) {

@@ -25,7 +25,8 @@ export function filterBar({ suggest, onChange }) {
     "aria-expanded": "false",
     "aria-controls": listId,
     "aria-autocomplete": "list",
-    onfocus: offer,
+    onfocus: () => !isQuiet && offer(),
+    onclick: () => list.hidden && offer(),
     oninput: offer,
     onblur: close,
     onkeydown,
@@ -48,12 +49,14 @@ export function filterBar({ suggest, onChange }) {
   let options = [];
   let active = -1;
   let asked = 0;
+  //: Whether the line gets the focus without being asked to suggest anything.
+  let isQuiet = false;
 
   async function offer() {
     asked += 1;
     const turn = asked;
     const found = await suggestions(input.value, suggest);
-    // Typed on meanwhile, or gone.
+    // Typed on in the meantime, or gone.
     if (turn !== asked || document.activeElement !== input) return;
     options = found.slice(0, MOST);
     active = -1;
@@ -97,12 +100,20 @@ export function filterBar({ suggest, onChange }) {
   function add(filter) {
     input.value = "";
     onChange({ [filter[0]]: filter[1] });
-    offer();
+    rest();
   }
 
   function remove([name]) {
     onChange({ [name]: null });
+    rest();
+  }
+
+  //: Be ready for the next filter without covering what this one found.
+  function rest() {
+    isQuiet = true;
     input.focus();
+    isQuiet = false;
+    close();
   }
 
   function close() {
@@ -112,7 +123,9 @@ export function filterBar({ suggest, onChange }) {
   }
 
   function onkeydown(event) {
-    if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+    if (event.key === "ArrowDown" && list.hidden) {
+      offer();
+    } else if (event.key === "ArrowDown" || event.key === "ArrowUp") {
       const step = event.key === "ArrowDown" ? 1 : -1;
       active = options.length ? (active + step + options.length) % options.length : -1;
       draw();

@@ -5,10 +5,13 @@ import { h } from "../../lib/dom.js";
 import { number, short } from "../../lib/format.js";
 
 const ALL = "";
+const WITHOUT = " without the filters: how many match is not counted";
 
 //: Tabs that lead to the same list in another state.  *address(state)* is where a tab
-//: leads; *onChoose(state)* hears of a plain click.  Returns {node, show(state, counts)};
-//: counts are null when they are not known.
+//: leads; *onChoose(state)* is called on a plain click.
+//:
+//: Returns {node, show(state, counts, isFiltered)}; counts are null when they are not
+//: known, and those of all jobs when only some are shown.
 export function stateTabs(address, onChoose) {
   const tabs = [ALL, ...STATES].map((state) => {
     const count = h("span", { class: "tab-count" });
@@ -46,13 +49,14 @@ export function stateTabs(address, onChoose) {
     });
   }
 
-  function show(current, counts) {
+  function show(current, counts, isFiltered = false) {
+    node.classList.toggle("is-filtered", isFiltered);
     const sum = counts && Object.values(counts).reduce((all, one) => all + one, 0);
     for (const tab of tabs) {
       const count = tab.state === ALL ? sum : counts?.[tab.state] ?? 0;
-      tab.count.textContent = counts ? short(count) : "";
+      tab.count.textContent = counts ? `${isFiltered ? "of " : ""}${short(count)}` : "";
       tab.node.classList.toggle("is-empty", count === 0);
-      tab.count.title = counts ? number(count) : "";
+      tab.count.title = counts ? `${number(count)}${isFiltered ? WITHOUT : ""}` : "";
       tab.node.href = address(tab.state);
       if (tab.state === current) tab.node.setAttribute("aria-current", "true");
       else tab.node.removeAttribute("aria-current");

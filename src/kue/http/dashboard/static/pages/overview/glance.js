@@ -3,7 +3,7 @@
 import { table } from "../../components/table.js";
 import { part } from "../../lib/api.js";
 import { h } from "../../lib/dom.js";
-import { duration, number, rate } from "../../lib/format.js";
+import { atMost, number, rate } from "../../lib/format.js";
 import { href } from "../../lib/router.js";
 import { marks } from "../queues/marks.js";
 
@@ -13,7 +13,7 @@ const NUMBERS = [
   { key: "active", label: "Active", render: ({ counts }) => number(counts.active) },
   { key: "failed", label: "Failed", render: ({ counts }) => number(counts.failed) },
   { key: "out", label: "Out", render: ({ rates }) => rate(rates.complete) },
-  { key: "wait", label: "Wait p95", render: ({ latency }) => duration(latency?.p95) },
+  { key: "wait", label: "Wait p95", render: ({ latency }) => atMost(latency?.p95) },
 ];
 
 //: Return {node, update({queues, total}), keys}.

@@ -1,13 +1,13 @@
 // The numbers of one queue.
 
-import { parted, perSecond, tile } from "../../components/tile.js";
-import { NOTHING, duration, number } from "../../lib/format.js";
+import { tile } from "../../components/tile.js";
+import { NOTHING, atMost, duration, number, rate } from "../../lib/format.js";
 
 //: Each says what it shows of a queue; null when the server does not tell.
 const TILES = [
   { label: "Waiting", of: waiting },
-  { label: "In", of: ({ rates }) => perSecond(rates.added) },
-  { label: "Out", of: ({ rates }) => perSecond(rates.complete) },
+  { label: "In", of: ({ rates }) => ({ value: rate(rates.added) }) },
+  { label: "Out", of: ({ rates }) => ({ value: rate(rates.complete) }) },
   { label: "Failing", of: failing },
   { label: "Wait p95", of: ({ latency }) => times(latency) },
   { label: "Run p95", of: ({ run_time: run }) => times(run) },
@@ -35,19 +35,19 @@ function waiting({ counts, next_waits_ms: ms }) {
 }
 
 function failing({ rates }) {
-  return { ...perSecond(rates.failed), tone: rates.failed > 0 ? "bad" : "" };
+  return { value: rate(rates.failed), tone: rates.failed > 0 ? "bad" : "" };
 }
 
 function times(told) {
   if (told === undefined) return null;
   if (told === null) return { value: NOTHING, note: "none lately" };
   const { p50, p95, p99 } = told;
-  return { ...parted(duration(p95)), note: `p50 ${duration(p50)}, p99 ${duration(p99)}` };
+  return { value: atMost(p95), note: `p50 ${atMost(p50)}, p99 ${atMost(p99)}` };
 }
 
 function drained({ drain_ms: ms, counts }) {
   if (ms === undefined) return null;
   if (counts.waiting === 0) return { value: NOTHING, note: "nothing waits" };
   if (ms === null) return { value: NOTHING, note: "not at this pace", tone: "warn" };
-  return { ...parted(duration(ms)), note: "if it goes on like this" };
+  return { value: duration(ms), note: "at the current pace" };
 }
