@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from playwright.async_api import expect
 
 from kue.http import create_app
+from kue.http.access import Anyone
 from kue.job import State
 from tests.browser.finding import is_live, opened, told
 from tests.browser.serving import served
@@ -31,6 +32,11 @@ def banner(page: Page) -> Locator:
     return page.get_by_role("alert").filter(has_text="Connection lost")
 
 
+def open_app(q: Kue) -> Starlette:
+    """Return the application for everyone."""
+    return create_app(q, guard=Anyone())
+
+
 async def make_healthy(q: Kue) -> None:
     """Have a worker and a complete job, so that the overview has nothing to warn of."""
     await q.store.renew("w1", lease=HOUR, info={"slots": {"email": 1}})
@@ -43,7 +49,7 @@ async def test_designer_1_a_stopped_server_is_reported_and_so_is_its_return(
     watch.allow("ERR_|50[0-9]")
     await make_healthy(q)
     verdict = page.locator(".verdict")
-    with served(url, create_app) as address:
+    with served(url, open_app) as address:
         await opened(page, address)
         await is_live(page)
         await expect(verdict).to_have_text("All is well")
@@ -55,7 +61,7 @@ async def test_designer_1_a_stopped_server_is_reported_and_so_is_its_return(
     # One notice is enough: nothing piles up in the corner.
     await expect(told(page, "does not answer")).to_have_count(0)
 
-    with served(url, create_app, port=int(address.rpartition(":")[2])):
+    with served(url, open_app, port=int(address.rpartition(":")[2])):
         await is_live(page)
         await expect(banner(page)).to_have_count(0)
         await expect(verdict).to_have_text("All is well")
@@ -71,7 +77,7 @@ async def test_designer_1_a_frozen_server_is_reported_on_every_page(
 
     def make(q: Kue) -> Starlette:
         loops.append(asyncio.get_running_loop())
-        return create_app(q)
+        return open_app(q)
 
     await opened(page, f"{serve(make)}/settings")
     await is_live(page)
