@@ -13,13 +13,14 @@ up: the answer that may still come would be taken for that of the next call.
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import hiredis
 from redis import exceptions
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 #: A command and its arguments.
 Command = tuple[Any, ...]
@@ -53,6 +54,16 @@ class Lines:
             line = self._take() or await self._new(deadline)
             try:
                 return await line.call(commands, deadline)
+            finally:
+                self._put_back(line)
+
+    @asynccontextmanager
+    async def line(self, deadline: float) -> AsyncIterator[Line]:
+        """Lend a connection for several calls in a row."""
+        async with self._places:
+            line = self._take() or await self._new(deadline)
+            try:
+                yield line
             finally:
                 self._put_back(line)
 
@@ -115,14 +126,14 @@ class Line(asyncio.Protocol):
         self._is_lost = asyncio.Event()
         #: What the call under way waits for, and the replies it got so far.
         self._answer: asyncio.Future[list[Any]] | None = None
-        self._replies: list[Any] = []
+        self.replies: list[Any] = []
         self._wanted = 0
 
     async def call(self, commands: Sequence[Command], deadline: float) -> list[Any]:
         """Send commands and return their replies."""
         answer: asyncio.Future[list[Any]] = self._loop.create_future()
         self._answer = answer
-        self._replies, self._wanted = [], len(commands)
+        self.replies, self._wanted = [], len(commands)
         timer = self._loop.call_at(deadline, self._expire)
         try:
             self._transport.write(b"".join(map(hiredis.pack_command, commands)))
@@ -144,14 +155,14 @@ class Line(asyncio.Protocol):
         self._reader.feed(data)
         try:
             while (reply := self._reader.gets()) is not NOT_YET:
-                self._replies.append(reply)
+                self.replies.append(reply)
         except exceptions.InvalidResponse as exc:
             self._fail(exc)
         if self._answer is None or self._answer.done():
             # What nobody asked for can only be the server's last words.
             self.abort()
-        elif len(self._replies) >= self._wanted:
-            self._answer.set_result(self._replies)
+        elif len(self.replies) >= self._wanted:
+            self._answer.set_result(self.replies)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_open = False

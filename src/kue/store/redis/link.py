@@ -25,6 +25,7 @@ from redis import exceptions
 from kue.errors import StoreError, StoreFull, StoreRefused, StoreUnavailable
 from kue.store.redis.channels import Channels
 from kue.store.redis.connecting import Connector
+from kue.store.redis.durable import GROUPS, DurableCalls
 from kue.store.redis.lines import Command, Lines
 from kue.store.redis.scripts import load
 from kue.store.redis.slots import SlotMap
@@ -43,7 +44,13 @@ MAX_BLOCK_SECONDS = 5.0
 COMMAND_TIMEOUT_SECONDS = 3.0
 #: Two cycles, an add or two, reads: more at once only queue up in Redis.  A call that
 #: sleeps holds a connection all the while, and must never wait for one.
-_CONNECTIONS = {"command": 16, "many": 16, "beat": 2, "block": 100_000}
+_CONNECTIONS = {
+    "command": 16,
+    "many": 16,
+    "beat": 2,
+    "durable": GROUPS,
+    "block": 100_000,
+}
 
 #: Everything redis-py and the system raise.
 _ERRORS = (exceptions.RedisError, OSError)
@@ -82,6 +89,7 @@ class Link:
             SlotMap(address.hosts, self._ask_node) if address.is_cluster else None
         )
         self._lines: dict[tuple[str, Node | None], Lines] = {}
+        self._durable: dict[Lines, DurableCalls] = {}
         #: Lines by purpose and root, as long as we believe that they lead there.
         self._routes: dict[tuple[str, str], Lines] = {}
 
@@ -125,14 +133,20 @@ class Link:
 
     async def run_durably(
         self, script: str, root: str, *args: Any, wait_ms: int
-    ) -> tuple[Any, int]:
-        """Run a script and ask, on the same connection, how many replicas have it."""
-        commands: list[Command] = [
-            ("EVAL", load(script).source, 1, root, *args),
-            ("WAIT", 1, wait_ms),
-        ]
-        reply, replicas = await self.read_many(root, commands)
-        return reply, int(replicas)
+    ) -> tuple[Any, bool]:
+        """Run a script; return its reply, and whether a replica has what it changed."""
+        loaded = load(script)
+
+        async def once(deadline: float) -> tuple[Any, bool]:
+            calls = await self._durable_calls(root, deadline)
+            call = partial(calls.call, wait_ms=wait_ms, deadline=deadline)
+            try:
+                return await call(("EVALSHA", loaded.sha, 1, root, *args))
+            except exceptions.NoScriptError:
+                return await call(("EVAL", loaded.source, 1, root, *args))
+
+        # It may wait for a group before its own, and both for a replica.
+        return await self._persist(once, patience=self._budget)
 
     async def info(self, root: str, *sections: str) -> dict[str, str]:
         """Return what the node that holds *root*'s slot reports of itself."""
@@ -204,20 +218,26 @@ class Link:
         """Close every connection."""
         for lines in self._lines.values():
             await lines.close()
+        for calls in self._durable.values():
+            await calls.close()
         self._routes.clear()
+        self._durable.clear()
         self._lines.clear()
         await self._connector.close()
 
-    async def _persist(self, call: Callable[[float], Awaitable[T]]) -> T:
+    async def _persist(
+        self, call: Callable[[float], Awaitable[T]], *, patience: float | None = None
+    ) -> T:
         """Make *call*, with a deadline each time, until answered or out of budget."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         deadline = now + self._budget
+        patience = patience or COMMAND_TIMEOUT_SECONDS
         pause = 0.02
         reason: Exception | None = None
         while True:
             try:
-                return await call(min(deadline, now + COMMAND_TIMEOUT_SECONDS))
+                return await call(min(deadline, now + patience))
             except _ERRORS as exc:
                 # A TimeoutError is an OSError: both the socket's and our deadline's.
                 # The last try is often cut short; what went before tells more.
@@ -289,6 +309,14 @@ class Link:
             connect = partial(self._connector.connect, node)
             lines = self._lines[purpose, node] = Lines(connect, _CONNECTIONS[purpose])
         return lines
+
+    async def _durable_calls(self, root: str, deadline: float) -> DurableCalls:
+        lines = await self._way("durable", root, deadline)
+        calls = self._durable.get(lines)
+        if calls is None:
+            patience = COMMAND_TIMEOUT_SECONDS
+            calls = self._durable[lines] = DurableCalls(lines, patience=patience)
+        return calls
 
     async def _ask_node(self, node: Node, command: Command, deadline: float) -> Any:
         return await self._lines_to("command", node).call(command, deadline)

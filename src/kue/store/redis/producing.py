@@ -72,7 +72,7 @@ class Producing(Shards):
         confirmed = True
         if durable:
             await self.open()
-            reply, replicas = await self._link.run_durably(
+            reply, confirmed = await self._link.run_durably(
                 "add",
                 self._keys[shard].root,
                 "" if now is None else now,
@@ -81,7 +81,6 @@ class Producing(Shards):
                 *args,
                 wait_ms=DURABLE_WAIT_MS,
             )
-            confirmed = replicas > 0
         else:
             reply = await self._run(shard, "add", *args, now=now)
         if reply[0] != b"OK":
