@@ -12,10 +12,10 @@ from kue import signs
 from kue.duration import Duration, epoch_ms, milliseconds
 from kue.errors import InvalidTransition, JobNotFound, StoreUnavailable
 from kue.events import Event, Kind
-from kue.job import FINAL, State
+from kue.job import FINAL, PROMOTABLE, State
 from kue.listeners import Callback, Callbacks, kind_of
 from kue.replies import check, check_reply
-from kue.store.values import Change, LogLine, Word
+from kue.store.values import Change, LogLine, Seen, Word
 from kue.verdict import final_event, result_of
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from kue.payload import JSON
     from kue.session import Session
 
-_WAITS = frozenset({State.DELAYED, State.BLOCKED})
-
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -34,15 +32,19 @@ class JobHandle(Generic[T_co]):
     """
     A job in the store, whose result is a ``T_co``.
 
-    Making one costs nothing: it knows an id and asks the store when it is asked.  Once
-    it has read the job it remembers which one it was.  Ids can be handed out anew after
-    a fail-over that lost writes; a handle never mistakes the other job for its own.
+    Making one costs nothing: it knows an id and when the job was created, and asks the
+    store when it is asked.  Ids can be given again after a fail-over that lost writes;
+    the store compares the time as well, so a handle never acts on another job.
 
     Args:
+        created_at: When the job was created, as the add answered; None if not known.
         reader: Makes the result of the JSON that the store keeps; None: the JSON is it.
     """
 
-    __slots__ = ("_job", "_listener", "_reader", "_session", "id", "is_new", "type")
+    __slots__ = (
+        *("_created_at", "_job", "_listener", "_reader", "_restarted", "_session"),
+        *("id", "is_new", "type"),
+    )
 
     def __init__(
         self,
@@ -51,11 +53,15 @@ class JobHandle(Generic[T_co]):
         type: str,
         *,
         job: Job | None = None,
+        created_at: int | None = None,
         is_new: bool = True,
         reader: Callable[[JSON], T_co] | None = None,
     ) -> None:
         self._session = session
         self._job = job
+        self._created_at = created_at if job is None else job.created_at
+        #: The ending that was retried through this handle.
+        self._restarted: str | None = None
         self._reader = reader
         self._listener: Callbacks | None = None
         self.id = job_id
@@ -89,12 +95,20 @@ class JobHandle(Generic[T_co]):
         [job] = await self._session.store.get([self.id])
         if job is None or not self._is_same(job):
             raise JobNotFound(self.id)
-        self._job = job
+        self._job, self._created_at = job, job.created_at
         return job
 
     async def logs(self, start: int = 0, stop: int = -1) -> list[LogLine]:
-        """Return lines *start* to *stop* of its log, both included."""
-        return await self._session.store.logs(self.id, start, stop)
+        """
+        Return lines *start* to *stop* of its log, both included.
+
+        Raises:
+            JobNotFound: It was removed, or its id belongs to another job by now.
+        """
+        lines = await self._session.store.logs(self.id, start, stop)
+        # A job that is ours still was ours when its lines were read.
+        await self.refresh()
+        return lines
 
     async def result(self, timeout: Duration | None = None) -> T_co:
         """
@@ -216,7 +230,9 @@ class JobHandle(Generic[T_co]):
         """Add a line to the job's log, whatever its state."""
         attempt = self._job.attempts if self._job else 0
         line = signs.line(text, level, attempt=attempt)
-        word = await self._session.store.log(self.id, [line])
+        word = await self._session.store.log(
+            self.id, [line], created_at=self._created_at
+        )
         check(self.id, word, wanted="be logged to")
 
     async def progress(
@@ -229,6 +245,7 @@ class JobHandle(Generic[T_co]):
             InvalidTransition: It does not run.
         """
         update = signs.progress(self.id, done, total, data)
+        update = msgspec.structs.replace(update, created_at=self._created_at)
         [word] = await self._session.store.progress([update])
         state = (await self.refresh()).state if word is Word.REFUSED else None
         check(self.id, word, wanted="report progress", state=state)
@@ -254,12 +271,11 @@ class JobHandle(Generic[T_co]):
             )
             if value is not msgspec.UNSET
         }
-        change = self._change(given)
-        await self._guard()
+        change = self._change(given, Seen(self._created_at))
         [word] = await self._session.store.update([change])
         check(self.id, word, wanted="be changed")
 
-    def _change(self, given: dict[str, Any]) -> Change:
+    def _change(self, given: dict[str, Any], seen: Seen) -> Change:
         options = {name: value for name, value in given.items() if name != "data"}
         valid = self._session.draft(self.type, given.get("data"), options)
         values = {
@@ -271,7 +287,7 @@ class JobHandle(Generic[T_co]):
         known = {name: values[name] for name in given}
         if "attempts" in known:
             known["max_attempts"] = known.pop("attempts")
-        return Change(self.id, **known)
+        return Change(self.id, **known, seen=seen)
 
     async def cancel(self, reason: str = "") -> bool:
         """
@@ -282,8 +298,9 @@ class JobHandle(Generic[T_co]):
         Raises:
             InvalidTransition: It is complete or failed already.
         """
-        await self._guard()
-        [reply] = await self._session.store.cancel([self.id], reason=reason)
+        [reply] = await self._session.store.cancel(
+            [self.id], reason=reason, seen=self._seen
+        )
         word = check_reply(self.id, reply, wanted="be cancelled")
         if word is not Word.ALREADY:
             return word is Word.DONE
@@ -296,19 +313,35 @@ class JobHandle(Generic[T_co]):
         Raises:
             InvalidTransition: It runs; *force* deletes it all the same.
         """
-        await self._guard()
-        [reply] = await self._session.store.remove([self.id], force=force)
+        [reply] = await self._session.store.remove(
+            [self.id], force=force, seen=self._seen
+        )
         check_reply(self.id, reply, wanted="be removed; cancel it, or use force=True")
 
-    async def retry(self) -> None:
+    async def retry(self, *, data: JSON | msgspec.UnsetType = msgspec.UNSET) -> bool:
         """
-        Put an ended job back in line; its attempts count from nothing.
+        Put an ended job back in line, with other *data* if given; return whether it was
+        done by this call.
+
+        Its attempts count from nothing.  What is retried is the ending that this handle
+        read last (now, if it has read none): False means that someone else has retried
+        it since, and that the job was left as it is.
 
         Raises:
-            InvalidTransition: It has not ended.
+            InvalidTransition: It has not ended; or there is other data for it, and it
+                was retried since.
             UniqueHeld: Another job has taken its unique key.
         """
-        await self._move_now(FINAL, "be retried")
+        job = await self._ended()
+        if job.state is State.WAITING and data is msgspec.UNSET:
+            return False
+        if not job.state.is_final:
+            raise InvalidTransition(self.id, job.state, "be retried")
+        if data is not msgspec.UNSET:
+            await self._replace_data(job, data)
+        word = await self._move(State.WAITING, "be retried", states=FINAL, seen=job)
+        self._restarted = job.ending
+        return word is Word.DONE
 
     async def promote(self) -> None:
         """
@@ -317,31 +350,56 @@ class JobHandle(Generic[T_co]):
         Raises:
             InvalidTransition: It runs or has ended.
         """
-        await self._move_now(_WAITS, "be promoted")
+        await self._move(State.WAITING, "be promoted", states=PROMOTABLE)
 
     async def delay(self, delay: Duration | datetime) -> None:
         """
         Let the job run no sooner than after *delay*, or at an aware datetime.
 
+        One that had ended when this handle read it starts again then.
+
         Raises:
-            InvalidTransition: It runs.
+            InvalidTransition: It runs, or has ended since this handle read it.
             UniqueHeld: It had ended, and another job has taken its unique key.
         """
         at = await self._moment(delay)
-        await self._guard()
-        await self._move(State.DELAYED, "be delayed", at=at)
+        job = self._known or await self.refresh()
+        await self._move(State.DELAYED, "be delayed", at=at, seen=job)
+        self._restarted = job.ending or self._restarted
 
-    async def _move_now(self, states: frozenset[State], wanted: str) -> None:
-        state = (await self.refresh()).state
-        if state is State.WAITING:
-            return
-        if state not in states:
-            raise InvalidTransition(self.id, state, wanted)
-        await self._move(State.WAITING, wanted)
+    async def _ended(self) -> Job:
+        """Return the job with the ending the caller saw; if it saw none, as it is."""
+        job = self._known
+        return job if job and job.state.is_final else await self.refresh()
 
-    async def _move(self, to: State, wanted: str, *, at: int | None = None) -> None:
-        [reply] = await self._session.store.move([self.id], to, at=at)
-        check_reply(self.id, reply, wanted=wanted)
+    @property
+    def _known(self) -> Job | None:
+        """The job as it was read last, unless it was restarted through us since."""
+        job = self._job
+        if job is None or (job.ending and job.ending == self._restarted):
+            return None
+        return job
+
+    async def _replace_data(self, job: Job, data: JSON) -> None:
+        change = self._change({"data": data}, Seen.of(job))
+        [word] = await self._session.store.update([change])
+        state = (await self.refresh()).state if word is Word.REFUSED else None
+        check(self.id, word, wanted="be retried with other data", state=state)
+
+    async def _move(
+        self,
+        to: State,
+        wanted: str,
+        *,
+        at: int | None = None,
+        states: Iterable[State] | None = None,
+        seen: Job | None = None,
+    ) -> Word:
+        known = self._seen if seen is None else {self.id: Seen.of(seen)}
+        [reply] = await self._session.store.move(
+            [self.id], to, at=at, states=states, seen=known
+        )
+        return check_reply(self.id, reply, wanted=wanted)
 
     async def _moment(self, delay: Duration | datetime) -> int:
         if isinstance(delay, datetime):
@@ -349,32 +407,30 @@ class JobHandle(Generic[T_co]):
         wait = milliseconds(delay, field="delay")
         return await self._session.store.now() + wait
 
-    async def _guard(self) -> None:
-        """Make sure that the id still means our job, if we know which one that is."""
-        if self._job is not None:
-            await self.refresh()
+    @property
+    def _seen(self) -> dict[int, Seen]:
+        """Which job this is, for the store to compare."""
+        return {self.id: Seen(self._created_at)}
 
     def _is_same(self, job: Job) -> bool:
         known = self._job
-        if known is None:
-            return job.type == self.type
-        # The address follows from these; comparing them spares making it each time.
-        return (job.created_at, job.type, job.spec.address_id) == (
-            known.created_at,
-            known.type,
-            known.spec.address_id,
-        )
+        if self._created_at not in (None, job.created_at) or job.type != self.type:
+            return False
+        return known is None or job.spec.address_id == known.spec.address_id
 
 
 def moved(handle: JobHandle[T_co], session: Session) -> JobHandle[T_co]:
     """Return a handle of the same job for *session*, which lives on another loop."""
     if handle._session is session:
         return handle
-    return JobHandle(
+    there = JobHandle(
         session,
         handle.id,
         handle.type,
         job=handle._job,
+        created_at=handle._created_at,
         is_new=handle.is_new,
         reader=handle._reader,
     )
+    there._restarted = handle._restarted
+    return there

@@ -50,6 +50,8 @@ class State(StrEnum):
 
 
 FINAL = frozenset({State.COMPLETE, State.FAILED, State.CANCELLED})
+#: What a job can be promoted from.
+PROMOTABLE = frozenset({State.DELAYED, State.BLOCKED})
 UNFINISHED = frozenset(set(State) - FINAL)
 
 #: Every move there is.  Engines refuse any other.
@@ -402,6 +404,22 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def ended_at(self) -> int | None:
         return self.history[-1].at if self.state.is_final and self.history else None
+
+    @property
+    def ending(self) -> str | None:
+        """
+        What identifies its end: the beginning of that line of its story.
+
+        Empty for a job that has not ended; None when nothing is kept of its end.  A run
+        has a token of its own, so two runs never end alike; what ended without a run
+        (cancelled or expired in line) goes by the millisecond.
+        """
+        if not self.state.is_final:
+            return ""
+        if not self.history:
+            return None
+        last = self.history[-1]
+        return f'{{"run":"{last.token}","at":{last.at},'
 
     @property
     def failed_at(self) -> int | None:

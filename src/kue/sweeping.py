@@ -2,21 +2,25 @@
 The verbs of a queue that act on many jobs: those named, or all ended ones that match.
 
 Everything goes in batches of 500, so that a million jobs are never in memory.  A job
-that changed, was removed or was retried by someone else meanwhile is no error: each
-answer says what became of its job.
+that changed, was removed or was retried by someone else in the meantime is not an
+error: each answer says what became of its job.
+
+Jobs are named by id, or given as they were read (`Job`).  The store then acts on that
+very job, and where an ending matters on that very ending: a job that ended again since
+is left as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kue.duration import Duration, milliseconds
 from kue.errors import JobError
 from kue.failures import Tally
-from kue.job import FINAL, State
+from kue.job import FINAL, PROMOTABLE, State
 from kue.replies import check_reply
-from kue.store.values import MAX_BATCH, ErrorGroup, Reply, Word
+from kue.store.values import MAX_BATCH, ErrorGroup, Reply, Seen, Word
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
 
 #: Called with how many jobs were looked at so far.
 OnSwept = Callable[[int], None]
+_GONE = Reply(Word.GONE)
 
 
 class Answer(NamedTuple):
@@ -64,8 +69,10 @@ class Swept(NamedTuple):
         return Swept(done, changed, held)
 
 
-_Act: TypeAlias = Callable[[Sequence[int]], Awaitable[list[Reply]]]
-_ActOnMany: TypeAlias = Callable[[Sequence[int]], Awaitable[list[Answer]]]
+#: A job by its id, or as it was read.
+JobGiven: TypeAlias = "int | Job"
+_Act: TypeAlias = Callable[[Sequence[int], Mapping[int, Seen]], Awaitable[list[Reply]]]
+_ActOnMany: TypeAlias = "Callable[[Sequence[Job]], Awaitable[list[Answer]]]"
 
 
 class Sweeping:
@@ -77,7 +84,7 @@ class Sweeping:
 
     async def retry_many(
         self,
-        job_ids: Iterable[int],
+        jobs: Iterable[JobGiven],
         *,
         delay: Duration = 0,
         states: Iterable[State] = FINAL,
@@ -85,31 +92,35 @@ class Sweeping:
         """
         Put ended jobs back in line, after *delay*; each may be retried from *states*.
 
-        Their attempts count from nothing.  One that waits already is left as it is.
+        Their attempts count from nothing.  One that waits already is left as it is, and
+        one that was retried since it was read is ALREADY.
         """
         wait = milliseconds(delay, field="delay")
-        allowed = frozenset(states) | (frozenset() if wait else {State.WAITING})
         at = await self._session.store.now() + wait if wait else None
         to = State.DELAYED if wait else State.WAITING
+        act = self._mover(to, at, states)
+        return await self._in_batches(jobs, act, wanted="be retried", reads=True)
 
-        async def act(ids: Sequence[int]) -> list[Reply]:
-            return await self._session.store.move(ids, to, at=at)
-
-        return await self._guarded(job_ids, act, allowed, wanted="be retried")
+    async def promote_many(
+        self, jobs: Iterable[JobGiven], *, states: Iterable[State] = PROMOTABLE
+    ) -> list[Answer]:
+        """Let jobs that are delayed or wait for others run now."""
+        act = self._mover(State.WAITING, None, states)
+        return await self._in_batches(jobs, act, wanted="be promoted")
 
     async def cancel_many(
-        self, job_ids: Iterable[int], *, reason: str = ""
+        self, jobs: Iterable[JobGiven], *, reason: str = ""
     ) -> list[Answer]:
         """Cancel jobs; for one that runs the word is ASKED: its worker will end it."""
 
-        async def act(ids: Sequence[int]) -> list[Reply]:
-            return await self._session.store.cancel(ids, reason=reason)
+        async def act(ids: Sequence[int], seen: Mapping[int, Seen]) -> list[Reply]:
+            return await self._session.store.cancel(ids, reason=reason, seen=seen)
 
-        return await self._in_batches(job_ids, act, wanted="be cancelled")
+        return await self._in_batches(jobs, act, wanted="be cancelled")
 
     async def remove_many(
         self,
-        job_ids: Iterable[int],
+        jobs: Iterable[JobGiven],
         *,
         force: bool = False,
         states: Iterable[State] | None = None,
@@ -121,25 +132,27 @@ class Sweeping:
         """
         allowed = None if states is None else frozenset(states)
 
-        async def act(ids: Sequence[int]) -> list[Reply]:
-            return await self._session.store.remove(ids, force=force, states=allowed)
+        async def act(ids: Sequence[int], seen: Mapping[int, Seen]) -> list[Reply]:
+            return await self._session.store.remove(
+                ids, force=force, states=allowed, seen=seen
+            )
 
-        return await self._in_batches(job_ids, act, wanted="be removed")
+        return await self._in_batches(jobs, act, wanted="be removed")
 
     async def move_many(
-        self, job_ids: Iterable[int], to: State, *, at: int | None = None
+        self, jobs: Iterable[JobGiven], to: State, *, at: int | None = None
     ) -> list[Answer]:
         """
         Move jobs to ``waiting``, or to ``delayed`` until *at* (Unix ms).
 
+        Those that had ended when they were read start again; one that ends only then is
+        left as it is.
+
         Raises:
             ValueError: Jobs are moved to neither, or *at* is missing.
         """
-
-        async def act(ids: Sequence[int]) -> list[Reply]:
-            return await self._session.store.move(ids, to, at=at)
-
-        return await self._in_batches(job_ids, act, wanted=f"be moved to {to}")
+        act = self._mover(to, at, None)
+        return await self._in_batches(jobs, act, wanted=f"be moved to {to}", reads=True)
 
     # -- all that match --------------------------------------------------------
 
@@ -171,8 +184,8 @@ class Sweeping:
         One that fails again while this goes on is not retried a second time.
         """
 
-        async def act(ids: Sequence[int]) -> list[Answer]:
-            return await self.retry_many(ids, delay=delay, states={wanted.state})
+        async def act(jobs: Sequence[Job]) -> list[Answer]:
+            return await self.retry_many(jobs, delay=delay, states={wanted.state})
 
         return await self._sweep(wanted, act, on_progress)
 
@@ -181,8 +194,8 @@ class Sweeping:
     ) -> Swept:
         """Delete all jobs that match and have ended by now."""
 
-        async def act(ids: Sequence[int]) -> list[Answer]:
-            return await self.remove_many(ids, states={wanted.state})
+        async def act(jobs: Sequence[Job]) -> list[Answer]:
+            return await self.remove_many(jobs, states={wanted.state})
 
         return await self._sweep(wanted, act, on_progress)
 
@@ -207,46 +220,51 @@ class Sweeping:
         now = await self._session.store.now()
         swept = Swept()
         async for jobs in self.ended(wanted.until_at_most(now + 1)):
-            swept = swept.plus(await act([job.id for job in jobs]))
+            swept = swept.plus(await act(jobs))
             if on_progress is not None:
                 on_progress(swept.total)
         return swept
 
+    def _mover(self, to: State, at: int | None, states: Iterable[State] | None) -> _Act:
+        allowed = None if states is None else frozenset(states)
+
+        async def act(ids: Sequence[int], seen: Mapping[int, Seen]) -> list[Reply]:
+            return await self._session.store.move(
+                ids, to, at=at, states=allowed, seen=seen
+            )
+
+        return act
+
     async def _in_batches(
-        self, job_ids: Iterable[int], act: _Act, *, wanted: str
+        self,
+        jobs: Iterable[JobGiven],
+        act: _Act,
+        *,
+        wanted: str,
+        reads: bool = False,
     ) -> list[Answer]:
-        ids = list(dict.fromkeys(job_ids))
+        """Do *act* to jobs; with *reads*, those that are only named are read first."""
+        given = {one if isinstance(one, int) else one.id: one for one in jobs}
+        ids = list(given)
         answers: list[Answer] = []
         for start in range(0, len(ids), MAX_BATCH):
             batch = ids[start : start + MAX_BATCH]
-            replies = await act(batch)
-            answers += map(_answer, batch, replies, [wanted] * len(batch))
+            seen = {
+                job_id: Seen.of(job)
+                for job_id in batch
+                if not isinstance(job := given[job_id], int)
+            }
+            if reads:
+                seen |= await self._look([id for id in batch if id not in seen])
+            # A job that is not there when we look is not acted on when it is.
+            there = [id for id in batch if id in seen] if reads else batch
+            replies = dict(zip(there, await act(there, seen), strict=True))
+            answers += (_answer(id, replies.get(id, _GONE), wanted) for id in batch)
         return answers
 
-    async def _guarded(
-        self, job_ids: Iterable[int], act: _Act, states: Iterable[State], *, wanted: str
-    ) -> list[Answer]:
-        """Do *act* to those that are in one of *states*; the others are refused."""
-        allowed = frozenset(states)
-
-        async def act_on_fit(ids: Sequence[int]) -> list[Reply]:
-            jobs = await self._session.store.get(ids)
-            refused = {
-                job_id: reply
-                for job_id, job in zip(ids, jobs, strict=True)
-                if (reply := _refusal(job, allowed)) is not None
-            }
-            fit = [job_id for job_id in ids if job_id not in refused]
-            done = dict(zip(fit, await act(fit) if fit else (), strict=True))
-            return [(done | refused)[job_id] for job_id in ids]
-
-        return await self._in_batches(job_ids, act_on_fit, wanted=wanted)
-
-
-def _refusal(job: Job | None, allowed: frozenset[State]) -> Reply | None:
-    if job is None:
-        return Reply(Word.GONE)
-    return None if job.state in allowed else Reply(Word.REFUSED, state=job.state)
+    async def _look(self, job_ids: list[int]) -> dict[int, Seen]:
+        jobs = await self._session.store.get(job_ids) if job_ids else ()
+        return {job.id: Seen.of(job) for job in jobs if job is not None}
 
 
 def _answer(job_id: int, reply: Reply, wanted: str) -> Answer:

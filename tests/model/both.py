@@ -13,6 +13,7 @@ import pytest
 
 from kue.store.values import (
     MAX_BATCH,
+    NOTHING_SEEN,
     Added,
     Beat,
     Change,
@@ -23,6 +24,7 @@ from kue.store.values import (
     Pause,
     Progress,
     Reply,
+    Seen,
     Tended,
     Word,
 )
@@ -32,7 +34,7 @@ from tests.model.sameness import among, same, same_jobs
 from tests.support.upkeep import PASSES, together
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 
     from kue.job import Draft, Job, State
     from kue.schedule import Schedule
@@ -214,15 +216,31 @@ class Both:
         same(said, self.model.update(changes, self.now))
 
     def move(
-        self, job_ids: Sequence[int], to: State, at: int | None = None
+        self,
+        job_ids: Sequence[int],
+        to: State,
+        at: int | None = None,
+        *,
+        states: Sequence[State] | None = None,
+        seen: Mapping[int, Seen] = NOTHING_SEEN,
     ) -> list[Reply]:
-        said = self.ask(self.store.move(job_ids, to, at=at, now=self.now))
-        same(said, self.model.move(job_ids, to, at, self.now))
+        said = self.ask(
+            self.store.move(job_ids, to, at=at, states=states, seen=seen, now=self.now)
+        )
+        same(said, self.model.move(job_ids, to, at, self.now, states, seen))
         return said
 
-    def cancel(self, job_ids: Sequence[int], reason: str = "") -> list[Reply]:
-        said = self.ask(self.store.cancel(job_ids, reason=reason, now=self.now))
-        same(said, self.model.cancel(job_ids, reason, self.now))
+    def cancel(
+        self,
+        job_ids: Sequence[int],
+        reason: str = "",
+        *,
+        seen: Mapping[int, Seen] = NOTHING_SEEN,
+    ) -> list[Reply]:
+        said = self.ask(
+            self.store.cancel(job_ids, reason=reason, seen=seen, now=self.now)
+        )
+        same(said, self.model.cancel(job_ids, reason, self.now, seen))
         return said
 
     def remove(
@@ -231,11 +249,14 @@ class Both:
         *,
         force: bool = False,
         states: Sequence[State] | None = None,
+        seen: Mapping[int, Seen] = NOTHING_SEEN,
     ) -> list[Reply]:
         said = self.ask(
-            self.store.remove(job_ids, force=force, states=states, now=self.now)
+            self.store.remove(
+                job_ids, force=force, states=states, seen=seen, now=self.now
+            )
         )
-        same(said, self.model.remove(job_ids, force, self.now, states))
+        same(said, self.model.remove(job_ids, force, self.now, states, seen))
         return said
 
     def pause(

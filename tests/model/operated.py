@@ -47,8 +47,9 @@ class OperatedMachine(Machine):
     @precondition(lambda self: self.both.model.jobs)
     @rule(data=st.data(), payload=draws.payloads, priority=draws.priorities)
     def update(self, data: st.DataObject, payload: object, priority: int) -> None:
+        job_id = data.draw(self.ids())
         changes = [
-            Change(data.draw(self.ids()), data=payload),
+            Change(job_id, data=payload, seen=data.draw(self.glances(job_id))),
             Change(data.draw(self.ids()), priority=priority),
             Change(data.draw(self.ids()), tags=("blue",), max_attempts=2),
         ]
@@ -58,21 +59,27 @@ class OperatedMachine(Machine):
     @rule(data=st.data(), step=draws.rarely(1, 1000, 5000))
     def move(self, data: st.DataObject, step: int | None) -> None:
         ids = data.draw(self.some_ids())
+        states = data.draw(st.none() | st.lists(draws.states, max_size=4, unique=True))
+        seen = data.draw(self.seen_of(ids))
         if step is None:
-            self.both.move(ids, State.WAITING)
+            self.both.move(ids, State.WAITING, states=states, seen=seen)
         else:
-            self.both.move(ids, State.DELAYED, self.both.now + step)
+            at = self.both.now + step
+            self.both.move(ids, State.DELAYED, at, states=states, seen=seen)
 
     @precondition(lambda self: self.both.model.jobs)
     @rule(data=st.data(), reason=st.sampled_from(["", 'by "hand"\n']))
     def cancel(self, data: st.DataObject, reason: str) -> None:
-        self.both.cancel(data.draw(self.some_ids()), reason)
+        ids = data.draw(self.some_ids())
+        self.both.cancel(ids, reason, seen=data.draw(self.seen_of(ids)))
 
     @precondition(lambda self: self.both.model.jobs)
     @rule(data=st.data(), force=st.booleans())
     def remove(self, data: st.DataObject, force: bool) -> None:
         states = data.draw(st.none() | st.lists(draws.states, max_size=3, unique=True))
-        self.both.remove(data.draw(self.some_ids()), force=force, states=states)
+        ids = data.draw(self.some_ids())
+        seen = data.draw(self.seen_of(ids))
+        self.both.remove(ids, force=force, states=states, seen=seen)
 
     @rule(data=st.data(), type=draws.rarely(*draws.TYPES), limit=draws.sizes)
     def clear(self, data: st.DataObject, type: str | None, limit: int) -> None:

@@ -8,11 +8,19 @@ import msgspec
 
 from kue.events import Kind
 from kue.job import MOVES_BY_HAND, State
-from kue.store.values import Change, Reply, Word, restarted
+from kue.store.values import (
+    NOTHING_SEEN,
+    UNSEEN,
+    Change,
+    Reply,
+    Seen,
+    Word,
+    restarted,
+)
 from tests.model.running import Running
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from kue.schedule import Schedule
     from tests.model.entry import Entry
@@ -31,9 +39,11 @@ class Operating(Running):
         return [self._update_one(change, now) for change in changes]
 
     def _update_one(self, change: Change, now: int) -> Word:
-        entry = self.jobs.get(change.job_id)
+        entry = self._meant(change.job_id, change.seen)
         if entry is None:
             return Word.GONE
+        if self._is_past(entry, change.seen):
+            return Word.REFUSED
         for name in ("data", "priority", "tags", "max_attempts"):
             value = getattr(change, name)
             if value is not msgspec.UNSET:
@@ -44,18 +54,42 @@ class Operating(Running):
     # -- moving ----------------------------------------------------------------
 
     def move(
-        self, job_ids: Sequence[int], to: State, at: int | None, now: int
+        self,
+        job_ids: Sequence[int],
+        to: State,
+        at: int | None,
+        now: int,
+        states: Sequence[State] | None = None,
+        seen: Mapping[int, Seen] = NOTHING_SEEN,
     ) -> list[Reply]:
         when = at if to is State.DELAYED else None
-        return [self._move_one(job_id, to, when, now) for job_id in job_ids]
+        allowed = frozenset(State if states is None else states)
+        return [
+            self._move_one(job_id, to, when, now, allowed, seen.get(job_id, UNSEEN))
+            for job_id in job_ids
+        ]
 
-    def _move_one(self, job_id: int, to: State, at: int | None, now: int) -> Reply:
-        entry = self.jobs.get(job_id)
+    def _move_one(
+        self,
+        job_id: int,
+        to: State,
+        at: int | None,
+        now: int,
+        allowed: frozenset[State],
+        seen: Seen,
+    ) -> Reply:
+        entry = self._meant(job_id, seen)
         if entry is None:
             return Reply(Word.GONE)
+        if seen.ending and self._is_past(entry, seen):
+            return Reply(Word.ALREADY)
         if entry.state is to is State.WAITING:
             return Reply(Word.ALREADY)
-        if to not in MOVES_BY_HAND[entry.state]:
+        if (
+            self._is_past(entry, seen)
+            or entry.state not in allowed
+            or to not in MOVES_BY_HAND[entry.state]
+        ):
             return Reply(Word.REFUSED, state=entry.state)
         if entry.state.is_final:
             return self._restart(entry, at, now)
@@ -81,13 +115,33 @@ class Operating(Running):
         kind = Kind.PROMOTION if to is State.WAITING else Kind.UPDATE
         self.tell(kind, entry, now)
 
+    def _meant(self, job_id: int, seen: Seen) -> Entry | None:
+        """Return the job that the caller saw."""
+        entry = self.jobs.get(job_id)
+        if entry is None or seen.created_at not in (None, entry.created_at):
+            return None
+        return entry
+
+    def _is_past(self, entry: Entry, seen: Seen) -> bool:
+        """Return whether the job does not stand as the caller saw it any more."""
+        return seen.ending is not None and seen.ending != entry.view().ending
+
     # -- ending ----------------------------------------------------------------
 
-    def cancel(self, job_ids: Sequence[int], reason: str, now: int) -> list[Reply]:
-        return [self._cancel_one(job_id, reason, now) for job_id in job_ids]
+    def cancel(
+        self,
+        job_ids: Sequence[int],
+        reason: str,
+        now: int,
+        seen: Mapping[int, Seen] = NOTHING_SEEN,
+    ) -> list[Reply]:
+        return [
+            self._cancel_one(job_id, reason, now, seen.get(job_id, UNSEEN))
+            for job_id in job_ids
+        ]
 
-    def _cancel_one(self, job_id: int, reason: str, now: int) -> Reply:
-        entry = self.jobs.get(job_id)
+    def _cancel_one(self, job_id: int, reason: str, now: int, seen: Seen) -> Reply:
+        entry = self._meant(job_id, seen)
         if entry is None:
             return Reply(Word.GONE)
         match entry.state:
@@ -109,17 +163,23 @@ class Operating(Running):
         force: bool,
         now: int,
         states: Sequence[State] | None = None,
+        seen: Mapping[int, Seen] = NOTHING_SEEN,
     ) -> list[Reply]:
         wanted = frozenset(State if states is None else states)
         if not force:
             wanted -= {State.ACTIVE}
-        return [self._remove_one(job_id, wanted, now) for job_id in job_ids]
+        return [
+            self._remove_one(job_id, wanted, now, seen.get(job_id, UNSEEN))
+            for job_id in job_ids
+        ]
 
-    def _remove_one(self, job_id: int, wanted: frozenset[State], now: int) -> Reply:
-        entry = self.jobs.get(job_id)
+    def _remove_one(
+        self, job_id: int, wanted: frozenset[State], now: int, seen: Seen
+    ) -> Reply:
+        entry = self._meant(job_id, seen)
         if entry is None:
             return Reply(Word.GONE)
-        if entry.state not in wanted:
+        if entry.state not in wanted or self._is_past(entry, seen):
             return Reply(Word.REFUSED, state=entry.state)
         was_active = entry.state is State.ACTIVE
         self.drop(entry, now)

@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.job import MOVES_BY_HAND, Completed, Ending, Failed, Stalled, State
-from kue.store.values import MAX_BATCH, Reply, Word
+from kue.job import (
+    MAX_HISTORY,
+    MOVES_BY_HAND,
+    Completed,
+    Ending,
+    Failed,
+    Stalled,
+    State,
+)
+from kue.store.values import MAX_BATCH, Change, Reply, Seen, Word
 from tests.support.jobs import (
     HOUR,
     MINUTE,
@@ -29,6 +37,7 @@ from tests.support.jobs import (
 from tests.support.upkeep import tend
 
 if TYPE_CHECKING:
+    from kue.job import Job
     from kue.store.base import Store
 
 AT = T0 + 30 * MINUTE
@@ -250,3 +259,140 @@ async def test_more_than_a_batch_is_refused(store: Store) -> None:
         await store.move([job_id] * (MAX_BATCH + 1), State.WAITING, now=T0)
 
     assert await state_of(store, job_id) is State.DELAYED
+
+
+# -- from the states and the ending that were seen (R-1) ----------------------------
+
+
+@pytest.mark.parametrize("to", TARGETS)
+@pytest.mark.parametrize("state", list(State))
+async def test_a_job_that_is_in_another_state_by_now_is_not_moved(
+    store: Store, state: State, to: State
+) -> None:
+    """R-1: the state is compared when the job is moved, not when it was read."""
+    job_id = await job_in(store, state)
+    others = [other for other in State if other is not state]
+    before = await get_one(store, job_id)
+
+    [reply] = await store.move([job_id], to, at=AT, states=others, now=T0)
+
+    is_there = state is to is State.WAITING
+    wanted = Reply(Word.ALREADY) if is_there else Reply(Word.REFUSED, state=state)
+    assert reply == wanted
+    assert await get_one(store, job_id) == before
+
+
+@pytest.mark.parametrize("state", [State.DELAYED, State.BLOCKED, *FINISHED])
+async def test_a_job_that_is_in_one_of_the_states_is_moved(
+    store: Store, state: State
+) -> None:
+    job_id = await job_in(store, state)
+    states = [State.ACTIVE, state]
+
+    [reply] = await store.move([job_id], State.WAITING, states=states, now=T0)
+
+    assert reply == Reply(Word.DONE)
+
+
+async def retry(store: Store, seen: Job, *, now: int = T0) -> Reply:
+    """Retry the ending that was seen."""
+    [reply] = await store.move(
+        [seen.id],
+        State.WAITING,
+        states=FINISHED,
+        seen={seen.id: Seen.of(seen)},
+        now=now,
+    )
+    return reply
+
+
+@pytest.mark.parametrize("state", FINISHED)
+async def test_the_second_retry_of_an_ending_is_a_no_op(
+    store: Store, state: State
+) -> None:
+    """R-1: whatever became of the job since, or when a lost reply repeats the call."""
+    job_id = await job_in(store, state, attempts=1)
+    seen = await get_one(store, job_id)
+
+    assert await retry(store, seen) == Reply(Word.DONE)
+    assert await retry(store, seen) == Reply(Word.ALREADY)
+    run = await claim_one(store)
+    assert await retry(store, seen) == Reply(Word.ALREADY)
+    # In the very same millisecond: a run has a token of its own.
+    await end(store, run, Failed(OOPS))
+    assert await retry(store, seen) == Reply(Word.ALREADY)
+
+    after = await get_one(store, job_id)
+    assert after.state is State.FAILED
+    assert [line.outcome for line in after.history].count("restarted") == 1
+    assert await retry(store, after) == Reply(Word.DONE)
+
+
+@pytest.mark.parametrize("to", TARGETS)
+async def test_a_job_that_was_seen_unfinished_is_not_restarted(
+    store: Store, to: State
+) -> None:
+    """R-1: who delays or promotes a job does not run it again once it has ended."""
+    job = await start_one(store, attempts=2)
+    await end(store, job, Stalled(OOPS, HOUR))
+    seen = {job.id: Seen.of(await get_one(store, job.id))}
+    await store.move([job.id], State.WAITING, seen=seen, now=T0)
+    await end(store, await claim_one(store), Completed())
+
+    [reply] = await store.move([job.id], to, at=AT, seen=seen, now=T0)
+
+    assert reply == Reply(Word.REFUSED, state=State.COMPLETE)
+    assert await state_of(store, job.id) is State.COMPLETE
+
+
+async def test_an_ending_with_a_long_line_is_recognised(store: Store) -> None:
+    """R-1: a result of many kilobytes is no reason to retry twice, or not at all."""
+    job = await start_one(store)
+    await end(store, job, Completed("x" * 200_000))
+    seen = await get_one(store, job.id)
+
+    assert await retry(store, seen) == Reply(Word.DONE)
+    await end(store, await claim_one(store), Completed("y" * 20_000))
+    assert await retry(store, seen) == Reply(Word.ALREADY)
+
+
+async def test_an_ending_is_recognised_when_its_job_was_edited_since(
+    store: Store,
+) -> None:
+    job_id = await job_in(store, State.FAILED)
+    seen = await get_one(store, job_id)
+    await store.update([Change(job_id, data="longer" * 99, priority=-7)], now=T0)
+
+    assert await retry(store, seen) == Reply(Word.DONE)
+
+
+async def test_an_ending_is_recognised_behind_a_long_story(store: Store) -> None:
+    """R-1: also when the oldest lines of the story have fallen off."""
+    job_id = await job_in(store, State.FAILED)
+    first = await get_one(store, job_id)
+    for _ in range(MAX_HISTORY):
+        seen = await get_one(store, job_id)
+        assert await retry(store, seen) == Reply(Word.DONE)
+        await end(store, await claim_one(store), Failed(OOPS))
+        assert await retry(store, seen) == Reply(Word.ALREADY)
+    assert await retry(store, first) == Reply(Word.ALREADY)
+
+
+async def test_each_job_of_a_call_is_compared_with_what_was_seen_of_it(
+    store: Store,
+) -> None:
+    ids = [await job_in(store, State.FAILED, type) for type in ("a", "b", "c")]
+    first, second, third = [await get_one(store, job_id) for job_id in ids]
+    await retry(store, second)
+    stranger = Seen(third.created_at + 1, third.ending)
+
+    replies = await store.move(
+        [*ids, 987_654],
+        State.WAITING,
+        states=FINISHED,
+        seen={first.id: Seen.of(first), second.id: Seen.of(second), third.id: stranger},
+        now=T0,
+    )
+
+    words = [Word.DONE, Word.ALREADY, Word.GONE, Word.GONE]
+    assert replies == [Reply(word) for word in words]

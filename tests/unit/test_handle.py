@@ -418,6 +418,66 @@ async def test_a_failed_job_can_be_retried(q: Kue, kue_store: Store) -> None:
     assert (job.state, job.attempts) == (State.WAITING, 0)
 
 
+async def test_of_two_who_retry_one_ending_one_does(q: Kue, kue_store: Store) -> None:
+    """R-1: also when the job has failed again by the time the second one asks."""
+    mine = await start(q, kue_store)
+    await finish(q, kue_store, mine, Failed(OOPS))
+    mine, theirs = await q.get(mine.id), await q.get(mine.id)
+
+    assert await mine.retry() is True
+    await claim_one(kue_store, now=await kue_store.now())
+    await finish(q, kue_store, mine, Failed(OOPS))
+    assert await theirs.retry() is False
+
+    assert (await theirs.refresh()).state is State.FAILED
+    assert await theirs.retry() is True
+
+
+async def test_a_handle_retries_each_ending_once(q: Kue, kue_store: Store) -> None:
+    """R-1: what it read before it retried is not taken for the next ending."""
+    handle = await start(q, kue_store)
+    await finish(q, kue_store, handle, Failed(OOPS))
+    await handle.refresh()
+
+    assert await handle.retry() is True
+    again = await claim_one(kue_store, now=await kue_store.now())
+    await end(kue_store, again, Failed(OOPS), now=await kue_store.now())
+    assert await handle.retry() is True
+
+
+async def test_a_retry_can_bring_other_data(q: Kue, kue_store: Store) -> None:
+    handle = await start(q, kue_store)
+    with pytest.raises(InvalidTransition, match="is active and cannot be retried"):
+        await handle.retry(data="new")
+    await finish(q, kue_store, handle, Failed(OOPS))
+    late = await q.get(handle.id)
+
+    assert await q.handle(await handle.refresh()).retry(data="new") is True
+    with pytest.raises(InvalidTransition, match="be retried with other data"):
+        await late.retry(data="late")
+
+    job = await handle.refresh()
+    assert (job.state, job.data) == (State.WAITING, "new")
+
+
+async def test_a_job_that_ended_since_it_was_read_is_neither_delayed_nor_promoted(
+    q: Kue, kue_store: Store
+) -> None:
+    """R-1: it would run again."""
+    handle = await start(q, kue_store)
+    seen = await q.get(handle.id)
+    await finish(q, kue_store, handle, Completed())
+
+    with pytest.raises(InvalidTransition, match="is complete and cannot be delayed"):
+        await seen.delay("1h")
+    with pytest.raises(InvalidTransition, match="is complete and cannot be promoted"):
+        await seen.promote()
+
+    assert (await handle.refresh()).state is State.COMPLETE
+    await q.handle(await handle.refresh()).delay("1h")
+    assert (await handle.refresh()).state is State.DELAYED
+
+
 async def test_a_running_job_cannot_be_retried(q: Kue, kue_store: Store) -> None:
     handle = await start(q, kue_store)
 

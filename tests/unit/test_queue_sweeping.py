@@ -54,6 +54,36 @@ async def test_each_job_of_many_is_answered_for(q: Kue, kue_store: Store) -> Non
     assert isinstance(answers[3].error, JobNotFound)
 
 
+async def test_jobs_as_they_were_read_are_retried_from_that_ending_alone(
+    q: Kue, kue_store: Store
+) -> None:
+    """R-1: the second of two bulk retries of the same failures does nothing."""
+    await fail(kue_store, "email", "one", "two")
+    jobs = [job async for batch in q.ended(Selection()) for job in batch]
+
+    first = await q.retry_many(jobs)
+    again = await claim(kue_store, "email", limit=1, now=PAST)
+    await end(kue_store, again[0], Failed(Error("OSError", "again")), now=PAST)
+    second = await q.retry_many(jobs)
+
+    assert {answer.word for answer in first} == {Word.DONE}
+    assert {answer.word for answer in second} == {Word.ALREADY}
+    assert await q.count(State.FAILED) == 1
+
+
+async def test_many_are_promoted_if_they_still_wait(q: Kue, kue_store: Store) -> None:
+    """R-1: what has ended is not run again."""
+    delayed = await job_in(kue_store, State.DELAYED, "a")
+    blocked = await job_in(kue_store, State.BLOCKED, "b")
+    done = await job_in(kue_store, State.COMPLETE, "c")
+
+    answers = await q.promote_many([delayed, blocked, done])
+
+    words = [answer.word for answer in answers]
+    assert words == [Word.DONE, Word.DONE, Word.REFUSED]
+    assert str(answers[2].error) == f"job {done} is complete and cannot be promoted"
+
+
 async def test_a_retry_with_a_delay_comes_later(q: Kue, kue_store: Store) -> None:
     job_id = await job_in(kue_store, State.FAILED)
 

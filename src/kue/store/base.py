@@ -16,7 +16,7 @@ the same call may then be repeated with the same arguments.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -27,6 +27,7 @@ from kue.settings import LEASE_MS, Keep
 from kue.store.values import (
     MAX_BATCH,
     MAX_SCAN,
+    NOTHING_SEEN,
     Act,
     Acts,
     Added,
@@ -44,6 +45,7 @@ from kue.store.values import (
     Progress,
     Reply,
     Report,
+    Seen,
     Stacks,
     Stat,
     StoreFacts,
@@ -317,14 +319,24 @@ class Store(ABC):
         Write progress of active jobs and start their ttl anew.
 
         DONE; LOST for a token that is not the current one; REFUSED when the job is not
-        active and no token was given; GONE.
+        active and no token was given; GONE, also for another job than the one created
+        at `Progress.created_at`.
         """
 
     @abstractmethod
     async def log(
-        self, job_id: int, lines: Sequence[LogLine], *, now: int | None = None
+        self,
+        job_id: int,
+        lines: Sequence[LogLine],
+        *,
+        created_at: int | None = None,
+        now: int | None = None,
     ) -> Word:
-        """Append lines to a job's log, whatever its state; keeps MAX_LOG_LINES."""
+        """
+        Append lines to a job's log, whatever its state; keeps MAX_LOG_LINES.
+
+        GONE when there is no such job, or *created_at* is that of another one.
+        """
 
     # -- operating -------------------------------------------------------------
 
@@ -332,7 +344,12 @@ class Store(ABC):
     async def update(
         self, changes: Sequence[Change], *, now: int | None = None
     ) -> list[Word]:
-        """Edit jobs in any state; a run in progress keeps the data it started with."""
+        """
+        Edit jobs in any state; a run in progress keeps the data it started with.
+
+        With `Change.seen`, GONE for another job, and REFUSED for one whose ending is
+        not the one that was seen.
+        """
 
     @abstractmethod
     async def move(
@@ -341,10 +358,20 @@ class Store(ABC):
         to: State,
         *,
         at: int | None = None,
+        states: Iterable[State] | None = None,
+        seen: Mapping[int, Seen] = NOTHING_SEEN,
         now: int | None = None,
     ) -> list[Reply]:
         """
         Move jobs to ``waiting``, or ``delayed`` until *at*, as `MOVES_BY_HAND` allows.
+
+        With *states* a job in any other state is REFUSED, at the very moment of the
+        move: what ended since it was looked at does not run again.  *seen* has by id
+        what the caller knows of a job.  Another job with its id is GONE.  A job that
+        was seen to have ended is moved from that ending alone: if it was restarted
+        since, the answer is ALREADY, wherever it is now.  So of two retries of one
+        ending the second is a no-op, and a call repeated after a lost reply moves
+        nothing twice.  A job that was seen unfinished and has ended since is REFUSED.
 
         A finished job starts anew: attempts and stalls count from nothing, its story
         goes on with a line ``restarted``, its unique key is taken again (HELD if
@@ -354,14 +381,20 @@ class Store(ABC):
 
     @abstractmethod
     async def cancel(
-        self, job_ids: Sequence[int], *, reason: str = "", now: int | None = None
+        self,
+        job_ids: Sequence[int],
+        *,
+        reason: str = "",
+        seen: Mapping[int, Seen] = NOTHING_SEEN,
+        now: int | None = None,
     ) -> list[Reply]:
         """
         Cancel jobs: at once (DONE) unless active; an active one is ASKED.
 
         The worker of an active job hears of it at its next `renew`, with the *reason*,
         and ends it; if it ends well first, that stands.  ALREADY when cancelled or
-        asked before, REFUSED when complete or failed.
+        asked before, REFUSED when complete or failed.  Another job than the one *seen*
+        is GONE.
         """
 
     @abstractmethod
@@ -371,6 +404,7 @@ class Store(ABC):
         *,
         force: bool = False,
         states: Iterable[State] | None = None,
+        seen: Mapping[int, Seen] = NOTHING_SEEN,
         now: int | None = None,
     ) -> list[Reply]:
         """
@@ -378,7 +412,8 @@ class Store(ABC):
 
         An active job is REFUSED unless *force*; its run then finds it GONE.  With
         *states* a job in any other state is REFUSED: what was put back in line since
-        it was looked at is not lost.
+        it was looked at is not lost.  So is one whose ending is not the one *seen*;
+        another job than the one *seen* is GONE.
         """
 
     @abstractmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -12,7 +13,7 @@ from kue.payload import JSON
 from kue.timings import added
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 #: The most jobs one call may name, add or take.
 MAX_BATCH = 500
@@ -77,6 +78,30 @@ class Reply(NamedTuple):
     state: State | None = None
     #: The job that holds the unique key, where the word is HELD.
     holder: int | None = None
+
+
+class Seen(NamedTuple):
+    """
+    What the caller knows of a job, so that a verb acts on no other.
+
+    Ids are given again after a fail-over that lost writes; and a job that ended may
+    have been retried, and have ended again, since it was read.
+    """
+
+    #: When it was created, Unix ms; None for whichever job has the id.
+    created_at: int | None = None
+    #: `Job.ending` as it was read, empty for a job that had not ended; None for any.
+    ending: str | None = None
+
+    @classmethod
+    def of(cls, job: Job) -> Seen:
+        """Return what is known of a job that was read."""
+        return cls(job.created_at, job.ending)
+
+
+#: Nothing is known: the id alone counts.
+UNSEEN = Seen()
+NOTHING_SEEN: Mapping[int, Seen] = MappingProxyType({})
 
 
 class Added(NamedTuple):
@@ -202,6 +227,8 @@ class Progress(msgspec.Struct, frozen=True):
     percent: int
     data: JSON = None
     token: str = ""
+    #: When the job was created; None for whichever job has the id.
+    created_at: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.percent <= 100:
@@ -227,6 +254,8 @@ class Change(msgspec.Struct, frozen=True):
     priority: int | msgspec.UnsetType = msgspec.UNSET
     tags: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     max_attempts: int | msgspec.UnsetType = msgspec.UNSET
+    #: Edit only the job that was seen, with the ending that was seen.
+    seen: Seen = UNSEEN
 
     def __post_init__(self) -> None:
         if self.priority is not msgspec.UNSET:

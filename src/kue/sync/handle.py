@@ -141,9 +141,9 @@ class SyncJobHandle(Generic[T_co]):
         """Delete the job with its log."""
         self._call(lambda handle: handle.remove(force=force))
 
-    def retry(self) -> None:
-        """Put an ended job back in line; its attempts count from nothing."""
-        self._call(lambda handle: handle.retry())
+    def retry(self, *, data: JSON | msgspec.UnsetType = msgspec.UNSET) -> bool:
+        """Put an ended job back in line; return whether it was done by this call."""
+        return self._call(lambda handle: handle.retry(data=data))
 
     def promote(self) -> None:
         """Let a job that is delayed or waits for others run now."""

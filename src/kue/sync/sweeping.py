@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kue.job import FINAL, State
+from kue.job import FINAL, PROMOTABLE, State
 from kue.sync.calling import Calling
 from kue.sync.iterating import iterate
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kue.job import Job
     from kue.selection import Selection
     from kue.store.values import ErrorGroup
-    from kue.sweeping import Answer, OnSwept, Swept
+    from kue.sweeping import Answer, JobGiven, OnSwept, Swept
 
 
 class SyncSweeping(Calling):
@@ -26,38 +26,47 @@ class SyncSweeping(Calling):
 
     def retry_many(
         self,
-        job_ids: Iterable[int],
+        jobs: Iterable[JobGiven],
         *,
         delay: Duration = 0,
         states: Iterable[State] = FINAL,
     ) -> list[Answer]:
         """Put ended jobs back in line; each may be retried from *states*."""
-        ids, allowed = tuple(job_ids), tuple(states)
-        return self.call(lambda q: q.retry_many(ids, delay=delay, states=allowed))
+        given, allowed = tuple(jobs), tuple(states)
+        return self.call(lambda q: q.retry_many(given, delay=delay, states=allowed))
 
-    def cancel_many(self, job_ids: Iterable[int], *, reason: str = "") -> list[Answer]:
+    def promote_many(
+        self, jobs: Iterable[JobGiven], *, states: Iterable[State] = PROMOTABLE
+    ) -> list[Answer]:
+        """Let jobs that are delayed or wait for others run now."""
+        given, allowed = tuple(jobs), tuple(states)
+        return self.call(lambda q: q.promote_many(given, states=allowed))
+
+    def cancel_many(
+        self, jobs: Iterable[JobGiven], *, reason: str = ""
+    ) -> list[Answer]:
         """Cancel jobs; for one that runs the word is ASKED: its worker will end it."""
-        ids = tuple(job_ids)
-        return self.call(lambda q: q.cancel_many(ids, reason=reason))
+        given = tuple(jobs)
+        return self.call(lambda q: q.cancel_many(given, reason=reason))
 
     def remove_many(
         self,
-        job_ids: Iterable[int],
+        jobs: Iterable[JobGiven],
         *,
         force: bool = False,
         states: Iterable[State] | None = None,
     ) -> list[Answer]:
         """Delete jobs with their logs; running ones only by *force*."""
-        ids = tuple(job_ids)
+        given = tuple(jobs)
         allowed = None if states is None else tuple(states)
-        return self.call(lambda q: q.remove_many(ids, force=force, states=allowed))
+        return self.call(lambda q: q.remove_many(given, force=force, states=allowed))
 
     def move_many(
-        self, job_ids: Iterable[int], to: State, *, at: int | None = None
+        self, jobs: Iterable[JobGiven], to: State, *, at: int | None = None
     ) -> list[Answer]:
         """Move jobs to ``waiting``, or to ``delayed`` until *at* (Unix ms)."""
-        ids = tuple(job_ids)
-        return self.call(lambda q: q.move_many(ids, to, at=at))
+        given = tuple(jobs)
+        return self.call(lambda q: q.move_many(given, to, at=at))
 
     def ended(
         self, wanted: Selection, *, descending: bool = False

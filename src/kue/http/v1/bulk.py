@@ -21,9 +21,9 @@ from kue.http.problem import RETRY_AFTER, Refused, given
 from kue.http.section import Call, Section
 from kue.http.v1.jobs import MAX_MANY
 from kue.http.v1.views import JobFilter, JobId, check_paths, is_found_openly
-from kue.job import FINAL, UNFINISHED, State
+from kue.job import FINAL, PROMOTABLE, UNFINISHED, State
 from kue.store.values import MAX_BATCH
-from kue.sweeping import Answer, Swept
+from kue.sweeping import Answer, JobGiven, Swept
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,10 +41,10 @@ section = Section(
     "bulk", "Retry, cancel, remove or promote many jobs.", prefix="/jobs/bulk"
 )
 
-#: Ids, up to 500 at a time.
-Batches: TypeAlias = AsyncGenerator[list[int], None]
+#: Jobs by id or as they were found, up to 500 at a time.
+Batches: TypeAlias = AsyncGenerator[Sequence[JobGiven], None]
 #: Does something to the jobs of one batch.
-Act: TypeAlias = Callable[[Sequence[int]], Awaitable[list[Answer]]]
+Act: TypeAlias = Callable[[Sequence[JobGiven]], Awaitable[list[Answer]]]
 BulkState: TypeAlias = Literal["running", "done", "failed", "stopped"]
 
 
@@ -63,7 +63,7 @@ STATES: Mapping[Action, frozenset[State]] = MappingProxyType(
         Action.RETRY: FINAL,
         Action.CANCEL: UNFINISHED,
         Action.REMOVE: frozenset(set(State) - {State.ACTIVE}),
-        Action.PROMOTE: frozenset({State.DELAYED, State.BLOCKED}),
+        Action.PROMOTE: PROMOTABLE,
     }
 )
 
@@ -154,11 +154,11 @@ class Bulk:
 
     async def _run(self, batches: Batches, act: Act) -> None:
         async with aclosing(batches):
-            async for ids in batches:
+            async for jobs in batches:
                 if self._is_stopping:
                     self._state = "stopped"
                     return
-                self._swept = self._swept.plus(await act(ids))
+                self._swept = self._swept.plus(await act(jobs))
         self._state = "done"
 
 
@@ -284,15 +284,16 @@ def _states(body: BulkAsked) -> frozenset[State]:
 
 
 def _act(q: Kue, action: Action, states: frozenset[State]) -> Act:
-    async def act(ids: Sequence[int]) -> list[Answer]:
+    async def act(jobs: Sequence[JobGiven]) -> list[Answer]:
         match action:
-            case Action.RETRY | Action.PROMOTE:
-                # Both put jobs in line; the states tell them apart.
-                return await q.retry_many(ids, states=states)
+            case Action.RETRY:
+                return await q.retry_many(jobs, states=states)
+            case Action.PROMOTE:
+                return await q.promote_many(jobs, states=states)
             case Action.CANCEL:
-                return await q.cancel_many(ids)
+                return await q.cancel_many(jobs)
             case Action.REMOVE:
-                return await q.remove_many(ids, states=states)
+                return await q.remove_many(jobs, states=states)
 
     return act
 
@@ -316,7 +317,7 @@ async def _matching(call: Call, wanted: BulkFilter, now: int) -> Batches:
             descending=True,
         )
         yield [
-            job.id
+            job
             for job in page.jobs
             if job.updated_at <= now and is_found_openly(job, wanted, call.redaction)
         ]

@@ -9,7 +9,6 @@ import msgspec
 from msgspec import UNSET, Meta
 from msgspec.structs import replace
 
-from kue.errors import InvalidTransition
 from kue.http.problem import Refused, given
 from kue.http.section import Call, Section
 from kue.http.v1 import views
@@ -72,14 +71,11 @@ async def retry(call: Call, job_id: JobId, body: NewData | None) -> None:
     """
     handle = await call.q.get(job_id)
     if body is not None and body.data is not UNSET:
-        job = job_of(handle)
-        state = job.state
-        # Looked at first, so that the data of a job that cannot be retried stays.
-        if not state.is_final:
-            raise InvalidTransition(job_id, state, "be retried with other data")
-        data = call.redaction.restore(body.data, job.data)
-        await update(call.q, handle, {"data": data})
-    await handle.retry()
+        data = call.redaction.restore(body.data, job_of(handle).data)
+        with blaming(call.q, handle.type, {}, "body"):
+            await handle.retry(data=data)
+    else:
+        await handle.retry()
 
 
 @section.post("/copy", status=HTTPStatus.CREATED)

@@ -12,12 +12,12 @@ from kue.names import quote
 from kue.policy import after_cancel
 from kue.store.checks import InvalidCall, check_batch, check_limit, check_move
 from kue.store.codec import body_of, tail_of
-from kue.store.redis.record import read_claimed, with_changes
-from kue.store.redis.shards import Shards
-from kue.store.values import MAX_BATCH, Change, Reply, Word
+from kue.store.redis.record import created_in, read_claimed, with_changes
+from kue.store.redis.shards import Shards, seen_as_arguments
+from kue.store.values import MAX_BATCH, NOTHING_SEEN, Change, Reply, Seen, Word
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 _encode = msgspec.json.Encoder().encode
 
@@ -41,8 +41,12 @@ class Operating(Shards):
             if record is None:
                 return Word.GONE
             old, new, priority = _edited(change, record)
+            created_at, ending = seen_as_arguments(change.seen)
+            # The script compares the header, which has the time, with the one we read.
+            if created_at not in ("", created_in(old)):
+                return Word.GONE
             word = await self._run(
-                shard, "update", change.job_id, old, new, priority, now=now
+                shard, "update", change.job_id, old, new, priority, ending, now=now
             )
             if word != b"changed":
                 return Word(word.decode())
@@ -60,20 +64,31 @@ class Operating(Shards):
         to: State,
         *,
         at: int | None = None,
+        states: Iterable[State] | None = None,
+        seen: Mapping[int, Seen] = NOTHING_SEEN,
         now: int | None = None,
     ) -> list[Reply]:
         check_batch(job_ids, "jobs")
         check_move(to, at)
-        answers = await self._ask("move", job_ids, to.value, at or 0, size=2, now=now)
+        args = (to.value, at or 0, _listed(states))
+        answers = await self._ask("move", job_ids, *args, seen=seen, size=2, now=now)
         return [_reply(answer) for answer in answers]
 
     async def cancel(
-        self, job_ids: Sequence[int], *, reason: str = "", now: int | None = None
+        self,
+        job_ids: Sequence[int],
+        *,
+        reason: str = "",
+        seen: Mapping[int, Seen] = NOTHING_SEEN,
+        now: int | None = None,
     ) -> list[Reply]:
         check_batch(job_ids, "jobs")
-        said = tail_of(Cancelled(reason)), tail_of(after_cancel(reason))
-        told = _encode(reason)
-        answers = await self._ask("cancel", job_ids, *said, told, size=2, now=now)
+        args = (
+            tail_of(Cancelled(reason)),
+            tail_of(after_cancel(reason)),
+            _encode(reason),
+        )
+        answers = await self._ask("cancel", job_ids, *args, seen=seen, size=2, now=now)
         return [_reply(answer) for answer in answers]
 
     async def remove(
@@ -82,12 +97,12 @@ class Operating(Shards):
         *,
         force: bool = False,
         states: Iterable[State] | None = None,
+        seen: Mapping[int, Seen] = NOTHING_SEEN,
         now: int | None = None,
     ) -> list[Reply]:
         check_batch(job_ids, "jobs")
-        flag = "1" if force else "0"
-        only = "" if states is None else f",{','.join(states)},"
-        answers = await self._ask("remove", job_ids, flag, only, size=2, now=now)
+        args = ("1" if force else "0", _listed(states))
+        answers = await self._ask("remove", job_ids, *args, seen=seen, size=2, now=now)
         return [_reply(answer) for answer in answers]
 
     async def clear(
@@ -115,6 +130,11 @@ class Operating(Shards):
                         now=now,
                     )
         return cleared
+
+
+def _listed(states: Iterable[State] | None) -> str:
+    """Return states as scripts look for one in them; empty for any."""
+    return "" if states is None else f",{','.join(states)},"
 
 
 def _edited(change: Change, record: bytes) -> tuple[bytes, bytes, int]:

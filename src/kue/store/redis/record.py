@@ -78,6 +78,11 @@ def first_lines(record: bytes) -> bytes:
     return record[: _end_of_body(record)]
 
 
+def created_in(record: bytes) -> int:
+    """Return when a job was created, as its header says."""
+    return int(record.split(b"\t", 2)[1])
+
+
 def with_changes(record: bytes, *, priority: int, body: bytes) -> tuple[bytes, bytes]:
     """Return the first two lines as they are and as they are to be."""
     old = first_lines(record)

@@ -313,14 +313,20 @@ class Running(Shards):
             args: list[Any] = []
             for position in positions:
                 one = updates[position]
-                args += (one.job_id, one.percent, _encode(one.data), one.token)
+                created = "" if one.created_at is None else one.created_at
+                args += (one.job_id, one.percent, _encode(one.data), one.token, created)
             reply = await self._run(shard, "progress", *args, now=now)
             for position, word in zip(positions, reply, strict=True):
                 words[position] = Word(word.decode())
         return words
 
     async def log(
-        self, job_id: int, lines: Sequence[LogLine], *, now: int | None = None
+        self,
+        job_id: int,
+        lines: Sequence[LogLine],
+        *,
+        created_at: int | None = None,
+        now: int | None = None,
     ) -> Word:
         check_batch(lines, "lines")
         args = [
@@ -333,6 +339,7 @@ class Running(Shards):
             job_id,
             MAX_LOG_LINES,
             secrets.token_hex(6),
+            "" if created_at is None else created_at,
             *args,
             now=now,
         )

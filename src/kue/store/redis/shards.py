@@ -14,9 +14,10 @@ from kue.store.redis.link import Link
 from kue.store.redis.probe import probe
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from kue.settings import Settings
+    from kue.store.values import Seen
 
 T = TypeVar("T")
 
@@ -139,14 +140,25 @@ class Shards(Store):
         script: str,
         job_ids: Sequence[int],
         *args: Any,
+        seen: Mapping[int, Seen],
         size: int,
         now: int | None = None,
     ) -> list[list[bytes]]:
-        """Run an operator's script over ids; answers come *size* values a job."""
+        """Run an operator's script over jobs; answers come *size* values per job."""
         answers: list[list[bytes]] = [[] for _ in job_ids]
         for shard, places in self._by_shard(job_ids).items():
-            ids = [job_ids[place] for place in places]
-            reply = await self._run(shard, script, *args, *ids, now=now)
+            jobs: list[Any] = []
+            for place in places:
+                jobs += job_ids[place], *seen_as_arguments(seen.get(job_ids[place]))
+            reply = await self._run(shard, script, *args, *jobs, now=now)
             for index, place in enumerate(places):
                 answers[place] = reply[index * size : (index + 1) * size]
         return answers
+
+
+def seen_as_arguments(seen: Seen | None) -> tuple[int | str, str]:
+    """Return what the caller saw of a job as ``lib/seen.lua`` takes it."""
+    created_at, ending = (None, None) if seen is None else seen
+    # A job that had not ended is "-", which no line begins with.
+    mark = "" if ending is None else ending or "-"
+    return "" if created_at is None else created_at, mark

@@ -12,15 +12,16 @@ from kue.store.sqlite import keys, links, removal, steps
 from kue.store.sqlite.pages import first_ids
 from kue.store.sqlite.rows import Slip, slips_of
 from kue.store.sqlite.turn import Turn, as_json, entered
-from kue.store.values import Change, Reply, Word
+from kue.store.values import UNSEEN, Change, Reply, Seen, Word
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
 _MOVE = "UPDATE jobs SET state = ?, at = ?, held = 0 WHERE id = ?"
 _ASK = "UPDATE jobs SET cancelling = ? WHERE id = ?"
-_READ = "SELECT type, attempts, body FROM jobs WHERE id = ?"
+_BODY = "SELECT body FROM jobs WHERE id = ?"
+_STORY = "SELECT CAST(story AS BLOB) FROM jobs WHERE id = ?"
 _EDIT = "UPDATE jobs SET body = ?, priority = coalesce(?, priority) WHERE id = ?"
 _PAUSE = """
 INSERT INTO pauses (type, at, reason, who, until) VALUES (?, ?, ?, ?, ?)
@@ -36,19 +37,37 @@ SELECT EXISTS (SELECT 1 FROM pauses
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-def move(turn: Turn, ids: Sequence[int], to: State, at: int | None) -> list[Reply]:
-    """Move jobs to ``waiting``, or to ``delayed`` until *at*."""
-    return [_move(turn, job_id, to, at) for job_id in ids]
+def move(
+    turn: Turn,
+    ids: Sequence[int],
+    to: State,
+    at: int | None,
+    states: AbstractSet[State],
+    seen: Mapping[int, Seen],
+) -> list[Reply]:
+    """Move jobs that are in *states* to ``waiting``, or to ``delayed`` until *at*."""
+    return [
+        _move(turn, job_id, to, at, states, seen.get(job_id, UNSEEN)) for job_id in ids
+    ]
 
 
-def _move(turn: Turn, job_id: int, to: State, at: int | None) -> Reply:
-    slip = slips_of(turn.db, [job_id]).get(job_id)
+def _move(
+    turn: Turn,
+    job_id: int,
+    to: State,
+    at: int | None,
+    states: AbstractSet[State],
+    seen: Seen,
+) -> Reply:
+    slip = _slip_of(turn, job_id, seen)
     if slip is None:
         return Reply(Word.GONE)
-    if slip.state == to == State.WAITING:
-        return Reply(Word.ALREADY)
     state = slip.place
-    if to not in MOVES_BY_HAND[state]:
+    if _is_past(turn, slip, seen):
+        return Reply(Word.ALREADY) if seen.ending else Reply(Word.REFUSED, state=state)
+    if state is to is State.WAITING:
+        return Reply(Word.ALREADY)
+    if state not in states or to not in MOVES_BY_HAND[state]:
         return Reply(Word.REFUSED, state=state)
     if state.is_final:
         return _restart(turn, slip, to, at)
@@ -74,17 +93,19 @@ def _restart(turn: Turn, slip: Slip, to: State, at: int | None) -> Reply:
     return Reply(Word.DONE)
 
 
-def cancel(turn: Turn, ids: Sequence[int], reason: str) -> list[Reply]:
+def cancel(
+    turn: Turn, ids: Sequence[int], reason: str, seen: Mapping[int, Seen]
+) -> list[Reply]:
     """Cancel jobs, or ask those that run to end; each sees what the last one did."""
     replies = []
     for job_id in ids:
-        replies.append(_cancel(turn, job_id, reason))
+        replies.append(_cancel(turn, job_id, reason, seen.get(job_id, UNSEEN)))
         links.tell_dependants(turn)
     return replies
 
 
-def _cancel(turn: Turn, job_id: int, reason: str) -> Reply:
-    slip = slips_of(turn.db, [job_id]).get(job_id)
+def _cancel(turn: Turn, job_id: int, reason: str, seen: Seen) -> Reply:
+    slip = _slip_of(turn, job_id, seen)
     if slip is None:
         return Reply(Word.GONE)
     match slip.place:
@@ -101,20 +122,25 @@ def _cancel(turn: Turn, job_id: int, reason: str) -> Reply:
     return Reply(Word.DONE)
 
 
-def remove(turn: Turn, ids: Sequence[int], states: AbstractSet[State]) -> list[Reply]:
+def remove(
+    turn: Turn,
+    ids: Sequence[int],
+    states: AbstractSet[State],
+    seen: Mapping[int, Seen],
+) -> list[Reply]:
     """Delete jobs that are in *states*; each sees what the last one did."""
     replies = []
     for job_id in ids:
-        replies.append(_remove(turn, job_id, states))
+        replies.append(_remove(turn, job_id, states, seen.get(job_id, UNSEEN)))
         links.tell_dependants(turn)
     return replies
 
 
-def _remove(turn: Turn, job_id: int, states: AbstractSet[State]) -> Reply:
-    slip = slips_of(turn.db, [job_id]).get(job_id)
+def _remove(turn: Turn, job_id: int, states: AbstractSet[State], seen: Seen) -> Reply:
+    slip = _slip_of(turn, job_id, seen)
     if slip is None:
         return Reply(Word.GONE)
-    if slip.state not in states:
+    if slip.state not in states or _is_past(turn, slip, seen):
         return Reply(Word.REFUSED, state=slip.place)
     removal.remove(turn, [slip], free_keys=True)
     return Reply(Word.DONE)
@@ -126,10 +152,12 @@ def update(turn: Turn, changes: Sequence[Change]) -> list[Word]:
 
 
 def _update(turn: Turn, change: Change) -> Word:
-    row = turn.db.execute(_READ, (change.job_id,)).fetchone()
-    if row is None:
+    slip = _slip_of(turn, change.job_id, change.seen)
+    if slip is None:
         return Word.GONE
-    type, attempts, body = row
+    if _is_past(turn, slip, change.seen):
+        return Word.REFUSED
+    body = turn.one(_BODY, change.job_id)
     fields = _fields(body)
     for name in ("data", "tags", "max_attempts"):
         value = getattr(change, name)
@@ -137,8 +165,27 @@ def _update(turn: Turn, change: Change) -> Word:
             fields[name] = msgspec.Raw(msgspec.json.encode(value))
     priority = None if change.priority is msgspec.UNSET else change.priority
     turn.run(_EDIT, as_json(fields), priority, change.job_id)
-    turn.tell(Kind.UPDATE, change.job_id, type, attempts)
+    turn.tell(Kind.UPDATE, slip.id, slip.type, slip.attempts)
     return Word.DONE
+
+
+def _slip_of(turn: Turn, job_id: int, seen: Seen) -> Slip | None:
+    """Return the job that the caller means; None if the id is another one's by now."""
+    slip = slips_of(turn.db, [job_id]).get(job_id)
+    if slip is None or seen.created_at not in (None, slip.created_at):
+        return None
+    return slip
+
+
+def _is_past(turn: Turn, slip: Slip, seen: Seen) -> bool:
+    """Return whether it ended, was restarted or ended again since the caller looked."""
+    if seen.ending is None:
+        return False
+    is_final = slip.place.is_final
+    if not (seen.ending and is_final):
+        return is_final or bool(seen.ending)
+    story: bytes = turn.one(_STORY, slip.id)
+    return not story.rpartition(b"\n")[2].startswith(seen.ending.encode())
 
 
 def pause(turn: Turn, type: str, reason: str, by: str, until: int | None) -> None:

@@ -21,7 +21,7 @@ UPDATE jobs SET progress = ?, progress_data = ?,
     ttl_at = CASE WHEN ttl > 0 THEN ? + ttl END
 WHERE id = ?
 """
-_EXISTS = "SELECT EXISTS (SELECT 1 FROM jobs WHERE id = ?)"
+_CREATED = "SELECT created_at FROM jobs WHERE id = ?"
 _LAST = "SELECT coalesce(max(line), -1) FROM logs WHERE job_id = ?"
 #: Bound one by one: JSON in SQLite ends a text at a NUL, and a line may have one.
 _APPEND = """
@@ -37,7 +37,7 @@ def progress(turn: Turn, updates: Sequence[Progress]) -> list[Word]:
 
 
 def _progress(turn: Turn, slip: Slip | None, update: Progress) -> Word:
-    if slip is None:
+    if slip is None or update.created_at not in (None, slip.created_at):
         return Word.GONE
     if update.token and update.token != slip.token:
         return Word.LOST
@@ -50,9 +50,12 @@ def _progress(turn: Turn, slip: Slip | None, update: Progress) -> Word:
     return Word.DONE
 
 
-def log(turn: Turn, job_id: int, lines: Sequence[LogLine]) -> Word:
+def log(
+    turn: Turn, job_id: int, lines: Sequence[LogLine], created_at: int | None
+) -> Word:
     """Append lines to a job's log and let the oldest fall off."""
-    if not turn.one(_EXISTS, job_id):
+    row = turn.db.execute(_CREATED, (job_id,)).fetchone()
+    if row is None or created_at not in (None, row[0]):
         return Word.GONE
     last: int = turn.one(_LAST, job_id)
     kept = lines[-MAX_LOG_LINES:]

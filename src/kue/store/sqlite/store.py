@@ -38,6 +38,7 @@ from kue.store.sqlite.place import Place
 from kue.store.sqlite.reads import SqliteReads
 from kue.store.values import (
     MAX_BATCH,
+    NOTHING_SEEN,
     Act,
     Added,
     Beat,
@@ -49,12 +50,13 @@ from kue.store.values import (
     Outcome,
     Progress,
     Reply,
+    Seen,
     Tended,
     Word,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from kue.job import Draft, Job
     from kue.schedule import Schedule
@@ -180,9 +182,14 @@ class SqliteStore(SqliteReads):
         return await self._write(now, signs.progress, updates)
 
     async def log(
-        self, job_id: int, lines: Sequence[LogLine], *, now: int | None = None
+        self,
+        job_id: int,
+        lines: Sequence[LogLine],
+        *,
+        created_at: int | None = None,
+        now: int | None = None,
     ) -> Word:
-        return await self._write(now, signs.log, job_id, lines)
+        return await self._write(now, signs.log, job_id, lines, created_at)
 
     async def update(
         self, changes: Sequence[Change], *, now: int | None = None
@@ -196,18 +203,26 @@ class SqliteStore(SqliteReads):
         to: State,
         *,
         at: int | None = None,
+        states: Iterable[State] | None = None,
+        seen: Mapping[int, Seen] = NOTHING_SEEN,
         now: int | None = None,
     ) -> list[Reply]:
         check_batch(job_ids, "jobs")
         check_move(to, at)
         moment = at if to is State.DELAYED else None
-        return await self._write(now, operating.move, job_ids, to, moment)
+        wanted = frozenset(State if states is None else states)
+        return await self._write(now, operating.move, job_ids, to, moment, wanted, seen)
 
     async def cancel(
-        self, job_ids: Sequence[int], *, reason: str = "", now: int | None = None
+        self,
+        job_ids: Sequence[int],
+        *,
+        reason: str = "",
+        seen: Mapping[int, Seen] = NOTHING_SEEN,
+        now: int | None = None,
     ) -> list[Reply]:
         check_batch(job_ids, "jobs")
-        return await self._write(now, operating.cancel, job_ids, reason)
+        return await self._write(now, operating.cancel, job_ids, reason, seen)
 
     async def remove(
         self,
@@ -215,13 +230,14 @@ class SqliteStore(SqliteReads):
         *,
         force: bool = False,
         states: Iterable[State] | None = None,
+        seen: Mapping[int, Seen] = NOTHING_SEEN,
         now: int | None = None,
     ) -> list[Reply]:
         check_batch(job_ids, "jobs")
         wanted = frozenset(State if states is None else states)
         if not force:
             wanted -= {State.ACTIVE}
-        return await self._write(now, operating.remove, job_ids, wanted)
+        return await self._write(now, operating.remove, job_ids, wanted, seen)
 
     async def pause(
         self,

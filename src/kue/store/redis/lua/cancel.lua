@@ -11,7 +11,7 @@
     4  tail    what the story says, closing brace included
     5  asked   the same for a run that is asked to end, and may not end well first
     6  reason  what its worker is told, JSON
-    then ids
+    then for each: id, created, ending as in lib/seen
 
   Returns  for each: word, "" or the state it is in; words: done | asked | already | refused | gone
   Events   cancelled
@@ -23,6 +23,7 @@
 --- @include lib/tell
 --- @include lib/live
 --- @include lib/state
+--- @include lib/seen
 --- @include lib/unlink
 --- @include lib/errors
 --- @include lib/depart
@@ -32,10 +33,10 @@
 local tail, request = ARGV[4], ARGV[5] .. "\t" .. ARGV[6]
 local answers = {}
 
-local function check(id)
+local function check(id, created)
   local head = header(id)
   local place = head and place_of(id, queue(head.type))
-  if not place then
+  if not place or is_other(head, created) then
     return "gone", ""
   elseif place == "cancelled" then
     return "already", place
@@ -49,17 +50,17 @@ local function check(id)
 end
 
 check_shard()
-for i = 7, #ARGV do
+for i = 7, #ARGV, 3 do
   local head = header(ARGV[i])
   if head then
     check_job(ARGV[i], head)
   end
 end
 stir()
-for i = 7, #ARGV do
+for i = 7, #ARGV, 3 do
   local id = ARGV[i]
   -- Check.
-  local word, detail, head, place = check(id)
+  local word, detail, head, place = check(id, ARGV[i + 1])
   answers[#answers + 1] = word
   answers[#answers + 1] = detail
   -- Move.

@@ -11,6 +11,7 @@
     4  id    of the job
     5  keep  lines to keep at most
     6  call  a random name of this call, so that saying it again adds nothing
+    7  created  when the job was created; empty for whichever has the id
     then lines: JSON without its opening brace
 
   Returns  "done" | "gone"
@@ -18,14 +19,22 @@
 ]]
 
 --- @include lib/start
+--- @include lib/header
 
-local id, keep, name = ARGV[4], tonumber(ARGV[5]), ARGV[6]
+local id, keep, name, created = ARGV[4], tonumber(ARGV[5]), ARGV[6], ARGV[7]
 
 -- Calls of others that may come between a call and its repetition.
 local MAX_BETWEEN = 50
 
 -- Check.
-if redis.call("EXISTS", job .. id) == 0 then
+local function is_there()
+  if created == "" then
+    return redis.call("EXISTS", job .. id) == 1
+  end
+  local head = header(id)
+  return head and head.created == tonumber(created)
+end
+if not is_there() then
   return "gone"
 end
 for _, line in ipairs(redis.call("LRANGE", job .. id .. ":log", -MAX_BETWEEN, -1)) do
@@ -36,7 +45,7 @@ end
 
 -- Move.
 local lines = {}
-for at = 7, #ARGV do
+for at = 8, #ARGV do
   local call = at == #ARGV and '"call":"' .. name .. '",' or ""
   lines[#lines + 1] = '{"at":' .. now .. "," .. call .. ARGV[at]
 end

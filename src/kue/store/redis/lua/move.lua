@@ -10,7 +10,8 @@
     3  shard   which one this is
     4  to   waiting | delayed
     5  at   when a delayed job is due, Unix ms
-    then ids
+    6  states  ",delayed,blocked," to move only those; empty for any
+    then for each: id, created, ending as in lib/seen
 
   Returns  for each: word, "" or the state it is in or the holder of its unique key;
            words: done | already | refused | held | gone
@@ -23,13 +24,14 @@
 --- @include lib/tell
 --- @include lib/live
 --- @include lib/state
+--- @include lib/seen
 --- @include lib/unlink
 --- @include lib/errors
 --- @include lib/depart
 --- @include lib/arrive
 --- @include lib/dependants
 
-local to, due = ARGV[4], tonumber(ARGV[5])
+local to, due, states = ARGV[4], tonumber(ARGV[5]), ARGV[6]
 local answers = {}
 
 -- Who else has the unique key of a finished job that is to start anew.
@@ -44,15 +46,23 @@ local function rival(id, q, head)
   return (is_open or tonumber(till) > now) and by or nil
 end
 
-local function check(id)
+local function is_allowed(state)
+  return states == "" or string.find(states, "," .. state .. ",", 1, true)
+end
+
+local function check(id, created, ending)
   local head = header(id)
   local place = head and place_of(id, queue(head.type))
-  if not place then
+  if not place or is_other(head, created) then
     return "gone", ""
-  elseif place == "active" or place == "parked" then
-    return "refused", place
-  elseif to == "waiting" and (place == "waiting" or place == "held") then
-    return "already", "waiting"
+  end
+  local state = place == "held" and "waiting" or place
+  if is_past(id, place, ending) then
+    return ending == "-" and "refused" or "already", state
+  elseif to == "waiting" and state == "waiting" then
+    return "already", state
+  elseif state == "active" or state == "parked" or not is_allowed(state) then
+    return "refused", state
   end
   local by = FINAL[place] and rival(id, queue(head.type), head)
   if by then
@@ -78,17 +88,17 @@ local function event_of(place)
 end
 
 check_shard()
-for i = 6, #ARGV do
+for i = 7, #ARGV, 3 do
   local head = header(ARGV[i])
   if head then
     check_job(ARGV[i], head)
   end
 end
 stir()
-for i = 6, #ARGV do
+for i = 7, #ARGV, 3 do
   local id = ARGV[i]
   -- Check.
-  local word, detail, head, place = check(id)
+  local word, detail, head, place = check(id, ARGV[i + 1], ARGV[i + 2])
   answers[#answers + 1] = word
   answers[#answers + 1] = detail
   -- Move.

@@ -8,7 +8,7 @@
     1  now     Unix ms, or empty for the server's clock
     2  shards  how many there are
     3  shard   which one this is
-    then for each: id, percent, data as JSON, token or empty
+    then for each: id, percent, data as JSON, token or empty, when it was created or empty
 
   Returns  words: "done" | "lost" | "refused" | "gone"
   Events   progress
@@ -22,7 +22,7 @@
 -- Check.
 check_shard()
 local words, written = {}, {}
-for at = 4, #ARGV, 4 do
+for at = 4, #ARGV, 5 do
   local id, token = ARGV[at], ARGV[at + 3]
   local head = header(id)
   if head then
@@ -30,7 +30,7 @@ for at = 4, #ARGV, 4 do
   end
   local run = head and redis.call("HGET", queue(head.type) .. "active", id)
   local word = "done"
-  if not head then
+  if not head or (ARGV[at + 4] ~= "" and head.created ~= tonumber(ARGV[at + 4])) then
     word = "gone"
   elseif token ~= "" and run ~= token then
     word = "lost"

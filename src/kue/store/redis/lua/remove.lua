@@ -10,7 +10,7 @@
     3  shard   which one this is
     4  force  "1" to delete running ones too
     5  states  ",failed,complete," to delete only those; empty for any
-    then ids
+    then for each: id, created, ending as in lib/seen
 
   Returns  for each: word, "" or the state it is in; words: done | refused | gone
   Events   remove
@@ -22,6 +22,7 @@
 --- @include lib/tell
 --- @include lib/live
 --- @include lib/state
+--- @include lib/seen
 --- @include lib/unlink
 --- @include lib/errors
 --- @include lib/depart
@@ -37,23 +38,24 @@ local function is_wanted(state)
 end
 
 check_shard()
-for i = 6, #ARGV do
+for i = 6, #ARGV, 3 do
   local head = header(ARGV[i])
   if head then
     check_job(ARGV[i], head)
   end
 end
 stir()
-for i = 6, #ARGV do
-  local id = ARGV[i]
+for i = 6, #ARGV, 3 do
+  local id, created, ending = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   -- Check.
   local head = header(id)
   local place = head and place_of(id, queue(head.type))
   local state = place == "held" and "waiting" or place
   local word, detail = "done", ""
-  if not place then
+  if not place or is_other(head, created) then
     word = "gone"
-  elseif (state == "active" and not force) or not is_wanted(state) then
+  elseif (state == "active" and not force) or not is_wanted(state)
+    or is_past(id, place, ending) then
     word, detail = "refused", state
   end
   answers[#answers + 1] = word

@@ -15,8 +15,9 @@
     5  old      the first two lines of the record as the caller read them
     6  new      what is to take their place
     7  priority as in the new header
+    8  ending   as in lib/seen; the creation time is in the header
 
-  Returns  "done" | "changed" | "gone"
+  Returns  "done" | "changed" | "refused" | "gone"
   Events   update
 ]]
 
@@ -25,6 +26,7 @@
 --- @include lib/header
 --- @include lib/tell
 --- @include lib/state
+--- @include lib/seen
 
 local id, old, new, priority = ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
 
@@ -40,6 +42,9 @@ local head = read_header(record)
 local q = queue(head.type)
 check_job(id, head)
 local place = place_of(id, q)
+if is_past(id, place, ARGV[8]) then
+  return "refused"
+end
 
 -- Move.
 redis.call("SET", job .. id, new .. string.sub(record, #old + 1))
