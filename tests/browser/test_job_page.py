@@ -28,7 +28,7 @@ from tests.browser.making import (
     running,
 )
 from tests.browser.watching import barriers, shoot
-from tests.support.jobs import claim_one, get_one, state_of
+from tests.support.jobs import HOUR, SECOND, add_one, claim_one, get_one, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -269,6 +269,59 @@ async def test_jobs_that_a_job_waits_for_are_told_with_their_states(
     await needs.get_by_role("link", name=str(parent.id)).click()
 
     await expect(page.get_by_role("heading", name=f"Job {parent.id}")).to_be_visible()
+
+
+async def lived(q: Kue, *, waits: int, runs: int, backs_off: int) -> int:
+    """Let a job wait, fail, back off and complete, each for so many seconds."""
+    total = waits + runs + backs_off + runs
+    at = await q.now() - total * SECOND
+    job_id = await add_one(q.store, attempts=3, now=at)
+    at += waits * SECOND
+    job = await claim_one(q.store, lease=HOUR, now=at)
+    at += runs * SECOND
+    again = Retried(Error("ValueError", "oops"), delay=backs_off * SECOND)
+    await q.store.settle([Outcome(job, again)], now=at)
+    at += backs_off * SECOND
+    await q.store.tend(now=at)
+    job = await claim_one(q.store, lease=HOUR, now=at)
+    done = Outcome(job, Completed(None))
+    await q.store.settle([done], now=at + runs * SECOND)
+    return job_id
+
+
+async def parts_of(page: Page) -> list[float]:
+    """Return how wide the parts of the timeline are."""
+    await page.wait_for_selector("main[data-ready]")
+    parts = await page.locator(".timeline-part").all()
+    return [(await part.bounding_box() or {"width": 0})["width"] for part in parts]
+
+
+async def test_designer_2_the_timeline_is_to_scale(
+    page: Page, address: str, q: Kue
+) -> None:
+    job_id = await lived(q, waits=10, runs=20, backs_off=40)
+    await page.goto(f"{address}/jobs/{job_id}")
+
+    wait, run, back, last = await parts_of(page)
+    assert run / wait == pytest.approx(2, rel=0.05)
+    assert back / run == pytest.approx(2, rel=0.05)
+    assert last / run == pytest.approx(1, rel=0.05)
+    labels = page.locator(".timeline-length")
+    await expect(labels).to_have_text(["10 s", "20 s", "40 s", "20 s"])
+    await expect(page.locator(".timeline-part.is-cut")).to_have_count(0)
+
+
+async def test_designer_2_a_very_long_gap_is_shortened_and_marked(
+    page: Page, address: str, q: Kue
+) -> None:
+    job_id = await lived(q, waits=2, runs=1, backs_off=2 * 86_400)
+    await page.goto(f"{address}/jobs/{job_id}")
+
+    _, run, back, _ = await parts_of(page)
+    # Six times all runs together.
+    assert back / run == pytest.approx(12, rel=0.05)
+    await expect(page.locator(".timeline-part.is-cut")).to_have_text("2 d")
+    await expect(page.get_by_text("are shortened")).to_be_visible()
 
 
 async def test_designer_8_a_job_blocked_by_a_failed_one_says_so_and_offers_its_retry(
