@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from kue import backoff as backoffs
 from kue.duration import Duration, epoch_ms, milliseconds
 from kue.job import MAX_PARENTS, MAX_TAGS, Draft, Spec, priority_of
-from kue.names import check_name
+from kue.names import check_name, check_path_name
 from kue.payload import JSON, MAX_DATA, encode
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def draft(
         address_id=None if address_id is None else _uuid(address_id),
     )
     return Draft(
-        type=check_name(type, what="type"),
+        type=check_path_name(type, what="type"),
         spec=spec,
         priority=priority_of(priority),
         at=moment,

@@ -9,7 +9,7 @@ import msgspec
 
 from kue.errors import ConfigError
 from kue.middleware import Middleware, compose
-from kue.names import check_name
+from kue.names import check_path_name
 from kue.resource import Resource, using
 from kue.worker.loop import Processor
 
@@ -50,7 +50,7 @@ class Handlers:
         Raises:
             ValueError: It has a handler, or is to run fewer than 1 at once.
         """
-        check_name(handling.type, what="type")
+        check_path_name(handling.type, what="type")
         _check_positive("n", handling.slots)
         _check_positive("weight", handling.weight)
         if handling.type in self._handlings:

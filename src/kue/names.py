@@ -1,7 +1,8 @@
 """
 Names of types, keys and tags: what is allowed, and how they are written in a key.
 
-A type is any text of 1 to 200 bytes without control characters.  In keys and headers
+A type is any text of 1 to 200 bytes without control characters, but for ``.`` and
+``..``; so is the name of a worker or of a schedule.  In keys and headers
 the characters that structure those are percent-encoded, so that no name, however it
 is chosen, can be taken for a structure or for another name.
 """
@@ -12,6 +13,8 @@ import re
 from functools import lru_cache
 
 MAX_BYTES = 200
+#: Names that mean the folder itself, and the one above.
+DOTS = frozenset({".", ".."})
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 #: Besides what structures keys ({}:), headers (tab, newline) and tokens, the quote and
@@ -41,6 +44,20 @@ def check_name(value: object, *, what: str) -> str:
     if _CONTROL.search(value):
         raise ValueError(f"{what} {value!r} must not contain control characters")
     return value
+
+
+def check_path_name(value: object, *, what: str) -> str:
+    """
+    Return *value* if it can be the name of *what*, which stands in the path of a URL.
+
+    Raises:
+        TypeError, ValueError: As `check_name`; or it is ``.`` or ``..``, which every
+            browser and proxy takes for a step in the path, however it is encoded.
+    """
+    name = check_name(value, what=what)
+    if name in DOTS:
+        raise ValueError(f"{what} must not be {name!r}: in a URL it means a folder")
+    return name
 
 
 @lru_cache(maxsize=4096)

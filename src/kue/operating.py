@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from kue.duration import Duration, epoch_ms, milliseconds
 from kue.job import FINAL
-from kue.names import check_name
+from kue.names import check_path_name
 from kue.reading import state_of
 from kue.store.values import Limits
 
@@ -45,8 +45,11 @@ class Operating:
         or at that moment (an aware datetime).
 
         Raises:
-            ValueError: Both a type and a worker are given.
+            ValueError: Both a type and a worker are given, or one is not a name.
         """
+        for name, what in ((type, "type"), (worker, "worker name")):
+            if name is not None:
+                check_path_name(name, what=what)
         moment = None if until is None else await self._moment(until)
         await self._session.store.pause(
             type, worker=worker, reason=reason, by=by, until=moment
@@ -93,7 +96,7 @@ class Operating:
         Raises:
             ValueError: A limit is less than 1.
         """
-        check_name(type, what="type")
+        check_path_name(type, what="type")
         given = {"concurrency": concurrency, "rate": rate, "per_key": per_key}
         for name, value in given.items():
             if value is not None and value < 1:

@@ -6,7 +6,7 @@ import msgspec
 
 from kue.duration import Duration, milliseconds
 from kue.job import Draft
-from kue.names import check_name
+from kue.names import check_path_name
 
 #: Shorter intervals are a busy loop, not a schedule.
 MIN_EVERY_MS = 100
@@ -39,7 +39,7 @@ def every(name: str, interval: Duration, draft: Draft, *, first_at: int) -> Sche
     if step < MIN_EVERY_MS:
         raise ValueError(f"every must be at least {MIN_EVERY_MS} ms, not {interval!r}")
     return Schedule(
-        name=check_name(name, what="schedule name"),
+        name=check_path_name(name, what="schedule name"),
         draft=draft,
         every=step,
         next_at=first_at,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
 from playwright.async_api import expect
 
+from kue.draft import draft
 from kue.http.access import Anyone, Role
 from kue.job import State
 from kue.store.values import Limits
@@ -441,3 +443,20 @@ async def test_an_operator_pauses_and_does_not_clear(
 
     await expect(page.get_by_role("button", name="Pause", exact=True)).to_be_visible()
     await expect(page.get_by_role("button", name="Clear")).to_have_count(0)
+
+
+async def test_s_3_pausing_a_type_named_like_a_folder_pauses_no_other(
+    page: Page, address: str, q: Kue, watch: Watch
+) -> None:
+    """Stores of older versions may have such types; browsers resolve them in paths."""
+    watch.allow("404")
+    await q.enqueue("email")
+    await q.store.add([replace(draft("email"), type="..")], producer="p", seq=1)
+    await opened(page, f"{address}/queues")
+
+    await press(page, "Pause ..")
+    async with page.expect_response("**/pause") as asked:
+        await press(dialog(page, "Pause queue .."), "Pause")
+
+    assert (await asked.value).status == 404
+    assert await q.paused() == []

@@ -223,10 +223,56 @@ def test_a_mask_where_nothing_was_hidden_is_refused(sent: Any) -> None:
         Redaction().restore(sent, kept)
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("redis://ann:PW@host/0", "redis://ann:•••@host/0"),
+        ("redis://:PW@host", "redis://:•••@host"),
+        ("a redis+sentinel://:PW@h1,h2/s b", "a redis+sentinel://:•••@h1,h2/s b"),
+        ("postgres://u:p%40PW@h, amqp://v:PW@i", "postgres://u:•••@h, amqp://v:•••@i"),
+        ("redis://u:p@PW@host", "redis://u:•••@host"),
+        (
+            "{'url': 'redis://u:PW@h', 'to': 'a@b'}",
+            "{'url': 'redis://u:•••@h', 'to': 'a@b'}",
+        ),
+        ('{"url":"redis://u:PW@h","to":"a@b"}', '{"url":"redis://u:•••@h","to":"a@b"}'),
+        # Not passwords: a user, a port, a path.
+        ("ssh://git@host/x", "ssh://git@host/x"),
+        ("http://host:80/a@b", "http://host:80/a@b"),
+        ("http://host/?to=a:b@c", "http://host/?to=a:b@c"),
+        ("ann@example.com", "ann@example.com"),
+    ],
+)
+def test_s_4_passwords_inside_urls_are_hidden_in_texts(text: str, shown: str) -> None:
+    hide = Redaction()
+
+    assert hide.text(text) == shown
+    assert hide.hide({"a": [text]}) == {"a": [shown]}
+    assert Redaction(only=[]).text(text) == text
+
+
+def test_s_4_an_edit_may_send_a_hidden_url_back_and_nothing_else() -> None:
+    hide, kept = Redaction(), {"url": "redis://u:PW@h", "n": 1}
+
+    assert hide.restore({"url": "redis://u:•••@h", "n": 2}, kept) == {**kept, "n": 2}
+    with pytest.raises(Refused, match="give the password again"):
+        hide.restore({"url": "redis://u:•••@other"}, kept)
+    with pytest.raises(Refused, match="give the password again"):
+        hide.restore({"other": "redis://u:•••@h"}, kept)
+
+
+def test_s_4_a_long_text_without_passwords_is_looked_through_once() -> None:
+    text = "://a:" * 20_000 + "@"
+
+    assert len(Redaction().text(text)) >= len(text)
+
+
 # -- through the routes --------------------------------------------------------
 
-DATA = {"to": "ann", "password": CANARY, "nested": [{"apiKey": CANARY}]}
-HIDDEN = {"to": "ann", "password": MASK, "nested": [{"apiKey": MASK}]}
+#: S-4: a store's address, as errors name it.
+STORE, HIDDEN_STORE = f"redis://:{CANARY}@db:6379/0", f"redis://:{MASK}@db:6379/0"
+DATA = {"to": "ann", "password": CANARY, "nested": [{"apiKey": CANARY}, STORE]}
+HIDDEN = {"to": "ann", "password": MASK, "nested": [{"apiKey": MASK}, HIDDEN_STORE]}
 
 
 async def failed_job(q: Kue) -> int:
@@ -235,8 +281,12 @@ async def failed_job(q: Kue) -> int:
     now = await q.now()
     job = await claim_one(q.store, now=now)
     await q.store.progress([Progress(job.id, 5, {"token": CANARY})], now=now)
-    await q.store.log(job.id, [LogLine(f"sent password={CANARY}")])
-    error = Error("ValueError", f"bad token={CANARY}", f"line 1\ntoken='{CANARY}'\n")
+    await q.store.log(job.id, [LogLine(f"sent password={CANARY} to {STORE}")])
+    error = Error(
+        "ValueError",
+        f"bad token={CANARY} of {STORE}",
+        f"line 1\ntoken='{CANARY}'\nOSError: '{STORE}' does not answer\n",
+    )
     await end(q.store, job, Failed(error), now=now)
     return job.id
 
@@ -305,7 +355,7 @@ async def test_events_tell_no_secret(http: Http, q: Kue) -> None:
         await app.state.live.close()
 
     assert CANARY not in str(heard)
-    assert heard[-1]["detail"]["message"] == f"bad token={MASK}"
+    assert heard[-1]["detail"]["message"] == f"bad token={MASK} of {HIDDEN_STORE}"
     assert {"progress": 5, "data": {"token": MASK}} in [one["detail"] for one in heard]
 
 

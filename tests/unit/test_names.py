@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kue.names import MAX_BYTES, check_name, quote, unquote
+from kue.names import MAX_BYTES, check_name, check_path_name, quote, unquote
 
 names = st.text(
     st.characters(codec="utf-8", exclude_categories=("Cc", "Zl", "Zp")),
@@ -81,3 +81,16 @@ def test_half_a_character_is_refused() -> None:
 def test_a_name_is_text(name: object) -> None:
     with pytest.raises(TypeError, match=r"type must be text, not"):
         check_name(name, what="type")
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_s_3_what_a_url_takes_for_a_folder_is_not_a_name_in_its_path(name: str) -> None:
+    with pytest.raises(
+        ValueError, match=r"must not be '.*': in a URL it means a folder"
+    ):
+        check_path_name(name, what="type")
+
+
+@pytest.mark.parametrize("name", ["...", ".a", "a..", "/", "../x"])
+def test_s_3_other_dots_may_stand_in_the_path_of_a_url(name: str) -> None:
+    assert check_path_name(name, what="type") == name

@@ -14,7 +14,7 @@ from kue.cli.reach import refuse_missing_file, settings_here
 from kue.duration import epoch_ms, milliseconds
 from kue.job import State, priority_of
 from kue.loops import run
-from kue.names import check_name
+from kue.names import check_path_name
 from kue.reading import state_of
 from kue.store import store_for
 
@@ -145,7 +145,7 @@ class TypeNameType(Kind):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> str:
         try:
-            return check_name(value, what="type")
+            return check_path_name(value, what="type")
         except ValueError as exc:
             self.fail(str(exc), param, ctx)
 

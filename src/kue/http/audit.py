@@ -65,7 +65,7 @@ class Audit:
         act = Act(
             who=who,
             what=what,
-            target=target[:200],
+            target=self._redaction.text(target)[:200],
             status=status,
             address=request.client.host if request.client else "",
             detail=detail,

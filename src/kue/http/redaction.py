@@ -3,7 +3,8 @@ Values that nobody is to see: passwords, tokens, numbers of cards.
 
 What is told is decided by the names of keys, whatever their case and separators:
 ``api_key``, ``apiKey`` and ``X-Api-Key`` are one.  A hidden value is shown as ``•••``.
-Who edits data sends that back where the value is to stay.
+Who edits data sends that back where the value is to stay.  So are passwords inside
+URLs, in every text: ``redis://ann:•••@host``.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
+from kue.credentials import mask_credentials
 from kue.http.problem import Refused
 
 if TYPE_CHECKING:
@@ -75,6 +77,8 @@ _VALUE = re.compile(
     r"""(?:(?:Bearer|Basic|Token)\s{1,4})?(?:"[^"]*"|'[^']*'|[^\s,;&"'(){}\[\]]+)""",
     re.IGNORECASE,
 )
+#: A password of a URL that was hidden.
+_HIDDEN_IN_URL = f":{MASK}@"
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
@@ -94,6 +98,8 @@ class Redaction:
         rules |= {_squashed(rule) for rule in also}
         rules.discard("")
         self._words = frozenset(rule for rule in rules if len(rule) <= _SHORT)
+        # Told to hide nothing, it hides no passwords in URLs either.
+        self._hides_urls = bool(rules)
         self._parts = tuple(sorted(rule for rule in rules if len(rule) > _SHORT))
         # One memory each: rules differ.
         self._rules_of = lru_cache(maxsize=_KNOWN_KEYS)(self._find)
@@ -124,10 +130,21 @@ class Redaction:
             }
         if isinstance(value, list | tuple):
             return [self.hide(one) for one in value]
-        return value
+        return self._url(value) if isinstance(value, str) else value
+
+    def _url(self, text: str) -> str:
+        """Return *text* without the passwords of the URLs in it."""
+        return mask_credentials(text, MASK) if self._hides_urls else text
 
     def text(self, text: str) -> str:
-        """Return text for people without the values that it names by their keys."""
+        """
+        Return text for people without what is secret in it.
+
+        Hidden are values that it names by their keys, and passwords in URLs.
+        """
+        return self._url(self._by_keys(text))
+
+    def _by_keys(self, text: str) -> str:
         parts: list[str] = []
         end = 0
         for key in _KEY.finditer(text):
@@ -199,7 +216,20 @@ class Redaction:
             return [
                 self.restore(one, old) for one, old in zip(given, olds, strict=True)
             ]
-        return given
+        return self._restored_url(given, kept) if isinstance(given, str) else given
+
+    def _restored_url(self, given: str, kept: JSON) -> str:
+        """Return a text with the passwords of its URLs, where it was not changed."""
+        if not self._hides_urls or _HIDDEN_IN_URL not in given:
+            return given
+        if isinstance(kept, str) and self._url(kept) == given:
+            return kept
+        raise Refused(
+            HTTPStatus.BAD_REQUEST,
+            f"{given[:60]!r} has a hidden password, and is not what was shown there; "
+            "give the password again",
+            field="body.data",
+        )
 
     def _restored(self, key: str, value: JSON, known: dict[str, JSON]) -> JSON:
         if value != MASK or not self.is_secret(key, value):

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from kue.credentials import mask_credentials
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -43,7 +45,7 @@ class TextFormatter(logging.Formatter):
         job = f" job {record.job_id}:" if hasattr(record, "job_id") else ""
         line = (
             f"{_time(record)} {record.levelname:<7} [{self._who}] {record.name}:{job} "
-            f"{_indented(record.getMessage())}"
+            f"{_indented(mask_credentials(record.getMessage()))}"
         )
         trace = _trace(self, record)
         return f"{line}\n{trace}" if trace else line
@@ -61,7 +63,7 @@ class JsonFormatter(logging.Formatter):
             "time": _time(record),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": mask_credentials(record.getMessage()),
             "process": self._who,
         }
         for name in EXTRAS:
@@ -156,4 +158,5 @@ def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
     # As logging does, kept with the record for other formatters.
     if record.exc_info and not record.exc_text:
         record.exc_text = formatter.formatException(record.exc_info)
-    return str(record.exc_text or getattr(record, "detail", "")).rstrip()
+    trace = str(record.exc_text or getattr(record, "detail", "")).rstrip()
+    return mask_credentials(trace)

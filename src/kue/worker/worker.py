@@ -15,6 +15,7 @@ import msgspec
 
 from kue.errors import ConfigError, StoreError, StoreUnavailable
 from kue.job import State
+from kue.names import check_path_name
 from kue.outage import Outage
 from kue.worker.budget import Budget
 from kue.worker.capture import captured
@@ -79,8 +80,9 @@ class Worker:
                 "there is nothing to work on: register a handler with @q.task or "
                 "q.process(type, n, handler) first"
             )
-        self.name = plan.name or (
-            f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
+        self.name = check_path_name(
+            plan.name or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}",
+            what="worker name",
         )
         self.processors = tuple(processors)
         self._store = store

@@ -34,7 +34,7 @@ from kue.http.v1.stats import (
     takes,
 )
 from kue.job import State
-from kue.names import check_name
+from kue.names import check_path_name
 from kue.timings import Percentiles, percentiles
 
 if TYPE_CHECKING:
@@ -191,7 +191,8 @@ async def pause_queue(call: Call, type: TypeName, body: PauseOrder) -> QueueDeta
     """
     until = await end_of(call.q, body)
     await check_type(call.q, type)
-    await call.q.pause(type, reason=body.reason, by=call.user.name, until=until)
+    with given("path.type"):
+        await call.q.pause(type, reason=body.reason, by=call.user.name, until=until)
     return await _detail(call.q, type, await _look(call.q))
 
 
@@ -233,7 +234,7 @@ async def set_limits(call: Call, type: TypeName, body: LimitsOrder) -> QueueDeta
             field="body",
         )
     with given("path.type"):
-        check_name(type, what="type")
+        check_path_name(type, what="type")
     with given("body.per"):
         await call.q.limit(
             type,

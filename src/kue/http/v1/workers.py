@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 
 from kue.http.access import Scope
-from kue.http.problem import Refused
+from kue.http.problem import Refused, given
 from kue.http.section import Call, Section
 from kue.http.v1.queues import PauseOrder, PauseView, end_of, views
 from kue.http.v1.stats import is_lost
@@ -163,7 +163,10 @@ async def pause_worker(call: Call, name: WorkerName, body: PauseOrder) -> Worker
     """
     until = await end_of(call.q, body)
     await _worker(call.q, name)
-    await call.q.pause(worker=name, reason=body.reason, by=call.user.name, until=until)
+    with given("path.name"):
+        await call.q.pause(
+            worker=name, reason=body.reason, by=call.user.name, until=until
+        )
     return WorkerPause(name, (await _pauses(call.q)).get(name))
 
 

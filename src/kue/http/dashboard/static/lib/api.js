@@ -35,8 +35,10 @@ export const api = {
   delete: (path, body) => ask("DELETE", url(path), body),
 };
 
-//: One part of a path: names may contain anything.
+//: One part of a path: names may contain anything.  Browsers take "." and ".." for
+//: steps in the path, even encoded; encoded twice they name nothing that exists.
 export function part(name) {
+  if (name === "." || name === "..") return "%252E".repeat(name.length);
   return encodeURIComponent(name);
 }
 

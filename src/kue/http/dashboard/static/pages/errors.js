@@ -4,7 +4,7 @@ import { empty } from "../components/empty.js";
 import { keyed } from "../components/keyed.js";
 import { menu, menuItem } from "../components/menu.js";
 import { bulk, can } from "../lib/actions.js";
-import { api } from "../lib/api.js";
+import { api, part } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
 import { number, plural, short, timeAgo } from "../lib/format.js";
 import { column } from "../lib/history.js";
@@ -210,5 +210,5 @@ function sampleView(job) {
 }
 
 function queuePath(type) {
-  return `/queues/${encodeURIComponent(type)}`;
+  return `/queues/${part(type)}`;
 }

@@ -2,7 +2,7 @@
 
 import { sample } from "../../components/empty.js";
 import { tree } from "../../components/tree.js";
-import { api } from "../../lib/api.js";
+import { api, part } from "../../lib/api.js";
 import { fill, h, uid } from "../../lib/dom.js";
 
 //: A form with the parameters of *operation*, and what the server answers.
@@ -30,7 +30,7 @@ export function attempt({ path, parameters = [], responses }) {
     const query = {};
     for (const [one, input] of inputs) {
       if (one.in === "path")
-        target = target.replace(`{${one.name}}`, encodeURIComponent(input.value));
+        target = target.replace(`{${one.name}}`, part(input.value));
       else query[one.name] = input.value;
     }
     const address = api.url(target, query);

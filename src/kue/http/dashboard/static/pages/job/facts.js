@@ -1,6 +1,7 @@
 // What is known of a job besides its data: options, times, who ran it.
 
 import { copyButton } from "../../components/copy.js";
+import { part } from "../../lib/api.js";
 import { h } from "../../lib/dom.js";
 import { duration, timeAgo } from "../../lib/format.js";
 import { href } from "../../lib/router.js";
@@ -10,7 +11,7 @@ import { attemptCount } from "./attempts.js";
 //: The facts worth showing, as [name, value] pairs; what is as usual is left out.
 export function factsOf(job) {
   const facts = [
-    ["Type", link(`/queues/${encodeURIComponent(job.type)}`, job.type)],
+    ["Type", link(`/queues/${part(job.type)}`, job.type)],
     ["Priority", priorityOf(job.priority)],
     ["Attempts", attemptCount(job)],
     ["Stalls", job.stalls || null],

@@ -1,6 +1,6 @@
 // Pages of jobs: matches may lie far apart, so one page may take several requests.
 
-import { api } from "../../lib/api.js";
+import { api, part } from "../../lib/api.js";
 
 export const PAGE = 50;
 //: Milliseconds after which a search that goes on is shown.
@@ -30,7 +30,7 @@ export async function readPage(params, signal, onPart) {
 export async function readCounts(type, signal) {
   if (!type) return (await api.get("/stats", null, { signal })).counts;
   try {
-    const path = `/queues/${encodeURIComponent(type)}`;
+    const path = `/queues/${part(type)}`;
     return (await api.get(path, null, { signal })).counts;
   } catch (problem) {
     // A type that nobody has heard of has no jobs.
