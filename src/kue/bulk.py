@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from kue.store.values import MAX_BATCH, Added
+from kue.store.batches import bytes_of_draft
+from kue.store.values import MAX_BATCH, MAX_CALL_BYTES, Added
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -59,6 +60,8 @@ class Bulk:
         self._durable = durable
         self._on_progress = on_progress
         self._answers: Answers = []
+        #: Made, but too large for the chunk before.
+        self._left: list[Draft] = []
 
     async def deliver(self) -> Answers:
         """Add everything; return each draft with its answer."""
@@ -88,7 +91,16 @@ class Bulk:
             await adding
 
     def _load(self) -> list[Draft]:
-        return list(islice(self._drafts, MAX_BATCH))
+        """Make the next chunk: what the store writes as a whole, or not at all."""
+        chunk, self._left = self._left, []
+        size = sum(map(bytes_of_draft, chunk))
+        for draft in islice(self._drafts, MAX_BATCH - len(chunk)):
+            size += bytes_of_draft(draft)
+            if chunk and size > MAX_CALL_BYTES:
+                self._left = [draft]
+                break
+            chunk.append(draft)
+        return chunk
 
     async def _add(self, chunk: list[Draft]) -> None:
         self._record(

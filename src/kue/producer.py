@@ -17,7 +17,8 @@ import uuid
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from kue.store.values import MAX_BATCH, Added
+from kue.store.batches import bytes_of_draft
+from kue.store.values import MAX_BATCH, MAX_CALL_BYTES, Added
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -119,7 +120,11 @@ class Producer:
 
     def _board(self) -> list[_Waiting]:
         flight: list[_Waiting] = []
+        size = 0
         while self._waiting and len(flight) < MAX_BATCH:
+            size += bytes_of_draft(self._waiting[0].draft)
+            if flight and size > MAX_CALL_BYTES:
+                break
             passenger = self._waiting.popleft()
             # A caller that was cancelled before take-off stays on the ground.
             if not passenger.answer.done():

@@ -24,8 +24,10 @@ import msgspec
 from kue.errors import ConfigError
 from kue.events import Event
 from kue.settings import LEASE_MS, Keep
+from kue.store.batches import bytes_of_job
 from kue.store.values import (
     MAX_BATCH,
+    MAX_PAGE_BYTES,
     MAX_SCAN,
     NOTHING_SEEN,
     Act,
@@ -143,7 +145,9 @@ class Store(ABC):
         last is refused with `ValueError`.
 
         Raises:
-            StoreFull: No memory or disk left.  Nothing was added.
+            StoreFull: No memory or disk left.  Nothing was added, unless the drafts
+                have more than `MAX_CALL_BYTES`: those are stored in parts, each whole
+                or not at all, and the same call again adds the missing parts.
             DurabilityUnknown: *durable* was asked and not confirmed in time.
         """
 
@@ -172,7 +176,8 @@ class Store(ABC):
 
         The same *claim* again answers with those of its jobs that still run; an older
         one of its lane answers with none.  With a *limit* of 0 it takes nothing, then
-        or later.  With several shards the order holds within a shard.
+        or later.  Jobs beyond about `MAX_CALL_BYTES` are left for the next claim, and
+        ``next_at`` is now.  With several shards the order holds within a shard.
         """
 
     @abstractmethod
@@ -522,7 +527,11 @@ class Store(ABC):
 
     @abstractmethod
     async def get(self, job_ids: Sequence[int]) -> list[Job | None]:
-        """Return jobs as they are now; None for each that does not exist."""
+        """
+        Return jobs as they are now; None for each that does not exist.
+
+        Read in parts where they are large, and so not all at one moment.
+        """
 
     @abstractmethod
     async def page(
@@ -542,6 +551,9 @@ class Store(ABC):
         and cancelled by (time they ended, id); active, blocked and all states together
         by id.  A job that stays where it is, is on exactly one page, whatever happens
         to others meanwhile.
+
+        A page has *limit* jobs, or fewer: it ends once it has `MAX_PAGE_BYTES`, with at
+        least one job and a cursor to go on.
         """
 
     @abstractmethod
@@ -611,21 +623,21 @@ class Store(ABC):
         """
         Return up to *limit* jobs that match, in the order of `page`.
 
-        Looks at no more than about *scan* jobs a call: a page may be short, even empty,
-        and still have a cursor.
+        Looks at no more than about *scan* jobs a call, and returns no more than about
+        `MAX_PAGE_BYTES`: a page may be short, even empty, and still have a cursor.
         """
         found: list[Job] = []
-        seen = 0
+        seen, size = 0, 0
         is_paged = wanted.state is not None or self.has_types_in_order
         job_type = wanted.type if is_paged else None
         while seen < scan:
             # One job too many cannot be given back to the cursor: ask for no more than
             # still fit, once the page is nearly full, or for plenty while it is empty.
-            size = min(MAX_BATCH, max(limit - len(found), 50)) if found else MAX_BATCH
+            room = min(MAX_BATCH, max(limit - len(found), 50)) if found else MAX_BATCH
             page = await self.page(
                 wanted.state,
                 job_type,
-                limit=size,
+                limit=room,
                 cursor=cursor,
                 descending=descending,
             )
@@ -633,7 +645,8 @@ class Store(ABC):
                 if not wanted.matches(job):
                     continue
                 found.append(job)
-                if len(found) == limit:
+                size += bytes_of_job(job)
+                if len(found) == limit or size > MAX_PAGE_BYTES:
                     is_last = index == len(page.jobs) - 1 and page.cursor is None
                     rest = None if is_last else self.cursor_after(job, wanted.state)
                     return Page(found, rest)

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 #: The most jobs one call may name, add or take.
 MAX_BATCH = 500
+#: About how many bytes one script or transaction reads or writes: see `store.batches`.
+MAX_CALL_BYTES = 1024 * 1024
+#: A page ends when its jobs have about so many bytes, however few they are.
+MAX_PAGE_BYTES = 8 * 1024 * 1024
 #: Lines kept of a job's log; older ones fall off.
 MAX_LOG_LINES = 1000
 #: Bytes of a small record.
@@ -265,6 +269,7 @@ class Change(msgspec.Struct, frozen=True):
 class Page(msgspec.Struct, frozen=True):
     """Some jobs, and where the rest begins."""
 
+    #: As many as asked for, or fewer: a page also ends at `MAX_PAGE_BYTES`.
     jobs: list[Job]
     #: To be given back for what follows; None at the end.
     cursor: str | None = None

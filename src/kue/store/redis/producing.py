@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kue.errors import DurabilityUnknown
 from kue.names import quote
+from kue.store.batches import bytes_of_draft, producer_of_part, split
 from kue.store.checks import InvalidCall, check_batch
 from kue.store.codec import body_of
 from kue.store.redis.record import left_of, options_of
@@ -53,12 +54,17 @@ class Producing(Shards):
         added: list[Added | None] = [None] * len(drafts)
         unconfirmed = False
         for shard, positions in homes.items():
-            args = arguments([drafts[position] for position in positions])
-            confirmed, answer = await self._add(
-                shard, (producer, seq, *NO_SCHEDULE, *args), durable=durable, now=now
-            )
-            unconfirmed = unconfirmed or not confirmed
-            for position, one in zip(positions, read_answer(answer), strict=True):
+            answers: list[Added] = []
+            here = [drafts[position] for position in positions]
+            for number, part in enumerate(split(here, bytes_of_draft)):
+                name = producer_of_part(producer, number)
+                args = (name, seq, *NO_SCHEDULE, *arguments(part))
+                confirmed, answer = await self._add(
+                    shard, args, durable=durable, now=now
+                )
+                unconfirmed = unconfirmed or not confirmed
+                answers += read_answer(answer)
+            for position, one in zip(positions, answers, strict=True):
                 added[position] = one
         result = [one for one in added if one is not None]
         await self._link_across(drafts, result, now=now)

@@ -14,7 +14,14 @@ from kue.store.checks import InvalidCall, check_batch, check_errors, read_cursor
 from kue.store.redis.counters import Counters
 from kue.store.redis.keys import LIVE_CHUNK
 from kue.store.redis.record import read_job
-from kue.store.values import MAX_BATCH, ErrorGroup, Errors, LogLine, Page
+from kue.store.values import (
+    MAX_BATCH,
+    MAX_PAGE_BYTES,
+    ErrorGroup,
+    Errors,
+    LogLine,
+    Page,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -45,11 +52,35 @@ class Reading(Counters):
         check_batch(job_ids, "jobs")
         jobs: list[Job | None] = [None] * len(job_ids)
         for shard, places in self._by_shard(job_ids).items():
-            ids = [job_ids[place] for place in places]
-            replies = await self._run(shard, "get", *ids)
-            for place, reply in zip(places, replies, strict=True):
-                jobs[place] = _read(job_ids[place], reply) if reply else None
+            while places:
+                ids = [job_ids[place] for place in places]
+                # As many as a script may read at once: see get.lua.
+                replies = await self._run(shard, "get", *ids)
+                for place, reply in zip(places, replies, strict=False):
+                    jobs[place] = _read(job_ids[place], reply) if reply else None
+                places = places[len(replies) :]
         return jobs
+
+    async def _get_in_parts(
+        self, job_ids: list[int]
+    ) -> AsyncIterator[list[tuple[Job, int]]]:
+        """Yield jobs with their bytes, in order, as scripts can read them at once."""
+        known: dict[int, tuple[Job, int] | None] = {}
+        start = 0
+        while start < len(job_ids):
+            missing = [job_id for job_id in job_ids[start:] if job_id not in known]
+            for shard, places in self._by_shard(missing).items():
+                ids = [missing[place] for place in places]
+                replies = await self._run(shard, "get", *ids)
+                for job_id, reply in zip(ids, replies, strict=False):
+                    job = _read(job_id, reply) if reply else None
+                    known[job_id] = (job, len(reply[0])) if job else None
+            part: list[tuple[Job, int]] = []
+            while start < len(job_ids) and job_ids[start] in known:
+                found = known.pop(job_ids[start])
+                part += [found] if found else []
+                start += 1
+            yield part
 
     async def page(
         self,
@@ -85,22 +116,23 @@ class Reading(Counters):
     ) -> Page:
         """Read jobs in the order of their ids until a page is full."""
         jobs: list[Job] = []
+        total = 0
         async for ids in batches:
-            for job in await self.get(ids):
-                # It may have moved on since its id was read.
-                is_fit = (
-                    job is not None
-                    and (state is None or job.state is state)
-                    and (job_type is None or job.type == job_type)
-                )
-                if job is None or not is_fit:
-                    continue
-                if skip:
-                    skip -= 1
-                    continue
-                if len(jobs) == limit:
-                    return Page(jobs, self.cursor_after(jobs[-1], state))
-                jobs.append(job)
+            async for part in self._get_in_parts(ids):
+                for job, size in part:
+                    # It may have moved on since its id was read.
+                    is_fit = (state is None or job.state is state) and (
+                        job_type is None or job.type == job_type
+                    )
+                    if not is_fit:
+                        continue
+                    if skip:
+                        skip -= 1
+                        continue
+                    total += size
+                    if len(jobs) == limit or (jobs and total > MAX_PAGE_BYTES):
+                        return Page(jobs, self.cursor_after(jobs[-1], state))
+                    jobs.append(job)
         return Page(jobs, None)
 
     async def _ids_in(

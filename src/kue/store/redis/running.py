@@ -24,6 +24,7 @@ from kue.job import (
 from kue.names import quote
 from kue.policy import EXPIRED
 from kue.settings import LEASE_MS
+from kue.store.batches import bytes_of_outcome, split
 from kue.store.checks import check_batch, check_limit, check_timings
 from kue.store.codec import tail_of
 from kue.store.redis.counters import write_counts
@@ -89,6 +90,9 @@ class Running(Shards):
         self, outcomes: Sequence[Outcome], *, now: int | None = None
     ) -> list[Word]:
         check_batch(outcomes, "outcomes")
+        parts = split(outcomes, bytes_of_outcome)
+        if len(parts) > 1:
+            return [word for part in parts for word in await self.settle(part, now=now)]
         if names_a_run_twice(outcomes):
             return [(await self.settle([one], now=now))[0] for one in outcomes]
         words = [Word.DONE] * len(outcomes)
@@ -111,6 +115,10 @@ class Running(Shards):
     ) -> tuple[list[Word], Claimed]:
         check_batch(outcomes, "outcomes")
         check_limit(limit)
+        *first, outcomes = split(outcomes, bytes_of_outcome)
+        settled: list[Word] = []
+        for part in first:
+            settled += await self.settle(part, now=now)
         words = [Word.DONE] * len(outcomes)
         if names_a_run_twice(outcomes):
             words, outcomes = await self.settle(outcomes, now=now), ()
@@ -134,7 +142,7 @@ class Running(Shards):
                     # The script answers type by type.
                     taken.sort(key=lambda job: (job.priority, job.id))
                 jobs += taken
-        return words, Claimed(jobs, clock, next_at or None)
+        return settled + words, Claimed(jobs, clock, next_at or None)
 
     async def stand_by(
         self,

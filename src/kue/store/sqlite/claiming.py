@@ -17,15 +17,16 @@ from kue.store.sqlite.rows import (
     columns_of,
     fetch,
     job_of,
+    read_within,
     rows_of,
     shown,
     slips_of,
 )
 from kue.store.sqlite.turn import Turn, as_json
-from kue.store.values import MAX_BATCH, Claim, Claimed
+from kue.store.values import MAX_BATCH, MAX_CALL_BYTES, Claim, Claimed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from kue.job import Job
 
@@ -49,7 +50,8 @@ SELECT json_group_array(json_array(priority, id)) FROM (
 _BEST_ROWS = f"""
 SELECT {columns_of(Row)} FROM (
     SELECT * FROM jobs INDEXED BY jobs_ready
-    WHERE state = 'waiting' AND held = 0 AND type = ? ORDER BY priority, id LIMIT ?)
+    WHERE state = 'waiting' AND held = 0 AND type = ?
+    ORDER BY priority, id LIMIT ? OFFSET ?)
 """
 _FENCE = "UPDATE meta SET value = ? WHERE name = 'fence'"
 #: The token of the n-th run is the n-th fence from :fence on: see `kue.job.Run`.
@@ -106,15 +108,19 @@ class _Taking:
         self._running: dict[tuple[str, str], int] = {}
         #: Types of which jobs were set aside in the last round.
         self._deep: set[str] = set()
+        #: Whether jobs were left for the next claim because they are large.
+        self._is_cut = False
 
     def take(self, limit: int) -> Claimed:
         jobs: list[Job] = []
         for _ in range(ROUNDS):
             wanted = limit - len(jobs)
             jobs += self._start(_Round(self._turn), self._best(wanted), wanted)
+            if self._is_cut and len(jobs) < limit:
+                break
             if not self._deep or len(jobs) == limit:
                 return self._answer(jobs)
-        # There may be more behind those that were set aside: ask again at once.
+        # There may be more behind those that were read: ask again at once.
         return self._answer(jobs, self._turn.now)
 
     def _answer(self, jobs: list[Job], next_at: int | None = None) -> Claimed:
@@ -130,16 +136,36 @@ class _Taking:
         """Return the best candidates, and some more where the best were no use."""
         if len(self._gates) == 1:
             # By far the most common, and a look into the index less.
-            size = self._size(self._gates[0], wanted)
-            rows = fetch(self._turn.db, Row, _BEST_ROWS, self._gates[0].type, size)
+            gate = self._gates[0]
+            rows = self._read(
+                self._size(gate, wanted),
+                lambda start, stop: fetch(
+                    self._turn.db, Row, _BEST_ROWS, gate.type, stop - start, start
+                ),
+                is_gapless=True,
+            )
             return sorted(rows, key=lambda row: (row.priority, row.id))
         keys: list[tuple[int, int]] = []
         for gate in self._gates:
             found = self._turn.one(_BEST, gate.type, self._size(gate, wanted))
             keys += _decode_keys(found)
         keys.sort()
-        size = wanted + DEEPER * len(self._deep)
-        return rows_of(self._turn.db, [job_id for _, job_id in keys[:size]])
+        ids = [job_id for _, job_id in keys[: wanted + DEEPER * len(self._deep)]]
+        return self._read(
+            len(ids), lambda start, stop: rows_of(self._turn.db, ids[start:stop])
+        )
+
+    def _read(
+        self,
+        count: int,
+        read: Callable[[int, int], list[Row]],
+        *,
+        is_gapless: bool = False,
+    ) -> list[Row]:
+        """Read the first *count* candidates, or as many as one claim may read."""
+        rows, number = read_within(MAX_CALL_BYTES, count, read, is_gapless=is_gapless)
+        self._is_cut = number < count
+        return rows
 
     def _size(self, gate: gates.Gate, wanted: int) -> int:
         size = gate.allowance(wanted)

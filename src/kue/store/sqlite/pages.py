@@ -13,7 +13,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from kue.job import State
-from kue.store.sqlite.rows import rows_of
+from kue.store.sqlite.rows import read_within, rows_of
+from kue.store.values import MAX_PAGE_BYTES
 
 if TYPE_CHECKING:
     import sqlite3
@@ -98,10 +99,11 @@ def page(db: sqlite3.Connection, request: Request) -> tuple[list[Row], Key | Non
     # Closed here, in the thread that opened its cursors, also when a read fails.
     with closing(_merged(walks, request.descending)) as merged:
         keys = list(islice(merged, request.skip, end + 1))
-    shown = keys[: request.limit]
-    rows = rows_of(db, [job_id for _, job_id in shown])
-    has_more = len(keys) > request.limit
-    return rows, shown[-1] if shown and has_more else None
+    ids = [job_id for _, job_id in keys[: request.limit]]
+    rows, read = read_within(
+        MAX_PAGE_BYTES, len(ids), lambda start, stop: rows_of(db, ids[start:stop])
+    )
+    return rows, keys[read - 1] if read and len(keys) > read else None
 
 
 def first_ids(

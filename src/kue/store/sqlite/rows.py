@@ -22,7 +22,10 @@ from kue.store.sqlite.turn import as_json
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+
+#: Rows that are read before anything is known of how large they are.
+FEW = 16
 
 
 class Row(msgspec.Struct, array_like=True, gc=False):
@@ -142,6 +145,34 @@ def rows_of(db: sqlite3.Connection, ids: Iterable[int]) -> list[Row]:
     wanted = list(ids)
     found = {row.id: row for row in fetch(db, Row, _ROWS, as_json(wanted))}
     return [found[job_id] for job_id in wanted if job_id in found]
+
+
+def read_within(
+    size: int,
+    count: int,
+    read: Callable[[int, int], list[Row]],
+    *,
+    is_gapless: bool = False,
+) -> tuple[list[Row], int]:
+    """
+    Read the first rows of *count* that have about *size* bytes, and one at least.
+
+    Begins with few, to see how large they are.  *read* is called with where to begin
+    and where to stop; if *is_gapless*, fewer rows than that are the last.  Also returns
+    how many were read, those that are gone included.
+    """
+    rows: list[Row] = []
+    total, start, step = 0, 0, FEW
+    while start < count and total < size:
+        stop = min(start + step, count)
+        part = read(start, stop)
+        rows += part
+        if is_gapless and len(part) < stop - start:
+            return rows, count
+        total += sum(len(row.body) + len(row.story) for row in part)
+        fitting = (size - total) * stop // max(1, total)
+        start, step = stop, min(4 * step, max(1, fitting))
+    return rows, start
 
 
 def slips_of(db: sqlite3.Connection, ids: Iterable[int]) -> dict[int, Slip]:

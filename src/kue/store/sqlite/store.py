@@ -10,6 +10,12 @@ import msgspec
 from kue.clock import Clock, SystemClock
 from kue.job import State
 from kue.settings import LEASE_MS
+from kue.store.batches import (
+    bytes_of_draft,
+    bytes_of_outcome,
+    producer_of_part,
+    split,
+)
 from kue.store.checks import (
     InvalidCall,
     check_batch,
@@ -100,8 +106,12 @@ class SqliteStore(SqliteReads):
         now: int | None = None,
     ) -> list[Added]:
         check_batch(drafts, "drafts")
-        call = partial(adding.add, drafts=drafts, producer=producer, seq=seq)
-        return await self._engine.write(call, now=now, is_durable=durable)
+        added: list[Added] = []
+        for number, part in enumerate(split(drafts, bytes_of_draft)):
+            name = producer_of_part(producer, number)
+            call = partial(adding.add, drafts=part, producer=name, seq=seq)
+            added += await self._engine.write(call, now=now, is_durable=durable)
+        return added
 
     async def claim(
         self,
@@ -122,7 +132,10 @@ class SqliteStore(SqliteReads):
         self, outcomes: Sequence[Outcome], *, now: int | None = None
     ) -> list[Word]:
         check_batch(outcomes, "outcomes")
-        return await self._write(now, settling.settle, outcomes)
+        words: list[Word] = []
+        for part in split(outcomes, bytes_of_outcome):
+            words += await self._write(now, settling.settle, part)
+        return words
 
     async def cycle(
         self,
@@ -137,9 +150,14 @@ class SqliteStore(SqliteReads):
     ) -> tuple[list[Word], Claimed]:
         check_batch(outcomes, "outcomes")
         check_limit(limit)
-        return await self._write(
-            now, settling.cycle, outcomes, types, limit, worker, claim, lease
+        *first, last = split(outcomes, bytes_of_outcome)
+        words: list[Word] = []
+        for part in first:
+            words += await self._write(now, settling.settle, part)
+        settled, claimed = await self._write(
+            now, settling.cycle, last, types, limit, worker, claim, lease
         )
+        return words + settled, claimed
 
     async def renew(
         self,

@@ -2,6 +2,9 @@
 --[[
   get: read jobs with where they are.
 
+  Touches at most 500 jobs, and stops once it has read 1 MiB of them: the caller asks
+  again for those that are left.
+
   KEYS
     1  root  tag that every key of the shard begins with
   ARGV
@@ -10,7 +13,7 @@
     3  shard   which one this is
     then ids
 
-  Returns  for each: record, place, score or run, tries, progress, cancelling, pause;
+  Returns  for each of the first ones: record, place, score or run, tries, progress, cancelling, pause;
            or an empty list when there is none
   Events   none
 ]]
@@ -20,7 +23,8 @@
 --- @include lib/state
 --- @include lib/limits
 
-local answers = {}
+local answers, bytes = {}, 0
+local MAX_BYTES = 1048576
 local everything = redis.call("HGET", root .. ":paused", "")
 
 -- The pause that holds jobs of a type back, as it was written; empty if none does.
@@ -33,8 +37,12 @@ local function pause_of(job_type)
 end
 
 for at = 4, #ARGV do
+  if bytes >= MAX_BYTES then
+    break
+  end
   local id = ARGV[at]
   local record = redis.pcall("GET", job .. id)
+  bytes = bytes + (type(record) == "string" and #record or 0)
   local head = type(record) == "string" and read_header(record)
   local place = head and place_of(id, queue(head.type))
   if not place then

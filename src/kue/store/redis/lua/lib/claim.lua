@@ -1,7 +1,9 @@
 -- Take the best waiting jobs of some types and start them.
 -- Fills `taken` with id, token, record; three a job.
 local taken, stalls, next_at = {}, {}, nil
-local MAX_LOOKED_AT = 1000
+-- One claim looks at so many jobs, and reads about so many bytes of them.
+local MAX_LOOKED_AT, MAX_READ = 1000, 1048576
+local bytes_read = 0
 
 local function sooner(time)
   if time and (not next_at or time < next_at) then
@@ -50,6 +52,7 @@ local function look(entry, ids, records)
   local q, limits = entry.q, entry.limits
   for i, id in ipairs(ids) do
     local record = records[i]
+    bytes_read = bytes_read + (record and #record or 0)
     entry.seen = entry.seen + 1
     local star = record and string.byte(record) == 42 -- "*": a header with options
     if not record or not (star or string.find(record, entry.mark, 1, true)) then
@@ -109,11 +112,12 @@ local function shares(entries, want)
 end
 
 -- Look at the best that have not been looked at, until `limit` can start: what cannot
--- makes room for the next best, of whatever type.
+-- makes room for the next best, of whatever type.  Begins with few, to see how large
+-- they are: those that do not fit this claim wait for the next.
 local function look_into(entries, limit)
-  local started, looked = 0, 0
+  local started, looked, few = 0, 0, 16
   repeat
-    local want, found = limit - started, 0
+    local want, found = math.min(limit - started, few), 0
     if #entries == 1 then
       entries[1].share = math.min(want, entries[1].allowed - entries[1].starting)
     else
@@ -130,7 +134,12 @@ local function look_into(entries, limit)
       end
     end
     looked = looked + found
+    few = math.min(4 * few, math.ceil((MAX_READ - bytes_read) * looked / bytes_read))
   until found == 0 or started >= limit or looked >= MAX_LOOKED_AT
+    or bytes_read >= MAX_READ
+  if bytes_read >= MAX_READ and started < limit then
+    sooner(now)
+  end
 end
 
 local function start(entry, suffix, fence)

@@ -1,0 +1,77 @@
+"""
+Batches bounded by bytes: what one script or transaction carries.
+
+A batch has at most `MAX_BATCH` things.  Where those are large that would still hold up
+everybody else for half a second, so the engines send it in parts of about
+`MAX_CALL_BYTES` each.  A thing that is larger than that travels alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from kue.job import Completed
+from kue.store.codec import encode_json
+from kue.store.values import MAX_CALL_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kue.job import Draft, Job
+    from kue.store.values import Outcome
+
+T = TypeVar("T")
+
+#: What a job to wait for weighs: looking it up costs as much as so many bytes.
+_PARENT_BYTES = 1024
+
+
+def split(things: Sequence[T], weigh: Callable[[T], int]) -> list[Sequence[T]]:
+    """Return *things* in parts that are light enough, in order; one part at least."""
+    weights = list(map(weigh, things))
+    if sum(weights) <= MAX_CALL_BYTES:
+        return [things]
+    parts: list[Sequence[T]] = []
+    start, total = 0, 0
+    for index, weight in enumerate(weights):
+        if total and total + weight > MAX_CALL_BYTES:
+            parts.append(things[start:index])
+            start, total = index, 0
+        total += weight
+    return [*parts, things[start:]]
+
+
+def bytes_of_draft(draft: Draft) -> int:
+    """Return about how much it costs to store *draft*."""
+    spec = draft.spec
+    return _bytes_of(spec.data) + _PARENT_BYTES * len(spec.after)
+
+
+def bytes_of_outcome(outcome: Outcome) -> int:
+    """Return about how much it costs to write down how a run ended."""
+    ending = outcome.ending
+    if type(ending) is Completed:
+        return 0 if ending.result is None else _bytes_of(ending.result)
+    error = getattr(ending, "error", None)
+    return len(error.message) + len(error.stack) if error else 0
+
+
+def bytes_of_job(job: Job) -> int:
+    """Return about how many bytes *job* has."""
+    return len(encode_json(job))
+
+
+def producer_of_part(producer: str, number: int) -> str:
+    """
+    Return the producer that adds part *number* of a call.
+
+    The first is the producer itself, which refuses calls that come too late.  The same
+    call is cut into the same parts again, so that each is added once.
+    """
+    return f"{producer}+{number}" if number else producer
+
+
+def _bytes_of(value: Any) -> int:
+    return len(value) if type(value) is msgspec.Raw else len(encode_json(value))
