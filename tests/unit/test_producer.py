@@ -120,3 +120,14 @@ async def test_closing_lets_adds_on_their_way_arrive(q: Kue, wire: Wire) -> None
     await closing
 
     assert (await adding).id > 0
+
+
+async def test_large_adds_at_once_are_calls_of_a_megabyte(q: Kue, wire: Wire) -> None:
+    """R-7: so that a full store refuses those it did not store, and no other."""
+    large = "x" * 250_000
+
+    await asyncio.gather(*(q.enqueue("email", large) for _ in range(12)))
+
+    calls = [args[0] for name, args, _ in wire.calls if name == "add"]
+    assert [len(drafts) for drafts in calls] == [4, 4, 4]
+    assert await q.inactive_count() == 12

@@ -112,3 +112,14 @@ async def test_no_chunk_is_sent_after_one_failed(q: Kue, wire: Wire) -> None:
         await q.enqueue_many("email", range(5_000))
 
     assert wire.times("add") == 1
+
+
+async def test_large_jobs_are_stored_a_megabyte_at_a_time(q: Kue, wire: Wire) -> None:
+    """R-7: 500 payloads of 256 KiB were one call."""
+    large = ["x" * 250_000] * 10
+
+    handles = await q.enqueue_many("email", large)
+
+    calls = [args[0] for name, args, _ in wire.calls if name == "add"]
+    assert [len(drafts) for drafts in calls] == [4, 4, 2]
+    assert [handle.id for handle in handles] == list(range(1, 11))

@@ -105,8 +105,9 @@ async def add_many(
     """
     Add up to 1,000 jobs, answered for in the order given.
 
-    All are checked before any is added.  They are stored 500 at a time, each such part
-    whole or not at all.  To make asking again safe, give each job a unique key.
+    All are checked before any is added.  They are stored in parts of up to 500 jobs and
+    about 1 MiB, each whole or not at all.  To make asking again safe, give each job a
+    unique key.
     """
     if IDEMPOTENCY_KEY in call.request.headers:
         raise Refused(
