@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kue.draft import draft
 from kue.store.values import Claim
 from tests.support.jobs import HOUR, SECOND, T0, add_one
 
@@ -16,28 +17,22 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.parametrize("engine", ["redis"], indirect=True)
 
 
-class Meter:
-    """Counts what Redis does, inside scripts too."""
-
-    def __init__(self, hands: Hands) -> None:
-        self._hands = hands
-
-    def calls(self, command: str) -> int:
-        """Return how often a command was called since `reset`."""
-        stats = self._hands.redis.info("commandstats")
-        return int(stats.get(f"cmdstat_{command}", {"calls": 0})["calls"])
-
-    def commands(self) -> int:
-        stats = self._hands.redis.info("commandstats")
-        return sum(stat["calls"] for stat in stats.values())
-
-    def reset(self) -> None:
-        self._hands.do("CONFIG", "RESETSTAT")
+#: More commands than a pass takes beside looking at types, and than one type takes.
+PASS, TYPE = 120, 60
 
 
-@pytest.fixture
-def meter(hands: Hands) -> Meter:
-    return Meter(hands)
+def calls(hands: Hands, command: str) -> int:
+    """Return how often the server was given a command, by scripts too."""
+    stats = hands.redis.info("commandstats")
+    return int(stats.get(f"cmdstat_{command}", {"calls": 0})["calls"])
+
+
+async def passed(store: Store, hands: Hands) -> int:
+    """Tend by Redis' clock until a pass was made; return how many commands it took."""
+    while True:
+        before = hands.commands()
+        if not (await store.tend()).quiet:
+            return hands.commands() - before
 
 
 async def dead_workers(store: Store, count: int, lanes: int) -> None:
@@ -51,15 +46,15 @@ async def dead_workers(store: Store, count: int, lanes: int) -> None:
 
 
 async def test_the_claims_of_dead_workers_are_not_read_by_maintenance(
-    store: Store, meter: Meter
+    store: Store, hands: Hands
 ) -> None:
     """R-4: 100 dead workers with 400 lanes blocked Redis for seconds."""
     read: list[int] = []
     for workers in (2, 30):
         await dead_workers(store, workers, lanes=5)
-        meter.reset()
+        before = calls(hands, "hgetall")
         await store.tend(now=T0 + SECOND)
-        read.append(meter.calls("hgetall") + meter.calls("hscan"))
+        read.append(calls(hands, "hgetall") - before)
         assert await store.workers(now=T0 + SECOND) == []
 
     assert read[0] == read[1]
@@ -84,3 +79,44 @@ async def test_a_claim_is_remembered_into_the_next_hour(store: Store) -> None:
     )
 
     assert late.jobs == []
+
+
+async def add_types(store: Store, count: int, **options: Any) -> None:
+    for first in range(0, count, 500):
+        numbers = range(first, min(first + 500, count))
+        drafts = [draft(f"type {number}", **options) for number in numbers]
+        await store.add(drafts, producer=f"p{first}", seq=1)
+
+
+async def test_a_pass_looks_only_at_types_that_something_is_due_of(
+    store: Store, hands: Hands
+) -> None:
+    """R-8: a pass over ten thousand types took a third of a second."""
+    await add_types(store, 150, delay="1h")
+    await store.tend(now=await store.now())
+    await store.add([draft("busy")], producer="p", seq=1)
+    await passed(store, hands)
+
+    # One of them may also add a minute of all types to its hour.
+    costs = [await passed(store, hands) for _ in range(3)]
+    assert min(costs) <= PASS + TYPE
+
+
+def looks(hands: Hands) -> dict[bytes, float]:
+    """Return when maintenance looks at what."""
+    found: Any = hands.redis.zrange(hands.home("agenda"), 0, -1, withscores=True)
+    return dict(found)
+
+
+async def test_a_pass_looks_at_a_bounded_number_of_types(
+    store: Store, hands: Hands
+) -> None:
+    """R-8: those that are left come next, at once."""
+    await add_types(store, 250)
+    entered = looks(hands)
+
+    costs = [await passed(store, hands) for _ in range(3)]
+
+    assert max(costs) <= PASS + 100 * TYPE
+    later = looks(hands)
+    assert all(later[name] > at for name, at in entered.items())

@@ -478,5 +478,5 @@ async def test_a_run_of_an_unknown_worker_is_taken_back(
     assert {finding.repair for finding in report.findings} == {repair}
     assert all(finding.repaired for finding in report.findings)
     assert await found(store) == []
-    assert (await store.tend()).rescued == 2
+    assert (await store.tend(now=await store.now())).rescued == 2
     assert await state_of(store, first) is State.WAITING

@@ -6,8 +6,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kue.draft import draft
 from kue.job import Completed, State
-from tests.support.jobs import T0, add_many, add_one, claim, count_of, end, job_in
+from kue.schedule import every
+from kue.store.values import Limits
+from tests.support.jobs import (
+    DAY,
+    MINUTE,
+    T0,
+    add_many,
+    add_one,
+    claim,
+    count_of,
+    end,
+    job_in,
+)
 from tests.support.upkeep import tend
 
 if TYPE_CHECKING:
@@ -35,6 +48,58 @@ async def test_a_type_is_remembered_when_its_jobs_are_gone(store: Store) -> None
     assert await store.types() == ["email"]
     assert await count_of(store) == {}
     assert "email" in await store.count()
+
+
+async def days_pass(store: Store) -> None:
+    for now in (T0, T0 + DAY + MINUTE, T0 + 2 * DAY + 2 * MINUTE):
+        await tend(store, now)
+
+
+async def test_a_type_that_was_idle_for_a_day_is_forgotten_until_it_is_used_again(
+    store: Store,
+) -> None:
+    """R-16: the list of types only grew."""
+    job_id = await add_one(store)
+    await store.remove([job_id], now=T0)
+    await add_one(store, "sms", delay="10d")
+    await tend(store, T0)
+    assert await store.types() == ["email", "sms"]
+
+    await days_pass(store)
+
+    assert await store.types() == ["sms"]
+    assert list(await store.count()) == ["sms"]
+    await add_one(store, now=T0 + 3 * DAY)
+    assert await store.types() == ["email", "sms"]
+    assert (await store.check()).findings == ()
+
+
+@pytest.mark.parametrize("reason", ["limit", "pause", "schedule"])
+async def test_a_type_that_someone_thought_of_is_not_forgotten(
+    store: Store, reason: str
+) -> None:
+    job_id = await add_one(store, "a type")
+    await store.remove([job_id], now=T0)
+    if reason == "limit":
+        await store.limit("a type", Limits(rate=1), now=T0)
+    elif reason == "pause":
+        await store.pause("a type", now=T0)
+    else:
+        first_at = T0 + 100 * DAY
+        await store.schedule(every("s", "1h", draft("a type"), first_at=first_at))
+
+    await days_pass(store)
+
+    assert await store.types() == ["a type"]
+
+
+async def test_a_type_in_use_is_not_forgotten(store: Store) -> None:
+    for day in range(4):
+        job_id = await add_one(store, now=T0 + day * DAY)
+        await store.remove([job_id], now=T0 + day * DAY)
+        await tend(store, T0 + day * DAY)
+
+    assert await store.types() == ["email"]
 
 
 @pytest.mark.parametrize("state", list(State))

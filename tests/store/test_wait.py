@@ -317,7 +317,7 @@ async def test_a_released_dependant_wakes_a_waiter(store: Store) -> None:
         taken = tasks.create_task(waiter.take())
         await waiter.idle.wait()
         await finish(store, parent)
-        while await store.tend():
+        while await store.tend(now=await store.now()):
             pass
 
     assert taken.result().id == job_id
@@ -343,7 +343,7 @@ async def test_a_job_taken_back_from_a_lost_worker_wakes_a_waiter(store: Store) 
         taken = tasks.create_task(waiter.take())
         await waiter.idle.wait()
         await store.leave("lost")
-        while await store.tend():
+        while await store.tend(now=await store.now()):
             pass
 
     assert taken.result().id == job_id

@@ -114,7 +114,7 @@ def test_no_other_key_is_known(text: str) -> None:
 def test_only_what_is_kept_for_a_while_may_expire() -> None:
     names = {key.text.partition(":")[0] for key in KNOWN if key.may_expire}
 
-    assert names == {"stats", "producers", "quiet"}
+    assert names == {"stats", "producers"}
 
 
 def test_a_tag_that_looks_like_a_pattern_matches_itself_only() -> None:

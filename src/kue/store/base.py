@@ -266,14 +266,19 @@ class Store(ABC):
         now: int | None = None,
     ) -> Tended:
         """
-        Do one bounded pass of upkeep; any number of processes may, at any time.
+        Do one bounded pass of maintenance; any number of processes may, at any time.
+
+        A store needs about one pass a second, whichever process makes it: if another
+        process has just made one, or nothing is due, nothing is done and the answer is
+        `quiet`.  With *now* a pass is made in any case.
 
         Promotes due jobs, takes back the runs of workers whose lease is over
         (`policy.after_lost_worker`) and of jobs whose ttl passed (`policy.after_ttl`),
         fails what expired, prunes what *keep* and retention no longer keep, fires due
         schedules (each firing by exactly one process), relays what spans shards, wakes
         workers for anything ready, ends pauses, forgets lost workers and old watches,
-        adds full minutes of the statistics to their hours (each once).
+        adds full minutes of the statistics to their hours (each once), forgets types
+        that have nothing in them and had no job for a day.
 
         When nobody tended for `grace_gap` of *lease*, the store or everybody was away
         and leases look over that are not: every lease is prolonged by half of *lease*,

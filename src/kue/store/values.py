@@ -214,7 +214,7 @@ class Tended(msgspec.Struct, frozen=True):
     released: int = 0
     #: The limit was reached: there is more to do now.
     more: bool = False
-    #: There was nothing to do, and will be nothing for a while.
+    #: Nothing is due: another process has just made a pass, or nothing goes on.
     quiet: bool = False
 
     def __bool__(self) -> bool:

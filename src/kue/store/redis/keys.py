@@ -61,7 +61,11 @@ key, after the tag             type    holds
 ``:kept``                      hash    room:name → until, tab, value: small records
 ``:fading``                    zset    those that end; score = until
 ``:acts``                      zset    audit log: time, tab, call, tab, JSON
-``:quiet``                     string  upkeep may rest; expires when it may no longer
+``:agenda``                    zset    type, or ":" for the rest of the shard; score =
+                                       when maintenance looks at it next, ms
+``:search``                    hash    search for runs of lost workers: type:<type> →
+                                       where it goes on; worker:<worker> → when a run
+                                       was last found
 ``:events``                    –       channel (sharded publish)
 =============================  ======  ================================================
 """
@@ -125,7 +129,8 @@ SHARD_KEYS = {
     "kept": "hash",
     "fading": "zset",
     "acts": "zset",
-    "quiet": "string",
+    "agenda": "zset",
+    "search": "hash",
 }
 #: Redis type of what can stand behind ``:job:<id>:``.
 JOB_KEYS = {"log": "list", "after": "set", "then": "zset", "finally": "zset"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+import time
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,7 +12,7 @@ import msgspec
 from kue import policy
 from kue.errors import StoreFull
 from kue.schedule import Schedule
-from kue.settings import LEASE_MS, Keep
+from kue.settings import LEASE_MS, Keep, Settings
 from kue.store.redis.link import pairs
 from kue.store.redis.operating import Operating
 from kue.store.redis.producing import Producing, arguments, read_answer
@@ -43,6 +44,11 @@ _decode = msgspec.json.Decoder(Schedule).decode
 class Upkeep(Producing, Running, Operating, Reading):
     """What any process may do at any time to keep jobs moving."""
 
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        #: By shard, what must be added to our monotonic clock to get Redis' time.
+        self._clocks: dict[int, float] = {}
+
     async def tend(
         self,
         *,
@@ -66,8 +72,9 @@ class Upkeep(Producing, Running, Operating, Reading):
     async def _tend(
         self, shard: int, limit: int, keep: Keep | None, lease: int, now: int | None
     ) -> Tended:
-        if now is None and await self._is_quiet(shard):
+        if now is None and not await self._is_due(shard):
             return Tended(quiet=True)
+        asked = time.monotonic()
         reply = await self._run(
             shard,
             "tend",
@@ -82,7 +89,11 @@ class Upkeep(Producing, Running, Operating, Reading):
             STACKS_MS,
             now=now,
         )
-        promoted, expired, pruned, released, more, lost, late, due = reply
+        if now is None:
+            self._clocks[shard] = reply[0] / 1000 - asked
+        if len(reply) == 1:
+            return Tended(quiet=True)
+        _, promoted, expired, pruned, released, more, lost, late, due = reply
         rescued = await self._end(lost, "lease", policy.after_lost_worker, now)
         timed_out = await self._end(late, "ttl", policy.after_ttl, now)
         fired = await self._fire(shard, due, now)
@@ -115,11 +126,17 @@ class Upkeep(Producing, Running, Operating, Reading):
         words = await self.settle(outcomes, now=now)
         return words.count(Word.DONE)
 
-    async def _is_quiet(self, shard: int) -> bool:
-        """Tell whether a pass would find nothing to do: see tend.lua."""
+    async def _is_due(self, shard: int) -> bool:
+        """Return whether a pass would find something to look at: see tend.lua."""
+        if shard not in self._clocks:
+            return True
         keys = self._keys[shard]
-        quiet = keys.of_shard("quiet")
-        return bool(await self._link.read(keys.root, "EXISTS", quiet))
+        head = await self._link.read(
+            keys.root, "ZRANGE", keys.of_shard("agenda"), 0, 0, "WITHSCORES"
+        )
+        first = next((score for _, score in pairs(head)), 0)
+        # Redis' clock as the last pass saw it: that spares us a question.
+        return float(first) <= (self._clocks[shard] + time.monotonic()) * 1000
 
     async def _fire(self, shard: int, names: list[bytes], now: int | None) -> int:
         """Add the jobs of due schedules and move those on to their next time."""

@@ -191,6 +191,8 @@ class SqliteStore(SqliteReads):
         now: int | None = None,
     ) -> Tended:
         check_limit(limit)
+        if now is None and not await self._read(upkeep.is_due, self._clock.now_ms()):
+            return Tended(quiet=True)
         return await self._write(now, upkeep.tend, limit, keep, lease)
 
     async def progress(

@@ -18,6 +18,7 @@ from kue.store.sqlite import (
     removal,
     schedules,
     steps,
+    types,
     workers,
 )
 from kue.store.sqlite.claiming import expire
@@ -25,6 +26,7 @@ from kue.store.sqlite.rows import Row, columns_of, fetch, shown, slips_of
 from kue.store.values import Tended
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Callable, Iterable
 
     from kue.job import Ending, Job
@@ -73,8 +75,23 @@ ORDER BY at, id LIMIT ?
 }
 _COUNTED = "SELECT type, n FROM counts WHERE state = ? AND own = 0 AND n > 0"
 _PAUSES = "DELETE FROM pauses WHERE until <= ? RETURNING type"
+#: Passes of all processes are this far apart, in ms: a little less than workers rest
+#: between two, so that each pass of a lone worker is made.
+PASS_MS = 750
+_NEXT_PASS = "SELECT value FROM meta WHERE name = 'next_pass'"
+_NOTE_PASS = """
+INSERT INTO meta (name, value) VALUES ('next_pass', ?)
+ON CONFLICT DO UPDATE SET value = excluded.value
+"""
 #: A time that no job reaches: for rules that go by number alone.
 _EVER = 2**62
+
+
+def is_due(db: sqlite3.Connection, now: int) -> bool:
+    """Return whether it is time for a pass: not when another process just made one."""
+    row = db.execute(_NEXT_PASS).fetchone()
+    # One that is further off was noted by a clock that has since been set back.
+    return row is None or not now < row[0] <= now + PASS_MS
 
 
 def tend(turn: Turn, limit: int, keep: Keep | None, lease: int) -> Tended:
@@ -94,7 +111,7 @@ def tend(turn: Turn, limit: int, keep: Keep | None, lease: int) -> Tended:
     # Whoever sleeps through something looks again.
     turn.later.add(gates.EVERY)
     bounded = (rescued, timed_out, expired, pruned)
-    return Tended(
+    tended = Tended(
         promoted=promoted,
         rescued=rescued,
         timed_out=timed_out,
@@ -108,6 +125,8 @@ def tend(turn: Turn, limit: int, keep: Keep | None, lease: int) -> Tended:
         or more_held
         or any(0 < n >= limit for n in bounded),
     )
+    turn.run(_NOTE_PASS, turn.now if tended.more else turn.now + PASS_MS)
+    return tended
 
 
 def end_pauses(turn: Turn) -> None:
@@ -190,6 +209,7 @@ def _forget(turn: Turn) -> None:
     turn.run("DELETE FROM listeners WHERE deadline <= ?", turn.wall)
     turn.run("DELETE FROM watched WHERE deadline <= ?", turn.wall)
     counters.forget(turn)
+    types.forget_idle(turn)
     keys.forget(turn)
     kept.sweep(turn)
     workers.forget(turn)

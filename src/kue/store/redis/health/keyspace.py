@@ -31,7 +31,7 @@ class Key(NamedTuple):
 
     @property
     def may_expire(self) -> bool:
-        return self.kind in _MEANT_TO_EXPIRE or self.name == "quiet"
+        return self.kind in _MEANT_TO_EXPIRE
 
 
 def read_key(text: str) -> Key | None:

@@ -32,7 +32,9 @@ def home_of(chart: Chart) -> tuple[str, _Commands]:
     """Return where a job that is nowhere belongs, in words, and what puts it there."""
     words, commands = _home_of(chart)
     # Nobody looks for jobs of a type that was lost with everything else.
-    return words, (*commands, ("SADD", chart.keys.of_shard("types"), chart.type))
+    known: Command = ("SADD", chart.keys.of_shard("types"), chart.type)
+    due: Command = ("ZADD", chart.keys.of_shard("agenda"), 0, chart.type)
+    return words, (*commands, known, due)
 
 
 def _home_of(chart: Chart) -> tuple[str, _Commands]:

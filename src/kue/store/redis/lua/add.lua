@@ -78,7 +78,9 @@ local taken = {}
 local function plan_for(job_type)
   local plan = plan_of[job_type]
   if not plan then
-    check_zsets(queue(job_type), { "waiting", "wake" })
+    local q = queue(job_type)
+    redis.call("ZINTERCARD", 4, root .. ":nothing", q .. "waiting", q .. "wake",
+      root .. ":agenda")
     plan = { type = job_type, q = queue(job_type), added = 0,
       waiting = {}, delayed = {}, expires = {}, unique = {}, special = {} }
     plan_of[job_type] = plan
@@ -250,7 +252,6 @@ if schedule ~= "" then
 end
 
 -- Move.
-stir()
 if schedule ~= "" then
   redis.call("HSET", root .. ":schedules", schedule, new)
   redis.call("ZADD", root .. ":due", fires_at, schedule)
@@ -263,6 +264,7 @@ end
 for _, plan in ipairs(plans) do
   local q = plan.q
   redis.call("SADD", root .. ":types", plan.type)
+  stir(plan.type)
   if #plan.waiting > 0 then
     redis.call("ZADD", q .. "waiting", unpack(plan.waiting))
     wake(q)
@@ -290,6 +292,7 @@ for _, plan in ipairs(plans) do
         redis.call("SADD", job .. id .. ":after", parent)
         redis.call("HSET", root .. ":outbox", "link:" .. id .. ":" .. parent,
           entry.any and "1" or "0")
+        stir(SHARD)
       end
     elseif entry.state == "cancelled" then
       redis.call("ZADD", q .. "cancelled", now, id)

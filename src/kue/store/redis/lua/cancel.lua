@@ -56,7 +56,6 @@ for i = 7, #ARGV, 3 do
     check_job(ARGV[i], head)
   end
 end
-stir()
 for i = 7, #ARGV, 3 do
   local id = ARGV[i]
   -- Check.

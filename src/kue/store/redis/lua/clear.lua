@@ -48,7 +48,6 @@ for _, place in ipairs(state == "waiting" and { "waiting", "held" } or { state }
 end
 
 -- Move.
-stir()
 for _, one in ipairs(found) do
   -- Letting one go may have let another back in line.
   erase(one.id, q, place_of(one.id, q) or one.place, one.head, true)

@@ -70,7 +70,7 @@ end
 local has_work = #lines > 0 and redis.call("EXISTS", unpack(lines)) > 0
 
 -- Check what may be written before it is read: the settling comes before the claim.
-redis.call("ZCARD", root .. ":workers")
+check_zsets(root .. ":", { "workers", "agenda" })
 local is_idle = first_group > #ARGV and not has_work
 if not is_idle then
   for _, name in ipairs({ "claims:" .. hour, "cancelling", "paused", "limits",
@@ -134,8 +134,5 @@ if lane ~= "" then
   end
 end
 
-if #taken > 0 or first_group <= #ARGV then
-  stir()
-end
 publish()
 return { words, now, next_at or 0, taken, stalls }

@@ -41,7 +41,6 @@ for i = 1, #held, 2 do
 end
 
 -- Move.
-stir()
 if limits == "" then
   redis.call("HDEL", root .. ":limits", job_type)
 else

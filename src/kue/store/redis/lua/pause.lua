@@ -21,5 +21,4 @@
 local whose, till, pause = ARGV[4], ARGV[5], ARGV[6]
 
 redis.call("HSET", root .. ":paused", whose, till .. "\t" .. '{"at":' .. now .. "," .. pause)
-stir()
 return "OK"

@@ -44,7 +44,6 @@ for i = 6, #ARGV, 3 do
     check_job(ARGV[i], head)
   end
 end
-stir()
 for i = 6, #ARGV, 3 do
   local id, created, ending = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   -- Check.

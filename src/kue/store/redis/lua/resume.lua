@@ -33,7 +33,6 @@ elseif string.sub(whose, 1, 1) == ":" then
 end
 
 -- Move.
-stir()
 redis.call("HDEL", root .. ":paused", whose)
 for _, name in ipairs(types) do
   if redis.call("ZCARD", queue(name) .. "waiting") > 0 then

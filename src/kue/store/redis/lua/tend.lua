@@ -1,10 +1,25 @@
 #!lua flags=allow-oom
 --[[
-  tend: one bounded pass of upkeep over a shard.
+  tend: one bounded pass of maintenance over a shard.
 
   Any number of processes may run it: each job is moved by exactly one.  What needs a
   decision about a job (its worker was lost, its ttl passed) is only reported; the caller
   decodes it, decides, and ends the run with `cycle`, which checks again that it is due.
+
+  `:agenda` says when maintenance is to look at what: at a type, or at SHARD for what
+  belongs to no type.  A script that brings something to do enters it (stir, in
+  lib/start).  A pass looks at what is due, and enters when each needs its next look: soon
+  while jobs of it wait or run, else when the first of its times comes.  While nothing is
+  due, a pass answers at once: so there is about one pass a second, and none of an idle
+  shard, however many workers there are.
+
+  A pass looks at MAX_TYPES types at most.  Of each kind it moves or reports `limit` jobs
+  at most, of all types together; beyond that it looks at RUNS_A_PASS runs (lib/lost),
+  MAX_PASSED_OVER ended jobs with their own retention in each state of a type (lib/prune),
+  FIELDS_A_PASS counters (lib/minutes), MAX_DEPENDANTS dependants (lib/dependants) and
+  MAX_SWEPT entries of each structure that is cleaned up.  After an outage, or when the
+  clock was set back, the leases of all workers are prolonged, MAX_WORKERS at most.  A
+  caller that owns the clock has all types looked at.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -23,11 +38,8 @@
     11 hours    how many are kept
     12 stacks   ms that a worker's are
 
-  When nothing goes on and nothing is due for a while, it leaves `:quiet` behind until
-  then: while that is there a pass would find nothing to do.  Whoever changes something
-  takes it away (stir, in lib/start).
-
-  Returns  {promoted, expired, pruned, released, more, lost, timed_out, due}
+  Returns  {now}, if nothing is due; else
+           {now, promoted, expired, pruned, released, more, lost, timed_out, due}
            lost, timed_out: ids of runs that are overdue; due: names of schedules
   Events   promotion, failed, cancelled, remove, error
 ]]
@@ -50,72 +62,51 @@
 
 local limit, lease, gap = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local expired_tail, keep = ARGV[7], ARGV[8]
-local minutes_kept, minutes_a_pass = tonumber(ARGV[9]), tonumber(ARGV[10])
 local hours_kept, stacks_ms = tonumber(ARGV[11]), tonumber(ARGV[12])
-local promoted, expired, pruned, more = 0, 0, 0, 0
-local types = redis.call("SMEMBERS", root .. ":types")
+local promoted, expired, pruned, lapsed, roused = 0, 0, 0, 0, 0
+local timed_out = {}
+local agenda = root .. ":agenda"
+local is_clock_owned = ARGV[1] ~= ""
 local CLOCK_SLACK_MS = 2000
-local MAX_PASSED_OVER = 5000
-local MAX_ROUSED = 50
-local MIN_QUIET_MS, MAX_QUIET_MS = 1500, 60000
+local MAX_TYPES, MAX_SWEPT, MAX_ROUSED, MAX_WORKERS = 100, 200, 50, 20000
+-- An idle type is looked at this often all the same, and an idle shard.
+local MAX_REST_MS, MAX_SHARD_REST_MS = 600000, 60000
+local MIN_QUIET_MS = 1500
+
+--- @include lib/lost
+--- @include lib/minutes
+--- @include lib/prune
+--- @include lib/types
+
+local function first_due()
+  return tonumber(redis.call("ZRANGE", agenda, 0, 0, "WITHSCORES")[2])
+end
 
 -- Leases look over that are not when nobody tended for long: Redis was away, or everybody
 -- was.  Live workers get half a lease to say so, once in ten such graces.  A clock that
 -- was set back makes them look endless instead.
-local function mind_the_clock()
-  local meta = redis.call("HMGET", root .. ":meta", "swept", "graced", "idle")
-  local swept, graced = tonumber(meta[1]) or now, tonumber(meta[2]) or -math.huge
-  local stepped_back = now < swept - CLOCK_SLACK_MS
+local function mind_the_clock(swept, stepped_back)
+  local meta = redis.call("HMGET", root .. ":meta", "graced", "idle")
+  local graced, was_idle = tonumber(meta[1]) or -math.huge, meta[2]
   local deadline
   if stepped_back then
     deadline = now + lease
     redis.call("HDEL", root .. ":meta", "graced")
-  elseif now - swept > gap and now - graced > 5 * lease and not meta[3] then
+  elseif now - swept > gap and now - graced > 5 * lease and not was_idle then
     deadline = now + math.floor(lease / 2)
     redis.call("HSET", root .. ":meta", "graced", now)
   end
   redis.call("HSET", root .. ":meta", "swept", now)
   -- Nobody tended because there was nothing to tend: no lease was at stake.
-  if meta[3] then
+  if was_idle then
     redis.call("HDEL", root .. ":meta", "idle")
   end
   -- Below 0 are those who left: they need no grace.
-  local workers = deadline
-    and redis.call("ZRANGEBYSCORE", root .. ":workers", 0, "+inf") or {}
+  local workers = deadline and redis.call("ZRANGEBYSCORE", root .. ":workers", 0, "+inf",
+    "LIMIT", 0, MAX_WORKERS) or {}
   for _, worker in ipairs(workers) do
     redis.call("ZADD", root .. ":workers", stepped_back and "XX" or "GT", deadline, worker)
   end
-end
-
--- Runs of workers whose lease is over; a worker without any is forgotten.
-local function lost_runs()
-  local dead = redis.call("ZRANGEBYSCORE", root .. ":workers", "-inf", now, "LIMIT", 0, 100)
-  if #dead == 0 then
-    return {}
-  end
-  local is_dead, has_runs, lost = {}, {}, {}
-  for _, worker in ipairs(dead) do
-    is_dead[worker] = true
-  end
-  for _, job_type in ipairs(types) do
-    local runs = redis.call("HGETALL", queue(job_type) .. "active")
-    for i = 1, #runs, 2 do
-      local worker = string.match(runs[i + 1], "^%d+:%d+:%d+:([^:]*):")
-      if is_dead[worker] then
-        has_runs[worker] = true
-        lost[#lost + 1] = runs[i]
-      end
-    end
-  end
-  for _, worker in ipairs(dead) do
-    if not has_runs[worker] then
-      redis.call("ZREM", root .. ":workers", worker)
-      redis.call("HDEL", root .. ":info", worker)
-      redis.call("HDEL", root .. ":orders", worker)
-      redis.call("HDEL", root .. ":stacks", worker, worker .. ":at")
-    end
-  end
-  return lost
 end
 
 local function expire(job_type, q)
@@ -136,80 +127,17 @@ local function expire(job_type, q)
   end
 end
 
--- Most jobs have nothing but their record: those go in a few commands for all of them.
-local function prune_plain(job_type, q, state, ids)
-  local keys = {}
-  for i, id in ipairs(ids) do
-    keys[2 * i - 1], keys[2 * i] = job .. id, job .. id .. ":log"
-    tell("remove", id, job_type, 0)
-  end
-  if state == "failed" then
-    for _, id in ipairs(ids) do
-      forgive(q, id)
-    end
-  end
-  redis.call("ZREM", q .. state, unpack(ids))
-  redis.call("HDEL", q .. "tries", unpack(ids))
-  redis.call("UNLINK", unpack(keys))
-  unmark_live(ids)
-end
-
-local function prune(job_type, q, state, ids)
-  if #ids == 0 then
-    return
-  end
-  local plain, is_parent = {}, redis.call("SMISMEMBER", root .. ":parents", unpack(ids))
-  for i, id in ipairs(ids) do
-    local head = header(id) or { type = job_type }
-    if head.is_plain and is_parent[i] == 0 then
-      plain[#plain + 1] = id
-    else
-      erase(id, q, state, head)
-    end
-  end
-  if #plain > 0 then
-    prune_plain(job_type, q, state, plain)
-  end
-  pruned = pruned + #ids
-end
-
--- Prune the oldest `most` of a state, but none that said itself how long it is kept.
-local function prune_oldest(job_type, q, state, most, ended_by)
-  local offset = 0
-  while most > 0 and pruned < limit and offset < MAX_PASSED_OVER do
-    local ids = redis.call("ZRANGEBYSCORE", q .. state, "-inf", ended_by,
-      "LIMIT", offset, math.min(most, limit))
-    if #ids == 0 then
-      return
-    end
-    local ruled, own = {}, redis.call("ZMSCORE", q .. "retain", unpack(ids))
-    for i, id in ipairs(ids) do
-      if own[i] then
-        offset = offset + 1
-      elseif #ruled < limit - pruned then
-        ruled[#ruled + 1] = id
-      end
-    end
-    prune(job_type, q, state, ruled)
-    most = most - #ruled
-  end
-end
-
-local function prune_rule(job_type, q, state, count, age)
-  local excess = count and redis.call("ZCARD", q .. state) - count or 0
-  if excess > 0 then
-    -- Those that said themselves how long they are kept do not count.
-    local own = redis.call("ZINTERCARD", 2, q .. state, q .. "retain")
-    prune_oldest(job_type, q, state, excess - own, "+inf")
-  end
-  if age then
-    prune_oldest(job_type, q, state, limit, now - age)
+local function report_timed_out(q)
+  for _, id in ipairs(redis.call("ZRANGEBYSCORE", q .. "ttl", "-inf", now, "LIMIT", 0,
+    limit - #timed_out)) do
+    timed_out[#timed_out + 1] = id
   end
 end
 
 -- Small records that are over.  Damage there must not keep jobs waiting.
 local function sweep_kept()
-  local over = redis.pcall("ZRANGEBYSCORE", root .. ":fading", "-inf", now, "LIMIT", 0, limit)
+  local over = redis.pcall("ZRANGEBYSCORE", root .. ":fading", "-inf", now, "LIMIT", 0,
+    MAX_SWEPT)
   if not over.err and #over > 0
     and type(redis.pcall("HDEL", root .. ":kept", unpack(over))) == "number" then
     redis.call("ZREM", root .. ":fading", unpack(over))
@@ -219,7 +147,7 @@ end
 -- Unique keys that were to outlast their job have.
 local function lapse(q)
   for _, key in ipairs(redis.call("ZRANGEBYSCORE", q .. "lapse", "-inf", now,
-    "LIMIT", 0, limit)) do
+    "LIMIT", 0, limit - lapsed)) do
     local held = redis.call("HGET", q .. "unique", key)
     local id, till = string.match(held or "", "^(%d+):(%d+)$")
     local place = id and place_of(id, q)
@@ -227,19 +155,7 @@ local function lapse(q)
       redis.call("HDEL", q .. "unique", key)
     end
     redis.call("ZREM", q .. "lapse", key)
-  end
-end
-
-local function prune_retained(job_type, q)
-  local due = redis.call("ZRANGEBYSCORE", q .. "retain", "-inf", now, "LIMIT", 0,
-    math.max(0, limit - pruned))
-  for _, id in ipairs(due) do
-    local place = place_of(id, q)
-    if FINAL[place] then
-      prune(job_type, q, place, { id })
-    else
-      redis.call("ZREM", q .. "retain", id)
-    end
+    lapsed = lapsed + 1
   end
 end
 
@@ -247,7 +163,9 @@ end
 -- something to do: a wake-up may have gone down with the one who got it.
 local function rouse(job_type, q, limits)
   local per_key = limits and limits.per_key
-  local held = redis.call("ZRANGE", q .. "held", 0, (per_key and MAX_ROUSED or limit) - 1)
+  local most = math.min(per_key and MAX_ROUSED or limit, limit - roused)
+  local held = most > 0 and redis.call("ZRANGE", q .. "held", 0, most - 1) or {}
+  roused = roused + #held
   for _, id in ipairs(held) do
     local head = header(id)
     local running = head and head.group
@@ -281,134 +199,93 @@ local function release_rest()
   return looked_at >= MAX_DEPENDANTS or entries > MAX_DEPENDANTS
 end
 
-local function hour_of(minute)
-  return root .. ":hours:" .. math.floor(minute / 60)
-end
-
--- Full minutes of the statistics that are to be added to their hours now, and the last
--- minute that is then done with, if there is another.
-local function unrolled()
-  local full = math.floor(now / 60000) - 1
-  local rolled = tonumber(redis.call("HGET", root .. ":meta", "rolled")) or 0
-  local found = {}
-  for minute = math.max(rolled + 1, full - minutes_kept), full do
-    if redis.call("HLEN", root .. ":stats:" .. minute) > 0 then
-      if #found == minutes_a_pass then
-        return found, minute - 1
-      end
-      redis.call("HLEN", hour_of(minute))
-      found[#found + 1] = minute
-    end
-  end
-  return found, full > rolled and full or nil
-end
-
--- Each once: whoever comes next begins behind the last.
-local function roll_up(minutes, last)
-  for _, minute in ipairs(minutes) do
-    local fields, hour = redis.call("HGETALL", root .. ":stats:" .. minute), hour_of(minute)
-    for i = 1, #fields, 2 do
-      local field, value = fields[i], fields[i + 1]
-      if string.find(value, "=", 1, true) then
-        add_buckets(hour, field, value)
-      else
-        local known = tonumber(redis.call("HGET", hour, field) or 0) or 0
-        local sum = known + (tonumber(value) or 0)
-        redis.call("HSET", hour, field, string.format("%.0f", sum))
-      end
-    end
-    redis.call("EXPIRE", hour, hours_kept * 3600)
-  end
-  if last then
-    redis.call("HSET", root .. ":meta", "rolled", last)
-  end
-end
-
+-- By chance, because only the names are read that way: stacks are long.
 local function forget_stacks()
-  for _, field in ipairs(redis.call("HKEYS", root .. ":stacks")) do
+  for _, field in ipairs(redis.call("HRANDFIELD", root .. ":stacks", MAX_SWEPT)) do
     local worker = string.match(field, "^(.*):at$")
-    if worker and now - redis.call("HGET", root .. ":stacks", field) >= stacks_ms then
+    if worker and now - (tonumber(redis.call("HGET", root .. ":stacks", field)) or 0)
+      >= stacks_ms then
       redis.call("HDEL", root .. ":stacks", worker, field)
     end
   end
 end
 
--- When something of the type will be due; nil if it needs tending now.
-local function due_of(q, rules)
-  if redis.call("ZCARD", q .. "waiting") + redis.call("HLEN", q .. "active")
-    + redis.call("ZCARD", q .. "held") > 0 then
-    return nil
-  end
-  local first = math.huge
-  local function look(name, after)
-    local head = redis.call("ZRANGE", q .. name, 0, 0, "WITHSCORES")
-    first = math.min(first, (tonumber(head[2]) or math.huge) + after)
-  end
-  for _, name in ipairs({ "delayed", "expires", "retain", "lapse" }) do
-    look(name, 0)
-  end
-  for i, state in ipairs({ "complete", "failed", "cancelled" }) do
-    if rules[2 * i] then
-      look(state, rules[2 * i])
+-- A pause that is over holds nothing back; this only tidies up, a part at a time.
+local function forget_pauses()
+  local cursor = redis.call("HGET", root .. ":meta", "pauses") or "0"
+  local page = redis.call("HSCAN", root .. ":paused", cursor, "COUNT", MAX_SWEPT)
+  for i = 1, #page[2], 2 do
+    if not is_paused(page[2][i + 1]) then
+      redis.call("HDEL", root .. ":paused", page[2][i])
     end
   end
-  return first
+  if page[1] ~= cursor then
+    redis.call("HSET", root .. ":meta", "pauses", page[1])
+  end
 end
 
--- Leave word that upkeep may rest, if it may.
-local function rest(rules, pauses)
-  local first = now + MAX_QUIET_MS
-  for _, job_type in ipairs(types) do
-    local due = due_of(queue(job_type), rules)
-    if not due then
-      return
-    end
-    first = math.min(first, due)
+local function forget_listeners(name)
+  -- Listeners live by the server's clock, also while a test owns the jobs'.
+  local alive = is_clock_owned and redis.call("TIME")[1] * 1000 or now
+  local over = redis.call("ZRANGEBYSCORE", root .. name, "-inf", alive, "LIMIT", 0, 1000)
+  if #over > 0 then
+    redis.call("ZREM", root .. name, unpack(over))
   end
-  for i = 2, #pauses, 2 do
-    local _, till = is_paused(pauses[i])
-    first = math.min(first, till or math.huge)
+end
+
+-- When what belongs to no type needs its next look.
+local function next_shard_look(has_more)
+  if has_more then
+    return now
+  elseif redis.call("HLEN", root .. ":outbox") > 0 then
+    return now + LOOK_MS
   end
   local fires = redis.call("ZRANGE", root .. ":due", 0, 0, "WITHSCORES")
-  first = math.min(first, tonumber(fires[2]) or math.huge)
-  if first - now >= MIN_QUIET_MS and redis.call("HLEN", root .. ":outbox") == 0 then
-    redis.call("SET", root .. ":quiet", "", "PX", first - now)
-    redis.call("HSET", root .. ":meta", "idle", now)
-  end
+  local first = math.min(tonumber(fires[2]) or math.huge, now + MAX_SHARD_REST_MS)
+  return math.max(first, now + LOOK_MS)
 end
 
-check_shard()
-for _, job_type in ipairs(types) do
-  check_type(job_type)
+local first, swept = first_due(), tonumber(redis.call("HGET", root .. ":meta", "swept"))
+local stepped_back = now < (swept or now) - CLOCK_SLACK_MS
+if not is_clock_owned and not stepped_back and first and first > now then
+  return { now }
 end
-local full_minutes, last_minute = unrolled()
-mind_the_clock()
-roll_up(full_minutes, last_minute)
+
+-- Check.
+check_shard()
+if stepped_back then
+  -- What was entered for later is due for all we know.
+  redis.call("ZUNIONSTORE", agenda, 1, agenda, "WEIGHTS", 0)
+end
+local types, due_types, is_shard_due = types_due()
+for _, entry in ipairs(types) do
+  check_type(entry.type)
+end
+local full_minutes, last_minute, minute_cursor =
+  unrolled(tonumber(ARGV[9]), tonumber(ARGV[10]))
+
+-- Move.
+mind_the_clock(swept or now, stepped_back)
+local is_rolled = roll_up(full_minutes, last_minute, minute_cursor, hours_kept)
 forget_stacks()
-local lost, timed_out = lost_runs(), {}
+forget_pauses()
+if is_shard_due then
+  enter_types()
+end
+find_dead()
 local rules = {}
 for value in string.gmatch(keep, "[^,]+") do
   rules[#rules + 1] = tonumber(value) or false
 end
-local pauses = redis.call("HGETALL", root .. ":paused")
-for i = 1, #pauses, 2 do
-  if not is_paused(pauses[i + 1]) then
-    redis.call("HDEL", root .. ":paused", pauses[i])
-  end
-end
-local all_paused = redis.call("HEXISTS", root .. ":paused", "") == 1
+local all_paused = is_paused(redis.call("HGET", root .. ":paused", ""))
 -- Of all types, before any is pruned: what waited for a pruned job may have expired.
-for _, job_type in ipairs(types) do
-  local q = queue(job_type)
-  promoted = promoted + promote(job_type, q, math.max(0, limit - promoted))
-  expire(job_type, q)
+for _, entry in ipairs(types) do
+  promoted = promoted + promote(entry.type, entry.q, limit - promoted)
+  expire(entry.type, entry.q)
 end
-for _, job_type in ipairs(types) do
-  local q = queue(job_type)
-  local late = redis.call("ZRANGEBYSCORE", q .. "ttl", "-inf", now, "LIMIT", 0, limit)
-  for _, id in ipairs(late) do
-    timed_out[#timed_out + 1] = id
-  end
+for _, entry in ipairs(types) do
+  local job_type, q = entry.type, entry.q
+  report_timed_out(q)
   if keep ~= "" then
     prune_rule(job_type, q, "complete", rules[1], rules[2])
     prune_rule(job_type, q, "failed", rules[3], rules[4])
@@ -416,30 +293,39 @@ for _, job_type in ipairs(types) do
   end
   prune_retained(job_type, q)
   lapse(q)
-  if not all_paused and redis.call("HEXISTS", root .. ":paused", job_type) == 0 then
+  if not all_paused and not is_paused(redis.call("HGET", root .. ":paused", job_type)) then
     rouse(job_type, q, read_limits(redis.call("HGET", root .. ":limits", job_type)))
   end
+  entry.is_searched = runs_searched < RUNS_A_PASS and search(job_type, q)
 end
 sweep_kept()
 local in_this_call = released
 local has_more_dependants = release_rest()
--- Listeners live by the server's clock, also while a test owns the jobs'.
-local alive = ARGV[1] == "" and now or redis.call("TIME")[1] * 1000
-redis.call("ZREMRANGEBYSCORE", root .. ":listeners", "-inf", alive)
-redis.call("ZREMRANGEBYSCORE", root .. ":watched", "-inf", alive)
-if promoted >= limit or expired >= limit or pruned >= limit
-  or has_more_dependants or #lost > limit or #timed_out > limit then
-  more = 1
-end
-for _, ids in ipairs({ lost, timed_out }) do
-  while #ids > limit do
-    ids[#ids] = nil
+forget_listeners(":listeners")
+forget_listeners(":watched")
+local due = redis.call("ZRANGEBYSCORE", root .. ":due", "-inf", now, "LIMIT", 0, limit)
+
+-- Enter the next looks.
+local is_limited = promoted >= limit or expired >= limit or pruned >= limit
+  or lapsed >= limit or #timed_out >= limit
+local all_searched = is_clock_owned
+for _, entry in ipairs(types) do
+  if entry.is_searched then
+    enter_next_look(entry, rules, is_limited)
+  else
+    all_searched = false
   end
 end
-local due = redis.call("ZRANGEBYSCORE", root .. ":due", "-inf", now, "LIMIT", 0, limit)
--- A test that owns the clock owns the passes too.
-if ARGV[1] == "" and more == 0 and #lost + #timed_out + #due == 0 then
-  rest(rules, pauses)
+redis.call("ZADD", agenda, next_shard_look(has_more_dependants or #due >= limit), SHARD)
+first = first_due()
+forget_dead(all_searched and math.huge or first - LOOK_MS)
+-- With very many busy types each is looked at less often.
+local is_late = first <= now - math.max(0, due_types / 2 - LOOK_MS)
+local more = is_limited or is_late or not is_rolled or #lost >= limit
+  or has_more_dependants
+if not is_clock_owned and first - now >= MIN_QUIET_MS then
+  redis.call("HSET", root .. ":meta", "idle", now)
 end
 publish()
-return { promoted, expired, pruned, released - in_this_call, more, lost, timed_out, due }
+return { now, promoted, expired, pruned, released - in_this_call, more and 1 or 0,
+  lost, timed_out, due }

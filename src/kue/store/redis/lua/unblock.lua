@@ -41,7 +41,6 @@ end
 if redis.call("SISMEMBER", job .. id .. ":after", parent) == 0 then
   return 0
 end
-stir()
 if any or outcome == "complete" then
   unblock(id, parent)
 else

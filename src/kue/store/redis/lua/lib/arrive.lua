@@ -1,6 +1,7 @@
 -- Put a job that is nowhere into line, or into the future.
 local function arrive_waiting(id, q, head)
   redis.call("ZADD", q .. "waiting", score(head.priority, id), id)
+  stir(head.type)
   if head.expires then
     redis.call("ZADD", q .. "expires", head.created + head.expires, id)
   end
@@ -9,6 +10,7 @@ end
 
 local function arrive_delayed(id, q, head, due)
   redis.call("ZADD", q .. "delayed", due, id)
+  stir(head.type)
   if head.expires then
     redis.call("ZADD", q .. "expires", head.created + head.expires, id)
   end
@@ -24,6 +26,7 @@ local function arrive_final(id, q, head, state, line)
     redis.call("APPEND", job .. id, '\n{"run":"","at":' .. now .. "," .. line)
   end
   redis.call("ZADD", q .. state, now, id)
+  stir(head.type)
   if state == "failed" then
     local minute = root .. ":stats:" .. math.floor(now / 60000)
     redis.call("HINCRBY", minute, head.type .. ":failed", 1)

@@ -64,6 +64,7 @@ local function depart(id, q, place, head)
       else
         redis.call("HDEL", root .. ":outbox", "link:" .. id .. ":" .. parent)
         redis.call("HSET", root .. ":outbox", "unlink:" .. id .. ":" .. parent, "")
+        stir(SHARD)
       end
     end
     redis.call("DEL", job .. id .. ":after")

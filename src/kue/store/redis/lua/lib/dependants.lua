@@ -36,6 +36,7 @@ local function link_end(id, parent, outcome)
     return true
   end
   redis.call("HSET", root .. ":outbox", "end:" .. id .. ":" .. parent, outcome)
+  stir(SHARD)
   return false
 end
 
@@ -86,6 +87,7 @@ tell_dependants = function(parent, outcome)
   end
   if not all then
     redis.call("HSET", root .. ":outbox", "rest:" .. parent, outcome)
+    stir(SHARD)
     return
   end
   redis.call("HDEL", root .. ":outbox", "rest:" .. parent)

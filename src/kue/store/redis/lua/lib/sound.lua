@@ -58,9 +58,9 @@ local function check_job(id, head)
 end
 
 local function check_shard()
-  check_zsets(root .. ":", { "workers", "listeners", "watched", "due" })
+  check_zsets(root .. ":", { "workers", "listeners", "watched", "due", "agenda" })
   for _, name in ipairs({ "meta", "info", "cancelling", "paused", "limits",
-    "outbox", "schedules", "orders", "stacks", "stats:" .. math.floor(now / 60000) }) do
+    "outbox", "schedules", "orders", "stacks", "search", "stats:" .. math.floor(now / 60000) }) do
     redis.call("HLEN", root .. ":" .. name)
   end
   redis.call("SCARD", root .. ":types")

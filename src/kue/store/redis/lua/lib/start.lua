@@ -25,9 +25,19 @@ local function score(priority, id)
   return priority * 2199023255552 + math.floor(id / shards)
 end
 
--- Upkeep rests while nothing goes on (see tend); whoever changes something ends that.
-local function stir()
-  redis.call("DEL", root .. ":quiet")
+-- What belongs to no type, among the types of `:agenda`: no type begins with a colon.
+local SHARD = ":"
+-- How soon maintenance looks at what has something to do, in ms: a little less than
+-- workers rest between two passes, so that each pass of a lone worker finds it due.
+local LOOK_MS = 750
+
+-- Have maintenance look at a type, or at SHARD, soon (see tend); once in a call is enough.
+local stirred = {}
+local function stir(job_type)
+  if not stirred[job_type] then
+    stirred[job_type] = true
+    redis.call("ZADD", root .. ":agenda", "LT", now + LOOK_MS, job_type)
+  end
 end
 
 -- Let one sleeping worker look.  The marker carries no job: losing it costs time only.

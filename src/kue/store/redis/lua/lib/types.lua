@@ -1,0 +1,120 @@
+-- The types in `:agenda`: which are due for a look, when each needs the next, and which
+-- can be forgotten.  `agenda` and `is_clock_owned` are the script's.
+local DAY_MS = 86400000
+-- A type without anything in it is entered for half a millisecond past a full one: when
+-- that comes and nothing was entered before, it was empty all the time.
+local EMPTY_MARK = 0.5
+local MAX_SCHEDULES = 1000
+local HELD_BY_TYPE = { "waiting", "held", "active", "delayed", "complete", "failed",
+  "cancelled", "blocked", "parked", "expires", "retain", "ttl", "lapse", "unique",
+  "running", "tries", "progress" }
+
+-- Return the types to look at, those that wait longest first; how many are due; and
+-- whether what belongs to no type is.
+local function types_due()
+  local till = is_clock_owned and "+inf" or now
+  local count = redis.call("ZCOUNT", agenda, "-inf", till)
+  local found = redis.call("ZRANGEBYSCORE", agenda, "-inf", till, "WITHSCORES",
+    "LIMIT", 0, is_clock_owned and count or MAX_TYPES)
+  local types, is_shard_due = {}, count == 0
+  for i = 1, #found, 2 do
+    if found[i] == SHARD then
+      is_shard_due = true
+    else
+      local at = tonumber(found[i + 1])
+      types[#types + 1] = { type = found[i], q = queue(found[i]),
+        empty_till = at % 1 == EMPTY_MARK and at }
+    end
+  end
+  return types, count, is_shard_due
+end
+
+-- Enter types that are missing, a part of them at a time: nobody would look at them.
+local function enter_types()
+  local cursor = redis.call("HGET", root .. ":meta", "types") or "0"
+  local page = redis.call("SSCAN", root .. ":types", cursor, "COUNT", MAX_TYPES)
+  local entries = {}
+  for i, job_type in ipairs(page[2]) do
+    entries[2 * i - 1], entries[2 * i] = now + LOOK_MS, job_type
+  end
+  if #entries > 0 then
+    redis.call("ZADD", agenda, "NX", unpack(entries))
+  end
+  if page[1] ~= cursor then
+    redis.call("HSET", root .. ":meta", "types", page[1])
+  end
+end
+
+local function is_empty(q)
+  local keys = {}
+  for i, name in ipairs(HELD_BY_TYPE) do
+    keys[i] = q .. name
+  end
+  return redis.call("EXISTS", unpack(keys)) == 0
+end
+
+-- Whether a schedule adds jobs of the type; where there are very many, one might.
+local function has_schedule(job_type)
+  if redis.call("HLEN", root .. ":schedules") > MAX_SCHEDULES then
+    return true
+  end
+  local name = string.gsub(job_type, "%%(%x%x)", function(code)
+    return string.char(tonumber(code, 16))
+  end)
+  for _, text in ipairs(redis.call("HVALS", root .. ":schedules")) do
+    if string.find(text, '"type":"' .. name .. '"', 1, true) then
+      return true
+    end
+  end
+  return false
+end
+
+local function can_be_forgotten(job_type)
+  return redis.call("HEXISTS", root .. ":limits", job_type) == 0
+    and redis.call("HEXISTS", root .. ":paused", job_type) == 0
+    and not has_schedule(job_type)
+end
+
+local function forget_type(entry)
+  redis.call("SREM", root .. ":types", entry.type)
+  redis.call("ZREM", agenda, entry.type)
+  redis.call("UNLINK", entry.q .. "wake", entry.q .. "rate", entry.q .. "errors",
+    entry.q .. "causes")
+end
+
+-- When the first of the type's times comes.
+local function first_time(q, rules)
+  local first = math.huge
+  local function look(name, after)
+    local head = redis.call("ZRANGE", q .. name, 0, 0, "WITHSCORES")
+    first = math.min(first, (tonumber(head[2]) or math.huge) + after)
+  end
+  for _, name in ipairs({ "delayed", "expires", "retain", "lapse" }) do
+    look(name, 0)
+  end
+  for i, state in ipairs({ "complete", "failed", "cancelled" }) do
+    if rules[2 * i] then
+      look(state, rules[2 * i])
+    end
+  end
+  return first
+end
+
+-- Enter when a type that was looked at needs its next look; `is_limited` if some of what
+-- there was to do may be left.
+local function enter_next_look(entry, rules, is_limited)
+  local q, soon = entry.q, is_limited and now or now + LOOK_MS
+  local at = soon
+  if redis.call("EXISTS", q .. "waiting", q .. "active", q .. "held") == 0 then
+    if is_empty(q) then
+      local till = entry.empty_till
+      if till and till <= now and can_be_forgotten(entry.type) then
+        return forget_type(entry)
+      end
+      at = till and till > now and till or now + DAY_MS + EMPTY_MARK
+    else
+      at = math.max(soon, math.min(first_time(q, rules), now + MAX_REST_MS))
+    end
+  end
+  redis.call("ZADD", agenda, at, entry.type)
+end
