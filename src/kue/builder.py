@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from kue.errors import JobError
-from kue.handle import JobHandle
+from kue.handle import JobHandle, added_handle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -122,7 +122,7 @@ class Drafting:
         self._refuse_if_saved()
         added = await session.add(self._draft, durable=durable)
         self._saved = added.id
-        return JobHandle(session, added.id, self._draft.type, is_new=added.new)
+        return added_handle(session, self._draft.type, added)
 
     def _set(self, **options: Any) -> Self:
         self._refuse_if_saved()

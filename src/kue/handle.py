@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
@@ -15,11 +16,11 @@ from kue.events import Event, Kind
 from kue.job import FINAL, PROMOTABLE, State
 from kue.listeners import Callback, Callbacks, kind_of
 from kue.replies import check, check_reply
-from kue.store.values import Change, LogLine, Seen, Word
+from kue.store.values import Added, Change, LogLine, Seen, Word
 from kue.verdict import final_event, result_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 
     from kue.job import Job
     from kue.payload import JSON
@@ -92,8 +93,17 @@ class JobHandle(Generic[T_co]):
         Raises:
             JobNotFound: It was removed, or its id belongs to another job by now.
         """
+        job = await self._look()
+        if job is None:
+            raise JobNotFound(self.id)
+        return job
+
+    async def _look(self) -> Job | None:
+        """Read the job; None when it is gone, `JobNotFound` when it is another one."""
         [job] = await self._session.store.get([self.id])
-        if job is None or not self._is_same(job):
+        if job is None:
+            return None
+        if not self._is_same(job):
             raise JobNotFound(self.id)
         self._job, self._created_at = job, job.created_at
         return job
@@ -137,15 +147,14 @@ class JobHandle(Generic[T_co]):
 
     async def _result(self) -> T_co:
         while True:
-            async for event in self.events():
-                last = event
-            try:
-                job = await self.refresh()
-            except JobNotFound:
-                # Its end was told: remove_on_complete left nothing to read.
-                if last.kind is Kind.COMPLETE:
+            async with aclosing(self._follow()) as steps:
+                async for step in steps:
+                    event, job = step
+            if job is None:
+                # It ended, and remove_on_complete left nothing to read.
+                if event.kind is Kind.COMPLETE:
                     return cast("T_co", None)
-                raise
+                raise JobNotFound(self.id)
             # Someone may have put it back in line before we came to read it.
             if job.state.is_final:
                 return self._read(result_of(job))
@@ -167,21 +176,30 @@ class JobHandle(Generic[T_co]):
         Raises:
             JobNotFound: There is no such job (any more).
         """
+        async with aclosing(self._follow()) as steps:
+            async for event, _ in steps:
+                yield event
+
+    async def _follow(self) -> AsyncGenerator[tuple[Event, Job | None], None]:
+        """Yield events; with the last one the job as it was read then, None if gone."""
         async with self._session.store.watch([self.id]) as events:
-            # Looked at only now that we listen: an end before was not told to us.
-            if ended := final_event(await self.refresh()):
-                yield ended
+            # Read only now that we listen: an end before that was not sent to us.
+            job = await self.refresh()
+            if ended := final_event(job):
+                yield ended, job
                 return
             async for event in events:
-                yield event
                 if event.kind.is_final:
+                    # An event names its job by id: it may be that of another one.
+                    yield event, await self._look()
                     return
+                yield event, None
                 # What we missed may have been the end.
-                if event.kind is Kind.LAGGED and (
-                    ended := final_event(await self.refresh())
-                ):
-                    yield ended
-                    return
+                if event.kind is Kind.LAGGED:
+                    job = await self.refresh()
+                    if ended := final_event(job):
+                        yield ended, job
+                        return
         raise StoreUnavailable(f"the queue was closed while job {self.id} was awaited")
 
     def on(self, event: str, callback: Callback) -> Self:
@@ -417,6 +435,31 @@ class JobHandle(Generic[T_co]):
         if self._created_at not in (None, job.created_at) or job.type != self.type:
             return False
         return known is None or job.spec.address_id == known.spec.address_id
+
+
+def added_handle(
+    session: Session,
+    type: str,
+    added: Added,
+    reader: Callable[[JSON], T_co] | None = None,
+) -> JobHandle[T_co]:
+    """Return the handle of a job that was just added."""
+    return JobHandle(
+        session,
+        added.id,
+        type,
+        created_at=added.created_at,
+        is_new=added.new,
+        reader=reader,
+    )
+
+
+def typed(
+    handle: JobHandle[Any], reader: Callable[[JSON], T_co] | None
+) -> JobHandle[T_co]:
+    """Return a handle of the same job whose result *reader* makes."""
+    added = Added(handle.id, handle.is_new, handle._created_at)
+    return added_handle(handle._session, handle.type, added, reader)
 
 
 def moved(handle: JobHandle[T_co], session: Session) -> JobHandle[T_co]:

@@ -10,7 +10,7 @@ from kue import settings as settings_
 from kue.builder import JobBuilder
 from kue.bulk import Bulk, drafts
 from kue.events import Event, Kind
-from kue.handle import JobHandle
+from kue.handle import JobHandle, added_handle
 from kue.handling import Handlers
 from kue.hooks import Hooks
 from kue.listeners import QUEUE_PREFIX, Callback, kind_of
@@ -164,7 +164,7 @@ class Kue(Reading, Operating, Sweeping, Registering, Working):
         session = self._session
         draft = session.draft(type, data, options)
         added = await session.add(draft, durable=durable)
-        return JobHandle(session, added.id, type, is_new=added.new)
+        return added_handle(session, type, added)
 
     async def enqueue_many(
         self,
@@ -193,7 +193,7 @@ class Kue(Reading, Operating, Sweeping, Registering, Working):
             on_progress=on_progress,
         )
         return [
-            JobHandle(self._session, added.id, draft.type, is_new=added.new)
+            added_handle(self._session, draft.type, added)
             for draft, added in await bulk.deliver()
         ]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast
 import msgspec
 
 from kue.arguments import result_reader
-from kue.handle import JobHandle
+from kue.handle import JobHandle, added_handle, typed
 from kue.worker.current import CURRENT
 
 if TYPE_CHECKING:
@@ -88,17 +88,13 @@ class Calls(Generic[P, T_co]):
         """
         drafts = (self._call(call) for call in calls)
         handles = await self._queue.enqueue_many(drafts, durable=durable)
-        return [self._handle(self._queue, job.id, job.is_new) for job in handles]
+        reader = result_reader(self._arguments.returns)
+        return [typed(handle, reader) for handle in handles]
 
     async def _add(self, queue: Kue, draft: Draft) -> JobHandle[T_co]:
         added = await queue._session.add(draft)
-        return self._handle(queue, added.id, added.new)
-
-    def _handle(self, queue: Kue, job_id: int, is_new: bool) -> JobHandle[T_co]:
         reader = result_reader(self._arguments.returns)
-        return JobHandle(
-            queue._session, job_id, self.name, is_new=is_new, reader=reader
-        )
+        return added_handle(queue._session, self.name, added, reader)
 
     def _call(self, call: Mapping[str, Any] | Draft) -> Draft:
         if isinstance(call, Mapping):

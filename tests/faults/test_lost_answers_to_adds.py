@@ -60,9 +60,9 @@ async def test_an_add_with_unique_keys_whose_answer_is_lost_answers_as_the_first
 
     first, second, third, fourth = await store.add(drafts, producer="p", seq=1)
 
-    assert second == Added(held.id, new=False)
+    assert second == Added(held.id, False, held.created_at)
     assert (first.new, third.new) == (True, True)
-    assert fourth == Added(first.id, new=False)
+    assert fourth == Added(first.id, False, first.created_at)
     assert await count_of(direct) == {State.WAITING: 3}
 
 

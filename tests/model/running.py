@@ -83,7 +83,9 @@ class Running(Holding):
     def add_one(self, draft: Draft, now: int) -> Added:
         holder = self.holder(draft.type, draft.unique, now)
         if holder is not None:
-            return Added(holder, False)
+            known = self.jobs.get(holder)
+            # Of one that is gone nothing is known; its handle finds no job.
+            return Added(holder, False, known.created_at if known else now)
         self.last_id += 1
         entry = Entry.born(self.last_id, draft, now)
         self.jobs[entry.id] = entry
@@ -91,7 +93,7 @@ class Running(Holding):
         self.hold_key(entry)
         self.count("added", entry, now)
         self._place(entry, now)
-        return Added(entry.id, True)
+        return Added(entry.id, True, now)
 
     def _place(self, entry: Entry, now: int) -> None:
         draft = entry.draft

@@ -28,7 +28,7 @@ async def test_a_draft_becomes_a_waiting_job(store: Store) -> None:
     [added] = await add(store, [draft("email", {"to": "a@b.c"})])
 
     job = await get_one(store, added.id)
-    assert added == Added(job.id, new=True)
+    assert added == Added(job.id, new=True, created_at=job.created_at)
     assert (job.state, job.type, job.priority) == (State.WAITING, "email", 0)
     assert job.data == {"to": "a@b.c"}
     assert (job.created_at, job.updated_at) == (T0, T0)

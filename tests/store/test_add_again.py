@@ -45,7 +45,7 @@ async def test_a_repeated_unique_hit_stays_a_hit(store: Store) -> None:
 
     again = await store.add([draft("email", unique="k")], producer="b", seq=1, now=T0)
 
-    assert again == hit == [(held.id, False)]
+    assert again == hit == [held._replace(new=False)]
 
 
 async def test_a_call_stays_done_after_its_jobs_are_gone(store: Store) -> None:

@@ -119,7 +119,7 @@ async def test_a_unique_key_and_a_producer_may_have_any_name(
         [draft("email", unique=name)], producer=name, seq=2, now=T0
     )
 
-    assert again == (first.id, False)
+    assert again == first._replace(new=False)
     assert (await get_one(store, first.id)).unique == name
     await store.cancel([first.id], now=T0)
     [fresh] = await add(store, [draft("email", unique=name)])

@@ -52,7 +52,7 @@ async def test_an_unfinished_job_answers_for_its_key(
 ) -> None:
     holder = await job_in(store, state, unique="k")
 
-    assert await add_again(store) == Added(holder, new=False)
+    assert await add_again(store) == Added(holder, new=False, created_at=T0)
     assert await count_of(store) == {state: 1}
 
 
@@ -79,7 +79,7 @@ async def test_within_one_call_the_first_draft_holds_the_key(store: Store) -> No
         ],
     )
 
-    assert second == Added(first.id, new=False)
+    assert second == Added(first.id, new=False, created_at=T0)
     assert len({first.id, plain.id, other.id}) == 3
     assert await count_of(store) == {State.WAITING: 3}
 
@@ -103,7 +103,7 @@ async def test_a_job_that_will_run_again_keeps_its_key(
     job = await start_one(store, unique="k", attempts=3)
     await end(store, job, ending)
 
-    assert await add_again(store) == Added(job.id, new=False)
+    assert await add_again(store) == Added(job.id, new=False, created_at=T0)
 
 
 async def test_a_job_taken_back_from_a_lost_worker_keeps_its_key(store: Store) -> None:
@@ -111,7 +111,8 @@ async def test_a_job_taken_back_from_a_lost_worker_keeps_its_key(store: Store) -
     job = await start_one(store, unique="k")
     await lose_worker(store, T0)
 
-    assert await add_again(store, now=T0 + MINUTE) == Added(job.id, new=False)
+    held = await add_again(store, now=T0 + MINUTE)
+    assert (held.id, held.new) == (job.id, False)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +124,8 @@ async def test_a_key_is_held_for_its_time_even_when_the_job_has_ended(
     job = await start_one(store, unique="k", unique_for="1h")
     await end(store, job, ending)
 
-    assert await add_again(store, now=T0 + HOUR - 1) == Added(job.id, new=False)
+    held = await add_again(store, now=T0 + HOUR - 1)
+    assert (held.id, held.new) == (job.id, False)
     assert (await add_again(store, now=T0 + HOUR + 1)).new
 
 
@@ -142,7 +144,8 @@ async def test_a_job_that_outlives_the_time_of_its_key_still_holds_it(
 ) -> None:
     job_id = await add_one(store, unique="k", unique_for="1m")
 
-    assert await add_again(store, now=T0 + HOUR) == Added(job_id, new=False)
+    held = await add_again(store, now=T0 + HOUR)
+    assert (held.id, held.new) == (job_id, False)
 
 
 async def test_a_key_is_held_for_its_time_though_the_job_is_removed_on_complete(
@@ -152,7 +155,8 @@ async def test_a_key_is_held_for_its_time_though_the_job_is_removed_on_complete(
     await end(store, job, Completed())
 
     assert await state_of(store, job.id) is None
-    assert await add_again(store, now=T0 + MINUTE) == Added(job.id, new=False)
+    held = await add_again(store, now=T0 + MINUTE)
+    assert (held.id, held.new) == (job.id, False)
     assert (await add_again(store, now=T0 + HOUR + 1)).new
 
 
@@ -165,7 +169,8 @@ async def test_a_key_is_held_for_its_time_though_the_job_is_pruned(
     await tend(store, T0 + 1)
 
     assert await state_of(store, job.id) is None
-    assert await add_again(store, now=T0 + MINUTE) == Added(job.id, new=False)
+    held = await add_again(store, now=T0 + MINUTE)
+    assert (held.id, held.new) == (job.id, False)
     assert (await add_again(store, now=T0 + HOUR + 1)).new
 
 
@@ -201,14 +206,14 @@ async def test_the_end_of_an_old_holder_does_not_free_the_new_ones_key(
     new = await add_again(store)
     await store.remove([old], now=T0)
 
-    assert await add_again(store) == Added(new.id, new=False)
+    assert await add_again(store) == Added(new.id, new=False, created_at=T0)
 
 
 async def test_a_restarted_job_takes_its_key_again(store: Store) -> None:
     job_id = await job_in(store, State.FAILED, unique="k")
     await store.move([job_id], State.WAITING, now=T0)
 
-    assert await add_again(store) == Added(job_id, new=False)
+    assert await add_again(store) == Added(job_id, new=False, created_at=T0)
 
 
 async def test_a_job_cannot_restart_while_another_holds_its_key(store: Store) -> None:
@@ -238,5 +243,5 @@ async def test_a_window_lasts_to_its_end_for_a_job_that_ends_just_before(
     held = await add_again(store, now=T0 + MINUTE - 400)
     free = await add_again(store, now=T0 + MINUTE)
 
-    assert held == Added(job.id, new=False)
+    assert held == Added(job.id, new=False, created_at=T0)
     assert free.new

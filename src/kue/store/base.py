@@ -138,7 +138,9 @@ class Store(ABC):
         ``cancelled``.  The delay of a blocked job counts from when it is released.  A
         draft whose unique key is held (by an unfinished job of the type, or within
         that job's ``unique_for``) adds nothing and answers with the holder's id;
-        within one call the first draft with a key holds it.
+        within one call the first draft with a key holds it.  The answer has the time
+        at which the job was created: ids are given again after a fail-over that lost
+        writes, and verbs that are given the time (`Seen`) act on no other job.
 
         A producer has one call in flight; *seq* grows with each new call.  A repeated
         (producer, seq) answers as the first did and adds nothing; a lower seq than the

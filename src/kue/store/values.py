@@ -114,6 +114,8 @@ class Added(NamedTuple):
     id: int
     #: False when an unfinished job with the same unique key answered for it.
     new: bool
+    #: When the job was created, Unix ms: with the id, this tells it from any other.
+    created_at: int | None = None
 
 
 class Claim(NamedTuple):

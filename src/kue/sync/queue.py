@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kue import bulk
-from kue.handle import JobHandle
+from kue.handle import JobHandle, added_handle
 from kue.sync.builder import SyncJobBuilder
 from kue.sync.bulk import SyncBulk
 from kue.sync.handle import SyncJobHandle
@@ -113,7 +113,7 @@ class SyncKue(SyncReading, SyncOperating, SyncSweeping, SyncWorking):
             on_progress=on_progress,
         )
         return [
-            self.held(JobHandle(session, added.id, draft.type, is_new=added.new))
+            self.held(added_handle(session, draft.type, added))
             for draft, added in delivery.deliver_here()
         ]
 

@@ -155,5 +155,9 @@ class Telling:
     async def _write_log(self, active: ActiveJob, lines: list[LogLine]) -> Word | None:
         word = None
         for start in range(0, len(lines), MAX_BATCH):
-            word = await self._store.log(active.id, lines[start : start + MAX_BATCH])
+            word = await self._store.log(
+                active.id,
+                lines[start : start + MAX_BATCH],
+                created_at=active.job.created_at,
+            )
         return word

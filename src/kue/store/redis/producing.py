@@ -183,13 +183,19 @@ def _rest_of(draft: Draft) -> tuple[Any, ...]:
 
 
 def read_answer(answer: bytes) -> list[Added]:
-    """Read "first-last", or ids with "!" before those that were there already."""
-    first, dash, last = answer.partition(b"-")
+    """Read what ``add.lua`` answers: a time, and the ids of the jobs."""
+    time, _, ids = answer.partition(b" ")
+    created_at = int(time)
+    first, dash, last = ids.partition(b"-")
     if dash:
-        return [Added(job_id, True) for job_id in range(int(first), int(last) + 1)]
-    if not answer:
-        return []
-    return [
-        Added(int(part.lstrip(b"!")), not part.startswith(b"!"))
-        for part in answer.split(b",")
-    ]
+        jobs = range(int(first), int(last) + 1)
+        return [Added(job_id, True, created_at) for job_id in jobs]
+    parts = ids.split(b",") if ids else ()
+    return [_read_one(part, created_at) for part in parts]
+
+
+def _read_one(part: bytes, created_at: int) -> Added:
+    if not part.startswith(b"!"):
+        return Added(int(part), True, created_at)
+    holder, _, time = part[1:].partition(b"@")
+    return Added(int(holder), False, int(time))

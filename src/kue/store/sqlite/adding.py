@@ -22,6 +22,7 @@ _REMEMBER = """
 INSERT INTO producers (name, seq, answer, at) VALUES (?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET seq = excluded.seq, answer = excluded.answer, at = excluded.at
 """
+_CREATED = "SELECT created_at FROM jobs WHERE id = ?"
 _STATES = "SELECT id, state FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
 _TYPES = "INSERT OR IGNORE INTO types (name) SELECT value FROM json_each(?)"
 _LINKS = """
@@ -82,10 +83,15 @@ class _Batch:
         if draft.unique is not None:
             holder = keys.holder(self._turn, draft.type, draft.unique)
             if holder is not None:
-                return Added(holder, False)
+                return Added(holder, False, self._created(holder))
         self._last_id += 1
         self._place(draft, self._last_id)
-        return Added(self._last_id, True)
+        return Added(self._last_id, True, self._turn.now)
+
+    def _created(self, holder: int) -> int:
+        """Return when a job was created; one of this very call is not written yet."""
+        row = self._turn.db.execute(_CREATED, (holder,)).fetchone()
+        return self._turn.now if row is None else int(row[0])
 
     def _place(self, draft: Draft, job_id: int) -> None:
         now = self._turn.now

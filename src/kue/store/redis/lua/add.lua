@@ -27,7 +27,8 @@
                              count times, for full; parents are "id,id,…"
 
   Returns  {"OK", answer} | {"STALE"} | {"LATE"}: someone else has fired the schedule
-           answer: "first-last", or ids with "!" before those that were there
+           answer: when they were created, a space, "first-last" or ids; a job that was
+           there is "!id@created"
   Events   enqueue
 ]]
 
@@ -150,13 +151,19 @@ local function new_id(plan, left, options, body)
 end
 
 local is_shard_checked = false
+-- A job that was there, with its time; one of this very call is not written yet.
+local function answer_of(holder)
+  local head = header(holder)
+  return "!" .. holder .. "@" .. (head and head.created or now)
+end
+
 local function draft_full(plan, left, options, at)
   local body, delay, due, unique, unique_for, expires, list, any =
     unpack(ARGV, at, at + 7)
   if unique ~= "" then
     local by = holder(plan, unique)
     if by then
-      answer[#answer + 1] = "!" .. by
+      answer[#answer + 1] = answer_of(by)
       is_range = false
       return
     end
@@ -315,9 +322,9 @@ for _, plan in ipairs(plans) do
   end
 end
 if is_range and #answer > 1 and shards == 1 then
-  answer = answer[1] .. "-" .. answer[#answer]
+  answer = now .. " " .. answer[1] .. "-" .. answer[#answer]
 else
-  answer = table.concat(answer, ",")
+  answer = now .. " " .. table.concat(answer, ",")
 end
 if redis.call("HSET", producers, producer, seq .. ":" .. answer) == 1 then
   redis.call("EXPIRE", producers, 3 * BUCKET_MS / 1000)
