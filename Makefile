@@ -28,7 +28,7 @@ demo: .venv/run.stamp ## see Kue work, in a browser; needs no Redis
 	$(BIN)/kue demo $(ARGS)
 
 test: setup lint types docs ## everything: lint, types, docs, then all tests (ARGS="-k claim", WORKERS=2)
-	tools/tests.sh -n $(WORKERS) $(ARGS)
+	$(BIN)/python -m pytest -p tools.no_skips -n $(WORKERS) $(ARGS)
 
 check: ## exactly what CI runs
 	CI=true .ci/run

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.engines import ENGINES, SHARDS, Engine, engine_at
-from tests.support.servers import RedisCluster, RedisServer
+from tests.support.servers import RedisCluster, RedisServer, free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -34,6 +34,12 @@ def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisClu
     cluster = RedisCluster(tmp_path_factory.mktemp("cluster"))
     yield cluster
     cluster.stop()
+
+
+@pytest.fixture
+def unused_tcp_port() -> int:
+    """In place of that of pytest-asyncio, whose ports outgoing connections may take."""
+    return free_port()
 
 
 @pytest.fixture(params=ENGINES)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 #: Milliseconds: the machine may do much else.
-PATIENCE = 10_000
+PATIENCE = 45_000
 expect.set_options(timeout=PATIENCE)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 #: Seconds for a server or a worker to come up or go away.
-PATIENCE = 20
+PATIENCE = 50
 _KUE = "from kue.cli import main; main()"
 _HOME = Path(__file__).parents[2]
 

@@ -17,6 +17,7 @@ from kue.draft import draft
 from kue.job import Completed
 from kue.store import store_for
 from kue.store.values import Claim, Outcome
+from tests.support.leases import PATIENT_LEASE_SECONDS, SHORT_LEASE_SECONDS
 
 if TYPE_CHECKING:
     from kue.store.base import Store
@@ -26,9 +27,11 @@ TYPE = "email"
 #: What the role "add" adds, unless it is killed before.
 MAX_BATCHES = 1000
 MAX_BATCH = 10
-#: Leases of the role "hold" and of the role "run", in ms.
+#: Lease of the role "hold", in ms.
 LEASE_MS = 600
-WORKER_LEASE_MS = 1000
+#: Names that say how long the lease of the role "run" is.
+VICTIM, PATIENT = "victim", "patient"
+LEASES = {VICTIM: SHORT_LEASE_SECONDS, PATIENT: PATIENT_LEASE_SECONDS}
 
 
 def say(*words: object) -> None:
@@ -74,9 +77,9 @@ async def hold(store: Store, name: str) -> None:
     say("lost" if beat.lost else "kept", word)
 
 
-async def run(url: str, prefix: str) -> None:
+async def run(url: str, prefix: str, name: str) -> None:
     """Be a real worker, whose handler takes as long as its job says."""
-    queue = Kue(url, prefix=prefix, lease=WORKER_LEASE_MS / 1000)
+    queue = Kue(url, prefix=prefix, lease=LEASES[name])
 
     @queue.process(TYPE, 5)
     async def handle(job: ActiveJob) -> int:
@@ -95,7 +98,7 @@ ROLES = {"add": add, "work": work, "hold": hold}
 
 async def main(role: str, url: str, prefix: str, name: str) -> None:
     if role == "run":
-        await run(url, prefix)
+        await run(url, prefix, name)
         return
     store = store_for(settings.load(environ={}, url=url, prefix=prefix))
     await store.open()

@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from kue import Kue
 from tests.faults.program import say
+from tests.support.leases import SHORT_LEASE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kue.worker.active import ActiveJob
 
-LEASE_SECONDS = 1.0
-BLOCKED_SECONDS = 3.0
+LEASE_SECONDS = SHORT_LEASE_SECONDS
+BLOCKED_SECONDS = 2 * LEASE_SECONDS
 #: What the worker can run at once: the misbehaving handler and all of its neighbours.
 NEIGHBOURS = 20
 

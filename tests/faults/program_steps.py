@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 from kue import Kue, settings
 from kue.store import store_for
 from tests.faults.program import say
+from tests.support.leases import SHORT_LEASE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from kue.worker.active import ActiveJob
 
 TYPE, OTHER_TYPE = "email", "sms"
-LEASE_SECONDS = 1.0
 #: Jobs of each type that run at once.
 SLOTS = 3
 
@@ -145,7 +145,7 @@ def effect(path: Path, job_id: int) -> None:
 
 async def main(step: str, url: str, prefix: str, effects: str) -> None:
     store = store_at(step, url, prefix)
-    queue = Kue(store=store, prefix=prefix, lease=LEASE_SECONDS)
+    queue = Kue(store=store, prefix=prefix, lease=SHORT_LEASE_SECONDS)
 
     @queue.middleware
     async def arrive(

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 from kue import Kue, current_job
 from tests.faults.program import say
+from tests.support.leases import PATIENT_LEASE_SECONDS
 
 if TYPE_CHECKING:
     from multiprocessing.synchronize import Event
 
-LEASE_SECONDS = 1.0
 #: How many jobs of each kind run at once.
 SLOTS = {"coroutine": 10, "thread": 5, "child": 2}
 #: How a job says that its handler never ends, that it cannot be interrupted either, or
@@ -31,7 +31,7 @@ FOR_EVER, DEAF, POOL = "for ever", "deaf", "pool"
 
 # In child processes there is neither a URL nor a need for one.
 _url, _prefix = sys.argv[2:4] if __name__ == "__main__" else ("memory://", "kue")
-q = Kue(_url, prefix=_prefix, lease=LEASE_SECONDS)
+q = Kue(_url, prefix=_prefix, lease=PATIENT_LEASE_SECONDS)
 
 
 def note(path: str, *words: object) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kue.draft import draft
 from kue.supervisor import procfs
 from tests.support.jobs import get_one
+from tests.support.leases import SHORT_LEASE_SECONDS
 from tests.unit.patience import until
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ q = kue.Kue()
 async def nap(job):
     print({word!r}, job.id, os.getpid(), flush=True)
 """
-LEASE_SECONDS = 1.0
+LEASE_SECONDS = SHORT_LEASE_SECONDS
 #: Starting Python takes a while on a busy machine.
 PATIENCE_SECONDS = 45.0
 

@@ -18,13 +18,13 @@ from kue.store.values import Claim, Word
 from tests.faults.conftest import assert_sound
 from tests.faults.processes import Process
 from tests.faults.program_steps import (
-    LEASE_SECONDS,
     OTHER_TYPE,
     SLOTS,
     TYPE,
     effect,
 )
 from tests.support.jobs import get_one
+from tests.support.leases import PATIENT_LEASE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from tests.faults.conftest import NewStore
     from tests.support.servers import RedisServer
 
-#: What was begun by a killed worker is begun again this soon; the rest is margin.
-RECOVERY_SECONDS = LEASE_SECONDS + 1.5 + 10
+PATIENCE_SECONDS = 60.0
 KILLED = -signal.SIGKILL
 
 
@@ -82,13 +81,13 @@ class Story:
 
     async def kill_at(self, step: str) -> None:
         """Let a worker work until it dies at *step*."""
-        async with asyncio.timeout(30), self.victim(step) as victim:
+        async with asyncio.timeout(PATIENCE_SECONDS), self.victim(step) as victim:
             assert await victim.ended() == KILLED
 
     @asynccontextmanager
     async def heir(self) -> AsyncIterator[None]:
         """Let another worker work, which has a long life."""
-        queue = Kue(self._url, prefix=self._prefix, lease=LEASE_SECONDS)
+        queue = Kue(self._url, prefix=self._prefix, lease=PATIENT_LEASE_SECONDS)
         for type in (TYPE, OTHER_TYPE):
             queue.process(type, SLOTS, self._handle)
         async with queue, queue.work():
@@ -101,7 +100,7 @@ class Story:
 
     async def finish(self, ids: list[int]) -> list[Job]:
         """Let the heir work until all of *ids* have ended; see that all is well."""
-        async with asyncio.timeout(RECOVERY_SECONDS), self.heir():
+        async with asyncio.timeout(PATIENCE_SECONDS), self.heir():
             jobs = [await self._ended(job_id) for job_id in ids]
         await assert_sound(self.store)
         return jobs
@@ -209,7 +208,7 @@ async def test_killed_while_handing_back_each_job_is_handed_back_or_rescued(
     story: Story, step: str
 ) -> None:
     ids = await story.add(TYPE, SLOTS) + await story.add(OTHER_TYPE, SLOTS)
-    async with asyncio.timeout(30), story.victim(step) as victim:
+    async with asyncio.timeout(PATIENCE_SECONDS), story.victim(step) as victim:
         for _ in ids:
             await victim.line()
         victim.terminate()
@@ -248,7 +247,7 @@ async def test_killed_in_its_upkeep_the_next_worker_goes_on_with_it(
 async def test_killed_when_it_was_woken_its_wake_up_is_not_lost(story: Story) -> None:
     """Whoever else is idle begins the job, though another may have been woken."""
     ids: list[int] = []
-    async with asyncio.timeout(50), story.victim("woken") as victim:
+    async with asyncio.timeout(PATIENCE_SECONDS), story.victim("woken") as victim:
         assert await victim.line() == "waits"
         death = asyncio.create_task(victim.ended())
         async with story.heir():
@@ -266,7 +265,7 @@ async def test_killed_when_it_was_woken_its_wake_up_is_not_lost(story: Story) ->
 async def test_killed_when_it_was_handed_jobs_while_it_waited_they_run_elsewhere(
     story: Story,
 ) -> None:
-    async with asyncio.timeout(50), story.victim("handed jobs") as victim:
+    async with asyncio.timeout(PATIENCE_SECONDS), story.victim("handed jobs") as victim:
         assert await victim.line() == "waits"
         ids = await story.add()
         assert await victim.ended() == KILLED
@@ -296,7 +295,7 @@ async def test_killed_over_a_job_that_was_asked_to_end_the_job_is_cancelled(
 ) -> None:
     """Nobody wants it any more: it is not run again."""
     [job_id] = ids = await story.add()
-    async with asyncio.timeout(30), story.victim("held") as victim:
+    async with asyncio.timeout(PATIENCE_SECONDS), story.victim("held") as victim:
         await victim.line()
         reply = await ask_behind_its_back(victim, story.store, job_id)
         assert reply.word is Word.ASKED

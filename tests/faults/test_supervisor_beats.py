@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 async def test_a_handler_that_holds_the_interpreter_beyond_its_lease_runs_once(
     shift: Shift,
 ) -> None:
-    [job_id] = await shift.add("hold", seconds=4)
+    [job_id] = await shift.add("hold", seconds=8)
     # The other process is idle, tends the store, and would take the job.
     async with shift.start("--processes", "2") as workers:
         started = await workers.line()
@@ -33,7 +33,7 @@ async def test_a_handler_that_holds_the_interpreter_beyond_its_lease_runs_once(
 async def test_how_late_a_held_event_loop_is_can_be_seen_while_it_is_held(
     shift: Shift,
 ) -> None:
-    await shift.add("hold", seconds=4)
+    await shift.add("hold", seconds=8)
     async with shift.start() as workers:
         await workers.line()
         await until_lagging(shift)
@@ -52,7 +52,7 @@ async def until_lagging(shift: Shift) -> None:
 async def test_a_frozen_child_is_not_beaten_for_and_its_job_is_taken_over(
     shift: Shift,
 ) -> None:
-    [job_id] = await shift.add("nap", seconds=3)
+    [job_id] = await shift.add("nap", seconds=6)
     async with shift.start("--processes", "2") as workers:
         _, _, zombie = await workers.line()
         os.kill(int(zombie), signal.SIGSTOP)
@@ -70,7 +70,7 @@ async def test_a_child_whose_loop_stands_still_for_too_long_is_killed_with_its_s
     shift: Shift,
 ) -> None:
     [job_id] = await shift.add("hold", seconds=600)
-    async with shift.start("--stuck-after", "3s") as workers:
+    async with shift.start("--stuck-after", "6s") as workers:
         _, _, stuck = await workers.line()
         told = await workers.logged("is stuck", f"pid {stuck}")
         where = await workers.logged("shift.py", "in hold")

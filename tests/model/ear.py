@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kue.store.base import Events, Store
 
 #: Longer than an event takes on a busy machine.
-PATIENCE_SECONDS = 5.0
+PATIENCE_SECONDS = 50.0
 
 
 class Ear:

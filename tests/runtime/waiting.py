@@ -23,7 +23,7 @@ class Signal:
         return self._told.done()
 
     async def told(self) -> Any:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(50):
             return await asyncio.shield(asyncio.wrap_future(self._told))
 
     def wait(self) -> Any:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kue.store.base import Store
 
 SLEEP_SECONDS = 30.0
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 50.0
 
 
 class Waiter:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from kue.store.base import Store
 
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 50.0
 
 
 async def read_until(

@@ -6,6 +6,8 @@ No test ever talks to a Redis it did not start, so none can hurt a developer's d
 
 from __future__ import annotations
 
+import contextlib
+import random
 import shutil
 import socket
 import subprocess
@@ -21,10 +23,12 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 #: Longer than any start seen on a busy machine.
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 50.0
 #: A free port may be taken by someone else before the server binds it.
 TRIES = 5
 SLOTS = 16_384
+#: Where servers of tests listen; Linux connects from 32768 on.
+PORTS = (10_000, 32_000)
 
 #: Nothing is written to disk unless a test asks for it.
 _DEFAULTS = {"save": "", "appendonly": "no", "maxmemory-policy": "noeviction"}
@@ -192,11 +196,20 @@ def server_binary() -> str:
 
 
 def free_port() -> int:
-    """Return a port nobody listens on at the moment."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """
+    Return a port that nobody listens on.
+
+    It is below those that the system gives to outgoing connections: none of them can
+    take it while a server that a test killed is away.
+    """
+    while True:
+        port = random.SystemRandom().randrange(*PORTS)
+        with socket.socket() as probe:
+            # As servers do: connections that linger after the last one do not count.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                probe.bind((HOST, port))
+                return port
 
 
 def wait_until(is_so: Callable[[], bool], what: str) -> None:

@@ -25,7 +25,7 @@ import asyncio
 import os
 import kue
 
-q = kue.Kue("sqlite:///kue.db", lease="1s")
+q = kue.Kue("sqlite:///kue.db", lease="10s")
 
 @q.task
 async def nap(alarm: str) -> str:

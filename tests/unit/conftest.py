@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kue import Kue
+from kue.worker import services
 from tests.support.command_line import CommandLine
 from tests.support.engines import Engine, engine_at
 from tests.unit.flaky import Wire
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from kue.store.base import Store
     from tests.support.servers import RedisServer
 
+#: No worker of a test loses its jobs because the machine is busy …
+LEASE = "30s"
+#: … and yet heartbeats come every third of a second.
+HEARTBEATS_PER_LEASE = 90
 #: A façade speaks to a store in one way; shards and clusters are the contract's matter.
 PLACES = ("sqlite", "memory", "redis")
 
@@ -34,6 +39,11 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
         server: RedisServer = request.getfixturevalue("redis_server")
         yield engine_at(name, server.url)
         server.empty()
+
+
+@pytest.fixture
+def _quick_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(services, "BEATS_PER_LEASE", HEARTBEATS_PER_LEASE)
 
 
 @pytest.fixture
@@ -56,16 +66,16 @@ def kue_store(wire: Wire) -> Store:
 
 
 @pytest.fixture
-async def q(wire: Wire, place: Engine) -> AsyncIterator[Kue]:
-    """A queue of its own for each test; short leases, so that beats come quickly."""
+async def q(wire: Wire, place: Engine, _quick_heartbeats: None) -> AsyncIterator[Kue]:
+    """A queue of its own for each test."""
     async with new_queue(wire, place) as q:
         yield q
 
 
 @pytest.fixture
-def plain_q(place: Engine) -> Iterator[Kue]:
+def plain_q(place: Engine, _quick_heartbeats: None) -> Iterator[Kue]:
     """A queue for tests that do not await; its store must be sound in the end."""
-    q = Kue(place.settings.url, prefix=place.settings.prefix, lease="1s")
+    q = Kue(place.settings.url, prefix=place.settings.prefix, lease=LEASE)
     yield q
     asyncio.run(_close(q))
 
@@ -78,7 +88,7 @@ async def _close(q: Kue) -> None:
 
 def new_queue(wire: Wire, place: Engine) -> Kue:
     return Kue(
-        place.settings.url, prefix=place.settings.prefix, store=wire.store, lease="1s"
+        place.settings.url, prefix=place.settings.prefix, store=wire.store, lease=LEASE
     )
 
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-async def until(is_so: Callable[[], bool], *, seconds: float = 10) -> None:
+async def until(is_so: Callable[[], bool], *, seconds: float = 50) -> None:
     """Look again and again until *is_so*; where there is an event, wait for that."""
     async with asyncio.timeout(seconds):
         while not is_so():  # noqa: ASYNC110 - there is no event to wait for

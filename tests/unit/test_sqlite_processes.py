@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 50.0
 
 #: What every child begins with: a store on the file it is given, and a way to talk.
 PRELUDE = """
