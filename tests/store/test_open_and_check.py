@@ -44,6 +44,15 @@ async def test_opening_twice_is_opening_once(store: Store) -> None:
     assert await state_of(store, job_id) is State.WAITING
 
 
+async def test_a_store_that_was_left_alone_is_still_the_one_it_was(
+    store: Store,
+) -> None:
+    """R-13: what workers ask each minute; of a store that is not open, too."""
+    await store.verify()
+    await add_one(store)
+    await store.verify()
+
+
 async def test_many_may_open_at_once(store: Store) -> None:
     counts = await asyncio.gather(*(store.count() for _ in range(20)))
 

@@ -81,6 +81,11 @@ class Store(ABC):
     #: Whether pages of one type cost the same whatever other types there are.
     has_types_in_order: bool = True
 
+    @property
+    def losses(self) -> int:
+        """How many calls it did not answer so far, repeated ones among them."""
+        return 0
+
     @abstractmethod
     async def open(self) -> str:
         """
@@ -92,6 +97,17 @@ class Store(ABC):
             StoreCorrupt: The file is not a database or is damaged.
             StoreUnavailable: It cannot be reached.
         """
+
+    async def verify(self) -> None:
+        """
+        Make sure that this is still the store that was opened, and still fit.
+
+        Raises:
+            StoreRefused: It was emptied or replaced, or evicts keys by now; the message
+                says what to do.
+            StoreUnavailable: It cannot be reached.
+        """
+        await self.open()
 
     @abstractmethod
     async def close(self) -> None:

@@ -42,6 +42,10 @@ METER_SECONDS = 5.0
 #: How long a worker that leaves tries to tell the rest of it.
 LAST_WORD_SECONDS = 1.0
 UPKEEP_SECONDS = 1.0
+#: How often the store is compared with what it was when it was opened.
+CHECK_SECONDS = 60.0
+#: How soon after its loss and return.
+LOSS_SECONDS = 1.0
 #: How much longer to rest when the store says that nothing goes on.
 QUIET_RESTS = 2
 #: So that many workers do not tend in step.
@@ -217,6 +221,30 @@ class Upkeep:
         if tended:
             logger.debug("upkeep: %s", tended)
         return tended
+
+
+class StoreCheck:
+    """Makes sure that the store is still the one that was opened, and fit."""
+
+    def __init__(self, store: Store, *, outage: Outage) -> None:
+        self._store = store
+        self._outage = outage
+        self._losses = store.losses
+
+    async def run(self) -> None:
+        """Check each minute, and when the store was lost and is back."""
+        while True:
+            await self._rest()
+            self._losses = self._store.losses
+            await self._outage.persist("store", self._store.verify)
+
+    async def _rest(self) -> None:
+        until = time.monotonic() + _scattered(CHECK_SECONDS)
+        while self._store.losses == self._losses:
+            # Nothing announces a loss: most callers only see a slow answer.
+            await asyncio.sleep(min(CHECK_SECONDS, LOSS_SECONDS))
+            if time.monotonic() >= until:
+                return
 
 
 def _scattered(seconds: float) -> float:

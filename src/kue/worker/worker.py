@@ -23,7 +23,7 @@ from kue.worker.crew import Crew
 from kue.worker.lookout import Lookout
 from kue.worker.loop import LANES, Loop, Processor
 from kue.worker.pulse import pulse
-from kue.worker.services import Heart, Meter, Obey, Sleep, Upkeep
+from kue.worker.services import Heart, Meter, Obey, Sleep, StoreCheck, Upkeep
 from kue.worker.stacks import stacks
 from kue.worker.status import Status
 from kue.worker.watch import Watch
@@ -216,10 +216,12 @@ class Worker:
             group.create_task(watch.run(), name="kue watch"),
             group.create_task(self._retire(), name="kue retirement"),
         ]
+        check = StoreCheck(self._store, outage=self._outage)
         services = [
             group.create_task(heart.run(), name="kue beat"),
             group.create_task(self._upkeep().run(), name="kue upkeep"),
             group.create_task(meter.run(), name="kue meter"),
+            group.create_task(check.run(), name="kue store check"),
         ]
         grace = 0.0
         try:

@@ -9,7 +9,7 @@ named ``root`` there.  ``<type>`` and ``<group>`` are percent-encoded (`names.qu
 =============================  ======  ================================================
 key, after the tag             type    holds
 =============================  ======  ================================================
-``:meta``                      hash    schema, shards; when upkeep last passed
+``:meta``                      hash    schema, shards, id; when upkeep last passed
 ``:ids`` ``:fence``            string  last sequence number; last fence
 ``:types``                     set     every type seen
 ``:live:<n>``                  string  a bit for each job there is, 65,536 to a key

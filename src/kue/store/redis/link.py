@@ -89,6 +89,8 @@ class Link:
             SlotMap(address.hosts, self._ask_node) if address.is_cluster else None
         )
         self._lines: dict[tuple[str, Node | None], Lines] = {}
+        #: How many calls failed, those that were repeated among them.
+        self.losses = 0
         self._durable: dict[Lines, DurableCalls] = {}
         #: Lines by purpose and root, as long as we believe that they lead there.
         self._routes: dict[tuple[str, str], Lines] = {}
@@ -323,6 +325,7 @@ class Link:
 
     def _look_again(self, exc: Exception) -> None:
         """Have the next call go where it should, after one that failed."""
+        self.losses += 1
         if self._address.service:
             # The other lines lead to the same server, which may be no master any more.
             for lines in self._lines.values():

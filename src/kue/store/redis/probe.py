@@ -1,8 +1,9 @@
-"""Is this Redis fit to keep jobs, and how durably does it?"""
+"""Is this Redis fit to keep jobs, how durably, and is it still the one it was?"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import secrets
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kue.errors import StoreRefused
 from kue.store.redis.keys import SCHEMA, Keys, root_of
@@ -13,16 +14,26 @@ if TYPE_CHECKING:
 MIN_VERSION = (7, 0)
 
 
+class Opened(NamedTuple):
+    """What is known of a store from its opening on."""
+
+    #: How durable it is, in a sentence.
+    durability: str
+    #: The id of each shard, written when it was opened for the first time.
+    ids: list[bytes]
+
+
 async def probe(
     link: Link, keys: list[Keys], *, prefix: str, allow_eviction: bool
-) -> str:
+) -> Opened:
     """
-    Check every node that holds a shard; return how durable they are, in a sentence.
+    Check every node that holds a shard.
 
     Raises:
         StoreRefused: Not fit; the message says what to change.
     """
     sentences: dict[str, None] = {}
+    ids: list[bytes] = []
     # Only looks: what is written below must not outlive a refusal.
     await _check_other_layout(link, prefix, len(keys))
     for shard, key in enumerate(keys):
@@ -30,8 +41,28 @@ async def probe(
         info["save"] = await link.config(key.root, "save") or ""
         check(info, allow_eviction=allow_eviction)
         sentences[durability(info)] = None
-        await _check_layout(link, key.root, shard, len(keys))
-    return "; ".join(sentences)
+        ids.append(await _check_layout(link, key.root, shard, len(keys)))
+    return Opened("; ".join(sentences), ids)
+
+
+async def verify(
+    link: Link, keys: list[Keys], ids: list[bytes], *, name: str, allow_eviction: bool
+) -> None:
+    """
+    Check what may change while the store is open.
+
+    Raises:
+        StoreRefused: It was emptied or replaced, or is not fit any more.
+    """
+    for key, opened in zip(keys, ids, strict=True):
+        info = await link.info(key.root, "server", "replication", "memory")
+        check(info, allow_eviction=allow_eviction)
+        if await link.read(key.root, "HGET", key.of_shard("meta"), "id") != opened:
+            raise StoreRefused(
+                f"{name} was emptied or replaced while it was in use: its jobs are "
+                "lost, and new jobs get their ids; restore a backup, or restart all "
+                "workers and producers to go on with what is there"
+            )
 
 
 def check(info: dict[str, Any], *, allow_eviction: bool) -> None:
@@ -73,8 +104,12 @@ def durability(info: dict[str, Any]) -> str:
     return f"{text}; {replicas} replica{'s' * (replicas != 1)}" if replicas else text
 
 
-async def _check_layout(link: Link, root: str, shard: int, shards: int) -> None:
-    schema, written = await link.run("open", root, "", shards, shard, SCHEMA)
+async def _check_layout(link: Link, root: str, shard: int, shards: int) -> bytes:
+    """Return the id of a shard, once its layout is known to be ours."""
+    new_id = secrets.token_hex(8)
+    schema, written, known_id = await link.run(
+        "open", root, "", shards, shard, SCHEMA, new_id
+    )
     if int(schema) > SCHEMA:
         raise StoreRefused(
             f"the jobs here were written by a newer Kue (data version {int(schema)}, "
@@ -82,6 +117,7 @@ async def _check_layout(link: Link, root: str, shard: int, shards: int) -> None:
         )
     if int(written) != shards:
         raise _wrong_shards(int(written), shards)
+    return bytes(known_id)
 
 
 async def _check_other_layout(link: Link, prefix: str, shards: int) -> None:

@@ -11,7 +11,7 @@ from kue.store.base import Store
 from kue.store.redis.address import read_url
 from kue.store.redis.keys import Keys, root_of, shard_of_type
 from kue.store.redis.link import Link
-from kue.store.redis.probe import probe
+from kue.store.redis.probe import Opened, probe, verify
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -35,8 +35,9 @@ class Shards(Store):
             Keys(root_of(settings.prefix, shard, self._shards))
             for shard in range(self._shards)
         ]
-        self._opening: asyncio.Task[str] | None = None
+        self._opening: asyncio.Task[Opened] | None = None
         self._durability = ""
+        self._ids: list[bytes] = []
         self._pid = os.getpid()
 
     async def open(self) -> str:
@@ -50,10 +51,24 @@ class Shards(Store):
             # Callers who come while it is being opened share the attempt and its end.
             if self._opening is None:
                 self._opening = asyncio.create_task(self._probe(), name="kue-open")
-            self._durability = await asyncio.shield(self._opening)
+            self._durability, self._ids = await asyncio.shield(self._opening)
         return self._durability
 
-    async def _probe(self) -> str:
+    @property
+    def losses(self) -> int:
+        return self._link.losses
+
+    async def verify(self) -> None:
+        await self.open()
+        await verify(
+            self._link,
+            self._keys,
+            self._ids,
+            name=self.name,
+            allow_eviction=self._settings.allow_eviction,
+        )
+
+    async def _probe(self) -> Opened:
         try:
             async with asyncio.timeout(self._settings.budget / 1000):
                 return await probe(

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 --[[
-  open: write down, the first time, how this shard is laid out; read it ever after.
+  open: write down, the first time, how this shard is laid out and an id to know it by;
+  read them ever after.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -9,13 +10,16 @@
     2  shards  how many there are
     3  shard   which one this is
     4  schema  version of the data model that the caller knows
+    5  id      what a new store is to be known by
 
-  Returns  {schema, shards} as written
+  Returns  {schema, shards, id} as written
   Events   none
 ]]
 
 --- @include lib/start
 
-redis.call("HSETNX", root .. ":meta", "schema", ARGV[4])
-redis.call("HSETNX", root .. ":meta", "shards", shards)
-return redis.call("HMGET", root .. ":meta", "schema", "shards")
+local meta = root .. ":meta"
+redis.call("HSETNX", meta, "schema", ARGV[4])
+redis.call("HSETNX", meta, "shards", shards)
+redis.call("HSETNX", meta, "id", ARGV[5])
+return redis.call("HMGET", meta, "schema", "shards", "id")
