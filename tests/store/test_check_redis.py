@@ -224,7 +224,7 @@ async def test_a_job_in_no_state_goes_where_its_story_ends(
     job_id = await job_in(store, state, retention="1h", now=T0)
     before = await get_one(store, job_id)
     hands.do("ZREM", hands.of_type(state), job_id)
-    hands.do("ZREM", hands.of_type("retain"), job_id)
+    hands.do("ZREM", hands.of_type(f"retain_{state}"), job_id)
 
     repair = f"put it among the {state} jobs, as its story ends"
     await mended(store, "in-no-state", f"job {job_id} is in no state", repair)

@@ -182,8 +182,8 @@ STRAYS = [
     ("expires", State.WAITING),
     ("expires", State.ACTIVE),
     ("expires", State.FAILED),
-    ("retain", State.WAITING),
-    ("retain", State.CANCELLED),
+    ("retain_failed", State.WAITING),
+    ("retain_cancelled", State.CANCELLED),
 ]
 
 
@@ -208,7 +208,9 @@ async def test_an_entry_that_a_job_cannot_have_is_taken_out(
     assert await state_of(store, job_id) is state
 
 
-@pytest.mark.parametrize("structure", ["tries", "progress", "ttl", "expires", "retain"])
+@pytest.mark.parametrize(
+    "structure", ["tries", "progress", "ttl", "expires", "retain_complete"]
+)
 async def test_an_entry_of_a_job_that_is_gone_is_taken_out(
     store: Store, hands: Hands, structure: str
 ) -> None:
@@ -226,11 +228,10 @@ async def test_several_stray_entries_are_one_finding(
     job_id = await add_one(store)
     put(hands, "progress", job_id)
     put(hands, "ttl", job_id)
-    put(hands, "retain", job_id)
+    put(hands, "retain_failed", job_id)
 
-    message = (
-        f"job {job_id} is in waiting, but has an entry in progress, ttl and retain"
-    )
+    message = f"job {job_id} is in waiting, but has an entry in "
+    message += "progress, ttl and retain_failed"
     await mended(store, "stray-entry", message, "take it out")
 
 
@@ -302,12 +303,13 @@ async def test_a_retention_that_nobody_watches_is_watched_again(
     store: Store, hands: Hands, state: State
 ) -> None:
     job_id = await job_in(store, state, retention="2h")
-    hands.do("DEL", hands.of_type("retain"))
+    name = f"retain_{state}"
+    hands.do("DEL", hands.of_type(name))
 
     message = f"job {job_id} is in {state} and has a time of its own, but no entry in "
-    await mended(store, "missing-entry", message + "retain", "add it to retain")
+    await mended(store, "missing-entry", message + name, f"add it to {name}")
 
-    assert hands.do("ZSCORE", hands.of_type("retain"), job_id) == T0 + 2 * HOUR
+    assert hands.do("ZSCORE", hands.of_type(name), job_id) == T0 + 2 * HOUR
 
 
 # -- unique keys ---------------------------------------------------------------

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kue.job import Completed, State
 from kue.settings import Keep
-from kue.store.values import LogLine
+from kue.store.values import MAX_BATCH, LogLine, Outcome
 from tests.support.jobs import (
     HOUR,
     MINUTE,
     T0,
     add_many,
     add_one,
+    claim,
     count_of,
     end,
     job_in,
@@ -194,3 +195,37 @@ async def test_pruning_a_failed_parent_leaves_no_dependant_waiting_for_ever(
 
     assert await state_of(store, parent) is None
     assert await state_of(store, child) is State.CANCELLED
+
+
+async def ended(store: Store, count: int, **options: Any) -> None:
+    """Have jobs complete, and nothing else be there to be claimed."""
+    await add_many(store, count, **options)
+    while jobs := await claim(store, limit=MAX_BATCH):
+        await store.settle([Outcome(job, Completed()) for job in jobs], now=T0)
+
+
+@pytest.mark.parametrize("rule", [{"complete_count": 0}, {"complete_age": MINUTE}])
+async def test_jobs_with_their_own_retention_do_not_keep_others_from_being_pruned(
+    store: Store, rule: dict[str, int]
+) -> None:
+    """R-11: however many they are, and though they are older."""
+    await ended(store, 2_300, retention="1d")
+    await ended(store, 20)
+
+    tended = await tend(store, T0 + HOUR, keep=Keep(**{**_forever(), **rule}))
+
+    assert tended.pruned == 20
+    assert await count_of(store) == {State.COMPLETE: 2_300}
+
+
+async def test_jobs_with_their_own_retention_do_not_count_in_other_states(
+    store: Store,
+) -> None:
+    for _ in range(3):
+        await job_in(store, State.FAILED, retention="1d")
+    ids = [await job_in(store, State.COMPLETE, now=T0 + number) for number in range(3)]
+
+    tended = await tend(store, T0 + MINUTE, keep=keep_count(State.COMPLETE, 2))
+
+    assert tended.pruned == 1
+    assert await state_of(store, ids[0]) is None

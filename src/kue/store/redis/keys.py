@@ -31,7 +31,7 @@ key, after the tag             type    holds
 ``:<type>:progress``           hash    id → percent, tab, JSON; while it runs
 ``:<type>:ttl``                zset    running jobs with a ttl; score = deadline
 ``:<type>:expires``            zset    unfinished jobs that expire; score = when
-``:<type>:retain``             zset    ended jobs with their own retention; score = when
+``:<type>:retain_<state>``     zset    ended jobs with their own retention; score = when
 ``:<type>:unique``             hash    unique key → holder:until
 ``:<type>:lapse``              zset    unique keys that outlast their job; score = until
 ``:<type>:running``            hash    group → running jobs
@@ -98,7 +98,9 @@ TYPE_KEYS = {
     "progress": "hash",
     "ttl": "zset",
     "expires": "zset",
-    "retain": "zset",
+    "retain_complete": "zset",
+    "retain_failed": "zset",
+    "retain_cancelled": "zset",
     "unique": "hash",
     "lapse": "zset",
     "running": "hash",

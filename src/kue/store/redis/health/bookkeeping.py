@@ -158,7 +158,7 @@ def _times(chart: Chart, place: str, where: str) -> dict[str, int]:
             times["ttl"] = chart.facts.now + int(options["ttl"])
     elif place in FINAL_PLACES:
         if "retention" in options:
-            times["retain"] = int(float(where)) + int(options["retention"])
+            times[f"retain_{place}"] = int(float(where)) + int(options["retention"])
     elif "expires" in options:
         times["expires"] = chart.job.created_at + int(options["expires"])
     return times

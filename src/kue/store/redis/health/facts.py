@@ -68,7 +68,7 @@ class Facts(msgspec.Struct):
     is_live: bool = False
     #: Score, or run, in structures that mean a state (and ``parked``).
     places: ByStructure = {}
-    #: Entries in tries, progress, ttl, expires and retain.
+    #: Entries in tries, progress, ttl, expires and retain_<state>.
     entries: ByStructure = {}
     #: Score among the held jobs of a group, by type and group.
     held: ByStructure = {}

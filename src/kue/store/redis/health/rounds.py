@@ -39,7 +39,9 @@ _WALKED = frozenset(PLACES) | {
     "progress",
     "ttl",
     "expires",
-    "retain",
+    "retain_complete",
+    "retain_failed",
+    "retain_cancelled",
     "unique",
     "lapse",
 }

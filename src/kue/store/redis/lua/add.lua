@@ -307,7 +307,7 @@ for _, plan in ipairs(plans) do
         redis.call("ZADD", q .. "lapse", entry.unique_till, entry.unique)
       end
       if entry.retention then
-        redis.call("ZADD", q .. "retain", now + entry.retention, id)
+        redis.call("ZADD", q .. "retain_cancelled", now + entry.retention, id)
       end
       redis.call("APPEND", job .. id, '\n{"run":"","at":' .. now
         .. ',"outcome":"cancelled","reason":"job ' .. entry.lost.parent

@@ -15,7 +15,7 @@
 
   A pass looks at MAX_TYPES types at most.  Of each kind it moves or reports `limit` jobs
   at most, of all types together; beyond that it looks at RUNS_A_PASS runs (lib/lost),
-  MAX_PASSED_OVER ended jobs with their own retention in each state of a type (lib/prune),
+  MAX_PASSED_OVER ended jobs with their own retention (lib/prune),
   FIELDS_A_PASS counters (lib/minutes), MAX_DEPENDANTS dependants (lib/dependants) and
   MAX_SWEPT entries of each structure that is cleaned up.  After an outage, or when the
   clock was set back, the leases of all workers are prolonged, MAX_WORKERS at most.  A
@@ -285,18 +285,18 @@ for _, entry in ipairs(types) do
 end
 for _, entry in ipairs(types) do
   local job_type, q = entry.type, entry.q
+  is_cut_short = false
   report_timed_out(q)
-  if keep ~= "" then
-    prune_rule(job_type, q, "complete", rules[1], rules[2])
-    prune_rule(job_type, q, "failed", rules[3], rules[4])
-    prune_rule(job_type, q, "cancelled", rules[5], rules[6])
+  for i, state in ipairs({ "complete", "failed", "cancelled" }) do
+    prune_rule(job_type, q, state, rules[2 * i - 1], rules[2 * i])
+    prune_retained(job_type, q, state)
   end
-  prune_retained(job_type, q)
   lapse(q)
   if not all_paused and not is_paused(redis.call("HGET", root .. ":paused", job_type)) then
     rouse(job_type, q, read_limits(redis.call("HGET", root .. ":limits", job_type)))
   end
   entry.is_searched = runs_searched < RUNS_A_PASS and search(job_type, q)
+  entry.is_done = entry.is_searched and not is_cut_short
 end
 sweep_kept()
 local in_this_call = released
@@ -308,12 +308,14 @@ local due = redis.call("ZRANGEBYSCORE", root .. ":due", "-inf", now, "LIMIT", 0,
 -- Enter the next looks.
 local is_limited = promoted >= limit or expired >= limit or pruned >= limit
   or lapsed >= limit or #timed_out >= limit
-local all_searched = is_clock_owned
+local all_searched, all_done = is_clock_owned, true
 for _, entry in ipairs(types) do
-  if entry.is_searched then
+  all_searched = all_searched and entry.is_searched
+  if entry.is_done then
     enter_next_look(entry, rules, is_limited)
   else
-    all_searched = false
+    -- It stays where it is, and so is the first of the next pass.
+    all_done = false
   end
 end
 redis.call("ZADD", agenda, next_shard_look(has_more_dependants or #due >= limit), SHARD)
@@ -321,7 +323,7 @@ first = first_due()
 forget_dead(all_searched and math.huge or first - LOOK_MS)
 -- With very many busy types each is looked at less often.
 local is_late = first <= now - math.max(0, due_types / 2 - LOOK_MS)
-local more = is_limited or is_late or not is_rolled or #lost >= limit
+local more = is_limited or is_late or not all_done or not is_rolled
   or has_more_dependants
 if not is_clock_owned and first - now >= MIN_QUIET_MS then
   redis.call("HSET", root .. ":meta", "idle", now)

@@ -41,6 +41,6 @@ local function arrive_final(id, q, head, state, line)
     redis.call("ZREM", q .. "expires", id)
   end
   if head.retention then
-    redis.call("ZADD", q .. "retain", now + head.retention, id)
+    redis.call("ZADD", q .. "retain_" .. state, now + head.retention, id)
   end
 end

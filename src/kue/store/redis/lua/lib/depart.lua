@@ -69,7 +69,7 @@ local function depart(id, q, place, head)
     end
     redis.call("DEL", job .. id .. ":after")
   elseif FINAL[place] then
-    redis.call("ZREM", q .. "retain", id)
+    redis.call("ZREM", q .. "retain_" .. place, id)
     if place == "failed" then
       forgive(q, id)
     end

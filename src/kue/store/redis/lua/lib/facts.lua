@@ -101,7 +101,8 @@ local function note_type(note, id, job_type)
   end
   note("has", job_type .. ":tries", read_entry("HGET", q .. "tries", id))
   note("has", job_type .. ":progress", read_entry("HGET", q .. "progress", id) and "1")
-  for _, name in ipairs({ "ttl", "expires", "retain" }) do
+  for _, name in ipairs({ "ttl", "expires", "retain_complete", "retain_failed",
+    "retain_cancelled" }) do
     note("has", job_type .. ":" .. name, read_entry("ZSCORE", q .. name, id) and "1")
   end
   local worker = run and string.match(run, "^%d+:%d+:%d+:([^:]*):")

@@ -1,6 +1,9 @@
 -- Delete ended jobs that are kept no longer.  `limit` and `pruned` are the script's: how
--- many jobs a pass may delete, and how many it has.
-local MAX_PASSED_OVER = 5000
+-- many jobs a pass may delete, and how many it has.  It passes over MAX_PASSED_OVER jobs
+-- that are not to be pruned, at most, of all types together; `is_cut_short` says that this
+-- ended the walk over a type.
+local MAX_PASSED_OVER, PAGE, WALK_MS = 2000, 200, 3600000
+local passed_over, is_cut_short = 0, false
 
 -- Most jobs have nothing but their record: those go in a few commands for all of them.
 local function prune_plain(job_type, q, state, ids)
@@ -39,50 +42,106 @@ local function prune(job_type, q, state, ids)
   pruned = pruned + #ids
 end
 
--- Prune the oldest `most` of a state, but none that said itself how long it is kept.
-local function prune_oldest(job_type, q, state, most, ended_by)
-  local offset = 0
-  while most > 0 and pruned < limit and offset < MAX_PASSED_OVER do
-    local ids = redis.call("ZRANGEBYSCORE", q .. state, "-inf", ended_by,
-      "LIMIT", offset, math.min(most, limit))
-    if #ids == 0 then
-      return
-    end
-    local ruled, own = {}, redis.call("ZMSCORE", q .. "retain", unpack(ids))
-    for i, id in ipairs(ids) do
-      if own[i] then
-        offset = offset + 1
-      elseif #ruled < limit - pruned then
-        ruled[#ruled + 1] = id
-      end
-    end
-    prune(job_type, q, state, ruled)
-    most = most - #ruled
+-- Those that said themselves how long they are kept may be many, and older than all that
+-- are to be pruned.  The walk remembers how far it came: a score, how many were passed over
+-- there, and when it began.  Before that none is left to prune.  It begins again now and
+-- then, for what came in later with an older time.
+local function begin_walk(field, own)
+  if own <= PAGE then
+    return "-inf", 0, now
   end
+  local score, offset, begun = string.match(
+    redis.call("HGET", root .. ":meta", field) or "", "^(%d+):(%d+):(%d+)$")
+  if not score or math.abs(now - begun) > WALK_MS then
+    return "-inf", 0, now
+  end
+  return score, tonumber(offset), tonumber(begun)
+end
+
+-- Return the ids to prune of a page of the walk, at most `room`, and the scores of those
+-- that were passed over.
+local function sort_page(page, own, room)
+  local ruled, passed = {}, {}
+  for i = 1, #page, 2 do
+    if own[(i + 1) / 2] then
+      passed[#passed + 1] = page[i + 1]
+    elseif #ruled == room then
+      break
+    else
+      ruled[#ruled + 1] = page[i]
+    end
+  end
+  return ruled, passed
+end
+
+local function ids_of(page)
+  local ids = {}
+  for i = 1, #page, 2 do
+    ids[#ids + 1] = page[i]
+  end
+  return ids
+end
+
+-- Prune the oldest `most` of a state, but none of those that said so themselves.
+local function walk(job_type, q, state, most, ended_by, own)
+  local field = "pruned:" .. state .. ":" .. job_type
+  local from, offset, begun = begin_walk(field, own)
+  local reached, there = from, offset
+  while most > 0 and pruned < limit and passed_over < MAX_PASSED_OVER do
+    local page = redis.call("ZRANGEBYSCORE", q .. state, from, ended_by, "WITHSCORES",
+      "LIMIT", offset, PAGE)
+    if #page == 0 then
+      most = 0
+      break
+    end
+    local is_own = redis.call("ZMSCORE", q .. "retain_" .. state, unpack(ids_of(page)))
+    local ruled, passed = sort_page(page, is_own, math.min(most, limit - pruned))
+    prune(job_type, q, state, ruled)
+    for _, at in ipairs(passed) do
+      reached, there = at, at == reached and there + 1 or 1
+    end
+    most, offset = most - #ruled, offset + #passed
+    passed_over = passed_over + #passed
+  end
+  is_cut_short = is_cut_short or (most > 0 and pruned < limit)
+  if own > PAGE and reached ~= "-inf" then
+    redis.call("HSET", root .. ":meta", field,
+      string.format("%.0f:%d:%.0f", reached, there, begun))
+  end
+end
+
+local function prune_oldest(job_type, q, state, most, ended_by, own)
+  if own > 0 then
+    return walk(job_type, q, state, most, ended_by, own)
+  end
+  prune(job_type, q, state, redis.call("ZRANGEBYSCORE", q .. state, "-inf", ended_by,
+    "LIMIT", 0, math.min(most, limit - pruned)))
 end
 
 local function prune_rule(job_type, q, state, count, age)
+  if not count and not age then
+    return
+  end
+  -- Those that said themselves how long they are kept do not count.
+  local own = redis.call("ZCARD", q .. "retain_" .. state)
   local excess = count and redis.call("ZCARD", q .. state) - count or 0
-  if excess > 0 then
-    -- Those that said themselves how long they are kept do not count.
-    local own = redis.call("ZINTERCARD", 2, q .. state, q .. "retain")
-    prune_oldest(job_type, q, state, excess - own, "+inf")
+  if excess - own > 0 then
+    prune_oldest(job_type, q, state, excess - own, "+inf", own)
   end
   if age then
-    prune_oldest(job_type, q, state, limit, now - age)
+    prune_oldest(job_type, q, state, limit, now - age, own)
   end
 end
 
-local function prune_retained(job_type, q)
-  local due = redis.call("ZRANGEBYSCORE", q .. "retain", "-inf", now, "LIMIT", 0,
-    math.max(0, limit - pruned))
+-- Prune those whose own time has come.
+local function prune_retained(job_type, q, state)
+  local due = redis.call("ZRANGEBYSCORE", q .. "retain_" .. state, "-inf", now,
+    "LIMIT", 0, limit - pruned)
   for _, id in ipairs(due) do
-    local place = place_of(id, q)
-    if FINAL[place] then
-      prune(job_type, q, place, { id })
+    if redis.call("ZSCORE", q .. state, id) then
+      prune(job_type, q, state, { id })
     else
-      redis.call("ZREM", q .. "retain", id)
+      redis.call("ZREM", q .. "retain_" .. state, id)
     end
   end
 end
-

@@ -230,7 +230,7 @@ local function settle(ending, job_type, delay, flags, first, count)
       if is_final then
         free_unique(q, head, id)
         if head.retention then
-          redis.call("ZADD", q .. "retain", now + head.retention, id)
+          redis.call("ZADD", q .. "retain_" .. ending, now + head.retention, id)
         end
       else
         requeue(id, q, head, ARGV[first + 3 * i - 2], ending, delay, flags, tries[i])

@@ -1,7 +1,8 @@
 -- Stop before the first write if a structure is not what it must be.  Redis undoes
 -- nothing: an error half-way would leave a job in no structure, or in two.
 local TYPE_ZSETS = { "waiting", "delayed", "complete", "failed", "cancelled", "blocked",
-  "held", "parked", "ttl", "expires", "retain", "lapse", "wake" }
+  "held", "parked", "ttl", "expires", "retain_complete", "retain_failed",
+  "retain_cancelled", "lapse", "wake" }
 local TYPE_HASHES = { "active", "tries", "progress", "unique", "running", "rate" }
 
 -- One command looks at many sorted sets: beside a key that is never there they have

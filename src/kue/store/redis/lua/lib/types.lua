@@ -6,8 +6,8 @@ local DAY_MS = 86400000
 local EMPTY_MARK = 0.5
 local MAX_SCHEDULES = 1000
 local HELD_BY_TYPE = { "waiting", "held", "active", "delayed", "complete", "failed",
-  "cancelled", "blocked", "parked", "expires", "retain", "ttl", "lapse", "unique",
-  "running", "tries", "progress" }
+  "cancelled", "blocked", "parked", "expires", "ttl", "lapse", "unique", "running",
+  "tries", "progress" }
 
 -- Return the types to look at, those that wait longest first; how many are due; and
 -- whether what belongs to no type is.
@@ -80,6 +80,10 @@ local function forget_type(entry)
   redis.call("ZREM", agenda, entry.type)
   redis.call("UNLINK", entry.q .. "wake", entry.q .. "rate", entry.q .. "errors",
     entry.q .. "causes")
+  redis.call("HDEL", root .. ":search", "type:" .. entry.type)
+  for _, state in ipairs({ "complete", "failed", "cancelled" }) do
+    redis.call("HDEL", root .. ":meta", "pruned:" .. state .. ":" .. entry.type)
+  end
 end
 
 -- When the first of the type's times comes.
@@ -89,10 +93,11 @@ local function first_time(q, rules)
     local head = redis.call("ZRANGE", q .. name, 0, 0, "WITHSCORES")
     first = math.min(first, (tonumber(head[2]) or math.huge) + after)
   end
-  for _, name in ipairs({ "delayed", "expires", "retain", "lapse" }) do
+  for _, name in ipairs({ "delayed", "expires", "lapse" }) do
     look(name, 0)
   end
   for i, state in ipairs({ "complete", "failed", "cancelled" }) do
+    look("retain_" .. state, 0)
     if rules[2 * i] then
       look(state, rules[2 * i])
     end
