@@ -113,6 +113,19 @@ async def test_jobs_are_found_by_state_and_type(
     assert await ids_of(client, type="unheard of") == []
 
 
+async def test_a_rare_type_is_on_the_first_page(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    """An empty list under "all 33.3K", and 48 clicks on "Search on"."""
+    rare = await add_one(q.store, "rare", now=PAST)
+    await add_many(q.store, 3_000, "usual", now=PAST)
+
+    reply = await client.get("/jobs", params={"type": "rare"})
+
+    assert [job["id"] for job in reply.json()["jobs"]] == [rare]
+    assert reply.json()["cursor"] is None
+
+
 @pytest.mark.parametrize(
     "query",
     [

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kue.store.redis.keys import LIVE_CHUNK
-from kue.store.values import Filter
-from tests.support.jobs import add_many, add_one
+from tests.support.jobs import add_many
 
 if TYPE_CHECKING:
     from kue.store.base import Store
@@ -39,23 +38,3 @@ async def test_all_are_found_in_order_however_far_apart(
             break
 
     assert found == sorted(ids, reverse=descending)
-
-
-async def test_a_search_for_a_rare_type_looks_at_no_more_than_asked(
-    store: Store,
-) -> None:
-    rare = await add_one(store, "rare")
-    await add_many(store, 1_200, "email")
-
-    first = await store.find(Filter(type="rare"), scan=500, descending=True)
-    assert (first.jobs, first.cursor is None) == ([], False)
-
-    cursor = first.cursor
-    found: list[int] = []
-    while cursor is not None:
-        page = await store.find(
-            Filter(type="rare"), scan=500, descending=True, cursor=cursor
-        )
-        found += [job.id for job in page.jobs]
-        cursor = page.cursor
-    assert found == [rare]

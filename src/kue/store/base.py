@@ -78,8 +78,6 @@ class Store(ABC):
 
     #: For messages: the address without credentials.
     name: str
-    #: Whether pages of one type cost the same whatever other types there are.
-    has_types_in_order: bool = True
 
     @property
     def losses(self) -> int:
@@ -651,15 +649,13 @@ class Store(ABC):
         """
         found: list[Job] = []
         seen, size = 0, 0
-        is_paged = wanted.state is not None or self.has_types_in_order
-        job_type = wanted.type if is_paged else None
         while seen < scan:
             # One job too many cannot be given back to the cursor: ask for no more than
             # still fit, once the page is nearly full, or for plenty while it is empty.
             room = min(MAX_BATCH, max(limit - len(found), 50)) if found else MAX_BATCH
             page = await self.page(
                 wanted.state,
-                job_type,
+                wanted.type,
                 limit=room,
                 cursor=cursor,
                 descending=descending,

@@ -250,8 +250,7 @@ async def _page(q: Kue, query: JobsQuery) -> Page:
     }
     with given("query.priority"):
         wanted = query.wanted
-    # The store has an index for a state, and for a type in it; to look for the others
-    # it reads jobs.
-    if wanted.keys() <= ({"type"} if query.state else set()):
+    # The store has indexes for states and types; to look for the others it reads jobs.
+    if wanted.keys() <= {"type"}:
         return await q.page(query.state, query.type, **where)
     return await q.find(state=query.state, scan=MAX_SCAN, **wanted, **where)

@@ -2,6 +2,10 @@
 --[[
   range: read a page of ids of one state of some types, in order.
 
+  Touches at most `limit` entries of each type, and about as many again where entries
+  share a score (lib/tied).  The caller names so few types that these are 5,000 at most,
+  and finds a page far behind by counting.
+
   KEYS
     1  root  tag that every key of the shard begins with
   ARGV
@@ -10,9 +14,8 @@
     3  shard   which one this is
     4  place   structure: waiting | delayed | complete | failed | cancelled
     5  after_score, 6 after_id   what the page follows; empty to start
-    7  skip    entries to pass over first
-    8  limit   how many at most
-    9  order   asc | desc
+    7  limit   how many at most
+    8  order   asc | desc
     then types
 
   Returns  score, id, type; three an entry, in order
@@ -23,7 +26,7 @@
 --- @include lib/tied
 
 local place, after_score, after_id = ARGV[4], ARGV[5], ARGV[6]
-local skip, limit, descending = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9] == "desc"
+local limit, descending = tonumber(ARGV[7]), ARGV[8] == "desc"
 local places = place == "waiting" and { "waiting", "held" } or { place }
 local found = {}
 
@@ -35,7 +38,7 @@ local function before(a, b)
 end
 
 local function collect(key, job_type)
-  local want = skip + limit
+  local want = limit
 
   local function take(id, score)
     found[#found + 1] = { id = tonumber(id), score = tonumber(score), type = job_type }
@@ -69,15 +72,15 @@ local function collect(key, job_type)
   end
 end
 
-for at = 10, #ARGV do
+for at = 9, #ARGV do
   for _, name in ipairs(places) do
     collect(queue(ARGV[at]) .. name, ARGV[at])
   end
 end
 table.sort(found, before)
 local answer = {}
-for i = 1, math.min(limit, #found - skip) do
-  local entry = found[descending and #found - skip - i + 1 or skip + i]
+for i = 1, math.min(limit, #found) do
+  local entry = found[descending and #found - i + 1 or i]
   answer[#answer + 1] = string.format("%.0f", entry.score)
   answer[#answer + 1] = string.format("%.0f", entry.id)
   answer[#answer + 1] = entry.type

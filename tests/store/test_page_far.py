@@ -1,0 +1,98 @@
+"""Pages far behind the first: found by counting, not by reading all that is before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kue.draft import draft
+from kue.job import Completed, State
+from kue.store.values import Outcome
+from tests.support.jobs import T0, add, add_one, claim
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kue.store.base import Store
+    from tests.support.hands import Hands
+
+TYPES = ("email", "sms", "video")
+EACH = 400
+COUNT = len(TYPES) * EACH
+
+
+async def fill(store: Store, state: State) -> None:
+    """Bring jobs of several types into *state*, some at the same moment, some not."""
+    parent = await add_one(store, "parent", delay="1h")
+    for number, type in enumerate(TYPES):
+        for part in range(4):
+            later = T0 + 7 * part + number
+            options: list[dict[str, object]] = [
+                {
+                    State.DELAYED: {"delay": (1 + i % 3) * 60},
+                    State.BLOCKED: {"after": [parent]},
+                    State.WAITING: {"priority": i % 3 - 1},
+                }.get(state, {})
+                for i in range(EACH // 4)
+            ]
+            drafts = [draft(type, None, **given) for given in options]
+            await add(store, drafts, now=later)
+            if state is State.COMPLETE:
+                jobs = await claim(store, type, limit=EACH, now=later)
+                await store.settle(
+                    [Outcome(job, Completed()) for job in jobs], now=later
+                )
+
+
+async def everything(store: Store, state: State | None, descending: bool) -> list[int]:
+    ids: list[int] = []
+    cursor: str | None = None
+    while True:
+        page = await store.page(state, limit=500, cursor=cursor, descending=descending)
+        ids += [job.id for job in page.jobs]
+        cursor = page.cursor
+        if cursor is None:
+            return ids
+
+
+def skips(total: int) -> Sequence[int]:
+    return (0, 1, 499, 501, 502, 777, 800, 801, 1_111, total - 1, total, total + 50)
+
+
+@pytest.mark.parametrize("descending", [False, True], ids=["up", "down"])
+@pytest.mark.parametrize(
+    "state", [None, State.WAITING, State.DELAYED, State.BLOCKED, State.COMPLETE]
+)
+async def test_a_page_far_behind_is_the_one_that_reading_on_leads_to(
+    store: Store, state: State | None, descending: bool
+) -> None:
+    await fill(store, state or State.DELAYED)
+    ids = await everything(store, state, descending)
+    assert len(set(ids)) == len(ids) >= COUNT
+
+    for skip in skips(len(ids)):
+        page = await store.page(state, skip=skip, limit=20, descending=descending)
+
+        assert [job.id for job in page.jobs] == ids[skip : skip + 20], skip
+        assert (page.cursor is None) == (skip + 20 >= len(ids)), skip
+
+
+@pytest.mark.parametrize("engine", ["redis"], indirect=True)
+@pytest.mark.parametrize("state", [None, State.COMPLETE])
+async def test_a_page_far_behind_costs_no_more_than_a_near_one(
+    store: Store, hands: Hands, state: State | None
+) -> None:
+    """R-7, S-6: 300,000 jobs to skip blocked Redis for 1.7 s."""
+    await fill(store, State.COMPLETE)
+
+    def sent() -> int:
+        return int(hands.redis.info("stats")["total_net_output_bytes"])
+
+    before, bytes_before = hands.commands(), sent()
+    await store.page(state, skip=COUNT - 100, limit=20)
+    bytes_sent = sent() - bytes_before
+
+    # A hundred jobs are read, and some numbers: not the 1,100 before them.
+    assert hands.commands() - before < 100 * 13 + 150
+    assert bytes_sent < 40_000

@@ -1,0 +1,88 @@
+"""Pages of one type among very many jobs of others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kue.job import State
+from kue.store.redis import type_ids
+from kue.store.values import Filter
+from tests.support.jobs import add_many, job_in
+
+if TYPE_CHECKING:
+    from kue.store.base import Store
+    from tests.support.hands import Hands
+
+
+async def scatter(store: Store, count: int, others: int) -> list[int]:
+    """Add *count* jobs of type "rare" in all states, between jobs of another type."""
+    ids: list[int] = []
+    for number in range(count):
+        if number % 10 == 0:
+            await add_many(store, others * 10 // count, "usual")
+        # Most states are reached by a claim, which takes the best of the type.
+        state = list(State)[-1 - number % len(State)]
+        ids.append(await job_in(store, state, "rare", priority=-number))
+    return ids
+
+
+@pytest.mark.parametrize("descending", [False, True], ids=["up", "down"])
+async def test_a_page_of_a_type_has_all_its_states_by_id(
+    store: Store, descending: bool
+) -> None:
+    ids = await scatter(store, 21, 210)
+
+    page = await store.page(type="rare", limit=100, descending=descending)
+    found = await store.find(
+        Filter(type="rare"), limit=100, scan=50, descending=descending
+    )
+
+    assert [job.id for job in page.jobs] == sorted(ids, reverse=descending)
+    assert page.cursor is None
+    assert found == page
+
+
+@pytest.mark.parametrize("engine", ["redis", "redis-shards"], indirect=True)
+async def test_a_rare_type_is_found_at_once_among_very_many(
+    store: Store, hands: Hands
+) -> None:
+    """An empty list under "all 33.3K", and 48 clicks on "Search on"."""
+    ids = await scatter(store, 50, 30_000)
+
+    before = hands.commands()
+    page = await store.page(type="rare", limit=100)
+
+    assert [job.id for job in page.jobs] == sorted(ids)
+    # Some 60 for the indexes, and those of get.lua for each job that is of the type.
+    assert hands.commands() - before < 60 + 20 * len(ids)
+
+
+@pytest.mark.parametrize("engine", ["redis", "redis-shards"], indirect=True)
+@pytest.mark.parametrize("descending", [False, True], ids=["up", "down"])
+async def test_a_type_with_very_many_jobs_is_read_page_by_page(
+    store: Store, descending: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its ids are too many to sort; the walk over all of them is bounded."""
+    monkeypatch.setattr(type_ids, "FEW", 20)
+    monkeypatch.setattr(type_ids, "MAX_PASSED", 100)
+    ids = await scatter(store, 42, 2_000)
+    found: list[int] = []
+    cursor: str | None = None
+    pages = 0
+
+    while True:
+        page = await store.page(
+            type="rare", limit=10, cursor=cursor, descending=descending
+        )
+        found += [job.id for job in page.jobs]
+        pages += 1
+        cursor = page.cursor
+        if cursor is None:
+            break
+
+    assert found == sorted(ids, reverse=descending)
+    assert pages > len(ids) / 10
+    [job] = (await store.page(type="rare", limit=1, skip=40)).jobs
+    assert job.id == sorted(ids)[40]
