@@ -51,6 +51,8 @@ class Given(msgspec.Struct, frozen=True, omit_defaults=True):
     word: str
     id: int = 0
     type: str = ""
+    #: Which ending a retry was for, as `kue.job.Job.ending` has it.
+    ending: str = ""
 
 
 class Came(msgspec.Struct, frozen=True):

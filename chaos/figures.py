@@ -64,7 +64,7 @@ def breaches(history: History) -> list[Breach]:
 def effects_repeated(history: History) -> int:
     """Count the effects that came again though nobody asked for it."""
     return sum(
-        max(0, len(effects) - 1 - len(history.ordered(job_id, "retry")))
+        max(0, len(effects) - 1 - len(history.retried(job_id)))
         for job_id, effects in history.effects_of.items()
     )
 

@@ -80,11 +80,15 @@ class History(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return [one for one in self.orders.get(job_id, ()) if one.verb in verbs]
 
     def may_be_retried(self, job_id: int, since: int, until: int) -> bool:
-        """Tell whether the job may have been put in line in this time."""
+        """Return whether the job may have been put in line by hand in this time."""
         return any(
             order.at <= until and order.ended + LATE_MS >= since
-            for order in self.ordered(job_id, "retry")
+            for order in self.ordered(job_id, "retry", "promote")
         )
+
+    def retried(self, job_id: int) -> set[str]:
+        """Return the endings of the job that someone retried, whatever the answer."""
+        return {order.ending for order in self.ordered(job_id, "retry")}
 
     def may_be_removed(self, job_id: int) -> bool:
         return bool(self.ordered(job_id, *REMOVALS))

@@ -1,4 +1,4 @@
-"""``python -m chaos.operator FOLDER``: cancels, retries, removes, pauses, resumes."""
+"""``python -m chaos.operator FOLDER``: cancels, retries, promotes, removes, pauses."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 
 from chaos.facts import Given
 from chaos.journal import Journal, now_ms
-from chaos.plan import Plan
-from kue import State, StoreUnavailable, settings
-from kue.store import store_for
+from chaos.plan import BULK, Plan
+from kue import JobError, Kue, State, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from chaos.plan import Order
-    from kue.store.base import Store
+    from kue import Job
 
 #: Jobs that an order chooses from.
 CHOICE = 200
@@ -25,11 +24,19 @@ NOT_KNOWN = "error"
 
 
 class Operator:
-    """Gives orders, and writes down what it was told."""
+    """
+    Gives orders, and writes down the answers.
 
-    def __init__(self, store: Store, journal: Journal) -> None:
-        self._store = store
+    Promotions and retries are given by two at once, each with the jobs as they were
+    read before: both press the button that both of them see.
+    """
+
+    def __init__(self, first: Kue, second: Kue, journal: Journal) -> None:
+        self._first = first
+        self._second = second
         self._journal = journal
+        #: The jobs that were retried last, as they were then.
+        self._retried: list[Job] = []
 
     async def follow(self, orders: Sequence[Order]) -> None:
         """Give each order at its moment, or as soon as those before it are given."""
@@ -41,55 +48,92 @@ class Operator:
             await self._give(order)
 
     async def _give(self, order: Order) -> None:
-        job_id = 0 if order.type else await self._choose(order)
-        if not (order.type or job_id):
+        if order.type:
+            await self._give_for_type(order)
             return
-        at = now_ms()
-        word = await self._said(order, job_id)
-        self._journal.write(
-            Given(order.verb, at, now_ms(), word, id=job_id, type=order.type)
-        )
+        is_late = order.verb == "retry_late"
+        jobs = self._retried if is_late else await self._choose(order)
+        verb = order.verb.partition("_")[0]
+        if verb in ("retry", "promote"):
+            both = (self._first, self._second)
+            await asyncio.gather(*(self._press(q, verb, jobs) for q in both))
+        elif jobs:
+            await self._give_for_job(order.verb, jobs[0])
+        if verb == "retry" and not is_late:
+            self._retried = jobs
 
-    async def _choose(self, order: Order) -> int:
-        """Return the job that *order* is about; 0 when there is none at the moment."""
+    async def _choose(self, order: Order) -> list[Job]:
+        """Return the jobs that *order* is about; none when there are none now."""
         state = State(order.state)
         try:
-            page = await self._store.page(state, limit=CHOICE, descending=True)
+            page = await self._first.page(state, limit=CHOICE, descending=True)
         except StoreUnavailable:
-            return 0
-        return page.jobs[int(order.pick * len(page.jobs))].id if page.jobs else 0
+            return []
+        start = int(order.pick * len(page.jobs))
+        return page.jobs[start : start + (BULK if order.is_bulk else 1)]
 
-    async def _said(self, order: Order, job_id: int) -> str:
+    # -- promotions and retries ------------------------------------------------
+
+    async def _press(self, q: Kue, verb: str, jobs: list[Job]) -> None:
+        at = now_ms()
+        words = await self._words(q, verb, jobs)
+        ended = now_ms()
+        for job, word in zip(jobs, words, strict=True):
+            ending = job.ending or ""
+            self._journal.write(Given(verb, at, ended, word, id=job.id, ending=ending))
+
+    async def _words(self, q: Kue, verb: str, jobs: list[Job]) -> list[str]:
         try:
-            return await self._do(order, job_id)
+            if len(jobs) == 1:
+                return [await self._one(q, verb, jobs[0])]
+            act = q.retry_many if verb == "retry" else q.promote_many
+            return [answer.word for answer in await act(jobs)]
         except StoreUnavailable:
-            return NOT_KNOWN
+            return [NOT_KNOWN] * len(jobs)
 
-    async def _do(self, order: Order, job_id: int) -> str:
-        match order.verb:
-            case "pause":
-                await self._store.pause(order.type, reason="chaos")
-                return "done"
-            case "resume":
-                return "done" if await self._store.resume(order.type) else "already"
-            case "cancel":
-                [reply] = await self._store.cancel([job_id], reason="chaos")
-            case "retry":
-                [reply] = await self._store.move([job_id], State.WAITING)
-            case "remove":
-                [reply] = await self._store.remove([job_id])
-            case _:
-                [reply] = await self._store.remove([job_id], force=True)
-        return reply.word
+    async def _one(self, q: Kue, verb: str, job: Job) -> str:
+        handle = q.handle(job)
+        try:
+            if verb == "retry":
+                return "done" if await handle.retry() else "already"
+            await handle.promote()
+        except JobError:
+            return "refused"
+        return "done"
+
+    # -- everything else -------------------------------------------------------
+
+    async def _give_for_type(self, order: Order) -> None:
+        at = now_ms()
+        try:
+            if order.verb == "pause":
+                await self._first.pause(order.type, reason="chaos")
+            else:
+                await self._first.resume(order.type)
+            word = "done"
+        except StoreUnavailable:
+            word = NOT_KNOWN
+        self._journal.write(Given(order.verb, at, now_ms(), word, type=order.type))
+
+    async def _give_for_job(self, verb: str, job: Job) -> None:
+        at = now_ms()
+        try:
+            if verb == "cancel":
+                [answer] = await self._first.cancel_many([job.id], reason="chaos")
+            else:
+                force = verb == "force_remove"
+                [answer] = await self._first.remove_many([job.id], force=force)
+            word: str = answer.word
+        except StoreUnavailable:
+            word = NOT_KNOWN
+        self._journal.write(Given(verb, at, now_ms(), word, id=job.id))
 
 
 async def main(folder: Path) -> None:
     plan = Plan.read(folder / "plan.json")
-    store = store_for(settings.load())
-    try:
-        await Operator(store, Journal(folder / "given.jsonl")).follow(plan.orders)
-    finally:
-        await store.close()
+    async with Kue() as first, Kue() as second:
+        operator = Operator(first, second, Journal(folder / "given.jsonl"))
+        await operator.follow(plan.orders)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,9 @@ RATE = 80.0
 MAX_CALL = 12
 #: Seconds between two faults, and between two orders, on average.
 FAULT_SECONDS = 0.8
-ORDER_SECONDS = 0.35
+ORDER_SECONDS = 0.28
+#: Jobs that one order in bulk is for.
+BULK = 20
 
 #: Storm and calm: in each of these periods the store is left alone after a while, and
 #: fewer workers are hurt, so that one can tell how long they take to recover.
@@ -88,6 +90,10 @@ class Order(msgspec.Struct, frozen=True, omit_defaults=True):
     pick: float = 0.0
     #: The type that is paused or resumed.
     type: str = ""
+
+    @property
+    def is_bulk(self) -> bool:
+        return self.verb.endswith("_many")
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -180,6 +186,14 @@ _ORDERS = {
     ("retry", "failed"): 6.0,
     ("retry", "cancelled"): 6.0,
     ("retry", "complete"): 3.0,
+    ("retry_many", "failed"): 3.0,
+    ("retry_many", "cancelled"): 2.0,
+    # Again, by someone who still sees the jobs as they were before.
+    ("retry_late", "failed"): 5.0,
+    ("promote", "delayed"): 5.0,
+    ("promote_many", "delayed"): 2.0,
+    # Of what was shown as waiting, much has ended by the time the button is pressed.
+    ("promote_many", "waiting"): 2.0,
     ("remove", "waiting"): 2.0,
     ("remove", "delayed"): 3.0,
     ("remove", "complete"): 5.0,

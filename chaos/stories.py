@@ -74,6 +74,46 @@ def ended_and_went_on(history: History) -> Iterator[Breach]:
                     )
 
 
+def restarted_unasked(history: History) -> Iterator[Breach]:
+    """Jobs that ended and run again though nobody retried that very ending."""
+    for job in history.jobs:
+        asked = history.retried(job.id)
+        for ending in restarted(job):
+            if ending not in asked:
+                yield Breach("restarted", f"job {job.id} after {ending}")
+
+
+def retried_twice(history: History) -> Iterator[Breach]:
+    """Endings that two were told to have retried: the second is to do nothing."""
+    done = Counter(
+        (order.id, order.ending)
+        for order in history.given
+        if order.verb == "retry" and order.word == "done"
+    )
+    for (job_id, ending), count in done.items():
+        if count > 1:
+            yield Breach("retried-twice", f"job {job_id} after {ending}")
+
+
+def retry_lost(history: History) -> Iterator[Breach]:
+    """Retries that were acknowledged and of which the story says nothing."""
+    for job in history.jobs:
+        told = set(restarted(job))
+        for order in history.ordered(job.id, "retry"):
+            is_told = order.ending in told or len(job.history) >= FULL_STORY
+            if order.word == "done" and not is_told:
+                yield Breach("retry-lost", f"job {job.id} after {order.ending}")
+
+
+def restarted(job: Job) -> list[str]:
+    """Return the endings after which *job* was put back in line."""
+    return [
+        f'{{"run":"{line.token}","at":{line.at},'
+        for line, following in pairwise(job.history)
+        if following.outcome == "restarted"
+    ]
+
+
 def state_differs(history: History) -> Iterator[Breach]:
     """Jobs whose state is not how their story ends."""
     for job in history.jobs:
@@ -167,9 +207,9 @@ def once_repeated(history: History) -> Iterator[Breach]:
     for job_id, runs in history.runs.items():
         job = history.job.get(job_id)
         lines = job.history if job else ()
-        # An order that was said again may also be obeyed again.
+        # An ending is retried once; of a job that was removed there is no story.
         again = sum(line.outcome == "restarted" for line in lines)
-        again = max(again, len(history.ordered(job_id, "retry")))
+        again = max(again, len(history.retried(job_id)))
         if runs[0].once and len(runs) > 1 + again:
             yield Breach("once", f"job {job_id} was begun {len(runs)} times")
 
@@ -185,6 +225,9 @@ def failed_for_no_reason(history: History) -> Iterator[Breach]:
 CHECKS = (
     completed_twice,
     ended_and_went_on,
+    restarted_unasked,
+    retried_twice,
+    retry_lost,
     state_differs,
     fences_repeat,
     too_many_attempts,

@@ -51,7 +51,8 @@ def test_a_plan_of_a_minute_has_every_kind_of_trouble(engine: str) -> None:
     assert {chore.type for chore in chores} == set(TYPES)
     assert {"return", "raise", "exit", "block", "spin"} <= {one.does for one in chores}
     assert {"kill", "stop"} <= {fault.kind for fault in plan.faults}
-    assert {"cancel", "retry", "pause", "resume", "remove"} <= {
+    verbs = {"cancel", "retry", "retry_many", "retry_late", "promote", "promote_many"}
+    assert verbs | {"pause", "resume", "remove"} <= {
         order.verb for order in plan.orders
     }
 
@@ -159,6 +160,18 @@ def test_a_sound_history_has_no_breach() -> None:
     assert breaches(SOUND) == []
 
 
+#: Job 3 was retried after it had been cancelled, and ran; another did so too late.
+CANCELLATION = '{"run":"","at":42,'
+RETRIED = job(
+    3,
+    State.COMPLETE,
+    Attempt(token="", at=42, outcome="cancelled"),
+    Attempt(token="", at=52, outcome="restarted"),
+    line(60, 62, "complete", result=60),
+)
+RETRY = Given("retry", 50, 55, "done", id=3, ending=CANCELLATION)
+LATE_RETRY = Given("retry", 70, 75, "already", id=3, ending=CANCELLATION)
+
 DOCTORED = {
     "lost": doctored(jobs=SOUND.jobs[1:], events=()),
     "stuck": with_job(
@@ -182,6 +195,14 @@ DOCTORED = {
             line(20, 26, "complete", result=20),
         )
     ),
+    "restarted": msgspec.structs.replace(
+        with_job(RETRIED),
+        given=(*SOUND.given, msgspec.structs.replace(RETRY, ending="another")),
+    ),
+    "retried-twice": msgspec.structs.replace(
+        with_job(RETRIED), given=(*SOUND.given, RETRY, RETRY)
+    ),
+    "retry-lost": doctored(given=(*SOUND.given, RETRY)),
     "state-differs": with_job(
         job(1, State.FAILED, line(20, 26, "complete", result=20))
     ),
@@ -251,17 +272,8 @@ def test_a_cancelled_job_that_was_retried_may_run() -> None:
     retried = doctored(
         started=(*SOUND.started, started(3, 60)),
         effects=(*SOUND.effects, Effect(3, 60, 1, 7, 61)),
-        given=(*SOUND.given, Given("retry", 50, 55, "done", id=3)),
-        jobs=(
-            *SOUND.jobs[:2],
-            job(
-                3,
-                State.COMPLETE,
-                Attempt(token="", at=42, outcome="cancelled"),
-                Attempt(token="", at=52, outcome="restarted"),
-                line(60, 62, "complete", result=60),
-            ),
-        ),
+        given=(*SOUND.given, RETRY, LATE_RETRY),
+        jobs=(*SOUND.jobs[:2], RETRIED),
     )
 
     assert breaches(retried) == []
@@ -270,7 +282,7 @@ def test_a_cancelled_job_that_was_retried_may_run() -> None:
 def test_a_job_that_is_put_in_line_by_hand_may_run_before_its_time() -> None:
     early = DOCTORED["early"]
     moved = msgspec.structs.replace(
-        early, given=(*SOUND.given, Given("retry", 12, 14, "done", id=1))
+        early, given=(*SOUND.given, Given("promote", 12, 14, "done", id=1))
     )
 
     assert breaches(moved) == []
