@@ -47,7 +47,11 @@ class Session:
         return Mould(type, options, max_data=self.settings.max_data)
 
     def _plain(self, type: str) -> Mould:
-        mould = self._moulds.get(type)
+        try:
+            mould = self._moulds.get(type)
+        except TypeError:
+            # Not even hashable: the check says what a type is.
+            mould = None
         if mould is None:
             mould = self.mould(type, {})
             if len(self._moulds) < MAX_MOULDS:

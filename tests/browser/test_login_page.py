@@ -249,6 +249,28 @@ async def test_a_person_is_added_changed_and_removed(
     assert await users.find("carl") is None
 
 
+async def test_s_8_people_change_their_own_password(
+    page: Page, site: str, q: Kue, watch: Watch
+) -> None:
+    watch.allow("403.*/password")
+    users = Accounts(q, hasher=CHEAP).users
+    await enter(page, f"{site}/settings", "bob")
+
+    await press(page, "Change password")
+    ask = dialog(page, "Change your password")
+    await ask.get_by_label("Current password").fill("wrong")
+    await ask.get_by_label("New password").fill("another one")
+    await press(ask, "Change")
+    await expect(ask.get_by_text("the current password is wrong")).to_be_visible()
+    await ask.get_by_label("Current password").fill(PASSWORD)
+    await press(ask, "Change")
+
+    await expect(told(page, "Your password is changed")).to_be_visible()
+    assert await users.verify("bob", "another one") is not None
+    await page.reload()
+    await expect(page.locator(".who")).to_have_text("bob")
+
+
 async def test_the_last_admin_cannot_be_removed(
     page: Page, site: str, watch: Watch
 ) -> None:

@@ -10,6 +10,8 @@ import pytest
 from kue import Kue
 from kue.errors import StoreUnavailable
 from kue.http.redaction import MASK
+from kue.store.redis import keeping as in_redis
+from kue.store.sqlite import kept as in_sqlite
 from tests.http.accounts import PASSWORD, Site, site_of
 from tests.http.conftest import HOST
 from tests.unit.flaky import Wire
@@ -195,3 +197,37 @@ async def test_a_store_that_takes_no_notes_does_not_hide_the_answer(
     assert await acts(q) == []
     assert "jobs.add" in caplog.text
     assert StoreUnavailable.__name__ not in answer.text
+
+
+# -- S-5: what nobody can wash out -----------------------------------------------
+
+
+async def test_s_5_refusals_do_not_push_out_what_was_done(
+    q: Kue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (in_sqlite, in_redis):
+        monkeypatch.setattr(module, "MAX_REFUSALS", 5)
+        monkeypatch.setattr(module, "MAX_ACTS", 5)
+    async with site_of(q) as site:
+        async with await client_for(site) as client:
+            await client.post("/jobs", json={"type": "email"})
+        async with await client_for(site, "read") as client:
+            for _ in range(12):
+                await client.post("/jobs", json={"type": "email"})
+
+    found = await acts(q)
+    assert [act.what for act in found if act.status == 201] == ["jobs.add"]
+    assert len([act for act in found if act.status == 403]) == 5
+
+
+@on_any_store
+async def test_s_8_control_characters_do_not_reach_the_line_in_the_log(
+    q: Kue, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with site_of(q) as site, await client_for(site) as client:
+        with caplog.at_level(logging.INFO, logger="kue.http.audit"):
+            await client.delete(f"{site.address}/kue/job/%1B%5B2J")
+            await client.put("/queues/a%1Bb/limits", json={"rate": 1})
+            await client.post("/workers/%1B%5B2J/stop")
+
+    assert not [text for text in caplog.messages if not text.isprintable()]

@@ -327,6 +327,58 @@ async def test_users_are_added_listed_changed_and_removed(q: Kue) -> None:
     assert (gone.status_code, again.status_code) == (204, 404)
 
 
+async def test_s_8_people_change_their_own_password(q: Kue) -> None:
+    async with site_of(q) as site:
+        await site.add("ann", Role.VIEWER)
+        async with site.client() as here, site.client() as there:
+            await site.login(here, "ann")
+            await site.login(there, "ann")
+            new = {"current": PASSWORD, "password": "battery 123"}
+            wrong = await here.put("/me/password", json={**new, "current": "wrong"})
+            short = await here.put("/me/password", json={**new, "password": "short"})
+            right = await here.put("/me/password", json=new)
+            found = [(await one.get("/me")).status_code for one in (here, there)]
+        async with site.client() as client:
+            old = await site.login(client, "ann")
+            login = await site.login(client, "ann", "battery 123")
+
+    assert (wrong.status_code, wrong.json()["field"]) == (403, "body.current")
+    assert (short.status_code, right.status_code) == (400, 204)
+    # The others end; this one goes on.
+    assert found == [200, 401]
+    assert (old.status_code, login.status_code) == (401, 200)
+    acts = (await q.store.acts()).acts
+    noted = [(act.who, act.status) for act in acts if act.what == "password"]
+    assert noted == [("ann", 204), ("ann", 403)]
+
+
+@on_any_store
+async def test_s_8_guessing_the_current_password_is_slowed_down(q: Kue) -> None:
+    accounts = Accounts(q, hasher=CHEAP, by_name=Throttle(2, clock=lambda: 0.0))
+    async with site_of(q, accounts=accounts) as site, site.client() as client:
+        await site.add("ann")
+        await site.login(client, "ann")
+        body = {"current": "wrong", "password": "battery 123"}
+        answers = [await client.put("/me/password", json=body) for _ in range(3)]
+
+    assert [answer.status_code for answer in answers] == [403, 403, 429]
+
+
+@on_any_store
+@pytest.mark.parametrize("who", ["admin", "nobody"])
+async def test_s_8_only_people_who_logged_in_have_a_password(q: Kue, who: str) -> None:
+    async with site_of(q) as site:
+        headers = await site.headers("nobody")
+        if who == "admin":
+            _, secret = await site.accounts.tokens.add("shop", [Scope.ADMIN], by="ann")
+            headers = {"Authorization": f"Bearer {secret}"}
+        async with site.client(headers=headers) as client:
+            body = {"current": PASSWORD, "password": "battery 123"}
+            answer = await client.put("/me/password", json=body)
+
+    assert answer.status_code == (403 if who == "admin" else 401)
+
+
 @on_any_store
 async def test_the_last_admin_stays(q: Kue) -> None:
     async with (

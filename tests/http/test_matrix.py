@@ -77,6 +77,7 @@ TABLE = {
     "GET /api/v1/login": EVERYONE,
     "POST /api/v1/login": EVERYONE,
     "POST /api/v1/logout": KNOWN,
+    "PUT /api/v1/me/password": KNOWN,
     "GET /api/v1/users": "admin",
     "POST /api/v1/users": "admin",
     "PUT /api/v1/users/{name}": "admin",

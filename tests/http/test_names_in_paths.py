@@ -72,3 +72,21 @@ async def test_a_type_that_is_there_already_pauses_nothing_else(
 
     assert answer.status_code in (400, 404)
     assert await q.paused() == []
+
+
+@on_any_store
+@pytest.mark.parametrize("type", [["l"], {"a": 1}, 7, True])
+async def test_s_8_a_type_that_is_not_text_is_told_so(
+    client: httpx.AsyncClient, q: Kue, type: object
+) -> None:
+    root = str(client.base_url).removesuffix("/api/v1/")
+    answers = [
+        await client.post(f"{root}/kue/job", json={"type": type}),
+        await client.put(f"{root}/vertx-kue/job", json={"type": type}),
+        await client.post("/jobs", json={"type": type}),
+    ]
+
+    assert [answer.status_code for answer in answers] == [400] * 3
+    assert "type must be text, not" in answers[0].text
+    assert "type must be text, not" in answers[1].text
+    assert answers[2].json()["field"] == "body.type"

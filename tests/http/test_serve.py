@@ -18,7 +18,8 @@ from kue.errors import ConfigError
 from kue.http import create_app
 from kue.http.access import Anyone
 from kue.http.exposure import Address
-from kue.http.serve import MAX_HEADERS, Serving, check, listen, serving
+from kue.http.gate import MAX_HEADERS
+from kue.http.serve import Serving, check, listen, serving
 from kue.http.slow import PromptBodies, PromptProtocol
 from tests.faults.certificates import Authority
 
@@ -288,3 +289,64 @@ async def test_a_proxy_says_where_it_is_if_it_is_believed(
         missing = await client.get(f"http://{HOST}:{place[1]}{path}")
 
     assert missing.json()["detail"] == f"there is no GET {seen}"
+
+
+# -- S-8: requests that are not what they should be ------------------------------
+
+HEAD = "POST /api/v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+JSON = "Content-Type: application/json\r\n"
+
+
+async def test_s_8_headers_that_are_too_long_are_refused_even_if_they_come_at_once(
+    q: Kue,
+) -> None:
+    # Each is short, and all come in one piece: no parser waits for the rest.
+    many = "".join(f"X-{number}: {'x' * 1000}\r\n" for number in range(84))
+    async with served(q) as place:
+        text = f"GET {HEALTH} HTTP/1.1\r\nHost: 127.0.0.1\r\n{many}\r\n"
+        answer = await said(place, text.encode())
+
+    assert answer.startswith((b"HTTP/1.1 431", b"HTTP/1.1 400"))
+
+
+async def test_s_8_a_request_with_two_lengths_ends_its_connection(q: Kue) -> None:
+    async with served(q) as place:
+        both = "Content-Length: 15\r\nTransfer-Encoding: chunked\r\n"
+        body = 'f\r\n{"type": "mail"}\r\n0\r\n\r\n'
+        smuggled = f"GET {HEALTH} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+        # `said` returns once the server has hung up.
+        answer = await said(place, f"{HEAD}{JSON}{both}\r\n{body}{smuggled}".encode())
+
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert await q.counts_by_type() == {}
+
+
+async def test_s_8_a_body_that_is_declared_too_large_is_refused_at_once(
+    q: Kue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nothing of it is waited for: this would be another answer.
+    monkeypatch.setattr(PromptBodies.__init__, "__kwdefaults__", {"seconds": 0.0})
+    async with served(q) as place:
+        length = "Content-Length: 100000000\r\n"
+        answer = await said(place, f"{HEAD}{JSON}{length}\r\n{{".encode())
+
+    assert answer.startswith(b"HTTP/1.1 413")
+    assert b"connection: close" in answer.lower()
+
+
+@pytest.mark.parametrize("path", ["/api/v1/jobs", "/kue/job"])
+async def test_s_8_a_client_that_leaves_amid_its_body_is_no_fault(
+    q: Kue, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served(q) as place:
+        _, writer = await asyncio.open_connection(*place)
+        head = HEAD.replace("/api/v1/jobs", path)
+        writer.write(f"{head}{JSON}Content-Length: 100\r\n\r\n{{".encode())
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+        # Stopping waits for the answer that nobody reads.
+
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+    assert (await q.store.acts()).acts == []

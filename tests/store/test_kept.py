@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from kue.store.redis import keeping as in_redis
@@ -202,6 +203,29 @@ async def test_the_oldest_acts_fall_off(
         await store.note(act(number))
 
     assert [one.target for one in (await store.acts()).acts] == ["4", "3", "2"]
+
+
+async def test_s_5_refusals_do_not_push_out_what_was_done(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (in_sqlite, in_redis):
+        monkeypatch.setattr(module, "MAX_ACTS", 3)
+        monkeypatch.setattr(module, "MAX_REFUSALS", 2)
+    done = [act(number) for number in range(4)]
+    refused = [
+        msgspec.structs.replace(act(10 + number), status=status)
+        for number, status in enumerate((403, 401, 429, 403))
+    ]
+
+    for one in (*done[:2], *refused, *done[2:]):
+        await store.note(one)
+
+    shown = (await store.acts()).acts
+    assert [one.target for one in shown] == ["3", "2", "13", "12", "1"]
+    assert [one.id for one in shown] == sorted({one.id for one in shown}, reverse=True)
+    first = await store.acts(3)
+    rest = await store.acts(3, first.cursor)
+    assert [*first.acts, *rest.acts] == shown
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "-1", "1:2", "9" * 16])

@@ -90,3 +90,21 @@ def test_a_file_that_is_no_store_exits_with_1(
     captured = capsys.readouterr()
     assert captured.err.startswith("kue: ")
     assert "Traceback" not in captured.err
+
+
+@pytest.mark.parametrize("url", ["redis://[bad", "redis://ann:hunter2@[::1/0"])
+@pytest.mark.parametrize("arguments", [("queue", "list"), ("doctor",), ("dashboard",)])
+def test_s_8_a_malformed_url_is_wrong_use(
+    url: str,
+    arguments: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KUE_URL", url)
+
+    assert exit_code(*arguments) == 2
+
+    said = capsys.readouterr().err
+    assert "is malformed" in said
+    assert "hunter2" not in said
+    assert "Traceback" not in said

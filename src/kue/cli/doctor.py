@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kue import settings
+from kue.cli.audit import note_command
 from kue.cli.reach import refuse_missing_file, settings_here, url_option
 from kue.cli.terminal import DONE, EXIT_CODES, REFUSED, notices, output, say
 from kue.cli.text import visible
@@ -65,6 +66,8 @@ async def _examine(store: Store, *, repair: bool) -> Examination:
         durability = await store.open()
         say(f"{store.name}: {durability}")
         report = await _check(store, repair=repair)
+        if repair:
+            await note_command(store, None)
     finally:
         await store.close()
     return Examination(store.name, durability, report.jobs, report.findings)

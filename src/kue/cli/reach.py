@@ -6,14 +6,15 @@ import functools
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
-from urllib.parse import urlsplit
 
 import click
 
 from kue import settings
+from kue.cli.audit import note_command
 from kue.errors import ConfigError
 from kue.loops import run
 from kue.queue import Kue
+from kue.store import scheme_of
 from kue.store.sqlite.place import Place
 
 if TYPE_CHECKING:
@@ -45,18 +46,28 @@ def asks(
     function: Callable[Concatenate[Kue, P], Awaitable[int | None]],
 ) -> Callable[P, int | None]:
     """Make a command of *function*: gives it a queue that exists, and closes that."""
-    return _asks(function, creates=False)
+    return _with_queue(function, creates=False, is_change=False)
+
+
+def changes(
+    function: Callable[Concatenate[Kue, P], Awaitable[int | None]],
+) -> Callable[P, int | None]:
+    """Do as `asks` does, and write down in the audit log what the command changed."""
+    return _with_queue(function, creates=False, is_change=True)
 
 
 def adds(
     function: Callable[Concatenate[Kue, P], Awaitable[int | None]],
 ) -> Callable[P, int | None]:
-    """Do as `asks` does; a SQLite file that does not exist is made."""
-    return _asks(function, creates=True)
+    """Do as `changes` does; a SQLite file that does not exist is made."""
+    return _with_queue(function, creates=True, is_change=True)
 
 
-def _asks(
-    function: Callable[Concatenate[Kue, P], Awaitable[int | None]], *, creates: bool
+def _with_queue(
+    function: Callable[Concatenate[Kue, P], Awaitable[int | None]],
+    *,
+    creates: bool,
+    is_change: bool,
 ) -> Callable[P, int | None]:
     @url_option
     @functools.wraps(function)
@@ -67,7 +78,10 @@ def _asks(
 
         async def ask() -> int | None:
             async with Kue(known.url) as q:
-                return await function(q, *args, **kwargs)
+                code = await function(q, *args, **kwargs)
+                if is_change:
+                    await note_command(q.store, code)
+                return code
 
         return run(ask())
 
@@ -87,7 +101,7 @@ def refuse_missing_file(url: str) -> None:
     Raises:
         ConfigError: The URL names a file that is not there.
     """
-    if urlsplit(url).scheme == "sqlite":
+    if scheme_of(url) == "sqlite":
         path = Place.of(url).path
         if path is not None and not path.exists():
             raise ConfigError(

@@ -10,10 +10,10 @@ import click
 
 from kue.accounts.roles import Scope
 from kue.accounts.tokens import Tokens
+from kue.cli.audit import login
 from kue.cli.given import TIME
 from kue.cli.listing import Column, Listing, Row, show_json, show_line
-from kue.cli.queue.pause import login
-from kue.cli.reach import adds, asks, json_option, told_as_misuse, url_option
+from kue.cli.reach import adds, asks, changes, json_option, told_as_misuse, url_option
 from kue.cli.terminal import Command, Group, help_if_alone, say
 from kue.cli.text import iso
 from kue.duration import epoch_ms, milliseconds
@@ -123,7 +123,7 @@ async def list_(q: Kue, as_json: bool) -> None:
 @click.command(cls=Command)
 @click.argument("id")
 @json_option(help="Write one JSON object: id, name, revoked.")
-@asks
+@changes
 async def revoke(q: Kue, id: str, as_json: bool) -> None:
     """
     Make a token worth nothing, at once.  ID is what kue token list shows.

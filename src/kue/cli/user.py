@@ -14,7 +14,7 @@ from kue.accounts.roles import Role
 from kue.accounts.users import Users
 from kue.cli.confirm import confirm, yes_option
 from kue.cli.listing import Column, Listing, Row, show_json, show_line
-from kue.cli.reach import adds, asks, json_option, told_as_misuse, url_option
+from kue.cli.reach import adds, asks, changes, json_option, told_as_misuse, url_option
 from kue.cli.stdin import read_all
 from kue.cli.terminal import Command, Group, help_if_alone, say
 from kue.cli.text import iso
@@ -95,7 +95,7 @@ async def list_(q: Kue, as_json: bool) -> None:
 @click.argument("name")
 @click.argument("role", type=ROLES)
 @one_json
-@asks
+@changes
 async def role(q: Kue, name: str, role: str, as_json: bool) -> None:
     """
     Give a user another ROLE: viewer, operator or admin.
@@ -110,7 +110,7 @@ async def role(q: Kue, name: str, role: str, as_json: bool) -> None:
 @click.command(cls=Command)
 @click.argument("name")
 @one_json
-@asks
+@changes
 async def password(q: Kue, name: str, as_json: bool) -> None:
     """
     Give a user another password, and end all their sessions.
@@ -131,7 +131,7 @@ async def password(q: Kue, name: str, as_json: bool) -> None:
 @click.argument("name")
 @yes_option
 @json_option(help="Write one JSON object: name, removed.")
-@asks
+@changes
 async def remove(q: Kue, name: str, yes: bool, as_json: bool) -> None:
     """
     Remove a user, and end all their sessions.

@@ -70,7 +70,7 @@ class Audit:
             address=request.client.host if request.client else "",
             detail=detail,
         )
-        logger.info("%s: %s %s: %s", who, what, act.target, status)
+        logger.info("%s: %s %s: %s", _plain(who), what, _plain(act.target), status)
         if status == HTTPStatus.SERVICE_UNAVAILABLE:
             return
         try:
@@ -78,7 +78,11 @@ class Audit:
                 await self._q.store.note(act)
         except (StoreError, TimeoutError) as exc:
             logger.warning(
-                "%s: %s %s is not in the audit log: %s", who, what, target, exc
+                "%s: %s %s is not in the audit log: %s",
+                _plain(who),
+                what,
+                _plain(act.target),
+                exc,
             )
 
     def _detail(self, body: bytes) -> str:
@@ -93,6 +97,11 @@ class Audit:
             return f"{len(body):,} bytes"
         text = msgspec.json.encode(self._redaction.hide(asked)).decode()
         return text if len(text) <= MAX_DETAIL else f"{text[: MAX_DETAIL - 1]}…"
+
+
+def _plain(text: str) -> str:
+    """Return *text* for a line of a log: terminals obey control characters."""
+    return text if text.isprintable() else text.encode("unicode_escape").decode()
 
 
 def _counts(status: int) -> bool:

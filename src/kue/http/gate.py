@@ -29,6 +29,10 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 ROOT = "kue_root"
 #: Instead of names: any will do.
 ANY_HOST = "*"
+#: Bytes of a request line with its headers.
+MAX_HEADERS = 32 * 1024
+#: Bytes around the name and the value of a header: colon, blank, end of line.
+_AROUND = 4
 #: The close code of WebSockets for what is not allowed.
 NOT_ALLOWED = 1008
 
@@ -82,6 +86,7 @@ class Gate:
         scope[ROOT] = scope.get("root_path", "")
         connection = HTTPConnection(scope)
         try:
+            check_head(connection)
             self._hosts.check(connection)
             if scope["type"] == "websocket" or scope["method"] not in SAFE_METHODS:
                 check_origin(connection)
@@ -92,6 +97,33 @@ class Gate:
                 await _close(WebSocket(scope, receive, send), problem)
         else:
             await self._app(scope, receive, send)
+
+
+def check_head(connection: HTTPConnection) -> None:
+    """
+    Let a request through whose head is short, and says one thing of the body's length.
+
+    Servers stop reading a head that is too long, but not one that came at once.  With
+    two lengths, a proxy may have seen the end of the request elsewhere.
+
+    Raises:
+        Refused: It is not; the connection ends with the answer.
+    """
+    raw = connection.scope["headers"]
+    size = sum(len(name) + len(value) + _AROUND for name, value in raw)
+    if size + len(connection.scope.get("query_string", b"")) > MAX_HEADERS:
+        raise Refused(
+            HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+            f"the head of a request has at most {MAX_HEADERS:,} bytes",
+            headers={"Connection": "close"},
+        )
+    headers = connection.headers
+    if "transfer-encoding" in headers and "content-length" in headers:
+        raise Refused(
+            HTTPStatus.BAD_REQUEST,
+            "give Content-Length or Transfer-Encoding, not both",
+            headers={"Connection": "close"},
+        )
 
 
 def check_origin(connection: HTTPConnection) -> None:

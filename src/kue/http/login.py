@@ -109,6 +109,30 @@ class Accounts:
         self._by_name.count(name)
         self._by_address.count(address)
 
+    async def change_password(
+        self, connection: HTTPConnection, name: str, current: str, new: str
+    ) -> str:
+        """
+        Give a user another password, which ends all sessions; return the next cookie.
+
+        Raises:
+            Refused: The current password is wrong, or was tried too often.
+            ValueError: The new one is too short or too long.
+        """
+        address = connection.client.host if connection.client else ""
+        self._check(name, address)
+        if await self.users.verify(name, current) is None:
+            raise Refused(
+                HTTPStatus.FORBIDDEN,
+                "the current password is wrong",
+                field="body.current",
+            )
+        self._by_name.clear(name)
+        self._by_address.pardon(address)
+        account = await self.users.set_password(name, new)
+        secret = await self._sessions.begin(account)
+        return cookie_for(connection, COOKIE, secret, MAX_MS // 1000)
+
     async def log_out(self, connection: HTTPConnection) -> str:
         """End the session; return the cookie that takes the place of its own."""
         await self.end(connection)

@@ -22,6 +22,7 @@ import msgspec
 import uvicorn
 
 from kue.errors import ConfigError
+from kue.http.gate import MAX_HEADERS
 from kue.http.open_mode import without_token
 from kue.http.prefix import Under, checked
 from kue.http.proxied import Proxied
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
     from kue.http.exposure import Address
 
-#: Bytes of a request line with its headers.
-MAX_HEADERS = 32 * 1024
 #: Connections at once; more are told to come back later.
 MAX_CONNECTIONS = 1_200
 #: Bytes of what a client may say over a WebSocket, where nobody listens to it.

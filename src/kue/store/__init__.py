@@ -23,7 +23,7 @@ def store_for(settings: Settings) -> Store:
     Raises:
         ConfigError: The URL names no engine or is malformed; the message lists forms.
     """
-    scheme = urlsplit(settings.url).scheme
+    scheme = scheme_of(settings.url)
     # Each engine is imported only when it is used: a worker on SQLite needs no redis.
     if scheme in ("sqlite", "memory"):
         from kue.store.sqlite.store import SqliteStore
@@ -41,6 +41,23 @@ def store_for(settings: Settings) -> Store:
         "unix:///run/redis.sock, redis+sentinel://host1,host2/service or "
         "redis+cluster://host1,host2?shards=4"
     )
+
+
+def scheme_of(url: str) -> str:
+    """
+    Return what kind of store *url* names.
+
+    Raises:
+        ConfigError: It is malformed.
+    """
+    try:
+        return urlsplit(url).scheme
+    except ValueError as exc:
+        raise ConfigError(
+            f"the URL {_shown(url)!r} is malformed: {exc}; it looks like "
+            "sqlite:///kue.db or redis://localhost:6379/0, an IPv6 address in it like "
+            "redis://[::1]:6379/0"
+        ) from None
 
 
 def _shown(url: str) -> str:

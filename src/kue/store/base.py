@@ -720,8 +720,10 @@ class Store(ABC):
     @abstractmethod
     async def note(self, act: Act, *, now: int | None = None) -> int:
         """
-        Append to the audit log, which keeps the newest MAX_ACTS; return the number.
+        Append to the audit log; return the number.
 
+        The newest MAX_ACTS are kept, and of those that were refused the newest
+        MAX_REFUSALS: a client that may do nothing cannot push out what others did.
         Number and time of *act* are set here.
         """
 

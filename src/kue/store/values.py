@@ -27,6 +27,8 @@ MAX_LOG_LINES = 1000
 MAX_KEPT = 64 * 1024
 #: Acts kept in the audit log; older ones fall off.
 MAX_ACTS = 10_000
+#: Refusals that it keeps besides, so that they cannot push out what was done.
+MAX_REFUSALS = 1_000
 #: Characters kept of one log line.
 MAX_LOG_TEXT = 4000
 #: Seen no tending for this long, the store (or everyone) was away: see `grace_gap`.
@@ -414,6 +416,10 @@ class StoreFacts(NamedTuple):
     rtt_ms: float
 
 
+#: Answers to those who may not: unauthorized, forbidden, too many requests.
+_REFUSED = frozenset({401, 403, 429})
+
+
 class Act(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something someone did, or was not let do: a line of the audit log."""
 
@@ -431,6 +437,11 @@ class Act(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     #: Where it came from.
     address: str = ""
     detail: str = ""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the client was not allowed to, and nothing was done."""
+        return self.status in _REFUSED
 
 
 class Acts(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from kue.cli.ids import JOB_IDS
 from kue.cli.job.change import answers_json, each
 from kue.cli.known import check_type
 from kue.cli.listing import progress_bar
-from kue.cli.reach import asks, json_option
+from kue.cli.reach import changes, json_option
 from kue.cli.terminal import Command
 from kue.cli.text import jobs
 from kue.job import State
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @click.command(cls=Command)
 @click.argument("ids", metavar="ID...", type=JOB_IDS, nargs=-1, required=True)
 @answers_json
-@asks
+@changes
 async def forget(q: Kue, ids: tuple[int | str, ...], as_json: bool) -> int:
     """
     Remove failed jobs, for good.
@@ -52,7 +52,7 @@ async def forget(q: Kue, ids: tuple[int | str, ...], as_json: bool) -> int:
 @click.option("--type", type=TYPE, help="Only jobs of this type.")
 @yes_option
 @json_option(help="Write one JSON object of numbers.")
-@asks
+@changes
 async def flush(q: Kue, type: str | None, yes: bool, as_json: bool) -> None:
     """
     Remove all failed jobs, for good.
@@ -81,7 +81,7 @@ async def flush(q: Kue, type: str | None, yes: bool, as_json: bool) -> None:
 )
 @click.option("--type", type=TYPE, help="Only jobs of this type.")
 @json_option(help="Write one JSON object of numbers.")
-@asks
+@changes
 async def prune(q: Kue, older_than: timedelta, type: str | None, as_json: bool) -> None:
     """
     Remove failed jobs that are old, for good.

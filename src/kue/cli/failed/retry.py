@@ -11,7 +11,7 @@ from kue.cli.given import DURATION
 from kue.cli.ids import JOB_IDS
 from kue.cli.job.change import each
 from kue.cli.listing import progress_bar, show_json
-from kue.cli.reach import asks, json_option
+from kue.cli.reach import changes, json_option
 from kue.cli.terminal import DONE, Command, say
 from kue.cli.text import jobs
 from kue.job import State
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @which_options
 @click.option("--delay", type=DURATION, help="Run no sooner than after this, as 10m.")
 @json_option(help="Write JSON: an object for each ID, or one of numbers for --all.")
-@asks
+@changes
 async def retry(
     q: Kue,
     ids: tuple[int | str, ...],

@@ -10,7 +10,7 @@ import click
 from kue.cli.given import DURATION, TIME, moment_of
 from kue.cli.ids import JOB_IDS, batches
 from kue.cli.listing import show_json, show_line
-from kue.cli.reach import asks, json_option
+from kue.cli.reach import changes, json_option
 from kue.cli.terminal import DONE, REFUSED, Command, say
 from kue.errors import InvalidTransition
 from kue.job import State
@@ -34,7 +34,7 @@ answers_json = json_option(help="Write one JSON object a line: id, now, error.")
 @click.argument("ids", metavar="ID...", type=JOB_IDS, nargs=-1, required=True)
 @click.option("--delay", type=DURATION, help="Run no sooner than after this, as 10m.")
 @answers_json
-@asks
+@changes
 async def retry(
     q: Kue, ids: tuple[int | str, ...], delay: timedelta | None, as_json: bool
 ) -> int:
@@ -60,7 +60,7 @@ async def retry(
 @click.argument("ids", metavar="ID...", type=JOB_IDS, nargs=-1, required=True)
 @click.option("--reason", default="", help="Why; kept with the job.")
 @answers_json
-@asks
+@changes
 async def cancel(q: Kue, ids: tuple[int | str, ...], reason: str, as_json: bool) -> int:
     """
     Cancel jobs that have not ended.
@@ -82,7 +82,7 @@ async def cancel(q: Kue, ids: tuple[int | str, ...], reason: str, as_json: bool)
 @click.argument("ids", metavar="ID...", type=JOB_IDS, nargs=-1, required=True)
 @click.option("--force", is_flag=True, help="Remove it even while it runs.")
 @answers_json
-@asks
+@changes
 async def remove(q: Kue, ids: tuple[int | str, ...], force: bool, as_json: bool) -> int:
     """
     Delete jobs with their logs, for good.
@@ -111,7 +111,7 @@ async def remove(q: Kue, ids: tuple[int | str, ...], force: bool, as_json: bool)
 @click.option("--at", type=TIME, help="When it is due, as 2026-11-15T09:30:00Z.")
 @click.option("--delay", type=DURATION, help="How long until it is due, as 10m.")
 @answers_json
-@asks
+@changes
 async def move(
     q: Kue,
     ids: tuple[int | str, ...],

@@ -10,7 +10,7 @@ from kue.cli.given import PRIORITY
 from kue.cli.ids import JOB_IDS
 from kue.cli.job.change import answers_json, each
 from kue.cli.json_given import read_json
-from kue.cli.reach import asks, told_as_misuse
+from kue.cli.reach import changes, told_as_misuse
 from kue.cli.stdin import STDIN, read_all
 from kue.cli.terminal import Command
 from kue.errors import JobError, JobNotFound
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.option("--no-tags", is_flag=True, help="Take all tags away.")
 @click.option("--attempts", type=int, help="Run at most so often.")
 @answers_json
-@asks
+@changes
 async def edit(
     q: Kue,
     ids: tuple[int | str, ...],

@@ -10,7 +10,7 @@ from kue.cli.confirm import confirm, yes_option
 from kue.cli.given import STATE, TYPE
 from kue.cli.known import check_type
 from kue.cli.listing import progress_bar, show_json
-from kue.cli.reach import asks, json_option, told_as_misuse
+from kue.cli.reach import changes, json_option, told_as_misuse
 from kue.cli.terminal import Command, say
 from kue.cli.text import jobs
 from kue.job import State
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 )
 @yes_option
 @json_option(help="Write one JSON object: removed.")
-@asks
+@changes
 async def clear(
     q: Kue, type: str, states: tuple[State, ...], yes: bool, as_json: bool
 ) -> None:

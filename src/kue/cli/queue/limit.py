@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from kue.cli.audit import unchanged
 from kue.cli.given import DURATION, TYPE
 from kue.cli.known import warn_of_new_type
 from kue.cli.listing import show_json, show_line
-from kue.cli.reach import asks, json_option, told_as_misuse
+from kue.cli.reach import changes, json_option, told_as_misuse
 from kue.cli.terminal import Command
 from kue.cli.text import words
 from kue.store.values import Limits
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 @click.option("--per-key", type=int, help="So many of one group run at once.")
 @click.option("--none", is_flag=True, help="Lift all limits.")
 @json_option(help="Write one JSON object: the limits now in force.")
-@asks
+@changes
 async def limit(
     q: Kue,
     type: str,
@@ -67,6 +68,8 @@ async def limit(
         known = Limits() if none else (await q.limits()).get(type, Limits())
         with told_as_misuse():
             await q.limit(type, **_as_options(known) | changes)
+    else:
+        unchanged()
     _show(type, (await q.limits()).get(type), as_json=as_json)
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import getpass
 from typing import TYPE_CHECKING
 
 import click
 
+from kue.cli.audit import login
 from kue.cli.given import TIME, TYPE
 from kue.cli.known import warn_of_new_type
 from kue.cli.listing import show_json, show_line
-from kue.cli.reach import asks, json_option
+from kue.cli.reach import changes, json_option
 from kue.cli.terminal import DONE, REFUSED, Command, say
 from kue.cli.text import iso
 
@@ -31,7 +31,7 @@ all_option = click.option("--all", "every", is_flag=True, help="Every type there
 @click.option("--until", type=TIME, help="When it ends by itself: 2h, or a time.")
 @click.option("--by", help="Who; your login name if left out.")
 @json_option(help="Write one JSON object: type (null for all), paused, until.")
-@asks
+@changes
 async def pause(
     q: Kue,
     type: str | None,
@@ -67,7 +67,7 @@ async def pause(
 @click.argument("type", type=TYPE, required=False)
 @all_option
 @json_option(help="Write one JSON object: type (null for all), paused.")
-@asks
+@changes
 async def resume(q: Kue, type: str | None, every: bool, as_json: bool) -> int:
     """
     End the pause of TYPE, or with --all the one of every type.
@@ -128,12 +128,3 @@ def _is_of(pause: Pause, type: str | None) -> bool:
 def pause_end(pause: Pause) -> str:
     """Return when *pause* ends, in words."""
     return f"until {iso(pause.until)}" if pause.until else "until resumed"
-
-
-def login() -> str:
-    """Return who gives the command, as far as the system knows."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError, ImportError):
-        # A user id without a name, as in some containers.
-        return ""

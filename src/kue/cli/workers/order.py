@@ -9,7 +9,7 @@ import click
 
 from kue.cli.known import UnknownName, near
 from kue.cli.listing import show_json, show_line
-from kue.cli.reach import asks, json_option
+from kue.cli.reach import changes, json_option
 from kue.cli.terminal import DONE, REFUSED, Command, say
 from kue.cli.workers.pause import name_argument
 
@@ -25,7 +25,7 @@ PATIENCE_SECONDS = 20.0
 @click.command(cls=Command)
 @name_argument
 @json_option(help="Write one JSON object: worker, order.")
-@asks
+@changes
 async def stop(q: Kue, name: str, as_json: bool) -> None:
     """
     Let the worker NAME leave once the jobs it has have ended.
@@ -46,7 +46,7 @@ async def stop(q: Kue, name: str, as_json: bool) -> None:
 @click.command(cls=Command)
 @name_argument
 @json_option(help="Write one JSON object: worker, at, text.")
-@asks
+@changes
 async def stacks(q: Kue, name: str, as_json: bool) -> int:
     """
     Show where the jobs, tasks and threads of the worker NAME are.

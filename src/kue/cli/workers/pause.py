@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from kue.cli.audit import login
 from kue.cli.given import TIME, answer_quickly
 from kue.cli.known import UnknownName, near
 from kue.cli.listing import show_json, show_line
-from kue.cli.queue.pause import in_force, login, pause_end
-from kue.cli.reach import asks, json_option
+from kue.cli.queue.pause import in_force, pause_end
+from kue.cli.reach import changes, json_option
 from kue.cli.terminal import DONE, REFUSED, Command, say
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def name_argument(function: F) -> F:
 @click.option("--until", type=TIME, help="When it ends by itself: 2h, or a time.")
 @click.option("--by", help="Who; your login name if left out.")
 @json_option(help="Write one JSON object: worker, paused, until.")
-@asks
+@changes
 async def pause(
     q: Kue,
     name: str,
@@ -78,7 +79,7 @@ async def pause(
 @click.command(cls=Command)
 @name_argument
 @json_option(help="Write one JSON object: worker, paused.")
-@asks
+@changes
 async def resume(q: Kue, name: str, as_json: bool) -> int:
     """
     Let the worker NAME take jobs again.

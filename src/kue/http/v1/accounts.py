@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
@@ -70,6 +71,13 @@ class Credentials(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: Annotated[str, Meta(max_length=200)]
     password: Annotated[str, Meta(max_length=MAX_LENGTH)]
+
+
+class NewPassword(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Another password for whoever is logged in."""
+
+    current: Annotated[str, Meta(max_length=MAX_LENGTH)]
+    password: Password
 
 
 class UserView(msgspec.Struct, frozen=True, kw_only=True):
@@ -217,6 +225,30 @@ async def logout(call: Call) -> None:
     accounts = _accounts(call)
     call.headers["Set-Cookie"] = await accounts.log_out(call.request)
     await call.audit.note(call.request, call.user.name, "logout", HTTPStatus.NO_CONTENT)
+
+
+@session.put("/me/password", scope=None, status=HTTPStatus.NO_CONTENT)
+async def change_password(call: Call, body: NewPassword) -> None:
+    """
+    Change the password of whoever is logged in; all other sessions of theirs end.
+
+    A wrong current password is 403; too many are 429, as for logins.
+    """
+    accounts = _accounts(call)
+    if call.user.role is None or not accounts.is_session(call.request):
+        raise Refused(HTTPStatus.FORBIDDEN, "only people who logged in have a password")
+    call.rules.check_change()
+    note = partial(call.audit.note, call.request, call.user.name, "password")
+    try:
+        with given("body.password"):
+            call.headers["Set-Cookie"] = await accounts.change_password(
+                call.request, call.user.name, body.current, body.password
+            )
+    except Refused as exc:
+        if exc.status is HTTPStatus.FORBIDDEN:
+            await note(exc.status)
+        raise
+    await note(HTTPStatus.NO_CONTENT)
 
 
 def _me(call: Call, user: User, *, can_log_out: bool) -> Me:

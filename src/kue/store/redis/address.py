@@ -56,7 +56,10 @@ def read_url(url: str) -> Address:
     Raises:
         ConfigError: Something in it makes no sense; the message says what.
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as exc:
+        raise ConfigError(f"the URL of Redis is malformed: {exc}") from None
     query = _query(parts)
     form, _, kind = parts.scheme.partition("+")
     credentials, _, hosts = parts.netloc.rpartition("@")

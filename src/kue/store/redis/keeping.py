@@ -11,7 +11,7 @@ from kue.names import quote, unquote
 from kue.store.checks import check_kept, check_limit, read_act_cursor
 from kue.store.redis.link import pairs
 from kue.store.redis.shards import Shards
-from kue.store.values import MAX_ACTS, Act, Acts
+from kue.store.values import MAX_ACTS, MAX_REFUSALS, Act, Acts
 
 if TYPE_CHECKING:
     from msgspec import UnsetType
@@ -81,19 +81,25 @@ class Keeping(Shards):
 
     async def note(self, act: Act, *, now: int | None = None) -> int:
         call = secrets.token_hex(8)
-        number = await self._run(HOME, "note", MAX_ACTS, call, _encode(act), now=now)
+        ring = ("refusals", MAX_REFUSALS) if act.is_refused else ("acts", MAX_ACTS)
+        number = await self._run(HOME, "note", *ring, call, _encode(act), now=now)
         return int(number)
 
     async def acts(self, limit: int = 50, cursor: str | None = None) -> Acts:
         check_limit(limit)
         before = read_act_cursor(cursor)
-        key = self._keys[HOME].of_shard("acts")
+        keys = [self._keys[HOME].of_shard(ring) for ring in ("acts", "refusals")]
         last = "+inf" if before is None else f"({before}"
         # One more than is shown tells whether there is more.
         span = (last, "-inf", "BYSCORE", "REV", "LIMIT", 0, limit + 1, "WITHSCORES")
-        [reply] = await self._read_many(HOME, [("ZRANGE", key, *span)])
-        found = [_act(text, int(float(number))) for text, number in pairs(reply)]
-        return Acts.of(found, limit)
+        replies = await self._read_many(HOME, [("ZRANGE", key, *span) for key in keys])
+        found = [
+            _act(text, int(float(number)))
+            for reply in replies
+            for text, number in pairs(reply)
+        ]
+        found.sort(key=lambda act: act.id, reverse=True)
+        return Acts.of(found[: limit + 1], limit)
 
 
 def _field(room: str, name: str) -> str:

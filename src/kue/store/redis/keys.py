@@ -60,7 +60,7 @@ key, after the tag             type    holds
 ``:listeners`` ``:watched``    zset    who listens to all; which jobs are listened to
 ``:kept``                      hash    room:name → until, tab, value: small records
 ``:fading``                    zset    those that end; score = until
-``:acts``                      zset    audit log: time, tab, call, tab, JSON
+``:acts`` ``:refusals``        zset    audit log: time, tab, call, tab, JSON
 ``:agenda``                    zset    type, or ":" for the rest of the shard; score =
                                        when maintenance looks at it next, ms
 ``:search``                    hash    search for runs of lost workers: type:<type> →
@@ -131,6 +131,7 @@ SHARD_KEYS = {
     "kept": "hash",
     "fading": "zset",
     "acts": "zset",
+    "refusals": "zset",
     "agenda": "zset",
     "search": "hash",
 }

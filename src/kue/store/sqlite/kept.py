@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kue.store.sqlite.turn import Turn, as_json
-from kue.store.values import MAX_ACTS, Act, Acts
+from kue.store.values import MAX_ACTS, MAX_REFUSALS, Act, Acts
 
 if TYPE_CHECKING:
     import sqlite3
@@ -27,8 +27,12 @@ ORDER BY name
 """
 _FORGET = "DELETE FROM kept WHERE room = ? AND name = ?"
 _SWEEP = "DELETE FROM kept WHERE until IS NOT NULL AND until <= ?"
-_NOTE = "INSERT INTO acts (at, act) VALUES (?, ?)"
-_TRIM = "DELETE FROM acts WHERE id <= (SELECT max(id) FROM acts) - ?"
+_NOTE = "INSERT INTO acts (at, act, refused) VALUES (?, ?, ?)"
+_TRIM = """
+DELETE FROM acts WHERE refused = ?1 AND id <= (
+    SELECT id FROM acts WHERE refused = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2
+)
+"""
 _ACTS = "SELECT id, at, act FROM acts WHERE id < ? ORDER BY id DESC LIMIT ?"
 #: Above every number.
 _NEWEST = 2**62
@@ -78,9 +82,9 @@ def sweep(turn: Turn) -> None:
 
 
 def note(turn: Turn, act: Act) -> int:
-    """Append to the audit log; the oldest fall off."""
-    turn.run(_NOTE, turn.now, as_json(act))
-    turn.run(_TRIM, MAX_ACTS)
+    """Append to the audit log; the oldest of its kind fall off."""
+    turn.run(_NOTE, turn.now, as_json(act), act.is_refused)
+    turn.run(_TRIM, act.is_refused, MAX_REFUSALS if act.is_refused else MAX_ACTS)
     return int(turn.one("SELECT max(id) FROM acts"))
 
 

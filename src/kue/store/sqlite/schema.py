@@ -289,8 +289,14 @@ CREATE TABLE errors (
 ) STRICT, WITHOUT ROWID;
 """
 
+_FIFTH = """
+-- refusals are trimmed by themselves: nobody can wash out what was done
+ALTER TABLE acts ADD COLUMN refused INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX acts_refused ON acts (refused, id);
+"""
+
 #: What makes version n + 1 of a file out of version n; version 0 is an empty file.
-MIGRATIONS: tuple[str, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH)
+MIGRATIONS: tuple[str, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
 
 
 def check_engine(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> None:

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 --[[
-  note: append an act to the audit log.
+  note: append an act to the audit log, which is two rings with one numbering: what was
+  done, and what was refused.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -8,9 +9,10 @@
     1  now     Unix ms, or empty for the server's clock
     2  shards  how many there are
     3  shard   which one this is
-    4  keep  acts to keep at most
-    5  call  a random name of this call, so that saying it again adds nothing
-    6  act   JSON
+    4  ring  acts or refusals
+    5  keep  acts to keep at most in this ring
+    6  call  a random name of this call, so that saying it again adds nothing
+    7  act   JSON
 
   Returns  the number of the act
   Events   none
@@ -18,13 +20,17 @@
 
 --- @include lib/start
 
-local keep, name, act = tonumber(ARGV[4]), ARGV[5], ARGV[6]
+local ring, keep, name, act = root .. ":" .. ARGV[4], tonumber(ARGV[5]), ARGV[6], ARGV[7]
 
 -- Calls of others that may come between a call and its repetition.
 local MAX_BETWEEN = 50
 
+local function last_of(key)
+  return tonumber(redis.call("ZRANGE", key, 0, 0, "REV", "WITHSCORES")[2]) or 0
+end
+
 -- Check.
-local newest = redis.call("ZRANGE", root .. ":acts", 0, MAX_BETWEEN - 1, "REV", "WITHSCORES")
+local newest = redis.call("ZRANGE", ring, 0, MAX_BETWEEN - 1, "REV", "WITHSCORES")
 for i = 1, #newest, 2 do
   if string.find(newest[i], "\t" .. name .. "\t", 1, true) then
     return tonumber(newest[i + 1])
@@ -32,7 +38,7 @@ for i = 1, #newest, 2 do
 end
 
 -- Move.
-local number = (tonumber(newest[2]) or 0) + 1
-redis.call("ZADD", root .. ":acts", number, string.format(WHOLE, now) .. "\t" .. name .. "\t" .. act)
-redis.call("ZREMRANGEBYRANK", root .. ":acts", 0, -keep - 1)
+local number = math.max(last_of(root .. ":acts"), last_of(root .. ":refusals")) + 1
+redis.call("ZADD", ring, number, string.format(WHOLE, now) .. "\t" .. name .. "\t" .. act)
+redis.call("ZREMRANGEBYRANK", ring, 0, -keep - 1)
 return number

@@ -1,5 +1,7 @@
 // What is kept in this browser alone, and who is logged in.
 
+import { formDialog } from "../../components/form.js";
+import { toast } from "../../components/toast.js";
 import { setTheme, themeName } from "../../components/theme.js";
 import { fill, h } from "../../lib/dom.js";
 import { version } from "../../lib/place.js";
@@ -11,7 +13,7 @@ const THEMES = [
 ];
 
 //: *signal* says when the page is left.
-export function looks({ me }, signal) {
+export function looks({ api, me }, signal) {
   const choice = h("div", { class: "actions", role: "group", "aria-label": "Theme" });
   function draw() {
     fill(
@@ -45,10 +47,44 @@ export function looks({ me }, signal) {
         me.role ?? (me.scopes ?? []).join(", "),
         me.read_only && h("span", { class: "warn" }, ", read-only"),
       ),
+      // Only who logged in by a password has one.
+      me.can_log_out &&
+        me.role && [h("dt", null, "Password"), h("dd", null, passwordButton(api))],
       h("dt", null, "Theme"),
       h("dd", null, choice),
       h("dt", null, "Version"),
       h("dd", null, `Kue ${version}`),
     ),
   );
+}
+
+function passwordButton(api) {
+  const change = () =>
+    formDialog({
+      title: "Change your password",
+      text: "Everywhere else you are logged out.",
+      action: "Change",
+      fields: [
+        {
+          name: "current",
+          label: "Current password",
+          type: "password",
+          required: true,
+          autocomplete: "current-password",
+        },
+        {
+          name: "password",
+          label: "New password",
+          type: "password",
+          required: true,
+          help: "At least 8 characters",
+          autocomplete: "new-password",
+        },
+      ],
+      submit: async (values) => {
+        await api.put("/me/password", values);
+        toast("Your password is changed", { tone: "good" });
+      },
+    });
+  return h("button", { class: "small", onclick: change }, "Change password");
 }
