@@ -8,6 +8,8 @@ BIN := .venv/bin
 ARGS ?=
 # Test processes at once.
 WORKERS ?= 4
+# How often `make steady` runs them.
+TIMES ?= 30
 # What `make chaos` does.
 ENGINE ?= redis
 SECONDS ?= 60
@@ -16,7 +18,7 @@ SEEDS ?= $(SEED)
 # Where `make redis` listens.
 PORT ?= 6379
 
-.PHONY: help setup demo test check lint types docs bench bench-peers bench-http bench-bus chaos mutants redis clean
+.PHONY: help setup demo test steady check lint types docs bench bench-peers bench-http bench-bus chaos mutants redis clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -28,7 +30,10 @@ demo: .venv/run.stamp ## see Kue work, in a browser; needs no Redis
 	$(BIN)/kue demo $(ARGS)
 
 test: setup lint types docs ## everything: lint, types, docs, then all tests (ARGS="-k claim", WORKERS=2)
-	$(BIN)/python -m pytest -p tools.no_skips -n $(WORKERS) $(ARGS)
+	$(BIN)/python -m pytest -p tools.no_skips -n $(WORKERS) --dist worksteal $(ARGS)
+
+steady: setup ## run the tests that start processes 30 times, half of them under load (TIMES=5 ARGS=tests)
+	$(BIN)/python tools/steady.py --times $(TIMES) -n $(WORKERS) --dist worksteal $(or $(ARGS),-m processes)
 
 check: ## exactly what CI runs
 	CI=true .ci/run

@@ -2,24 +2,50 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from kue.store.redis import connecting, link
 from tests.support.engines import ENGINES, SHARDS, Engine, engine_at
-from tests.support.servers import RedisCluster, RedisServer, free_port
+from tests.support.servers import (
+    PATIENCE_SECONDS,
+    RedisCluster,
+    RedisServer,
+    free_port,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
 
     from kue.store.base import Store
 
 
+#: Folders whose tests leave connections alone.
+PATIENT = ("http", "store", "unit")
+MARKERS = (
+    "damages: breaks the store on purpose; it is not checked afterwards",
+    "long: takes long even alone, and is started before the others",
+    "processes: starts processes, servers of its own or a browser (see processes.txt)",
+)
+#: Files and folders whose tests are marked as `processes`.
+STARTING = (Path(__file__).parent / "processes.txt").read_text().split()
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers", "damages: breaks the store on purpose; it is not checked afterwards"
-    )
+    for marker in MARKERS:
+        config.addinivalue_line("markers", marker)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        path = item.path.relative_to(Path(__file__).parent).as_posix()
+        if path.startswith(tuple(STARTING)):
+            item.add_marker("processes")
+    # Behind all others, a long one would keep one core busy and the rest waiting.
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
 @pytest.fixture(scope="session")
@@ -34,6 +60,21 @@ def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisClu
     cluster = RedisCluster(tmp_path_factory.mktemp("cluster"))
     yield cluster
     cluster.stop()
+
+
+@pytest.fixture(autouse=True)
+def _patient_calls(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Wait for a busy Redis instead of sending the same call again.
+
+    A call that is repeated may answer otherwise: a job that the first one removed is
+    gone by the second.  Tests of faults need the product's own patience.
+    """
+    if request.path.parent.name in PATIENT:
+        monkeypatch.setattr(link, "COMMAND_TIMEOUT_SECONDS", PATIENCE_SECONDS)
+        monkeypatch.setattr(connecting, "CONNECT_TIMEOUT_SECONDS", PATIENCE_SECONDS)
 
 
 @pytest.fixture

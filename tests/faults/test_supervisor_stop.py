@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 async def test_under_load_nothing_is_lost_and_nothing_counted_twice(
     shift: Shift,
 ) -> None:
-    ids = await shift.add("nap", seconds=0.1, count=500)
-    async with shift.start("--processes", "2", "--grace", "20s") as workers:
+    # The last of them outlast any delay before the signal arrives.
+    ids = await shift.add("nap", seconds=0.1, count=400)
+    ids += await shift.add("nap", seconds=15, count=100)
+    async with shift.start("--processes", "2", "--grace", "40s") as workers:
         said = [await workers.line() for _ in range(100)]
         workers.signal(signal.SIGTERM)
         said += await workers.lines()

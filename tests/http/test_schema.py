@@ -47,6 +47,7 @@ async def furnish(q: Kue) -> None:
     await q.pause("report", reason="month end")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(PATIENCE + 60)
 async def test_nothing_is_answered_but_what_the_document_says(
     q: Kue, url: str, tmp_path: Path

@@ -57,6 +57,7 @@ def patient(engine: Engine) -> Engine:
     return dataclasses.replace(engine, settings=settings)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(PATIENCE_SECONDS)
 def test_sqlite_does_what_the_model_does(tmp_path: Path) -> None:
     examples = 0
@@ -81,6 +82,7 @@ def test_sqlite_does_what_the_model_does(tmp_path: Path) -> None:
     run_state_machine_as_test(SqliteMachine, settings=SETTINGS)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(PATIENCE_SECONDS)
 def test_redis_does_what_the_model_does(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch

@@ -29,7 +29,7 @@ async def watched(told: list[Blockage]) -> BlockedWatch:
 
 
 def hold_by_sleeping() -> None:
-    time.sleep(0.5)
+    time.sleep(1)
 
 
 def hold_the_interpreter() -> None:
@@ -83,9 +83,7 @@ async def test_each_time_is_told() -> None:
 async def test_a_worker_names_the_job_and_shows_the_line(
     place: Engine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with Kue(
-        place.settings.url, prefix=place.settings.prefix, lease="1s", blocked=0.1
-    ) as q:
+    async with Kue(place.settings.url, prefix=place.settings.prefix, blocked=0.3) as q:
 
         @q.task
         async def block() -> None:

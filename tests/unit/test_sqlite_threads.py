@@ -16,6 +16,7 @@ from kue.errors import StoreFull, StoreRefused, StoreUnavailable
 from kue.job import State
 from kue.store.sqlite.store import SqliteStore
 from tests.support.jobs import T0, add, add_many, add_one, count_of
+from tests.unit.patience import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -45,7 +46,7 @@ class Gate:
 
     def __call__(self, turn: Turn) -> None:
         self.is_reached.set()
-        assert self._is_open.wait(10)
+        assert self._is_open.wait(50)
 
     def open(self) -> None:
         self._is_open.set()
@@ -54,7 +55,7 @@ class Gate:
 async def hold_the_writer(store: SqliteStore) -> tuple[Gate, asyncio.Future[None]]:
     gate = Gate()
     held = store._engine.write(gate, now=T0)
-    await asyncio.to_thread(gate.is_reached.wait, 10)
+    await asyncio.to_thread(gate.is_reached.wait, 50)
     return gate, held
 
 
@@ -67,8 +68,7 @@ async def test_calls_that_come_together_share_a_transaction(
     )
     gate, held = await hold_the_writer(store)
     calls = [asyncio.ensure_future(add_one(store)) for _ in range(50)]
-    # One turn of the loop, so that all of them have asked.
-    await asyncio.sleep(0)
+    await until(lambda: store._engine._writer._calls.qsize() == len(calls))
     gate.open()
 
     ids = await asyncio.gather(*calls)
