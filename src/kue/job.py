@@ -179,6 +179,10 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     after_any: bool = False
 
 
+#: How a run that was held back may begin.
+BEGAN = ("alone", "beside")
+
+
 class Run(NamedTuple):
     """
     One run of a job, as its token says.
@@ -200,6 +204,16 @@ class Run(NamedTuple):
         return cls(
             int(fence), int(started_at), int(attempt), unquote(worker), unquote(claim)
         )
+
+    @property
+    def began(self) -> str | None:
+        """
+        How a run that was held back began, "alone" or "beside" others.
+
+        None for a run that was not held back, or is until now; see `Store.begin`.
+        """
+        mark = self.claim.rpartition(".")[2]
+        return mark if mark in BEGAN else None
 
 
 class Error(msgspec.Struct, frozen=True, omit_defaults=True):

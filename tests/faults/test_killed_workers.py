@@ -9,6 +9,7 @@ import pytest
 
 from kue.draft import draft
 from kue.job import Completed, State
+from kue.policy import runs_alone
 from kue.store.values import Claim, Outcome, Word
 from tests.faults.conftest import assert_sound
 from tests.faults.processes import Process
@@ -140,7 +141,9 @@ async def claim_when_due(store: Store, worker: str) -> None:
     while True:
         seq += 1
         claim = Claim("a", seq)
-        if (await store.claim([TYPE], 1, worker=worker, claim=claim)).jobs:
+        for job in (await store.claim([TYPE], 1, worker=worker, claim=claim)).jobs:
+            if runs_alone(job):
+                await store.begin(job, alone=True)
             return
         await store.wait([TYPE], 5)
 

@@ -111,7 +111,7 @@ class Model(Operating):
         lost = self._dead(now)
         runs = self._robbed(lost)
         for entry in runs:
-            ending = policy.after_lost_worker(entry.view())
+            ending = policy.after_lost_worker(entry.view(), now)
             self.end_run(entry, ending, now, "lease")
         for name in lost:
             self.workers[name].is_lost, self.workers[name].info = True, None
@@ -120,7 +120,7 @@ class Model(Operating):
     def _time_out(self, now: int) -> int:
         runs = self._silent(now)
         for entry in runs:
-            ending = policy.after_ttl(entry.view())
+            ending = policy.after_ttl(entry.view(), now)
             self.end_run(entry, ending, now, "ttl")
         return len(runs)
 

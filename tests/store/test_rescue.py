@@ -36,7 +36,10 @@ async def lose(store: Store, job_id: int, now: int) -> int:
     """Have a worker lost with the job in hand; return the time by then."""
     job = await get_one(store, job_id)
     start = max(now, job.promote_at or 0)
-    assert await claim_ids(store, now=start) == [job_id]
+    job = await claim_one(store, now=start)
+    assert job.id == job_id
+    if policy.runs_alone(job):
+        assert await store.begin(job, alone=True, now=start) is not None
     await lose_worker(store, start)
     return start + LEASE + 1
 

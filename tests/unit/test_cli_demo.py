@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import httpx
+import pytest
 
 from kue.errors import ConfigError
 from kue.http.exposure import Address
@@ -91,6 +92,29 @@ def test_without_end_the_demo_has_something_of_everything_until_ctrl_c() -> None
     assert paused["pauses"][0]["reason"] == "the subject line is being checked"
     assert "What to try next:" in rest
     assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("sign", ["dashboard is at", "jobs until Ctrl-C"])
+def test_however_it_is_ended_the_demo_leaves_no_folder(
+    tmp_path: Path, number: signal.Signals, sign: str
+) -> None:
+    """Also when the signal comes before the first job."""
+    with subprocess.Popen(
+        [KUE, "demo", "--port", "0"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    ) as process:
+        assert process.stderr is not None
+        assert any(sign in line for line in process.stderr)
+        assert list(tmp_path.glob("kue-demo-*"))
+        process.send_signal(number)
+        process.communicate(timeout=50)
+
+    assert process.returncode in (0, 130)
+    assert list(tmp_path.iterdir()) == []
 
 
 #: States that a dashboard full of life shows.

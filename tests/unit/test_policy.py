@@ -7,10 +7,22 @@ from typing import Any
 import pytest
 
 from kue import backoff
-from kue.job import Cancelled, Error, Failed, Job, Retried, Spec, Stalled, State
+from kue.job import (
+    Cancelled,
+    Error,
+    Failed,
+    Job,
+    Released,
+    Retried,
+    Spec,
+    Stalled,
+    State,
+)
 from kue.policy import (
+    ALONE_MS,
     EXPIRED,
     MAX_STALLS,
+    MAX_STALLS_IN_COMPANY,
     TTL_EXCEEDED,
     UNKNOWN_BACKOFF_MS,
     after_cancel,
@@ -23,7 +35,13 @@ from kue.policy import (
 OOPS = Error("OSError", "disk full")
 
 
-def running(attempt: int = 1, *, spec: Spec | None = None, **more: Any) -> Job:
+NOW = 3000
+
+
+def running(
+    attempt: int = 1, *, spec: Spec | None = None, began: str = "", **more: Any
+) -> Job:
+    mark = began and f".{began}"
     return Job(
         id=7,
         type="email",
@@ -31,7 +49,7 @@ def running(attempt: int = 1, *, spec: Spec | None = None, **more: Any) -> Job:
         priority=0,
         created_at=1_000,
         spec=spec or Spec(),
-        token=f"50:2000:{attempt}:host-1:lane.4",
+        token=f"50:2000:{attempt}:host-1:lane.4{mark}",
         **more,
     )
 
@@ -80,8 +98,10 @@ def test_a_strategy_that_fails_does_not_stop_the_retry(strategy: Any) -> None:
 
 
 def test_a_passed_ttl_is_an_error_like_any_other() -> None:
-    assert after_ttl(running()) == Failed(TTL_EXCEEDED)
-    assert after_ttl(running(spec=Spec(max_attempts=2))) == Retried(TTL_EXCEEDED, 0)
+    assert after_ttl(running(), NOW) == Failed(TTL_EXCEEDED)
+    assert after_ttl(running(spec=Spec(max_attempts=2)), NOW) == Retried(
+        TTL_EXCEEDED, 0
+    )
     assert (TTL_EXCEEDED.kind, TTL_EXCEEDED.message) == ("TTLExceeded", "TTL exceeded")
 
 
@@ -91,14 +111,14 @@ def test_a_cancelled_run_says_why_it_was_if_anyone_did() -> None:
 
 
 def test_a_run_that_was_to_be_cancelled_is_cancelled_when_its_ttl_passes() -> None:
-    ending = after_ttl(running(cancelling=True))
+    ending = after_ttl(running(cancelling=True), NOW)
 
     assert ending == Cancelled("cancelled while it ran")
 
 
 def test_a_lost_worker_costs_no_attempt() -> None:
     """Or a deploy by ``kill -9`` would fail every job that has a single attempt."""
-    ending = after_lost_worker(running(spec=Spec(max_attempts=1)))
+    ending = after_lost_worker(running(spec=Spec(max_attempts=1)), NOW)
 
     assert isinstance(ending, Stalled)
     assert ending.delay == 0
@@ -109,7 +129,7 @@ def test_a_lost_worker_costs_no_attempt() -> None:
 
 @pytest.mark.parametrize("stalls", range(MAX_STALLS))
 def test_a_job_comes_back_later_with_every_worker_it_lost(stalls: int) -> None:
-    ending = after_lost_worker(running(stalls=stalls))
+    ending = after_lost_worker(running(stalls=stalls, began="alone"), NOW)
 
     assert isinstance(ending, Stalled)
     assert ending.delay == stall_delay_ms(7, stalls)
@@ -143,27 +163,56 @@ def test_neighbours_of_one_loss_are_not_those_of_the_next() -> None:
 
 
 def test_a_job_that_kills_its_workers_is_failed_in_the_end() -> None:
-    ending = after_lost_worker(running(stalls=MAX_STALLS, spec=Spec(max_attempts=99)))
+    job = running(stalls=MAX_STALLS, began="alone", spec=Spec(max_attempts=99))
+    ending = after_lost_worker(job, NOW)
 
     assert isinstance(ending, Failed)
     assert ending.error.kind == "WorkerLost"
 
 
+@pytest.mark.parametrize("stalls", [2, 3, 9])
+def test_a_job_that_waited_to_run_alone_loses_nothing_with_its_worker(
+    stalls: int,
+) -> None:
+    """R-12: it was claimed, and never began."""
+    ending = after_lost_worker(running(stalls=stalls), NOW)
+
+    assert ending == Released(reason="worker host-1 was lost before it began this job")
+    assert not ending.counts
+
+
+def test_the_ttl_of_a_job_that_waits_to_run_alone_costs_no_attempt() -> None:
+    assert isinstance(after_ttl(running(stalls=2), NOW), Released)
+    assert after_ttl(running(stalls=2, began="alone"), NOW) == Failed(TTL_EXCEEDED)
+
+
+@pytest.mark.parametrize(
+    ("began", "ms"), [("beside", 0), ("alone", ALONE_MS)], ids=["beside", "outlived"]
+)
+def test_a_loss_in_company_fails_a_job_only_after_many(began: str, ms: int) -> None:
+    """R-12: nobody knows which of them it was; but it must not go on forever."""
+    last = running(stalls=MAX_STALLS, began=began)
+    one_more = running(stalls=MAX_STALLS_IN_COMPANY, began=began)
+
+    assert isinstance(after_lost_worker(last, 2000 + ms), Stalled)
+    assert isinstance(after_lost_worker(one_more, 2000 + ms), Failed)
+
+
 def test_a_job_delivered_at_most_once_is_not_repeated_when_its_worker_is_lost() -> None:
-    ending = after_lost_worker(running(once=True, spec=Spec(max_attempts=9)))
+    ending = after_lost_worker(running(once=True, spec=Spec(max_attempts=9)), NOW)
 
     assert isinstance(ending, Failed)
 
 
 def test_a_run_that_was_to_be_cancelled_is_cancelled_when_its_worker_is_lost() -> None:
-    ending = after_lost_worker(running(cancelling=True, once=True))
+    ending = after_lost_worker(running(cancelling=True, once=True), NOW)
 
     assert ending == Cancelled("cancelled while it ran; its worker was lost")
 
 
 def test_a_lost_run_that_cannot_be_read_still_ends() -> None:
     job = Job(id=7, type="a", state=State.ACTIVE, priority=0, created_at=1, spec=Spec())
-    ending = after_lost_worker(job)
+    ending = after_lost_worker(job, NOW)
 
     assert isinstance(ending, Stalled)
     assert "worker ? was lost" in ending.error.message

@@ -38,6 +38,8 @@ OPEN_SHARE = 0.5
 WAVE, CALM_SECONDS = (2, 20), (0.5, 2.5)
 FILM_SECONDS = 15.0
 GRACE_SECONDS = 2.0
+#: What ends it in order: Ctrl-C, `kill`, and a terminal that is closed.
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @click.command(epilog=EXIT_CODES)
@@ -80,10 +82,25 @@ def demo(
       kue demo --jobs 60             sixty jobs in a quarter of a minute
     """
     listening = nullcontext() if no_dashboard else _listener(port)
-    with _place(url) as place, listening as listener:
+    with _interruptible(), _place(url) as place, listening as listener:
         script = Script(jobs, seconds)
         run(_demo(place, script, listener, opens=opens))
     click.echo(_what_next(url))
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let every signal that ends it unwind it, so that its folder is removed."""
+    before = {number: signal.getsignal(number) for number in ENDING}
+    for number, handler in before.items():
+        # Ignored by whoever started it, as nohup does with SIGHUP: it stays so.
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -154,7 +171,7 @@ async def _demo(
         studio = script.studio(q)
         async with _dashboard(q, listener, opens=opens) as link:
             picture = view_for(console, link, is_brief=script.is_endless)
-            with picture as view, _ended_by_ctrl_c() as ended:
+            with picture as view, _ended_by_signal() as ended:
                 async with q.work(grace=GRACE_SECONDS):
                     feeding = script.feed(q, studio)
                     await _watch(q, feeding, view, ended, script.seconds)
@@ -242,14 +259,19 @@ async def _until(ended: asyncio.Event) -> None:
 
 
 @contextmanager
-def _ended_by_ctrl_c() -> Iterator[asyncio.Event]:
+def _ended_by_signal() -> Iterator[asyncio.Event]:
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGINT, ended.set)
+    before = {number: signal.getsignal(number) for number in ENDING}
+    heeded = [number for number in ENDING if before[number] is not signal.SIG_IGN]
+    for number in heeded:
+        loop.add_signal_handler(number, ended.set)
     try:
         yield ended
     finally:
-        loop.remove_signal_handler(signal.SIGINT)
+        for number in heeded:
+            loop.remove_signal_handler(number)
+            signal.signal(number, before[number])
 
 
 def _unfinished(counts: Counts) -> int:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import msgspec
 
 from kue.fingerprint import LENGTH, fingerprint
-from kue.job import MAX_HISTORY, Attempt, Ending, Error, Failed, Spec
+from kue.job import BEGAN, MAX_HISTORY, Attempt, Ending, Error, Failed, Job, Spec
 from kue.payload import MAX_RESULT, encode
 
 #: Characters kept of an error's message and of its stack.
@@ -52,6 +52,14 @@ def fingerprint_in(tail: str) -> str:
 def line_of(token: str, at: int, tail: bytes) -> bytes:
     """Return a story's line."""
     return b'{"run":"%s","at":%d,%s' % (token.encode(), at, tail)
+
+
+def begun(job: Job, mark: str) -> str:
+    """Return what a token says after its start, of a run that began as *mark* says."""
+    rest = job.token.split(":", 2)[2]
+    for earlier in BEGAN:
+        rest = rest.removesuffix(f".{earlier}")
+    return f"{rest}.{mark}"
 
 
 def read_story(story: bytes) -> tuple[Attempt, ...]:

@@ -16,6 +16,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from kue.job import Completed, Error, Failed, Released, Retried
+from kue.policy import runs_alone
 from kue.store.values import MAX_BATCH, Claim, Claimed, Outcome, Word
 from kue.timings import Timing, bucket, ready_at
 from kue.worker import capture
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from kue.store.base import Store
     from kue.worker.budget import Budget
     from kue.worker.crew import Crew
+    from kue.worker.isolation import Isolation
 
 logger = logging.getLogger(__name__)
 
@@ -121,6 +123,7 @@ class Loop:
         self,
         crew: Crew,
         budget: Budget,
+        isolation: Isolation,
         *,
         on_rest: Callable[[], None],
         on_freed: Callable[[], None],
@@ -136,6 +139,7 @@ class Loop:
         """
         self._crew = crew
         self._budget = budget
+        self._isolation = isolation
         self._on_rest = on_rest
         self._on_freed = on_freed
         self._on_paused = on_paused
@@ -164,7 +168,12 @@ class Loop:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to do but to wait for the store."""
-        return self._supply.is_empty and not self._is_paused and not self._is_stopping
+        return (
+            self._supply.is_empty
+            and not self._is_paused
+            and not self._is_stopping
+            and not self._isolation.is_on
+        )
 
     @property
     def is_at_rest(self) -> bool:
@@ -266,12 +275,15 @@ class Loop:
         for run in self._runs.values():
             is_spent = run.job.once and run.has_begun
             run.interrupt(once if is_spent else ending)
+        self._isolation.look_again()
 
     def lose(self, job: Job) -> None:
         """Cancel the run of *job*, as it was claimed, that is no longer ours."""
         run = self._runs.get(job.id)
         # By token: while we were told, the job may have ended and come to us again.
-        if run is not None and run.job.token == job.token:
+        if run is None or self._isolation.holds(run):
+            return
+        if run.job.token == job.token:
             logger.warning(
                 "job %d is no longer ours; its run is cancelled",
                 job.id,
@@ -284,6 +296,7 @@ class Loop:
         run = self._runs.get(job_id)
         if run is not None:
             run.interrupt(ending)
+            self._isolation.look_again()
 
     # -- what to do next -------------------------------------------------------
 
@@ -306,6 +319,10 @@ class Loop:
 
     def _reserve(self, *, has_outcomes: bool) -> int:
         """Take slots for a claim, if one is worth a call or a call is made anyway."""
+        if self._isolation.is_on:
+            # Every change makes lanes look, and so comes by here.
+            self._isolation.look_again()
+            return 0
         if self._is_stopping or self._is_paused:
             return 0
         if not has_outcomes and not self._supply.is_worth_asking:
@@ -391,12 +408,16 @@ class Loop:
             # Taken back from us and claimed by us again: the earlier run is void.
             earlier.interrupt(None)
             self._displaced.add(earlier)
+            self._isolation.look_again()
         self._runs[job.id] = run
         if self._is_stopping:
             run.interrupt(STOPPED)
         return run
 
     async def _run(self, run: Run) -> None:
+        is_alone = runs_alone(run.job)
+        if is_alone:
+            await self._isolation.enter(run)
         before = CURRENT.set(run)
         ending = await execute(run, self.processor.handler)
         CURRENT.reset(before)
@@ -408,6 +429,8 @@ class Loop:
         if not run.is_abandoned:
             self._end(run, ending)
         self.claimant.held -= 1
+        if is_alone:
+            self._isolation.leave(run)
         self._on_freed()
         self._changed.set()
 

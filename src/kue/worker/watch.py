@@ -70,6 +70,12 @@ class Watch:
                     self._calls.add(call)
                     call.add_done_callback(self._calls.discard)
 
+    def interrupt(self) -> None:
+        """Take no more jobs for now; what a call may have got is still received."""
+        for call in self._calls:
+            if not call.cancelling():
+                call.cancel()
+
     def call_off(self) -> None:
         """
         Take no more jobs for now.

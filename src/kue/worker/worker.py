@@ -20,6 +20,7 @@ from kue.outage import Outage
 from kue.worker.budget import Budget
 from kue.worker.capture import captured
 from kue.worker.crew import Crew
+from kue.worker.isolation import Isolation
 from kue.worker.lookout import Lookout
 from kue.worker.loop import LANES, Loop, Processor
 from kue.worker.pulse import pulse
@@ -253,13 +254,15 @@ class Worker:
             lease=self._settings.lease,
             claims=not budget.is_tight and self._plan.max_jobs is None,
         )
+        isolation = Isolation(self._store, self._loops, self._outage, watch.interrupt)
         for loop in self._loops:
             loop.join(
                 crew,
                 budget,
+                isolation,
                 on_rest=self._rested.set,
                 on_freed=self._look_again if budget.is_tight else _nothing,
-                on_paused=watch.call_off,
+                on_paused=watch.interrupt,
                 on_failed=self._on_failed,
             )
         return watch

@@ -11,6 +11,7 @@ import msgspec
 
 from kue.errors import KueError
 from kue.job import (
+    BEGAN,
     MAX_HISTORY,
     Cancelled,
     Completed,
@@ -26,7 +27,7 @@ from kue.policy import EXPIRED
 from kue.settings import LEASE_MS
 from kue.store.batches import bytes_of_outcome, split
 from kue.store.checks import check_batch, check_limit, check_timings
-from kue.store.codec import tail_of
+from kue.store.codec import begun, tail_of
 from kue.store.redis.counters import write_counts
 from kue.store.redis.link import MAX_BLOCK_SECONDS
 from kue.store.redis.record import read_claimed, read_pause, unreadable
@@ -258,6 +259,20 @@ class Running(Shards):
             home += (quote(timing.type), *counts)
         for shard, args in told.items():
             await self._run(shard, "measure", *args, now=now)
+
+    async def begin(
+        self, job: Job, *, alone: bool, now: int | None = None
+    ) -> Job | None:
+        reply: bytes = await self._run(
+            self._shard_of(job.id),
+            "begin",
+            job.id,
+            job.token.partition(":")[0],
+            begun(job, BEGAN[not alone]),
+            now=now,
+        )
+        token = reply.decode()
+        return msgspec.structs.replace(job, token=token) if token else None
 
     async def leave(self, worker: str, *, now: int | None = None) -> None:
         await self._on_all(

@@ -113,15 +113,18 @@ class Upkeep(Producing, Running, Operating, Reading):
         self,
         ids: list[bytes],
         overdue: str,
-        decide: Callable[[Job], Ending],
+        decide: Callable[[Job, int], Ending],
         now: int | None,
     ) -> int:
         """End runs that are overdue, as *decide* says; return how many still were."""
         if not ids:
             return 0
         jobs = await self.get([int(job_id) for job_id in ids])
+        moment = await self.now() if now is None else now
         outcomes = [
-            Outcome(job, decide(job), overdue) for job in jobs if job and job.token
+            Outcome(job, decide(job, moment), overdue)
+            for job in jobs
+            if job and job.token
         ]
         words = await self.settle(outcomes, now=now)
         return words.count(Word.DONE)

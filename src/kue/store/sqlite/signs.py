@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from kue.events import Kind
 from kue.job import State
+from kue.store.codec import begun
 from kue.store.sqlite.rows import slips_of
 from kue.store.sqlite.turn import Turn, as_json
 from kue.store.values import MAX_LOG_LINES, MAX_LOG_TEXT, Word
@@ -13,6 +16,7 @@ from kue.store.values import MAX_LOG_LINES, MAX_LOG_TEXT, Word
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kue.job import Job
     from kue.store.sqlite.rows import Slip
     from kue.store.values import LogLine, Progress
 
@@ -22,6 +26,9 @@ UPDATE jobs SET progress = ?, progress_data = ?,
 WHERE id = ?
 """
 _CREATED = "SELECT created_at FROM jobs WHERE id = ?"
+_BEGIN = """
+UPDATE jobs SET token = ?, ttl_at = CASE WHEN ttl > 0 THEN ? + ttl END WHERE id = ?
+"""
 _LAST = "SELECT coalesce(max(line), -1) FROM logs WHERE job_id = ?"
 #: Bound one by one: JSON in SQLite ends a text at a NUL, and a line may have one.
 _APPEND = """
@@ -48,6 +55,17 @@ def _progress(turn: Turn, slip: Slip | None, update: Progress) -> Word:
     detail = {"progress": update.percent, "data": update.data}
     turn.tell(Kind.PROGRESS, slip.id, slip.type, slip.attempts + 1, detail)
     return Word.DONE
+
+
+def begin(turn: Turn, job: Job, mark: str) -> Job | None:
+    """Start a run that was held back; only its own fence may."""
+    slip = slips_of(turn.db, [job.id]).get(job.id)
+    fence = job.token.partition(":")[0]
+    if slip is None or not slip.token.startswith(f"{fence}:"):
+        return None
+    token = f"{fence}:{turn.now}:{begun(job, mark)}"
+    turn.run(_BEGIN, token, turn.now, job.id)
+    return msgspec.structs.replace(job, token=token)
 
 
 def log(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kue.clock import Clock, SystemClock
-from kue.job import State
+from kue.job import BEGAN, State
 from kue.settings import LEASE_MS
 from kue.store.batches import (
     bytes_of_draft,
@@ -178,6 +178,11 @@ class SqliteStore(SqliteReads):
         check_batch(timings, "types")
         check_timings(timings)
         await self._write(now, counters.measure, timings)
+
+    async def begin(
+        self, job: Job, *, alone: bool, now: int | None = None
+    ) -> Job | None:
+        return await self._write(now, signs.begin, job, BEGAN[not alone])
 
     async def leave(self, worker: str, *, now: int | None = None) -> None:
         await self._write(now, workers.leave, worker)

@@ -60,7 +60,7 @@ _RETAINED = """
 SELECT id FROM jobs INDEXED BY jobs_retained_until
 WHERE retain_until IS NOT NULL AND retain_until <= ? ORDER BY retain_until LIMIT ?
 """
-_OVERDUE: dict[str, tuple[str, Callable[[Job], Ending]]] = {
+_OVERDUE: dict[str, tuple[str, Callable[[Job, int], Ending]]] = {
     "lease": (_LOST, policy.after_lost_worker),
     "ttl": (_SILENT, policy.after_ttl),
 }
@@ -148,7 +148,7 @@ def _take_back(turn: Turn, overdue: str, limit: int) -> int:
         if slip.began is None:
             # Its token makes no sense: nobody can be told to have lost it.
             job = msgspec.structs.replace(job, token="")
-        endings.append((slip, after(job)))
+        endings.append((slip, after(job, turn.now)))
     steps.end(turn, endings, taken=overdue)
     return len(rows)
 

@@ -1,0 +1,41 @@
+#!lua flags=allow-oom
+--[[
+  begin: a run that was held back since it was claimed starts now.
+
+  KEYS
+    1  root  tag that every key of the shard begins with
+  ARGV
+    1  now     Unix ms, or empty for the server's clock
+    2  shards  how many there are
+    3  shard   which one this is
+    4  id      of the job
+    5  fence   of its run
+    6  rest    of the token that the run has from now on: attempt:worker:claim
+
+  Returns  the token, or nothing when the run is over
+]]
+
+--- @include lib/start
+--- @include lib/sound
+--- @include lib/header
+
+-- Check.
+local id, fence = ARGV[4], ARGV[5]
+local head = header(id)
+if not head then
+  return ""
+end
+check_type(head.type)
+local q = queue(head.type)
+local token = redis.call("HGET", q .. "active", id)
+if not token or string.match(token, "^%d+") ~= fence then
+  return ""
+end
+
+-- Move.
+local new = fence .. ":" .. string.format("%.0f", now) .. ":" .. ARGV[6]
+redis.call("HSET", q .. "active", id, new)
+if head.ttl then
+  redis.call("ZADD", q .. "ttl", now + head.ttl, id)
+end
+return new

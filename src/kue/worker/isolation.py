@@ -1,0 +1,121 @@
+"""
+Isolation: jobs that lost several workers run alone in their process.
+
+A lost worker does not say which of its jobs was to blame.  A job that lost two (see
+`policy.runs_alone`) is held back until nothing else runs here, and nothing else is
+started while it runs: if the process dies now, it is the doing of this job.  Until it
+begins, losing the worker costs it nothing (`Store.begin`).
+
+Both waits are bounded, so that a job which runs for hours, or which another one waits
+for, cannot stop the whole process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+from kue.policy import ALONE_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kue.outage import Outage
+    from kue.store.base import Store
+    from kue.worker.loop import Loop
+    from kue.worker.run import Run
+
+logger = logging.getLogger(__name__)
+
+ALONE_SECONDS = ALONE_MS / 1000
+
+
+class Isolation:
+    """Decides when such runs begin; while there are any, no loop claims jobs."""
+
+    def __init__(
+        self,
+        store: Store,
+        loops: Sequence[Loop],
+        outage: Outage,
+        on_start: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._loops = loops
+        self._outage = outage
+        #: Called when claims must cease, those that wait in the store included.
+        self._on_start = on_start
+        #: Runs that are to be alone, in order.  Only the first may have begun.
+        self._line: list[Run] = []
+        self._changed = asyncio.Event()
+
+    @property
+    def is_on(self) -> bool:
+        """Whether no job may be claimed."""
+        return bool(self._line)
+
+    def look_again(self) -> None:
+        """Take note that slots were freed, or runs interrupted."""
+        self._changed.set()
+
+    def holds(self, run: Run) -> bool:
+        """Return whether *run* waits for its turn: what it is then, `begin` decides."""
+        return run in self._line and not run.has_begun
+
+    async def enter(self, run: Run) -> None:
+        """Return when *run* may begin, or was interrupted before it did."""
+        self._line.append(run)
+        if len(self._line) == 1:
+            self._on_start()
+        # Those before it may have waited for no more than this.
+        self._changed.set()
+        await self._until(run, lambda: self._line[0] is run)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ALONE_SECONDS):
+                await self._until(run, lambda: self._is_alone)
+        if run.is_interrupted:
+            self.leave(run)
+        else:
+            await self._begin(run, alone=self._is_alone)
+
+    def leave(self, run: Run) -> None:
+        """Let the others go on: *run* ended, or had its time."""
+        if run not in self._line:
+            return
+        self._line.remove(run)
+        self._changed.set()
+        if not self._line:
+            for loop in self._loops:
+                loop.wake()
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether nothing runs, and no claim is on its way, beside those held back."""
+        return sum(loop.claimant.held for loop in self._loops) == len(self._line)
+
+    async def _until(self, run: Run, is_so: Callable[[], bool]) -> None:
+        while not (run.is_interrupted or is_so()):
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def _begin(self, run: Run, *, alone: bool) -> None:
+        logger.info(
+            "job %d lost %d workers and runs %s",
+            run.id,
+            run.job.stalls,
+            "alone" if alone else "beside jobs that did not end in time",
+            extra={"job_id": run.id},
+        )
+        job = await self._outage.persist(
+            f"begin {run.id}", lambda: self._store.begin(run.job, alone=alone)
+        )
+        if job is None:
+            run.interrupt(None)
+        else:
+            run.job = job
+        if job is None or not alone:
+            self.leave(run)
+        else:
+            asyncio.get_running_loop().call_later(ALONE_SECONDS, self.leave, run)

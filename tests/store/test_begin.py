@@ -1,0 +1,133 @@
+"""`Store.begin`: runs that were held back, so that they run alone (R-12)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kue.job import Completed, State
+from kue.policy import MAX_STALLS
+from kue.store.values import Outcome, Word
+from tests.support.jobs import SECOND, T0, claim_one, end, get_one, start_one
+from tests.support.upkeep import lose_worker, pass_time, tend
+
+if TYPE_CHECKING:
+    from kue.job import Job
+    from kue.store.base import Store
+
+LEASE = 10 * SECOND
+
+
+async def suspect(store: Store, stalls: int = 2, **options: Any) -> Job:
+    """Claim a job that has lost *stalls* workers; return it as it was claimed."""
+    job = await start_one(store, **options)
+    now = T0
+    for _ in range(stalls):
+        if job.stalls >= 2:
+            began = await store.begin(job, alone=True, now=now)
+            assert began is not None
+        await lose_worker(store, now)
+        now = (await get_one(store, job.id)).promote_at or now + LEASE + 1
+        job = await claim_one(store, now=now)
+    assert job.stalls == stalls
+    return job
+
+
+@pytest.mark.parametrize(("alone", "mark"), [(True, "alone"), (False, "beside")])
+async def test_a_run_begins_when_it_says_so(
+    store: Store, alone: bool, mark: str
+) -> None:
+    job = await suspect(store)
+    later = job.updated_at + SECOND
+
+    began = await store.begin(job, alone=alone, now=later)
+
+    assert began is not None
+    assert began.run is not None
+    assert (began.run.began, began.run.started_at) == (mark, later)
+    assert (began.fence, began.attempts) == (job.fence, job.attempts)
+    assert await get_one(store, job.id) == began
+    assert await end(store, began, Completed(), now=later) is Word.DONE
+
+
+async def test_the_token_of_before_can_no_longer_end_the_run(store: Store) -> None:
+    job = await suspect(store)
+    began = await store.begin(job, alone=True, now=job.updated_at + SECOND)
+    assert began is not None
+
+    word = await end(store, job, Completed(), now=job.updated_at + SECOND)
+
+    assert word is Word.LOST
+    assert (await get_one(store, job.id)).token == began.token
+
+
+async def test_a_run_can_begin_twice_and_is_the_same(store: Store) -> None:
+    """The first answer may have been lost."""
+    job = await suspect(store)
+    now = job.updated_at
+    await store.begin(job, alone=True, now=now)
+
+    again = await store.begin(job, alone=True, now=now + SECOND)
+
+    assert again is not None
+    assert await store.settle([Outcome(again, Completed())], now=now) == [Word.DONE]
+
+
+async def test_a_run_that_was_taken_back_cannot_begin(store: Store) -> None:
+    job = await suspect(store)
+    await lose_worker(store, job.updated_at)
+    now = job.updated_at + LEASE + SECOND
+    other = await claim_one(store, worker="w2", now=now)
+
+    assert await store.begin(job, alone=True, now=now) is None
+    assert (await get_one(store, job.id)).token == other.token
+    await store.remove([job.id], force=True, now=now)
+    assert await store.begin(other, alone=True, now=now) is None
+
+
+@pytest.mark.parametrize("stalls", [2, MAX_STALLS])
+async def test_losing_its_worker_before_it_began_costs_a_job_nothing(
+    store: Store, stalls: int
+) -> None:
+    job = await suspect(store, stalls)
+
+    tended = await lose_worker(store, job.updated_at)
+
+    assert tended.rescued == 1
+    back = await get_one(store, job.id)
+    assert (back.state, back.stalls, back.attempts) == (State.WAITING, stalls, 0)
+    assert back.history[-1].outcome == "released"
+
+
+async def test_a_loss_in_company_is_not_the_last(store: Store) -> None:
+    job = await suspect(store, MAX_STALLS)
+    await store.begin(job, alone=False, now=job.updated_at)
+
+    await lose_worker(store, job.updated_at)
+
+    back = await get_one(store, job.id)
+    assert (back.state, back.stalls) == (State.DELAYED, MAX_STALLS + 1)
+
+
+async def test_a_loss_alone_is_the_last(store: Store) -> None:
+    job = await suspect(store, MAX_STALLS)
+    await store.begin(job, alone=True, now=job.updated_at)
+
+    await lose_worker(store, job.updated_at)
+
+    assert (await get_one(store, job.id)).state is State.FAILED
+
+
+async def test_the_ttl_of_a_run_starts_when_it_begins(store: Store) -> None:
+    job = await suspect(store, ttl="30s")
+    claimed_at = job.updated_at
+    began_at = claimed_at + 20 * SECOND
+    await store.renew("w1", lease=600 * SECOND, now=claimed_at)
+    began = await store.begin(job, alone=True, now=began_at)
+    assert began is not None
+
+    await pass_time(store, claimed_at, began_at + 29 * SECOND)
+    assert (await get_one(store, job.id)).token == began.token
+
+    assert (await tend(store, began_at + 31 * SECOND)).timed_out == 1
