@@ -265,3 +265,21 @@ def test_stats_of_an_idle_queue_say_so(kue: CommandLine) -> None:
 
     assert (said.code, said.out) == (0, "")
     assert said.err == "kue: nothing happened in the last 1 h 30 min\n"
+
+
+@pytest.mark.parametrize("width", [80, 60])
+def test_titles_and_numbers_are_whole_where_there_is_little_room(
+    kue: CommandLine, width: int
+) -> None:
+    """Friction 7: what does not fit is left out, and named."""
+    for _ in range(2):
+        kue("job", "add", "thumbnail-of-video")
+    kue("job", "add", "email", "--delay", "1h")
+    kue.on_a_terminal(width=width)
+
+    lines = kue("queue", "list").shown.splitlines()
+
+    assert lines[1].split()[:3] == ["type", "waiting", "active"]
+    assert "…" not in "".join(lines)
+    assert any(line.split()[:2] == ["thumbnail-of-video", "2"] for line in lines)
+    assert max(map(len, lines)) <= width

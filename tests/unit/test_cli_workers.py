@@ -216,3 +216,61 @@ def test_stacks_are_shown_when_the_worker_has_written_them(
         assert said.items[0]["text"] == "task 'kue beat':"
     else:
         assert said.out == "task 'kue beat':\n"
+
+
+def test_a_worker_that_stopped_in_order_is_not_lost(kue: CommandLine) -> None:
+    """Friction 6: it says since when, and the same on both engines."""
+
+    async def stop(store: Store) -> None:
+        now = await store.now() - 65_000
+        await store.renew("web-1", now=now - 1_000)
+        await store.leave("web-1", now=now)
+
+    kue.arrange(stop)
+    [row] = kue("workers").rows
+    [item] = kue("workers", "--json").items
+
+    assert row[3].startswith("no, stopped 1 min")
+    assert (item["alive"], item["stopped"], item["lost"]) == (False, True, False)
+
+
+def test_a_worker_that_left_with_jobs_in_its_hands_is_lost(kue: CommandLine) -> None:
+    """A supervisor deregisters a child that was killed."""
+
+    async def leave(store: Store) -> None:
+        await start_one(store, "email", worker="web-1", now=await store.now() - 5_000)
+        await store.leave("web-1", now=await store.now() - 4_000)
+
+    kue.arrange(leave)
+
+    assert kue("workers").rows[0][3].startswith("no, lost 4")
+
+
+@pytest.mark.parametrize("width", [80, 60])
+def test_names_pids_and_titles_are_whole_where_there_is_little_room(
+    kue: CommandLine, width: int
+) -> None:
+    """Friction 7: `kill -9` needs the pid."""
+    info = {
+        "host": "build-server-17",
+        "pid": 1234567,
+        "started_at": 1,
+        "memory": 9**9,
+        "slots": {"resize-images": 10, "send-email": 20},
+        "done": 123_456,
+        "lag_ms": 12.0,
+        "blocked": 7,
+        "blocked_at": "app.py:12 in resize",
+    }
+    kue.arrange(lambda store: store.renew("build-server-17-1234567-a1b2", info=info))
+    kue.on_a_terminal(width=width)
+
+    said = kue("workers")
+    lines = said.shown.splitlines()
+
+    titles, first = lines[1].split(), lines[3].split()
+    assert titles[:2] == ["name", "pid"]
+    assert {"alive", "running"} <= set(titles)
+    assert first[:2] == ["build-server-17-1234567-a1b2", "1234567"]
+    assert "no room for host, memory" in said.err
+    assert max(map(len, lines)) <= width

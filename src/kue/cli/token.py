@@ -27,12 +27,12 @@ __all__ = ["token"]
 
 COLUMNS = (
     Column("id"),
-    Column("name"),
-    Column("scopes"),
-    Column("by"),
-    Column("made"),
+    Column("name", wraps=True),
+    Column("scopes", wraps=True),
+    Column("by", wraps=True, rank=3),
+    Column("made", rank=2),
     Column("until"),
-    Column("used"),
+    Column("used", rank=1),
 )
 SCOPES = click.Choice([scope.value for scope in Scope])
 

@@ -363,7 +363,8 @@ class WorkerStatus(msgspec.Struct, frozen=True):
     """A worker the store knows of."""
 
     name: str
-    #: Past this without a beat it counts as lost, Unix ms.
+    #: Past this without a heartbeat it counts as lost; of one that stopped, when it
+    #: did.  Unix ms.
     deadline: int
     alive: bool
     #: Runs in its hands.
@@ -372,6 +373,13 @@ class WorkerStatus(msgspec.Struct, frozen=True):
     info: dict[str, Any] = {}
     #: Whether it is told to start nothing new.
     paused: bool = False
+    #: Whether it is gone in good order: it deregistered, with nothing in its hands.
+    stopped: bool = False
+
+    @property
+    def lost(self) -> bool:
+        """Whether it is gone without having stopped."""
+        return not self.alive and not self.stopped
 
     @property
     def trouble(self) -> str | None:

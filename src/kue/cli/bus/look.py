@@ -24,27 +24,27 @@ if TYPE_CHECKING:
     from kue.payload import JSON
 
 NODES = (
-    Column("node"),
-    Column("host"),
+    Column("node", wraps=True),
+    Column("host", wraps=True, rank=5),
     Column("pid", is_number=True),
-    Column("since"),
+    Column("since", rank=4),
     Column("consumers", is_number=True),
     Column("out/s", is_number=True),
     Column("in/s", is_number=True),
-    Column("waiting", is_number=True),
-    Column("lost", is_number=True),
-    Column("given up", is_number=True),
+    Column("waiting", is_number=True, rank=3),
+    Column("lost", is_number=True, rank=1),
+    Column("given up", is_number=True, rank=2),
 )
 ADDRESSES = (
     Column("address", is_long=True),
-    Column("nodes", is_number=True),
+    Column("nodes", is_number=True, rank=2),
     Column("consumers", is_number=True),
     Column("out/s", is_number=True),
     Column("in/s", is_number=True),
-    Column("sent", is_number=True),
-    Column("p50", is_number=True),
-    Column("p95", is_number=True),
-    Column("failures", is_long=True),
+    Column("sent", is_number=True, rank=5),
+    Column("p50", is_number=True, rank=4),
+    Column("p95", is_number=True, rank=3),
+    Column("failures", is_long=True, rank=1),
 )
 
 

@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     Column("id", is_number=True),
-    Column("type"),
-    Column("failed"),
-    Column("attempts", is_number=True),
+    Column("type", wraps=True),
+    Column("failed", rank=1),
+    Column("attempts", is_number=True, rank=2),
     Column("error", is_long=True),
 )
 GROUPS = (
     Column("jobs", is_number=True),
     Column("type"),
-    Column("first"),
-    Column("last"),
+    Column("first", rank=2),
+    Column("last", rank=1),
     Column("job", is_number=True),
     Column("error", is_long=True),
 )

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     Column("id", is_number=True),
-    Column("type"),
+    Column("type", wraps=True),
     Column("state"),
-    Column("prio", is_number=True),
-    Column("tries"),
-    Column("added"),
-    Column("data", is_long=True),
+    Column("prio", is_number=True, rank=4),
+    Column("tries", rank=3),
+    Column("added", rank=2),
+    Column("data", is_long=True, rank=1),
     Column("error", is_long=True),
 )
 

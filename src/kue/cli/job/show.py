@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from kue.queue import Kue
 
 HISTORY = (
-    Column("attempt", is_number=True),
+    Column("attempt", is_number=True, rank=2),
     Column("outcome"),
-    Column("started"),
-    Column("took", is_number=True),
-    Column("worker"),
+    Column("started", rank=3),
+    Column("took", is_number=True, rank=4),
+    Column("worker", wraps=True, rank=1),
     Column("what it said", is_long=True),
 )
 
@@ -83,7 +83,7 @@ def _show_on_terminal(console: Console, job: Job, known: dict[str, str]) -> None
     console.print(grid)
     if job.history:
         rows = [_row(attempt) for attempt in job.history]
-        console.print(Listing(*HISTORY).table(rows, width=console.width))
+        Listing(*HISTORY).show(rows)
     if job.error and job.error.stack:
         lines = "\n".join(visible_lines(job.error.stack))
         console.print(Padding(Text(lines, style="red"), (0, 0, 1, 2)))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 import msgspec
 
-from kue.cli.listing import Column, Listing, Row
+from kue.cli.listing import NONE, Column, Listing, Row
 from kue.cli.queue.limit import limits_text
 from kue.cli.reach import asks, json_option
 from kue.cli.terminal import Command, say
@@ -32,12 +32,17 @@ STATES = (
     State.FAILED,
     State.CANCELLED,
 )
+#: States that are left out first where there is little room.
+RANKS = {State.CANCELLED: 5, State.BLOCKED: 4, State.COMPLETE: 3, State.DELAYED: 1}
 COLUMNS = (
-    Column("type"),
-    *(Column(state.value, is_number=True) for state in STATES),
-    Column("next waits"),
-    Column("paused", is_long=True, wraps=True),
-    Column("limits", is_long=True, wraps=True),
+    Column("type", wraps=True),
+    *(
+        Column(state.value, is_number=True, rank=RANKS.get(state, 0))
+        for state in STATES
+    ),
+    Column("next waits", rank=6),
+    Column("paused", is_long=True, wraps=True, rank=2),
+    Column("limits", is_long=True, wraps=True, rank=7),
 )
 #: The next job is read type by type: of more types than this it is left out.
 MAX_LOOKS = 100
@@ -126,7 +131,12 @@ def _row(standing: _Standing, now: int) -> Row:
     ends = [_paused_text(pause), limits_text(standing.limits)]
     waits = "" if since is None else words(max(0, now - since))
     return Row(
-        shown=[standing.type, *(f"{n:,}" if n else "·" for n in numbers), waits, *ends],
+        shown=[
+            standing.type,
+            *(f"{n:,}" if n else NONE for n in numbers),
+            waits,
+            *ends,
+        ],
         plain=[
             standing.type,
             *map(str, numbers),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MINUTE_MS = 60_000
 NUMBERS = tuple(
-    Column(title, is_number=True)
+    Column(title, is_number=True, rank=int(title == "mean run"))
     for title in ("added", "complete", "failed", "mean run")
 )
 
@@ -58,10 +58,10 @@ async def stats(
     found = await q.stats(last - minutes + 1, last)
     wanted = [stat for stat in found if type in (None, stat.type)]
     if total:
-        listing = Listing(Column("type"), *NUMBERS, as_json=as_json)
+        listing = Listing(Column("type", wraps=True), *NUMBERS, as_json=as_json)
         listing.show(_row(stat, with_minute=False) for stat in _totals(wanted))
     else:
-        columns = (Column("minute"), Column("type"), *NUMBERS)
+        columns = (Column("minute"), Column("type", wraps=True), *NUMBERS)
         ordered = sorted(wanted, key=lambda stat: (stat.minute, stat.type))
         Listing(*columns, as_json=as_json).show(map(_row, ordered))
     if not wanted:

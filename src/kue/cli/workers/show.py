@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,17 +22,17 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 1.0
 MEGABYTE = 1 << 20
 COLUMNS = (
-    Column("name"),
-    Column("host"),
+    Column("name", wraps=True),
+    Column("host", rank=9),
     Column("pid", is_number=True),
-    Column("alive"),
-    Column("since"),
+    Column("alive", wraps=True),
+    Column("since", rank=6),
     Column("running"),
-    Column("done", is_number=True),
-    Column("types", is_long=True),
-    Column("memory", is_number=True),
-    Column("lag", is_number=True),
-    Column("blocked", is_long=True),
+    Column("done", is_number=True, rank=5),
+    Column("types", is_long=True, rank=4),
+    Column("memory", is_number=True, rank=8),
+    Column("lag", is_number=True, rank=7),
+    Column("blocked", is_long=True, rank=3),
 )
 
 
@@ -62,7 +61,8 @@ async def _watch(q: Kue, listing: Listing) -> None:
     with Live(console=console, auto_refresh=False, screen=True) as live:
         while True:
             rows = await _rows(q, await q.workers())
-            live.update(listing.table(rows, width=console.width), refresh=True)
+            table, _ = listing.table(rows, width=console.width)
+            live.update(table, refresh=True)
             await asyncio.sleep(LOOK_SECONDS)
 
 
@@ -87,7 +87,7 @@ def _row(worker: WorkerStatus, now: int) -> Row:
     return Row(
         shown=[*head, since(started, now) if isinstance(started, int) else "", *ends],
         plain=[*head, iso(started) if isinstance(started, int) else "", *ends],
-        item=partial(msgspec.structs.asdict, worker),
+        item=lambda: {**msgspec.structs.asdict(worker), "lost": worker.lost},
     )
 
 
@@ -98,7 +98,8 @@ def _text(info: dict[str, Any], key: str) -> str:
 
 def _alive(worker: WorkerStatus, now: int) -> str:
     if not worker.alive:
-        return f"no, lost {since(worker.deadline, now)}"
+        how = "stopped" if worker.stopped else "lost"
+        return f"no, {how} {since(worker.deadline, now)}"
     if worker.trouble:
         return "fails"
     return "paused" if worker.paused else "yes"

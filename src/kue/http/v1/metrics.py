@@ -92,7 +92,7 @@ async def _collect(q: Kue) -> list[str]:
         ),
         *_metric(
             "kue_workers",
-            "Workers; lost ones are gone with jobs still in their hands.",
+            "Workers; lost ones are gone without having stopped.",
             [({"state": "alive"}, workers.alive), ({"state": "lost"}, workers.lost)],
         ),
     ]

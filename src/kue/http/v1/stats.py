@@ -68,7 +68,7 @@ class Rates(msgspec.Struct, frozen=True):
 
 
 class WorkerCounts(msgspec.Struct, frozen=True):
-    """How many workers there are; lost ones are gone with jobs still in their hands."""
+    """How many workers there are; lost ones are gone without having stopped."""
 
     alive: int
     #: Of those that are alive, how many run jobs.
@@ -363,16 +363,6 @@ def _waiting_since(job: Job) -> int:
 # -- workers and warnings ------------------------------------------------------
 
 
-def is_lost(worker: WorkerStatus) -> bool:
-    """
-    Tell whether a worker is gone with jobs still in its hands.
-
-    One without any may as well have left in good order: the store forgets either, as
-    soon as someone tends.
-    """
-    return not worker.alive and worker.active > 0
-
-
 def takes(worker: WorkerStatus, type: str) -> bool:
     """Tell whether a worker takes jobs of *type*; one that does not say so may."""
     slots = worker.info.get("slots")
@@ -384,12 +374,13 @@ def worker_counts(workers: Iterable[WorkerStatus]) -> WorkerCounts:
     return WorkerCounts(
         alive=sum(worker.alive for worker in known),
         busy=sum(worker.alive and worker.active > 0 for worker in known),
-        lost=sum(map(is_lost, known)),
+        lost=sum(worker.lost for worker in known),
     )
 
 
 def _of_lost(workers: Iterable[WorkerStatus]) -> Iterator[Concern]:
-    for worker in filter(is_lost, workers):
+    # One without jobs is forgotten by the next that tends; nothing waits for that.
+    for worker in (one for one in workers if one.lost and one.active):
         yield Concern(
             "lost-worker",
             f"worker {worker.name!r} is gone with {_jobs(worker.active)} in its hands; "

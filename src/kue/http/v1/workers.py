@@ -15,7 +15,6 @@ from kue.http.access import Scope
 from kue.http.problem import Refused, given
 from kue.http.section import Call, Section
 from kue.http.v1.queues import PauseOrder, PauseView, end_of, views
-from kue.http.v1.stats import is_lost
 from kue.job import State
 from kue.names import MAX_BYTES
 from kue.store.values import MAX_BATCH
@@ -77,11 +76,13 @@ class WorkerView(Said, frozen=True, kw_only=True):
 
     name: str
     alive: bool
-    #: Gone, with jobs still in its hands.
+    #: Gone without having stopped, since `deadline`.
     lost: bool
+    #: Gone in good order, since `deadline`.
+    stopped: bool
     paused: bool
     pause: PauseView | None
-    #: Past this without a beat it is gone, Unix ms.
+    #: Past this without a heartbeat it is lost; once it stopped, when it did.  Unix ms.
     deadline: int
     #: How many jobs it runs.
     active: int
@@ -247,7 +248,8 @@ def _view(
         **msgspec.structs.asdict(_said(worker)),
         name=worker.name,
         alive=worker.alive,
-        lost=is_lost(worker),
+        lost=worker.lost,
+        stopped=worker.stopped,
         paused=worker.paused,
         pause=pause,
         deadline=worker.deadline,

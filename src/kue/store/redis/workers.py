@@ -26,7 +26,7 @@ class Workers(Holding):
         for shard in range(self._shards):
             known, said, runs = await self._workers_of(shard)
             for name, deadline in known.items():
-                deadlines[name] = max(deadline, deadlines.get(name, 0))
+                deadlines[name] = max(deadline, deadlines.get(name, deadline))
             info.update(said)
             active.update(runs)
         # A worker that left has the time it did, below 0.
@@ -38,6 +38,7 @@ class Workers(Holding):
                 active[name],
                 info.get(name, {}),
                 name in paused,
+                deadline < 0 and not active[name],
             )
             for name, deadline in sorted(deadlines.items())
         ]

@@ -43,7 +43,8 @@ SELECT name, deadline, deadline > ?1 AND NOT has_left,
      WHERE state = 'active' AND worker = name),
     info,
     EXISTS (SELECT 1 FROM worker_pauses
-            WHERE worker = name AND (until IS NULL OR until > ?1))
+            WHERE worker = name AND (until IS NULL OR until > ?1)),
+    has_left
 FROM workers ORDER BY name
 """
 _ORDERS = "SELECT orders FROM workers WHERE name = ?"
@@ -177,8 +178,9 @@ def show(db: sqlite3.Connection, now: int) -> list[WorkerStatus]:
             active,
             msgspec.json.decode(info),
             bool(is_paused),
+            bool(has_left) and not active,
         )
-        for name, deadline, alive, active, info, is_paused in db.execute(
+        for name, deadline, alive, active, info, is_paused, has_left in db.execute(
             _WORKERS, (now,)
         )
     ]
