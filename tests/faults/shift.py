@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import multiprocessing
 import os
 import sys
 import time
@@ -38,6 +39,18 @@ async def spawn(job: ActiveJob) -> None:
     program = await asyncio.create_subprocess_exec("sleep", "600")
     say("spawned", program.pid, os.getpid())
     await program.wait()
+
+
+@q.process("fork", 1)
+async def fork(job: ActiveJob) -> None:
+    copy = os.fork()
+    if not copy:
+        # What the copy of a handler does goes on without its worker.
+        held.sleep(600)
+        os._exit(0)
+    other = multiprocessing.get_context("fork").Process(target=time.sleep, args=[600])
+    other.start()
+    say("forked", copy, other.pid, os.getpid())
 
 
 @q.process("hold", 1)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import time
+from functools import partial
 from typing import TYPE_CHECKING
+
+import pytest
 
 from kue.job import State
 from tests.faults.supervised import get, is_there, patiently
@@ -67,6 +70,38 @@ async def test_programs_that_a_killed_child_had_started_end_with_it(
         _, program, victim = await workers.line()
         os.kill(int(victim), signal.SIGKILL)
         await patiently(lambda: not is_there(int(program)))
+
+
+@pytest.mark.parametrize("end", ["stop", "replace", "kill", "orphan"])
+async def test_copies_that_a_handler_forked_end_with_their_child(
+    lone: Shift, end: str
+) -> None:
+    """R-14: they outlived an ordered stop, for as long as they liked."""
+    await lone.add("fork")
+    async with lone.start("--grace", "5s") as workers:
+        _, copy, other, child = map(_number, await workers.line())
+        assert is_there(copy)
+        assert is_there(other)
+        match end:
+            case "stop":
+                workers.signal(signal.SIGTERM)
+                assert await workers.ended() == 0
+            case "replace":
+                workers.signal(signal.SIGHUP)
+            case "kill":
+                os.kill(child, signal.SIGKILL)
+            case "orphan":
+                workers.signal(signal.SIGKILL)
+        for pid in (copy, other, child):
+            await patiently(partial(_is_gone, pid))
+
+
+def _number(word: str) -> int:
+    return int(word) if word.isdigit() else 0
+
+
+def _is_gone(pid: int) -> bool:
+    return not is_there(pid)
 
 
 async def test_children_whose_supervisor_was_killed_finish_and_leave(

@@ -42,13 +42,25 @@ EXIT_SECONDS = 3.0
 
 
 def main(target: str, fd: int) -> int:
+    supervisor = os.getppid()
     _prepare()
     with _socket(fd) as link:
         orders = _orders(link)
         if orders is None:
             return 1
         setproctitle(f"kue worker {target} #{orders.number}")
-        return _serve(orders, link)
+        code = _serve(orders, link)
+    if os.getppid() != supervisor:
+        _end_group()
+    return code
+
+
+def _end_group() -> None:
+    """Do what the supervisor would: end what handlers forked, and this process too."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
 
 
 def _prepare() -> None:

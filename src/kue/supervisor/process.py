@@ -163,9 +163,8 @@ class Child:
             self._end()
 
     def _sweep(self) -> None:
-        """End what a child that did not leave in order has left behind."""
-        if self.code != 0:
-            self._signal_all(signal.SIGKILL)
+        """End what its handlers forked or started and left behind, however it went."""
+        self._signal_all(signal.SIGKILL)
 
     def _end(self) -> None:
         if not self.up.done():
@@ -220,7 +219,8 @@ class Child:
             self._signal_all(signal.SIGKILL)
 
     def _signal_all(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError):
+        # Not permitted: what is left of the group is dead, or another user's.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
     def _say(self, message: ToChild) -> None:
