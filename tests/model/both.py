@@ -199,6 +199,12 @@ class Both:
         same(said, wanted)
         return said
 
+    def begin(self, job: Job, *, alone: bool) -> Job | None:
+        began = self.ask(self.store.begin(job, alone=alone, now=self.now))
+        token = self.model.begin(job, self.now, alone=alone)
+        same(began.token if began else None, token)
+        return began
+
     # -- signs of life ---------------------------------------------------------
 
     def progress(self, updates: Sequence[Progress]) -> None:

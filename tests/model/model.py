@@ -210,6 +210,7 @@ class Model(Operating):
                 active=active.count(name),
                 info=worker.info or {},
                 paused=self.pause_of(name, now) is not None,
+                stopped=worker.has_left and name not in active,
             )
             for name, worker in sorted(self.workers.items())
         ]

@@ -32,6 +32,12 @@ class OperatedMachine(Machine):
         token = data.draw(st.sampled_from([run.token, run.token, ""]))
         self.both.progress([Progress(run.id, percent, said, token)])
 
+    @precondition(lambda self: self.runs)
+    @rule(data=st.data(), alone=st.booleans())
+    def begin_run(self, data: st.DataObject, alone: bool) -> None:
+        began = self.both.begin(data.draw(self.any_run()), alone=alone)
+        self.runs += [began] if began else []
+
     @precondition(lambda self: self.both.model.jobs)
     @rule(data=st.data(), number=st.sampled_from([1, 2, MAX_BATCH]))
     def log(self, data: st.DataObject, number: int) -> None:

@@ -9,6 +9,7 @@ from kue import policy
 from kue.events import Kind
 from kue.fingerprint import fingerprint
 from kue.job import (
+    BEGAN,
     Attempt,
     Cancelled,
     Completed,
@@ -22,6 +23,7 @@ from kue.job import (
     State,
 )
 from kue.names import quote
+from kue.store.codec import begun
 from kue.store.values import (
     MAX_LOG_LINES,
     Added,
@@ -312,6 +314,17 @@ class Running(Holding):
             known = self.workers[worker]
             known.deadline = min(known.deadline, now)
             known.has_left = True
+
+    def begin(self, job: Job, now: int, *, alone: bool) -> str | None:
+        """Return the token of a run that was held back and begins."""
+        entry = self.jobs.get(job.id)
+        fence = job.token.partition(":")[0]
+        if entry is None or entry.token.partition(":")[0] != fence:
+            return None
+        entry.token = f"{fence}:{now}:{begun(job, BEGAN[not alone])}"
+        if entry.draft.ttl:
+            entry.ttl_at = now + entry.draft.ttl
+        return entry.token
 
     def progress(self, updates: Sequence[Progress], now: int) -> list[Word]:
         return [self._progress_one(update, now) for update in updates]

@@ -88,6 +88,8 @@ class Walks(OperatedMachine):
         delivery = "at-most-once" if once else "at-least-once"
         run = self.start_one(delivery=delivery)
         for _ in range(policy.MAX_STALLS + 1):
+            if policy.runs_alone(run):
+                assert self.both.begin(run, alone=True)
             self.pass_time(LEASE + LONGEST_PAUSE)
             if backwards:
                 self.both.now -= 10

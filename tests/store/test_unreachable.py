@@ -63,6 +63,7 @@ VERBS: dict[str, Callable[[Store], Awaitable[Any]]] = {
         [OUTCOME], ["email"], 1, worker="w1", claim=CLAIM
     ),
     "renew": lambda store: store.renew("w1"),
+    "begin": lambda store: store.begin(JOB, alone=True),
     "leave": lambda store: store.leave("w1"),
     "tend": lambda store: store.tend(),
     "wait": lambda store: store.wait(["email"], 5),
