@@ -12,6 +12,7 @@ from rich.text import Text
 
 from kue import settings
 from kue.cli.audit import note_command
+from kue.cli.known import say_unhandled
 from kue.cli.reach import refuse_missing_file, settings_here, url_option
 from kue.cli.terminal import DONE, EXIT_CODES, REFUSED, notices, output, say
 from kue.cli.text import visible
@@ -68,6 +69,7 @@ async def _examine(store: Store, *, repair: bool) -> Examination:
         report = await _check(store, repair=repair)
         if repair:
             await note_command(store, None)
+        say_unhandled(await store.count(), await store.workers())
     finally:
         await store.close()
     return Examination(store.name, durability, report.jobs, report.findings)

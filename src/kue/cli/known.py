@@ -7,11 +7,19 @@ from typing import TYPE_CHECKING
 
 from kue.cli.terminal import say
 from kue.errors import KueError
+from kue.unhandled import did_you_mean, ever_handled, unhandled
+from kue.unhandled import near as nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from kue.job import State
     from kue.queue import Kue
+    from kue.store.values import WorkerStatus
+
+
+#: Types that are named one by one.
+MAX_NOTES = 5
 
 
 class UnknownName(KueError):
@@ -33,6 +41,31 @@ async def warn_of_new_type(q: Kue, type: str) -> None:
     """Tell that no job of *type* was ever added, for what may come before the first."""
     if type not in (types := await q.types()):
         say(f"note: {_no_such_type(type, types)}")
+
+
+async def warn_of_unhandled(q: Kue) -> None:
+    """Report types whose jobs wait though live workers handle other types only."""
+    say_unhandled(await q.counts_by_type(), await q.workers())
+
+
+def say_unhandled(
+    counts: Mapping[str, Mapping[State, int]], workers: Sequence[WorkerStatus]
+) -> None:
+    if not any(worker.alive for worker in workers):
+        return
+    found = unhandled(counts, workers)
+    for one in found[:MAX_NOTES]:
+        say(f"note: {one}")
+    if len(found) > MAX_NOTES:
+        say(f"note: the same goes for {len(found) - MAX_NOTES:,} more types")
+
+
+async def warn_of_unhandled_type(q: Kue, type: str) -> None:
+    """Report that no worker has ever handled *type*, if any handled another."""
+    known = ever_handled(await q.counts_by_type(), await q.workers())
+    if known and type not in known:
+        meant = did_you_mean(nearest(type, known))
+        say(f"note: no worker has ever handled jobs of type {type!r}{meant}")
 
 
 def near(name: str, known: Sequence[str], *, what: str) -> str:

@@ -17,6 +17,7 @@ from kue.errors import ConfigError, StoreError, StoreUnavailable
 from kue.job import State
 from kue.names import check_path_name
 from kue.outage import Outage
+from kue.unhandled import warn_of_unhandled
 from kue.worker.budget import Budget
 from kue.worker.capture import captured
 from kue.worker.crew import Crew
@@ -213,7 +214,10 @@ class Worker:
             for loop in self._loops
             for number in range(LANES)
         ]
+        patience = self._settings.lease / 1000
+        unhandled = warn_of_unhandled(self._store, patience, self._sleep)
         scouts = [
+            group.create_task(unhandled, name="kue unhandled types"),
             group.create_task(watch.run(), name="kue watch"),
             group.create_task(self._retire(), name="kue retirement"),
         ]

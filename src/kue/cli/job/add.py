@@ -9,6 +9,7 @@ import click
 
 from kue.cli.given import DURATION, PRIORITY, TIME, TYPE
 from kue.cli.json_given import read_json
+from kue.cli.known import warn_of_unhandled_type
 from kue.cli.listing import progress_bar, show_json
 from kue.cli.reach import adds, json_option, told_as_misuse
 from kue.cli.stdin import STDIN, read_all, read_lines
@@ -77,6 +78,7 @@ async def add(
         await _add_one(q, next(drafts), as_json=as_json)
     else:
         await _add_many(q, drafts, None if stdin else count, as_json=as_json)
+    await warn_of_unhandled_type(q, type)
 
 
 def _times(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 import msgspec
 
+from kue.cli.known import warn_of_unhandled
 from kue.cli.listing import NONE, Column, Listing, Row
 from kue.cli.queue.limit import limits_text
 from kue.cli.reach import asks, json_option
@@ -77,6 +78,7 @@ async def list_(q: Kue, as_json: bool) -> None:
     now = await q.now()
     listing = Listing(*COLUMNS, as_json=as_json)
     listing.show(_row(standing, now) for standing in standings)
+    await warn_of_unhandled(q)
     if not standings:
         say("there are no jobs yet; kue job add adds one")
 

@@ -31,11 +31,11 @@ from kue.http.v1.stats import (
     rates_of,
     recent,
     summed,
-    takes,
 )
 from kue.job import State
 from kue.names import check_path_name
 from kue.timings import Percentiles, percentiles
+from kue.unhandled import takes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -14,6 +14,7 @@ from kue.job import State
 from kue.names import MAX_BYTES
 from kue.reading import STATS_HOURS, STATS_MINUTES
 from kue.timings import Percentiles, added, percentiles, ready_at
+from kue.unhandled import takes, unhandled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -363,12 +364,6 @@ def _waiting_since(job: Job) -> int:
 # -- workers and warnings ------------------------------------------------------
 
 
-def takes(worker: WorkerStatus, type: str) -> bool:
-    """Tell whether a worker takes jobs of *type*; one that does not say so may."""
-    slots = worker.info.get("slots")
-    return worker.alive and (not isinstance(slots, dict) or type in slots)
-
-
 def worker_counts(workers: Iterable[WorkerStatus]) -> WorkerCounts:
     known = list(workers)
     return WorkerCounts(
@@ -404,16 +399,8 @@ def _of_pauses(pauses: Iterable[Pause]) -> Iterator[Concern]:
 def _of_unserved(
     by_type: Mapping[str, Mapping[State, int]], workers: Iterable[WorkerStatus]
 ) -> Iterator[Concern]:
-    known = list(workers)
-    for type, states in sorted(by_type.items()):
-        number = states[State.WAITING]
-        if number and not any(takes(worker, type) for worker in known):
-            verb = "waits" if number == 1 else "wait"
-            yield Concern(
-                "no-worker",
-                f"{_jobs(number)} of type {type!r} {verb}, and no live worker takes it",
-                type,
-            )
+    for found in unhandled(by_type, workers):
+        yield Concern("no-worker", str(found), found.type)
 
 
 def _of_backlogs(
