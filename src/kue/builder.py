@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from kue.errors import JobError
 from kue.handle import JobHandle, added_handle
@@ -13,16 +13,10 @@ if TYPE_CHECKING:
 
     from kue.draft import Delivery
     from kue.duration import Duration
-    from kue.job import Draft
+    from kue.job import Draft, PriorityGiven
+    from kue.options import Identified
     from kue.payload import JSON
     from kue.session import Session
-
-
-class Identified(Protocol):
-    """Whatever has the id of a job: the handles of both kinds, and jobs."""
-
-    @property
-    def id(self) -> int: ...
 
 
 class Drafting:
@@ -43,7 +37,7 @@ class Drafting:
         """The job as it would be saved now."""
         return self._draft
 
-    def priority(self, level: int | str) -> Self:
+    def priority(self, level: PriorityGiven) -> Self:
         """Run before jobs of a higher number; "high" is -10, "normal" 0, "low" 10."""
         return self._set(priority=level)
 
@@ -100,11 +94,11 @@ class Drafting:
 
     def parent(self, job: Identified | int) -> Self:
         """Say which job this one belongs to."""
-        return self._set(parent=_id(job))
+        return self._set(parent=job)
 
     def after(self, *jobs: Identified | int, any_end: bool = False) -> Self:
         """Wait until *jobs* ended well, or with *any_end* in any way."""
-        return self._set(after=[_id(job) for job in jobs], after_any=any_end)
+        return self._set(after=jobs, after_any=any_end)
 
     def retention(self, retention: Duration) -> Self:
         """Keep the job for this long once it ended, whatever the queue's own rule."""
@@ -161,7 +155,3 @@ class JobBuilder(Drafting):
             StoreFull, StoreUnavailable, DurabilityUnknown: see there.
         """
         return await self._save(self._session, durable=durable)
-
-
-def _id(job: Identified | int) -> int:
-    return job if isinstance(job, int) else job.id

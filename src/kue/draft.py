@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable
 from datetime import datetime
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import replace
@@ -18,6 +19,9 @@ from kue.payload import JSON, MAX_DATA, encode
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kue.job import PriorityGiven
+    from kue.options import Identified
+
 Delivery = Literal["at-least-once", "at-most-once"]
 
 MAX_ATTEMPTS = 1_000_000
@@ -27,7 +31,7 @@ def draft(
     type: str,
     data: JSON = None,
     *,
-    priority: int | str = 0,
+    priority: PriorityGiven = 0,
     delay: Duration | datetime = 0,
     at: datetime | None = None,
     attempts: int = 1,
@@ -39,8 +43,8 @@ def draft(
     unique_for: Duration = 0,
     group: str | None = None,
     tags: Iterable[str] = (),
-    parent: int | None = None,
-    after: Iterable[int] = (),
+    parent: Identified | int | None = None,
+    after: Iterable[Identified | int] = (),
     after_any: bool = False,
     remove_on_complete: bool = False,
     retention: Duration | None = None,
@@ -96,6 +100,30 @@ def draft(
     )
 
 
+#: What `draft` takes beside type and data.
+OPTIONS = frozenset(draft.__kwdefaults__ or ()) - {"max_data"}
+#: What other queues call them.
+_ALIASES = {
+    "countdown": "delay",
+    "eta": "at",
+    "max_retries": "attempts",
+    "retries": "attempts",
+    "time_limit": "timeout",
+}
+
+
+def check_options(options: Iterable[str]) -> None:
+    """Raise `TypeError` for a name that no option has, with the nearest that is one."""
+    for name in options:
+        if name not in OPTIONS:
+            near = _ALIASES.get(name) or "".join(get_close_matches(name, OPTIONS, 1))
+            hint = f"did you mean {near}? " if near else ""
+            raise TypeError(
+                f"{name} is not an option of a job; {hint}"
+                f"the options are {', '.join(sorted(OPTIONS))}"
+            )
+
+
 class Mould:
     """
     A type and options, checked once, for drafts that differ in their data.
@@ -109,6 +137,7 @@ class Mould:
         self, type: str, options: Mapping[str, Any], *, max_data: int = MAX_DATA
     ) -> None:
         """Check the options; raises what `draft` raises."""
+        check_options(options)
         self._draft = draft(type, **options)
         self._max_data = max_data
 
@@ -155,15 +184,16 @@ def _tags(values: Iterable[str]) -> tuple[str, ...]:
     return tags
 
 
-def _job_id(value: int, field: str) -> int:
+def _job_id(job: Identified | int, field: str) -> int:
+    value = getattr(job, "id", job)
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{field} must be a job id, not {value!r}")
+        raise ValueError(f"{field} must be a job or its id, not {job!r}")
     return value
 
 
-def _after(values: Iterable[int]) -> tuple[int, ...]:
+def _after(values: Iterable[Identified | int]) -> tuple[int, ...]:
     if not isinstance(values, Iterable):
-        raise TypeError(f"after must be a list of job ids, not {values!r}")
+        raise TypeError(f"after must be a list of jobs or their ids, not {values!r}")
     ids = tuple(dict.fromkeys(_job_id(value, "after") for value in values))
     if len(ids) > MAX_PARENTS:
         raise ValueError(

@@ -22,7 +22,7 @@ from kue.verdict import final_event, result_of
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 
-    from kue.job import Job
+    from kue.job import Job, PriorityGiven
     from kue.payload import JSON
     from kue.session import Session
 
@@ -274,7 +274,7 @@ class JobHandle(Generic[T_co]):
         self,
         *,
         data: JSON | msgspec.UnsetType = msgspec.UNSET,
-        priority: int | str | msgspec.UnsetType = msgspec.UNSET,
+        priority: PriorityGiven | msgspec.UnsetType = msgspec.UNSET,
         tags: Iterable[str] | msgspec.UnsetType = msgspec.UNSET,
         attempts: int | msgspec.UnsetType = msgspec.UNSET,
     ) -> None:

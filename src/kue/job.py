@@ -13,7 +13,7 @@ import hashlib
 import uuid
 from enum import IntEnum, StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -105,6 +105,10 @@ class Priority(IntEnum):
     MEDIUM = -5
     NORMAL = 0
     LOW = 10
+
+
+#: A priority as users write it: a name, or a number from -1024 to 1023.
+PriorityGiven: TypeAlias = Literal["critical", "high", "medium", "normal", "low"] | int
 
 
 def priority_of(value: int | str) -> int:

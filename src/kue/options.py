@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -10,12 +10,20 @@ if TYPE_CHECKING:
 
     from kue.draft import Delivery
     from kue.duration import Duration
+    from kue.job import PriorityGiven
+
+
+class Identified(Protocol):
+    """Whatever has the id of a job: handles, blocking or not, and jobs."""
+
+    @property
+    def id(self) -> int: ...
 
 
 class JobOptions(TypedDict, total=False):
     """Options of one job: see `kue.draft.draft` for what they mean."""
 
-    priority: int | str
+    priority: PriorityGiven
     delay: Duration | datetime
     at: datetime
     attempts: int
@@ -28,8 +36,8 @@ class JobOptions(TypedDict, total=False):
     unique_for: Duration
     group: str
     tags: Iterable[str]
-    parent: int
-    after: Iterable[int]
+    parent: Identified | int
+    after: Iterable[Identified | int]
     after_any: bool
     remove_on_complete: bool
     retention: Duration

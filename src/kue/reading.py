@@ -19,7 +19,7 @@ from kue.store.values import (
 )
 
 if TYPE_CHECKING:
-    from kue.job import Job
+    from kue.job import Job, PriorityGiven
     from kue.session import Session
     from kue.store.values import Errors, Stacks, Stat, StoreFacts, WorkerStatus
 
@@ -235,7 +235,7 @@ class Reading:
         error: str | None = None,
         worker: str | None = None,
         group: str | None = None,
-        priority: int | str | None = None,
+        priority: PriorityGiven | None = None,
         fingerprint: str | None = None,
         data: dict[str, Any] | None = None,
         since: int | None = None,

@@ -182,7 +182,7 @@ class Registering:
             queue, function, name or function.__name__, arguments, options
         )
         # Options that make no sense should be heard of here, not at the first call.
-        queue.draft(task.name, None, **{**options, "unique": None, "unique_for": 0})
+        task._check_options()
         where = execution or ("loop" if is_async(function) else "thread")
         if where == "process" and uses:
             raise ValueError(

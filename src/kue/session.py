@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kue.draft import Mould, draft
+from kue.draft import Mould, check_options, draft
 from kue.listeners import Background, Hub
 from kue.outage import Outage
 from kue.producer import Producer
@@ -40,6 +40,7 @@ class Session:
         """Return a valid draft; raises what `kue.draft.draft` raises."""
         if not options:
             return self._plain(type).draft(data)
+        check_options(options)
         return draft(type, data, max_data=self.settings.max_data, **options)
 
     def mould(self, type: str, options: Mapping[str, Any]) -> Mould:

@@ -45,9 +45,24 @@ class Calls(Generic[P, T_co]):
         self._mould: Mould | None = None
 
     def options(self, **options: Unpack[JobOptions]) -> Calls[P, T_co]:
-        """Return the same task with other options for the calls made through it."""
+        """
+        Return the same task with other options for the calls made through it.
+
+        Raises:
+            TypeError: There is no such option; the message has the nearest one.
+            ValueError: One of them makes no sense.
+        """
         merged = self._options | dict(options)
-        return Calls(self._queue, self.name, self._arguments, merged)
+        calls: Calls[P, T_co] = Calls(self._queue, self.name, self._arguments, merged)
+        calls._check_options()
+        return calls
+
+    def _check_options(self) -> None:
+        """Raise what is wrong with the options here, where they are written."""
+        if self._options.get("unique") is not True:
+            self._mould = self._queue._session.mould(self.name, self._options)
+        else:
+            self._queue._session.mould(self.name, {**self._options, "unique": "key"})
 
     def draft(self, *args: P.args, **kwargs: P.kwargs) -> Draft:
         """
@@ -76,6 +91,9 @@ class Calls(Generic[P, T_co]):
             RuntimeError: An event loop runs here: ``await task.enqueue(…)`` instead.
         """
         sync = self._queue.sync
+        sync.refuse_here(
+            f"await {self.name}.enqueue(…)", blocking=f"{self.name}.delay()"
+        )
         return sync.held(sync.call(self._add, self.draft(*args, **kwargs)))
 
     async def enqueue_many(

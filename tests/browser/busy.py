@@ -13,7 +13,7 @@ from tests.support.jobs import HOUR, MINUTE, SECOND, add, add_many, claim
 
 if TYPE_CHECKING:
     from kue import Kue
-    from kue.job import Draft, Ending, Job
+    from kue.job import Draft, Ending, Job, PriorityGiven
     from kue.store.base import Store
 
 TYPES = ("email", "invoice", "report", "thumbnail", "webhook")
@@ -87,7 +87,8 @@ def _order(chance: random.Random) -> Draft:
         "customer": {"name": chance.choice(["Ann", "Bob", "Cleo"]), "password": "x"},
         "lines": [{"sku": f"A-{number % 7}", "count": number % 4 + 1}],
     }
-    priority = chance.choice(["low", "normal", "normal", "high", "critical"])
+    levels: list[PriorityGiven] = ["low", "normal", "normal", "high", "critical"]
+    priority = chance.choice(levels)
     shop = chance.choice(["north", "south"])
     type = chance.choice(TYPES)
     return draft(type, data, priority=priority, tags=[shop], group=shop)

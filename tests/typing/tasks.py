@@ -63,6 +63,13 @@ async def calls_become_jobs_of_the_same_result() -> None:
     assert_type(many, list[JobHandle[int]])
 
 
+async def options_are_known_by_name(level: int) -> None:
+    first = await send.options(priority="critical").enqueue("a@b.c")
+    blocking = count.options(priority=-7).delay(["a"])
+    await send.options(after=[first, blocking, 7], parent=first).enqueue("a@b.c")
+    await q.enqueue("email", priority=level, after=[first])
+
+
 def ordinary_code_gets_a_blocking_handle() -> None:
     assert_type(count.delay(["a"]), SyncJobHandle[int])
     assert_type(report.options(tags=["x"]).delay(page=7), SyncJobHandle[str])

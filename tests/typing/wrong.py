@@ -52,6 +52,11 @@ def a_level_is_a_number_or_a_name(q: Kue) -> None:
     q.create_job("email").priority(1.5)  # type: ignore[arg-type]
 
 
+def a_level_has_one_of_five_names(q: Kue) -> None:
+    q.create_job("email").priority("urgent")  # type: ignore[arg-type]
+    send.options(priority="urgent")  # type: ignore[arg-type]
+
+
 def a_delivery_is_one_of_two(q: Kue) -> None:
     q.create_job("email").delivery("twice")  # type: ignore[arg-type]
 

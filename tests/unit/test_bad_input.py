@@ -89,7 +89,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], list[str]]] = {
         ["type", "1 to 200 bytes", "has 0"],
     ),
     "an unknown priority": (
-        lambda: draft("email", priority="urgent"),
+        lambda: draft("email", priority="urgent"),  # type: ignore[arg-type]
         ["'urgent'", "critical, high, medium, normal and low", "-1024 to 1023"],
     ),
     "a delay in words": (

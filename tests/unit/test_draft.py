@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kue.backoff import Exponential, Fixed
-from kue.draft import MAX_ATTEMPTS, draft
+from kue.draft import MAX_ATTEMPTS, OPTIONS, check_options, draft
 from kue.errors import BadPayload
 from kue.job import MAX_PARENTS, MAX_TAGS
 from kue.payload import decode
@@ -121,9 +121,9 @@ def test_retention_of_nothing_means_at_once_and_none_the_rule_of_the_queue() -> 
             ValueError,
             "at most 50 tags, not 51",
         ),
-        ({"parent": 0}, ValueError, "^parent must be a job id, not 0"),
-        ({"parent": True}, ValueError, "^parent must be a job id, not True"),
-        ({"after": ["1"]}, ValueError, "^after must be a job id, not '1'"),
+        ({"parent": 0}, ValueError, "^parent must be a job or its id, not 0"),
+        ({"parent": True}, ValueError, "^parent must be a job or its id, not True"),
+        ({"after": ["1"]}, ValueError, "^after must be a job or its id, not '1'"),
         ({"after": range(1, MAX_PARENTS + 2)}, ValueError, "at most 1000 others, not"),
         ({"retention": -1}, ValueError, "^retention must not be negative"),
         ({"delivery": "once"}, ValueError, "^delivery is 'at-least-once' or 'at-most-"),
@@ -138,7 +138,7 @@ def test_retention_of_nothing_means_at_once_and_none_the_rule_of_the_queue() -> 
         ({"address_id": 5}, ValueError, "^address_id must be a UUID as text, not 5"),
         ({"at": "2030"}, TypeError, "^at must be a datetime, not '2030'"),
         ({"tags": 5}, TypeError, "^tags must be a list of texts, not 5"),
-        ({"after": 5}, TypeError, "^after must be a list of job ids, not 5"),
+        ({"after": 5}, TypeError, "^after must be a list of jobs or their ids, not 5"),
     ],
 )
 def test_a_bad_option_is_refused_by_name_before_any_io(
@@ -155,3 +155,40 @@ def test_the_most_tags_and_parents_are_allowed() -> None:
 
     assert len(full.spec.tags) == MAX_TAGS
     assert len(full.spec.after) == MAX_PARENTS
+
+
+# -- names of options ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("prio", "priority"),
+        ("time_out", "timeout"),
+        ("attempt", "attempts"),
+        ("countdown", "delay"),
+        ("eta", "at"),
+        ("max_retries", "attempts"),
+    ],
+)
+def test_a_wrong_option_is_answered_with_the_nearest(wrong: str, right: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        check_options(["tags", wrong])
+
+    message = str(caught.value)
+    assert f"{wrong} is not an option of a job; did you mean {right}? " in message
+    assert message.endswith(", ".join(sorted(OPTIONS)))
+
+
+def test_an_option_that_is_like_no_other_is_answered_with_all_there_are() -> None:
+    with pytest.raises(TypeError, match=r"zzz is not an option of a job; the options"):
+        check_options(["zzz"])
+
+
+def test_jobs_are_waited_for_by_id_or_as_they_are() -> None:
+    class Held:
+        id = 7
+
+    assert draft("email", after=[Held(), 8], parent=Held()).spec.after == (7, 8)
+    with pytest.raises(ValueError, match="after must be a job or its id, not 'x'"):
+        draft("email", after=["x"])  # type: ignore[list-item]

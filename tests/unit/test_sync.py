@@ -392,7 +392,7 @@ async def test_an_event_loop_is_not_blocked(place: Engine) -> None:
             (q.sync.close, r"await q\.close\(\)"),
         ]
         for refused, advice in refusals:
-            with pytest.raises(RuntimeError, match=f"leave out the sync: {advice}"):
+            with pytest.raises(RuntimeError, match=f"; write {advice}.* instead"):
                 refused()
         q.sync.stop()
 

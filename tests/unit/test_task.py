@@ -367,3 +367,58 @@ def test_delay_enqueues_from_ordinary_code(place: Engine) -> None:
         job = double.delay(4)
         assert job.result(timeout=10) == 8
         assert job.refresh().state is State.COMPLETE
+
+
+# -- what is wrong is said where it is written --------------------------------------
+
+
+async def test_a_wrong_option_names_the_right_one(q: Kue) -> None:
+    @q.task
+    async def send(to: str) -> None: ...
+
+    for misuse in (
+        lambda: q.task(prio=1)(send.function),  # type: ignore[call-overload]
+        lambda: send.options(prio=1),  # type: ignore[call-arg]
+        lambda: q.draft("email", prio=1),
+    ):
+        with pytest.raises(TypeError, match=r"prio is not .* did you mean priority"):
+            misuse()
+    with pytest.raises(TypeError, match=r"prio is not .* did you mean priority"):
+        await q.enqueue("email", prio=1)
+
+
+@pytest.mark.parametrize("unique", [True, "k"])
+async def test_options_are_checked_at_once(q: Kue, unique: str | bool) -> None:
+    @q.task
+    async def send(to: str) -> None: ...
+
+    keyed = send.options(unique=unique, unique_for="1h")
+    with pytest.raises(ValueError, match="priority 'urgent' is unknown"):
+        keyed.options(priority="urgent")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="attempts must be from 1"):
+        keyed.options(attempts=0)
+    assert (await keyed.enqueue("ann")).is_new
+
+
+async def test_delay_where_an_event_loop_runs_says_what_to_write(q: Kue) -> None:
+    @q.task
+    async def send(to: str) -> None: ...
+
+    with pytest.raises(RuntimeError) as caught:
+        send.delay("ann")
+
+    assert str(caught.value) == (
+        "send.delay() would block the event loop that runs in this thread; "
+        "write await send.enqueue(…) instead"
+    )
+
+
+async def test_a_task_waits_for_jobs_as_they_are_held(q: Kue) -> None:
+    @q.task
+    async def send(to: str) -> None: ...
+
+    first = await send.enqueue("ann")
+    second = await send.options(after=[first], parent=first).enqueue("bob")
+
+    job = await second.refresh()
+    assert (job.spec.after, job.spec.parent) == ((first.id,), first.id)

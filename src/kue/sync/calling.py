@@ -16,10 +16,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 #: How one writes what these coroutines do; anything else is a verb of the queue.
-_AWAITED = {
-    "Calls._add": "await task.enqueue(…)",
-    "Drafting._save": "await builder.save(…)",
-}
+_AWAITED = {"Drafting._save": "await builder.save(…)"}
 
 
 class Line(NamedTuple):
@@ -66,6 +63,16 @@ class Calling:
             refuse_on_a_loop(_awaited(verb(self._queue, *args, **kwargs)))
         line = self._connected()
         return line.portal.call(verb(line.queue, *args, **kwargs))
+
+    def refuse_here(self, instead: str, *, blocking: str) -> None:
+        """
+        Refuse to block an event loop.
+
+        Raises:
+            RuntimeError: This thread runs one; the message says what to write *instead*
+                of what is *blocking*.
+        """
+        refuse_on_a_loop(instead, blocking=blocking)
 
     @property
     def is_open(self) -> bool:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kue.duration import Duration
     from kue.events import Event
-    from kue.job import Job
+    from kue.job import Job, PriorityGiven
     from kue.listeners import Callback
     from kue.payload import JSON
     from kue.queue import Kue
@@ -122,7 +122,7 @@ class SyncJobHandle(Generic[T_co]):
         self,
         *,
         data: JSON | msgspec.UnsetType = msgspec.UNSET,
-        priority: int | str | msgspec.UnsetType = msgspec.UNSET,
+        priority: PriorityGiven | msgspec.UnsetType = msgspec.UNSET,
         tags: Iterable[str] | msgspec.UnsetType = msgspec.UNSET,
         attempts: int | msgspec.UnsetType = msgspec.UNSET,
     ) -> None:

@@ -183,7 +183,7 @@ def runs_a_loop() -> bool:
     return True
 
 
-def refuse_on_a_loop(instead: str) -> None:
+def refuse_on_a_loop(instead: str, *, blocking: str = "this call") -> None:
     """
     Refuse to block an event loop.
 
@@ -192,8 +192,8 @@ def refuse_on_a_loop(instead: str) -> None:
     """
     if runs_a_loop():
         raise RuntimeError(
-            "q.sync would block the event loop that runs in this thread; "
-            f"leave out the sync: {instead}"
+            f"{blocking} would block the event loop that runs in this thread; "
+            f"write {instead} instead"
         )
 
 

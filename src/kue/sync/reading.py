@@ -9,7 +9,7 @@ from kue.sync.calling import Calling
 from kue.sync.handle import SyncJobHandle
 
 if TYPE_CHECKING:
-    from kue.job import Job, State
+    from kue.job import Job, PriorityGiven, State
     from kue.reading import Order
     from kue.store.values import (
         Errors,
@@ -159,7 +159,7 @@ class SyncReading(Calling):
         error: str | None = None,
         worker: str | None = None,
         group: str | None = None,
-        priority: int | str | None = None,
+        priority: PriorityGiven | None = None,
         fingerprint: str | None = None,
         data: dict[str, Any] | None = None,
         since: int | None = None,
