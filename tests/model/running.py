@@ -305,7 +305,11 @@ class Running(Holding):
         tokens = {entry.token for entry in mine}
         return Beat(
             lost=[run.id for run in runs if run.token not in tokens],
-            cancel={entry.id: entry.reason for entry in mine if entry.cancelling},
+            cancel={
+                entry.id: entry.reason
+                for entry in mine
+                if entry.cancelling and entry.token in {run.token for run in runs}
+            },
             paused=self.pause_of(worker, now),
         )
 

@@ -8,7 +8,7 @@ import pytest
 
 from kue.draft import draft
 from kue.store.values import Claim
-from tests.support.jobs import HOUR, SECOND, T0, add_one
+from tests.support.jobs import HOUR, SECOND, T0, add_many, add_one, claim, start_one
 
 if TYPE_CHECKING:
     from kue.store.base import Store
@@ -120,3 +120,22 @@ async def test_a_pass_looks_at_a_bounded_number_of_types(
     assert max(costs) <= PASS + 100 * TYPE
     later = looks(hands)
     assert all(later[name] > at for name, at in entered.items())
+
+
+async def test_a_heartbeat_costs_the_same_however_many_runs_of_others_are_to_end(
+    store: Store, hands: Hands
+) -> None:
+    """R-16: every heartbeat read all that was asked of any worker."""
+    mine = await start_one(store, "mine")
+    await store.renew("w1", runs=[mine], now=T0)
+    costs: list[int] = []
+    for count in (1, 40):
+        await add_many(store, count)
+        for job in await claim(store, worker="w2", limit=count):
+            await store.cancel([job.id], now=T0)
+        before = hands.commands()
+        await store.renew("w1", runs=[mine], now=T0)
+        costs.append(hands.commands() - before)
+
+    assert costs[0] == costs[1]
+    assert calls(hands, "hmget") > 0

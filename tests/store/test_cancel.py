@@ -81,7 +81,7 @@ async def test_a_running_job_is_asked_to_end(store: Store) -> None:
         True,
         job.token,
     )
-    assert (await store.renew("w1", now=T0)).cancel == {job.id: "enough"}
+    assert (await store.renew("w1", runs=[job], now=T0)).cancel == {job.id: "enough"}
 
 
 async def test_a_run_that_was_asked_ends_as_cancelled(store: Store) -> None:
@@ -188,7 +188,7 @@ async def test_being_asked_does_not_outlive_the_run(store: Store) -> None:
     again = await claim_one(store)
 
     assert not again.cancelling
-    assert (await store.renew("w1", now=T0)).cancel == {}
+    assert (await store.renew("w1", runs=[again], now=T0)).cancel == {}
 
 
 async def test_a_worker_that_never_hears_of_it_cannot_stop_it(store: Store) -> None:

@@ -246,8 +246,9 @@ class Store(ABC):
         Prolong the lease on everything *worker* runs to now + *lease*.
 
         Late is fine: until someone took a run back it is still the worker's.  *runs*
-        are checked one by one; *info* replaces what `workers` shows.  Also tells what
-        the worker must hear: runs to cancel, and whether it is paused.
+        are checked one by one: which are no longer the worker's, and which others
+        someone asked to cancel.  *info* replaces what `workers` shows.  Also returns
+        whether the worker is paused.
 
         With *orders*, also what someone ordered it to do.  That is told once, so only
         those may ask who can obey, and a reply that is lost loses it.

@@ -192,8 +192,7 @@ class Beat(msgspec.Struct, frozen=True):
 
     #: Ids of the given runs that are no longer the worker's.
     lost: list[int]
-    #: The worker's runs that someone asked to cancel, with the reason given ("" if
-    #: none).
+    #: The others that someone asked to cancel, with the reason given ("" if none).
     cancel: dict[int, str]
     #: Set while the worker is to start nothing new; claims do not look at it.
     paused: Pause | None = None

@@ -41,9 +41,10 @@ class Counters(Shards):
     ) -> list[Stat]:
         found: list[Stat] = []
         for shard in range(self._shards):
-            for first in range(since, until + 1, HOURS_A_CALL):
+            first = since
+            while first <= until:
                 last = min(first + HOURS_A_CALL - 1, until)
-                reply = await self._run(
+                first, reply = await self._run(
                     shard, "hours", first, last, MINUTES_KEPT, now=now
                 )
                 for minute, fields in zip(reply[::2], reply[1::2], strict=True):

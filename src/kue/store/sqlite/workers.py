@@ -32,10 +32,8 @@ _LEAVE = """
 UPDATE workers SET deadline = min(deadline, ?), has_left = 1 WHERE name = ?
 """
 _INFO = "UPDATE workers SET info = ? WHERE name = ?"
-_TOKENS = "SELECT id, token FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
-_ASKED = """
-SELECT id, cancelling FROM jobs INDEXED BY jobs_active
-WHERE state = 'active' AND worker = ? AND cancelling IS NOT NULL ORDER BY id
+_RUNS = """
+SELECT id, token, cancelling FROM jobs WHERE id IN (SELECT value FROM json_each(?))
 """
 _WORKERS = """
 SELECT name, deadline, deadline > ?1 AND NOT has_left,
@@ -112,18 +110,30 @@ def renew(
     lease(turn, worker, duration)
     if info is not None:
         turn.run(_INFO, as_json(info), worker)
-    lost: list[int] = []
-    if runs:
-        ids = as_json([job.id for job in runs])
-        tokens = dict(turn.db.execute(_TOKENS, (ids,)).fetchall())
-        lost = [job.id for job in runs if tokens.get(job.id, "") != job.token]
-    asked = turn.db.execute(_ASKED, (worker,)).fetchall()
+    lost, cancel = _look_at(turn, runs)
     return Beat(
         lost,
-        dict(asked),
+        cancel,
         next(iter(pauses(turn.db, turn.now, worker)), None),
         _take_orders(turn, worker) if orders else (),
     )
+
+
+def _look_at(turn: Turn, runs: Sequence[Job]) -> tuple[list[int], dict[int, str]]:
+    """Return which runs are no longer the worker's, and which others are to end."""
+    if not runs:
+        return [], {}
+    rows = turn.db.execute(_RUNS, (as_json([job.id for job in runs]),)).fetchall()
+    known = {job_id: (token, asked) for job_id, token, asked in rows}
+    lost: list[int] = []
+    cancel: dict[int, str] = {}
+    for job in runs:
+        token, asked = known.get(job.id, (None, None))
+        if token != job.token:
+            lost.append(job.id)
+        elif asked is not None:
+            cancel[job.id] = asked
+    return lost, cancel
 
 
 def _take_orders(turn: Turn, worker: str) -> tuple[str, ...]:

@@ -1,6 +1,9 @@
 #!lua flags=no-writes
 --[[
-  count: count the jobs of every type by state.
+  count: count the jobs of some types by state.
+
+  One call counts about 500 types; the caller goes on from the cursor.  A type may come
+  twice, and each is counted at one moment.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -8,15 +11,19 @@
     1  now     Unix ms, or empty for the server's clock
     2  shards  how many there are
     3  shard   which one this is
+    4  cursor  "0" to begin
 
-  Returns  type, waiting, active, delayed, complete, failed, cancelled, blocked; eight a type
+  Returns  {cursor, counts}; the cursor is "0" at the end
+           counts: type, waiting, active, delayed, complete, failed, cancelled,
+           blocked; eight a type
   Events   none
 ]]
 
 --- @include lib/start
 
+local page = redis.call("SSCAN", root .. ":types", ARGV[4], "COUNT", 500)
 local answer = {}
-for _, job_type in ipairs(redis.call("SMEMBERS", root .. ":types")) do
+for _, job_type in ipairs(page[2]) do
   local q = queue(job_type)
   answer[#answer + 1] = job_type
   answer[#answer + 1] = redis.call("ZCARD", q .. "waiting") + redis.call("ZCARD", q .. "held")
@@ -25,4 +32,4 @@ for _, job_type in ipairs(redis.call("SMEMBERS", root .. ":types")) do
     answer[#answer + 1] = redis.call("ZCARD", q .. state)
   end
 end
-return answer
+return { page[1], answer }

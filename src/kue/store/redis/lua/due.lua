@@ -3,7 +3,8 @@
   due: when there may be work of some types, if nobody adds any.
 
   Asked before a worker goes to sleep, so that a wake-up which got lost costs nothing and
-  time itself (a delay, a pause, a rate) wakes it too.
+  time itself (a delay, a pause, a rate) wakes it too.  Looks at the first job of each
+  given type.
 
   KEYS
     1  root  tag that every key of the shard begins with

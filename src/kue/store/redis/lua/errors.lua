@@ -1,6 +1,9 @@
 #!lua flags=no-writes
 --[[
-  errors: tell what failed jobs failed of, the most frequent first.
+  errors: return what failed jobs failed of, the most frequent first.
+
+  One call looks at about 100 types and at `limit` errors of each, and returns the `limit`
+  most frequent of them; the caller goes on from the cursor.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -8,11 +11,13 @@
     1  now     Unix ms, or empty for the server's clock
     2  shards  how many there are
     3  shard   which one this is
-    4  limit   errors to tell of each type at most
+    4  limit   errors to return at most
     5  type    whose, or empty for all types
+    6  cursor  "0" to begin
 
-  Returns  {total, type, fingerprint, count, first, last, …}
-           total  errors there are
+  Returns  {cursor, total, type, fingerprint, count, first, last, …}
+           cursor "0" at the end
+           total  errors that the types looked at have
            first  when the first of its jobs failed, Unix ms
            last   the same of the last, its id, its error as JSON; tab-separated
   Events   none
@@ -20,20 +25,25 @@
 
 --- @include lib/start
 
-local limit, only = tonumber(ARGV[4]), ARGV[5]
-local answer = { 0 }
-for _, job_type in ipairs(only ~= "" and { only }
-  or redis.call("SMEMBERS", root .. ":types")) do
+local limit, only, cursor = tonumber(ARGV[4]), ARGV[5], ARGV[6]
+local page = only ~= "" and { "0", { only } }
+  or redis.call("SSCAN", root .. ":types", cursor, "COUNT", 100)
+local total, found = 0, {}
+for _, job_type in ipairs(page[2]) do
   local q = queue(job_type)
-  local found = redis.call("ZRANGE", q .. "errors", 0, limit - 1, "REV", "WITHSCORES")
-  answer[1] = answer[1] + redis.call("ZCARD", q .. "errors")
-  for i = 1, #found, 2 do
-    local mark = found[i]
-    local cause = redis.call("HMGET", q .. "causes", mark, mark .. ":last")
-    for _, value in ipairs({ job_type, mark, found[i + 1], cause[1] or "",
-      cause[2] or "" }) do
-      answer[#answer + 1] = value
-    end
+  total = total + redis.call("ZCARD", q .. "errors")
+  local marks = redis.call("ZRANGE", q .. "errors", 0, limit - 1, "REV", "WITHSCORES")
+  for i = 1, #marks, 2 do
+    found[#found + 1] = { type = job_type, mark = marks[i], count = marks[i + 1] }
+  end
+end
+table.sort(found, function(a, b) return tonumber(a.count) > tonumber(b.count) end)
+local answer = { page[1], total }
+for i = 1, math.min(limit, #found) do
+  local one = found[i]
+  local cause = redis.call("HMGET", queue(one.type) .. "causes", one.mark, one.mark .. ":last")
+  for _, value in ipairs({ one.type, one.mark, one.count, cause[1] or "", cause[2] or "" }) do
+    answer[#answer + 1] = value
   end
 end
 return answer

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  forget: delete a small record.
+  forget: delete a small record.  Touches one entry.
 
   KEYS
     1  root  tag that every key of the shard begins with

@@ -2,7 +2,9 @@
 --[[
   hours: the counters of some hours, with minutes that are in no hour yet.
 
-  A script, so that no minute is seen both alone and in its hour.
+  A script, so that no minute is seen both alone and in its hour.  It stops behind the
+  hour with which it has read MAX_FIELDS counters; the caller bounds the hours, and goes
+  on from where it stopped.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -14,30 +16,37 @@
     5  until    the last
     6  minutes  how many are kept
 
-  Returns  for each hour and minute with counters: its first minute, fields and values
+  Returns  {next, found}; next: the hour to go on with
+           found: for each hour and minute with counters its first minute, fields and
+           values
   Events   none
 ]]
 
 --- @include lib/start
 
 local since, till, kept = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local found = {}
+local MAX_FIELDS = 20000
+local found, fields = {}, 0
 
 local function look(key, minute)
-  local fields = redis.call("HGETALL", key)
-  if #fields > 0 then
+  local values = redis.call("HGETALL", key)
+  if #values > 0 then
     found[#found + 1] = minute
-    found[#found + 1] = fields
+    found[#found + 1] = values
+    fields = fields + #values / 2
   end
 end
 
-for hour = since, till do
-  look(root .. ":hours:" .. hour, hour * 60)
-end
 local minute = math.floor(now / 60000)
 local rolled = tonumber(redis.call("HGET", root .. ":meta", "rolled")) or 0
-local first = math.max(since * 60, rolled + 1, minute - kept)
-for one = first, math.min(till * 60 + 59, minute) do
-  look(root .. ":stats:" .. one, one)
+for hour = since, till do
+  look(root .. ":hours:" .. hour, hour * 60)
+  local first = math.max(hour * 60, rolled + 1, minute - kept)
+  for one = first, math.min(hour * 60 + 59, minute) do
+    look(root .. ":stats:" .. one, one)
+  end
+  if fields >= MAX_FIELDS then
+    return { hour + 1, found }
+  end
 end
-return found
+return { till + 1, found }

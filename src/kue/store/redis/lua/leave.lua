@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  leave: a worker goes; what it still runs may be taken back at once.
+  leave: a worker goes; what it still runs may be taken back at once.  Touches one entry.
 
   KEYS
     1  root  tag that every key of the shard begins with

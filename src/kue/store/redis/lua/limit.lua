@@ -3,7 +3,8 @@
   limit: say what holds jobs of a type back, and let go what it no longer does.
 
   A job set aside goes back in line whatever the new limit is: the next claim sets it
-  aside again if it must, which is simpler to prove right than to guess here.
+  aside again if it must, which is simpler to prove right than to guess here.  Touches
+  MAX_FREED jobs at most; maintenance goes on with the rest.
 
   KEYS
     1  root  tag that every key of the shard begins with

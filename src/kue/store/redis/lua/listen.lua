@@ -1,6 +1,8 @@
 #!lua flags=allow-oom
 --[[
-  listen: have transitions tell what happens, for a while.
+  listen: have transitions report what happens, for a while.
+
+  Touches the listener and the given jobs, which the caller bounds.
 
   KEYS
     1  root  tag that every key of the shard begins with

@@ -2,6 +2,8 @@
 --[[
   measure: add to the current minute how long jobs waited and ran.
 
+  Touches two counters of each given type, which the caller bounds.
+
   KEYS
     1  root  tag that every key of the shard begins with
   ARGV

@@ -3,6 +3,8 @@
   note: append an act to the audit log, which is two rings with one numbering: what was
   done, and what was refused.
 
+  Looks at the MAX_BETWEEN newest, and drops what is more than `keep`: one, as a rule.
+
   KEYS
     1  root  tag that every key of the shard begins with
   ARGV

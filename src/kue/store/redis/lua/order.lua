@@ -2,6 +2,8 @@
 --[[
   order: have a worker do something when it next renews.
 
+  Touches what that worker is to do: one entry for each kind of order.
+
   KEYS
     1  root  tag that every key of the shard begins with
   ARGV

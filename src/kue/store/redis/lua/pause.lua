@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  pause: hand out no more jobs of a type, or have a worker take none.
+  pause: hand out no more jobs of a type, or have a worker take none.  Touches one entry.
 
   KEYS
     1  root  tag that every key of the shard begins with

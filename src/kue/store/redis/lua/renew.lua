@@ -4,7 +4,8 @@
 
   Late is fine: until a run was taken back it is the worker's.  But for orders nothing is
   remembered for the worker to fetch: what it must hear follows from what is so, and so a
-  lost reply loses nothing else.
+  lost reply loses nothing else.  Looks at the given runs, which the caller bounds, and at
+  nothing of other workers.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -18,9 +19,9 @@
     7  orders  1 to be told of orders, and have them forgotten; else empty
     then for each run to check: type, id, token
 
-  Returns  {lost, cancel, pause, orders}: ids of given runs that are no longer the worker's; of its
-           runs that someone asked to cancel: id, reason as JSON; its pause, if in force;
-           words of orders
+  Returns  {lost, cancel, pause, orders}: ids of given runs that are no longer the
+           worker's; of the others those that someone asked to cancel: id, reason as JSON;
+           its pause, if in force; words of orders
   Events   none
 ]]
 
@@ -33,19 +34,21 @@ local worker, lease, info = ARGV[4], tonumber(ARGV[5]), ARGV[6]
 if info ~= "" then
   redis.call("HLEN", root .. ":info")
 end
-local lost = {}
+local lost, mine = {}, {}
 for at = 8, #ARGV, 3 do
-  if redis.call("HGET", queue(ARGV[at]) .. "active", ARGV[at + 1]) ~= ARGV[at + 2] then
+  if redis.call("HGET", queue(ARGV[at]) .. "active", ARGV[at + 1]) == ARGV[at + 2] then
+    mine[#mine + 1] = ARGV[at + 1]
+  else
     lost[#lost + 1] = ARGV[at + 1]
   end
 end
-local cancel, asked = {}, redis.call("HGETALL", root .. ":cancelling")
-for i = 1, #asked, 2 do
-  local job_type = string.match(asked[i + 1], "^[^\t]*")
-  local run = redis.call("HGET", queue(job_type) .. "active", asked[i])
-  if run and string.match(run, "^%d+:%d+:%d+:([^:]*):") == worker then
-    cancel[#cancel + 1] = asked[i]
-    cancel[#cancel + 1] = string.match(asked[i + 1], "\t[^\t]*\t(.*)$") or ""
+local cancel = {}
+if #mine > 0 and redis.call("EXISTS", root .. ":cancelling") == 1 then
+  for i, asked in ipairs(redis.call("HMGET", root .. ":cancelling", unpack(mine))) do
+    if asked then
+      cancel[#cancel + 1] = mine[i]
+      cancel[#cancel + 1] = string.match(asked, "\t[^\t]*\t(.*)$") or ""
+    end
   end
 end
 local pause = redis.call("HGET", root .. ":paused", ":" .. worker)

@@ -2,7 +2,9 @@
 --[[
   resume: hand out jobs of a type again, or let a worker take some.
 
-  A worker that was paused is told at its next beat; there is nobody to wake.
+  A worker that was paused is told at its next heartbeat; there is nobody to wake.  Wakes
+  workers of MAX_WOKEN types at most, those with jobs that wait longest; maintenance goes
+  on with the others.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -21,13 +23,14 @@
 --- @include lib/limits
 
 local whose = ARGV[4]
+local MAX_WOKEN = 1000
 
 -- Check.
 check_shard()
 local pause = redis.call("HGET", root .. ":paused", whose)
 local types = { whose }
 if whose == "" then
-  types = redis.call("SMEMBERS", root .. ":types")
+  types = redis.call("ZRANGE", root .. ":agenda", 0, MAX_WOKEN - 1)
 elseif string.sub(whose, 1, 1) == ":" then
   types = {}
 end

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  schedule: write or delete a schedule.
+  schedule: write or delete a schedule.  Touches one entry.
 
   KEYS
     1  root  tag that every key of the shard begins with

@@ -2,6 +2,8 @@
 --[[
   stacks: keep what a worker was doing when someone asked.
 
+  Touches that worker's entry; the caller bounds the text.
+
   KEYS
     1  root  tag that every key of the shard begins with
   ARGV
