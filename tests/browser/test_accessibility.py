@@ -32,8 +32,8 @@ DIALOGS = {
     "/queues/email": ["Add job"],
     "/jobs": ["Add job"],
     "/workers": ["Quiet press-1", "Stop press-1"],
-    "/settings": ["Add a person", "Make a token"],
-    "/": ["Show the keys"],
+    "/settings": ["Add a user", "Create a token"],
+    "/": ["Show keyboard shortcuts"],
 }
 
 

@@ -43,7 +43,7 @@ async def test_an_operation_tells_what_it_takes_and_answers(
     parameters = one.get_by_role("region", name="Parameters")
     await expect(parameters).to_contain_text("state")
     await expect(one).to_contain_text("200")
-    await expect(one).to_contain_text("Or a problem:")
+    await expect(one).to_contain_text("Or an error:")
 
 
 async def test_an_operation_is_tried_from_the_page(

@@ -52,7 +52,7 @@ async def test_without_redis_the_page_says_why_there_is_nothing(
 ) -> None:
     await opened(page, f"{address}/bus")
 
-    await expect(page.get_by_role("heading", name="No bus to look at")).to_be_visible()
+    await expect(page.get_by_role("heading", name="No event bus")).to_be_visible()
     await expect(page.get_by_text("meets in Redis")).to_be_visible()
     await expect(part(page, "Nodes").first).to_be_hidden()
     assert await barriers(page) == []
@@ -61,7 +61,7 @@ async def test_without_redis_the_page_says_why_there_is_nothing(
 async def test_a_bus_that_nobody_joined_says_how_to(page: Page, address: str) -> None:
     await opened(page, f"{address}/bus")
 
-    heading = page.get_by_role("heading", name="Nobody has joined the bus")
+    heading = page.get_by_role("heading", name="No process has joined the bus")
     await expect(heading).to_be_visible()
     await expect(tile(page, "Nodes").first).to_contain_text("0")
 
@@ -77,11 +77,11 @@ async def test_nodes_and_addresses_are_shown_as_things_happen(
         other.run(lambda: other.bus.request("greeter"))
 
     greeter = row(page, "Addresses of the bus", "greeter")
-    await expect(greeter.locator("[data-label='In all']")).to_have_text("3 / 3")
+    await expect(greeter.locator("[data-label='Total']")).to_have_text("3 / 3")
     await expect(greeter.locator("[data-label='Replies']")).to_contain_text("ms")
     await expect(greeter.locator("[data-label='Consumers']")).to_have_text("1")
     await expect(tile(page, "Replies, p95")).to_contain_text("ms")
-    await expect(tile(page, "Sent")).to_contain_text("3 in all")
+    await expect(tile(page, "Sent")).to_contain_text("3 in total")
 
 
 async def test_addresses_are_found_by_typing(
@@ -97,7 +97,7 @@ async def test_addresses_are_found_by_typing(
     await expect(row(page, "Addresses of the bus", "greeter")).to_be_visible()
     await expect(page).to_have_url(f"{address}/bus?text=GREET")
     await page.get_by_role("searchbox", name="Find an address").fill("nothing like it")
-    await expect(page.get_by_text("No address has this in its name.")).to_be_visible()
+    await expect(page.get_by_text("No address contains this text.")).to_be_visible()
 
 
 async def test_messages_are_shown_while_one_looks(
@@ -107,7 +107,7 @@ async def test_messages_are_shown_while_one_looks(
     messages = part(page, "Messages of the bus")
     await expect(messages).to_be_hidden()
 
-    await press(page, "Look")
+    await press(page, "Watch")
     async with page.expect_response("**/bus/samples*"):
         pass
     said = messages.get_by_role("row").filter(has_text="news").first
@@ -120,7 +120,7 @@ async def test_messages_are_shown_while_one_looks(
     await expect(said).to_contain_text(EVIL)
     assert await page.evaluate("window.__xss") is None
     await press(page, "Stop")
-    await expect(page.get_by_role("button", name="Look", exact=True)).to_be_visible()
+    await expect(page.get_by_role("button", name="Watch", exact=True)).to_be_visible()
     await expect(said).to_be_visible()
 
 
@@ -159,7 +159,7 @@ async def test_a_failure_is_shown_as_it_is(
 
     await form.get_by_label("Kind").select_option("send")
     await press(form, "Send")
-    await expect(outcome).to_have_text("Nobody listens there.")
+    await expect(outcome).to_have_text("No consumer listens there.")
 
 
 async def test_a_message_that_makes_no_sense_is_told_at_its_field(
@@ -214,7 +214,7 @@ async def at_work(page: Page, address: str, other: Other) -> None:
     for _ in range(3):
         other.run(lambda: other.bus.request("greeter", {"name": "ann"}))
     await opened(page, f"{address}/bus")
-    await press(page, "Look")
+    await press(page, "Watch")
     said = part(page, "Messages of the bus").get_by_role("row").filter(has_text="news")
     while not await said.first.is_visible():
         other.run(lambda: other.bus.publish("news", {"title": "rain", "to": ["ann"]}))

@@ -76,7 +76,7 @@ async def test_a_run_is_seen_as_it_goes(
     job = await q.enqueue("steps", {"count": 15})
     await page.goto(f"{address}/jobs/{job.id}")
     await expect(badge(page)).to_have_text("waiting")
-    await expect(page.get_by_text("Nothing is logged yet.")).to_be_visible()
+    await expect(page.get_by_text("No log lines yet.")).to_be_visible()
 
     async with worker():
         await expect(badge(page)).to_have_text("active")
@@ -371,7 +371,7 @@ async def test_a_delayed_job_tells_when_it_runs(
     await expect(page.locator(".job-note")).to_contain_text(
         re.compile("Runs in (2|1) h")
     )
-    facts = panel(page, "Facts")
+    facts = panel(page, "Details")
     for fact in ["Group", "ann", "Unique key", "vip", "normal (0)", "0 of 1, 1 left"]:
         await expect(facts).to_contain_text(fact)
 
@@ -390,7 +390,7 @@ async def test_a_failed_job_is_retried_and_runs(
     await page.goto(f"{address}/jobs/{job_id}")
 
     await page.get_by_role("button", name="Retry", exact=True).click()
-    await expect(told(page, f"Job {job_id} is back in line")).to_be_visible()
+    await expect(told(page, f"Job {job_id} is queued again")).to_be_visible()
     await expect(badge(page)).to_have_text("waiting")
 
     async with worker():
@@ -413,7 +413,7 @@ async def test_a_running_job_is_cancelled(
         dialog = page.get_by_role("dialog", name=f"Cancel job {job.id}?")
         await dialog.get_by_role("button", name="Cancel the job").click()
 
-        await expect(told(page, f"Job {job.id} was asked to end")).to_be_visible()
+        await expect(told(page, f"Job {job.id} is being cancelled")).to_be_visible()
         await expect(badge(page)).to_have_text("cancelled")
         await expect(
             page.get_by_role("button", name="Retry", exact=True)
@@ -492,7 +492,7 @@ async def test_a_job_is_retried_with_other_data(
     [job_id] = await failed(q, "refused")
     await page.goto(f"{address}/jobs/{job_id}")
 
-    await choose(page, "Retry with other data…")
+    await choose(page, "Retry with different data…")
     await page.get_by_role("textbox", name="Data").fill('{"to": "bob"}')
     await page.get_by_role("dialog").get_by_role("button", name="Retry").click()
 
@@ -519,7 +519,7 @@ async def test_a_copy_has_other_data(page: Page, address: str, q: Kue) -> None:
     job = await q.enqueue("email", {"to": "ann"})
     await page.goto(f"{address}/jobs/{job.id}")
 
-    await choose(page, "Run a copy with other data…")
+    await choose(page, "Run a copy with different data…")
     await page.get_by_role("textbox", name="Data").fill('{"to": "bob"}')
     dialog = page.get_by_role("dialog")
     await dialog.get_by_role("button", name="Run a copy").click()
@@ -544,7 +544,7 @@ async def test_the_priority_is_changed(
     await field.fill("-7")
     await page.get_by_role("button", name="Change", exact=True).click()
 
-    await expect(panel(page, "Facts")).to_contain_text("-7")
+    await expect(panel(page, "Details")).to_contain_text("-7")
     assert (await get_one(q.store, job.id)).priority == -7
 
 
@@ -562,7 +562,7 @@ async def test_a_job_is_rescheduled_after_a_delay_or_to_a_moment(
         re.compile("Runs in (3|2) h")
     )
     await choose(page, "Reschedule…")
-    await page.get_by_label("Moment").fill("2030-01-02T03:04")
+    await page.get_by_label("Start time").fill("2030-01-02T03:04")
     await page.get_by_role("button", name="Reschedule", exact=True).click()
 
     await expect(page.locator(".job-note")).to_contain_text("Runs in 1")
@@ -719,7 +719,7 @@ async def test_what_a_job_is_as_code_adds_another_like_it(
     # So that its unique key is free.
     await job.cancel()
     await page.goto(f"{address}/jobs/{job.id}")
-    code = panel(page, "Run another like it")
+    code = panel(page, "Run a similar job")
     await code.get_by_role("button", name=language).click()
     await code.get_by_role("button", name="Copy").click()
     await expect(told(page, "Copied")).to_be_visible()

@@ -125,7 +125,7 @@ async def test_each_state_has_a_tab_with_its_count(
     await expect(tab(page, "failed")).to_contain_text("2")
     await expect(row_of(page, wrong[0])).to_contain_text("ConnectionError: refused")
     await tab(page, "blocked").click()
-    await expect(page.get_by_text("No job is blocked.")).to_be_visible()
+    await expect(page.get_by_text("There are no blocked jobs.")).to_be_visible()
     await page.go_back()
     await expect(rows(page)).to_have_count(2)
 
@@ -140,7 +140,7 @@ async def test_the_waiting_are_in_line_and_the_line_can_be_turned_round(
     assert await ids_shown(page) == [soon.id, late.id]
 
     order = page.get_by_role("combobox", name="Order")
-    await order.select_option("Last in line first")
+    await order.select_option("Last to run first")
 
     await expect(page).to_have_url(re.compile("order=desc"))
     await expect(rows(page).first).to_contain_text(str(late.id))
@@ -646,10 +646,10 @@ async def test_rows_stand_still_while_some_are_selected(
 
     two = await q.enqueue("email")
 
-    hint = page.get_by_text("The list stands still while jobs are selected.")
+    hint = page.get_by_text("The list does not update while jobs are selected.")
     await expect(hint).to_be_visible()
     await expect(rows(page)).to_have_count(1)
-    await page.get_by_role("button", name="Clear and go on").click()
+    await page.get_by_role("button", name="Clear the selection").click()
     await expect(row_of(page, two.id)).to_be_visible()
     await expect(hint).to_be_hidden()
 
@@ -690,7 +690,7 @@ async def test_enter_opens_the_row_and_r_retries_it(
 
     await page.keyboard.press("j")
     await page.keyboard.press("r")
-    await expect(toast(page, f"Job {job_id} is back in line")).to_be_visible()
+    await expect(toast(page, f"Job {job_id} is queued again")).to_be_visible()
     await expect(row_of(page, job_id)).to_contain_text("waiting")
     await page.keyboard.press("Enter")
 

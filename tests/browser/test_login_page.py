@@ -62,7 +62,7 @@ async def enter(page: Page, url: str, name: str = "ann") -> None:
 
 
 def person(page: Page, name: str) -> Locator:
-    table = page.get_by_role("table", name="People")
+    table = page.get_by_role("table", name="Users")
     return table.get_by_role("row").filter(has_text=name)
 
 
@@ -204,7 +204,7 @@ async def test_the_navigation_has_what_the_role_may_see(
 
     link = page.get_by_role("navigation").get_by_role("link", name=shown)
     await expect(link).to_have_count(int(is_there))
-    people = page.get_by_role("heading", name="People")
+    people = page.get_by_role("heading", name="Users")
     await expect(people).to_have_count(int(is_there))
     await expect(page.locator("dl")).to_contain_text(f"Name{name}")
 
@@ -219,8 +219,8 @@ async def test_a_person_is_added_changed_and_removed(
     users = Accounts(q, hasher=CHEAP).users
     await enter(page, f"{site}/settings")
 
-    await press(page, "Add a person")
-    ask = dialog(page, "Add a person")
+    await press(page, "Add a user")
+    ask = dialog(page, "Add a user")
     await ask.get_by_label("Name").fill("carl")
     password = ask.get_by_label("Password")
     await password.fill("short")
@@ -291,11 +291,11 @@ async def test_a_token_is_shown_once_works_and_is_revoked(
     await enter(page, f"{site}/settings")
     await expect(page.get_by_role("heading", name="No tokens")).to_be_visible()
 
-    await press(page, "Make a token")
-    ask = dialog(page, "Make a token")
+    await press(page, "Create a token")
+    ask = dialog(page, "Create a token")
     await ask.get_by_label("Name").fill("deploy")
     await ask.get_by_label("Enqueue: add jobs").check()
-    await press(ask, "Make")
+    await press(ask, "Create")
     shown = dialog(page, "Your token")
     secret = await shown.locator("pre").inner_text()
     await press(shown, "Close")
@@ -318,11 +318,11 @@ async def test_a_token_is_shown_once_works_and_is_revoked(
 async def test_a_token_takes_a_scope_at_least(page: Page, site: str) -> None:
     await enter(page, f"{site}/settings")
 
-    await press(page, "Make a token")
-    ask = dialog(page, "Make a token")
+    await press(page, "Create a token")
+    ask = dialog(page, "Create a token")
     await ask.get_by_label("Name").fill("deploy")
-    await ask.get_by_label("Read: look at everything").uncheck()
-    await press(ask, "Make")
+    await ask.get_by_label("Read: see everything").uncheck()
+    await press(ask, "Create")
 
     await expect(ask.get_by_role("alert")).to_have_text("choose what it may do")
 
@@ -335,7 +335,7 @@ async def test_the_audit_log_tells_who_did_what(page: Page, site: str, q: Kue) -
     await enter(page, f"{site}/queues")
     await press(page, "Pause email")
     ask = dialog(page, "Pause queue email")
-    await ask.get_by_label("Why").fill("the bank moves")
+    await ask.get_by_label("Reason").fill("the bank moves")
     await press(ask, "Pause")
     await expect(told(page, "is paused")).to_be_visible()
 

@@ -65,7 +65,7 @@ async def test_failures_are_told_as_a_share(page: Page, address: str, q: Kue) ->
     await opened(page, f"{address}/metrics")
 
     await expect(tile(page, "Complete")).to_contain_text("3")
-    await expect(tile(page, "Failed")).to_contain_text("25% of what ended")
+    await expect(tile(page, "Failed")).to_contain_text("25% of finished jobs")
     table = await as_table(page, "Failures")
     await expect(table.get_by_role("row").nth(3)).to_contain_text("1")
 
@@ -78,7 +78,7 @@ async def test_percentiles_of_waits_and_runs_are_drawn_and_in_a_table(
     await q.store.measure([timing], now=await q.now() - MINUTE)
     await opened(page, f"{address}/metrics")
 
-    waits = (await as_table(page, "Time in line")).get_by_role("row").nth(2)
+    waits = (await as_table(page, "Wait time")).get_by_role("row").nth(2)
     runs = (await as_table(page, "Run time")).get_by_role("row").nth(2)
     await expect(waits).to_contain_text(re.compile(r"(\d+ ms){3}"))
     await expect(runs).to_contain_text("564 ms")
@@ -136,7 +136,7 @@ async def test_a_queue_that_is_none_is_not_added(
     await page.get_by_label("Add a queue").fill("nothing")
     await page.keyboard.press("Enter")
 
-    await expect(page.get_by_text("All queues together")).to_be_visible()
+    await expect(page.get_by_text("All queues")).to_be_visible()
     await expect(page).to_have_url(f"{address}/metrics")
 
 
@@ -145,5 +145,5 @@ async def test_without_jobs_charts_say_that_nothing_was(
 ) -> None:
     await opened(page, f"{address}/metrics")
 
-    await expect(chart(page, "Throughput")).to_contain_text("Nothing in this time")
+    await expect(chart(page, "Throughput")).to_contain_text("No data in this period")
     await expect(tile(page, "Added")).to_contain_text("0")

@@ -69,5 +69,5 @@ async def test_people_and_tokens_are_made_on_the_command_line(
 
     await expect(page.get_by_text("kue user add ann --role admin")).to_be_visible()
     await expect(page.get_by_text("kue token add NAME --scope read")).to_be_visible()
-    for name in ("Add a person", "Make a token"):
+    for name in ("Add a user", "Create a token"):
         await expect(page.get_by_role("button", name=name)).to_have_count(0)

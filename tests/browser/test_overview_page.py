@@ -196,7 +196,7 @@ async def test_a_pause_says_by_whom_and_why_and_can_be_ended(
 
     await press(warning(page, "paused"), "Resume")
 
-    await expect(told(page, "Queue email goes on")).to_be_visible()
+    await expect(told(page, "Queue email is resumed")).to_be_visible()
     await expect(verdict(page)).to_have_text("All is well")
     assert await q.paused() == []
 
@@ -226,7 +226,7 @@ async def test_a_lost_worker_is_a_warning_and_comes_first(
         for one in await page.locator(".warning").all()
     ]
     assert codes == ["lost-worker", "no-worker", "paused"]
-    text = "worker 'press-1' is gone with 2 jobs in its hands"
+    text = "worker 'press-1' is lost while running 2 jobs"
     await expect(warning(page, "lost-worker")).to_contain_text(text)
     await expect(tile(page, "Workers")).to_contain_text("1 lost")
 
@@ -299,7 +299,7 @@ async def test_the_chart_is_read_by_keys_and_as_a_table(
 ) -> None:
     await add_many(q.store, 7, now=await q.now() - 3 * MINUTE)
     await opened(page, address)
-    surface = page.get_by_role("slider", name="Jobs a minute, last hour")
+    surface = page.get_by_role("slider", name="Jobs per minute, last hour")
 
     await surface.focus()
     for _ in range(4):
@@ -308,7 +308,7 @@ async def test_the_chart_is_read_by_keys_and_as_a_table(
     await expect(page.locator(".chart-tip")).to_contain_text("added7")
     await page.get_by_text("As a table").click()
 
-    table = page.get_by_role("table", name="Jobs a minute, last hour")
+    table = page.get_by_role("table", name="Jobs per minute, last hour")
     await expect(table.get_by_role("row").nth(4)).to_contain_text("7")
     await press(page, "added")
     await expect(surface).not_to_have_attribute("aria-valuetext", re.compile("added"))

@@ -129,8 +129,8 @@ async def test_a_pause_has_a_reason_and_an_end(
 
     await press(page, "Pause email")
     ask = dialog(page, "Pause queue email")
-    await ask.get_by_label("Why").fill("the bank moves")
-    await ask.get_by_label("For how long").fill("2h")
+    await ask.get_by_label("Reason").fill("the bank moves")
+    await ask.get_by_label("Duration").fill("2h")
     await press(ask, "Pause")
 
     await expect(told(page, "Queue email is paused")).to_be_visible()
@@ -151,7 +151,7 @@ async def test_a_length_that_is_none_is_told_at_its_field(
     await opened(page, f"{address}/queues")
 
     await press(page, "Pause email")
-    length = dialog(page, "Pause queue email").get_by_label("For how long")
+    length = dialog(page, "Pause queue email").get_by_label("Duration")
     await length.fill("a while")
     await page.keyboard.press("Enter")
 
@@ -243,21 +243,21 @@ async def test_limits_are_put_in_force_and_lifted(
 
     await press(page, "Limits")
     ask = dialog(page, "Limits of email")
-    await ask.get_by_label("At once", exact=True).fill("8")
+    await ask.get_by_label("Concurrency", exact=True).fill("8")
     await ask.get_by_label("Rate").fill("50")
     await ask.get_by_label("Period").fill("1m")
     await press(ask, "Save")
-    await expect(told(page, "Limits of email are in force")).to_be_visible()
-    await expect(page.locator(".marks")).to_have_text(re.compile("8 at once, 50 / "))
+    await expect(told(page, "Limits of email are set")).to_be_visible()
+    await expect(page.locator(".marks")).to_have_text(re.compile("8 at once, 50/"))
     assert await q.limits() == {"email": Limits(concurrency=8, rate=50, per=MINUTE)}
 
     await press(page, "Limits")
     await expect(ask.get_by_label("Period")).to_have_value("1m")
-    await ask.get_by_label("At once", exact=True).fill("")
+    await ask.get_by_label("Concurrency", exact=True).fill("")
     await ask.get_by_label("Rate").fill("")
     await press(ask, "Save")
 
-    await expect(told(page, "Limits of email are lifted")).to_be_visible()
+    await expect(told(page, "Limits of email are removed")).to_be_visible()
     assert await q.limits() == {}
 
 
@@ -269,7 +269,7 @@ async def test_a_limit_that_is_none_is_told_at_its_field(
     await opened(page, f"{address}/queues")
 
     await press(page, "Limits of email")
-    at_once = dialog(page, "Limits of email").get_by_label("At once", exact=True)
+    at_once = dialog(page, "Limits of email").get_by_label("Concurrency", exact=True)
     await at_once.fill("-3")
     await page.keyboard.press("Enter")
 
@@ -292,7 +292,7 @@ async def test_a_queue_is_cleared_by_state_once_its_name_is_typed(
     ask = dialog(page, "Clear email")
     await ask.get_by_label("waiting (4)").check()
     await press(ask, "Clear")
-    word = ask.get_by_label("Type email to go on")
+    word = ask.get_by_label("Type email to continue")
     await expect(word).to_have_attribute("aria-invalid", "true")
     assert (await q.counts("email"))[State.WAITING] == 4
     await word.fill("email")
@@ -312,10 +312,10 @@ async def test_clearing_takes_a_state_at_least(
 
     await press(page, "Clear")
     ask = dialog(page, "Clear email")
-    await ask.get_by_label("Type email to go on").fill("email")
+    await ask.get_by_label("Type email to continue").fill("email")
     await press(ask, "Clear")
 
-    await expect(ask.get_by_role("alert")).to_contain_text("choose a state")
+    await expect(ask.get_by_role("alert")).to_contain_text("choose at least one state")
     assert (await q.counts("email"))[State.WAITING] == 1
 
 
@@ -349,7 +349,7 @@ async def test_a_queue_shows_its_line_errors_and_workers(
     await q.store.renew("w1", lease=HOUR, info={"slots": {"email": 4}})
     await opened(page, f"{address}/queues/email")
 
-    line = page.locator(".card").filter(has=page.get_by_text("Next in line"))
+    line = page.locator(".card").filter(has=page.get_by_text("Next to run"))
     await expect(line.locator(".lines li")).to_have_text(
         [re.compile(f"#{high}high"), re.compile(f"#{low}low")]
     )
@@ -382,7 +382,7 @@ async def test_delayed_jobs_of_a_queue_are_promoted_together(
     await add_many(q.store, 3, now=await q.now(), delay="1h")
     await opened(page, f"{address}/queues/email")
 
-    await press(page, "Promote delayed")
+    await press(page, "Run delayed now")
 
     await expect(told(page, "Promoted 3 jobs")).to_be_visible()
     await expect(tile(page, "Waiting")).to_contain_text("3")
@@ -394,11 +394,11 @@ async def test_charts_of_a_queue_reach_as_far_back_as_is_chosen(
     await add_many(q.store, 5, now=await q.now() - 3 * HOUR)
     await opened(page, f"{address}/queues/email")
     figure = page.get_by_role("figure", name="Throughput")
-    await expect(figure).to_contain_text("Nothing in this time")
+    await expect(figure).to_contain_text("No data in this period")
 
     await press(page, "24 hours")
 
-    await expect(figure).not_to_contain_text("Nothing in this time")
+    await expect(figure).not_to_contain_text("No data in this period")
     await expect(page).to_have_url(f"{address}/queues/email?range=24h")
 
 

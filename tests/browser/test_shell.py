@@ -189,7 +189,7 @@ async def test_the_keys_are_shown_by_a_key(page: Page, address: str) -> None:
 
     await page.keyboard.press("?")
 
-    dialog = page.get_by_role("dialog", name="Keys")
+    dialog = page.get_by_role("dialog", name="Keyboard shortcuts")
     await expect(dialog).to_contain_text("Go to Workers")
     await expect(dialog).to_contain_text("Pause or resume the queue")
     await page.keyboard.press("Escape")
@@ -227,7 +227,7 @@ async def test_the_palette_finds_pages_queues_and_jobs(
 
     for text, url in wanted.items():
         await page.keyboard.press("Control+k")
-        palette = page.get_by_role("dialog", name="Go anywhere, do anything")
+        palette = page.get_by_role("dialog", name="Command palette")
         await page.get_by_role("combobox").fill(text)
         await expect(palette.get_by_role("option", selected=True)).to_contain_text(
             text.removeprefix("#"), ignore_case=True

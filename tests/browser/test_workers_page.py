@@ -63,7 +63,7 @@ async def test_a_worker_tells_how_it_is(page: Page, address: str, q: Kue) -> Non
     for text in ("alive", "shop-1, pid 4100", "1,840", "61 MB", "250 ms", "0 of 4"):
         await expect(one).to_contain_text(text)
     await expect(one).to_contain_text("2 ×, last at shop/pictures.py:88")
-    await expect(one).to_contain_text("Runs nothing.")
+    await expect(one).to_contain_text("Idle.")
     await expect(tile(page, "Slots used")).to_contain_text("0 of 5")
     await one.get_by_role("link", name="report").click()
 
@@ -102,7 +102,7 @@ async def test_a_lost_worker_comes_first_and_has_no_buttons(
 
     await expect(page.get_by_role("article").first).to_have_accessible_name("z")
     await expect(card(page, "z")).to_contain_text("lost")
-    await expect(card(page, "z")).to_contain_text("Last beat due")
+    await expect(card(page, "z")).to_contain_text("Last heartbeat due")
     await expect(card(page, "z").get_by_role("button")).to_have_count(0)
     await expect(tile(page, "Lost")).to_contain_text("1")
 
@@ -154,7 +154,7 @@ async def test_a_worker_process_is_kept_quiet_and_goes_on(
 
         await press(page, f"Quiet {known.name}")
         ask = dialog(page, f"Pause worker {known.name}")
-        await ask.get_by_label("Why").fill("it is too hot")
+        await ask.get_by_label("Reason").fill("it is too hot")
         await press(ask, "Pause")
         one = card(page, known.name)
         await expect(one).to_contain_text("it is too hot")

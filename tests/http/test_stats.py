@@ -277,7 +277,7 @@ async def test_a_worker_gone_with_jobs_in_its_hands_is_lost(
     assert stats["workers"] == {"alive": 0, "busy": 0, "lost": 1}
     [warning] = stats["warnings"]
     assert (warning["code"], warning["worker"]) == ("lost-worker", "w1")
-    assert warning["message"].startswith("worker 'w1' is gone with 1 job in its hands")
+    assert warning["message"].startswith("worker 'w1' is lost while running 1 job")
 
 
 async def test_a_worker_that_left_with_nothing_in_its_hands_is_not_lost(

@@ -378,8 +378,8 @@ def _of_lost(workers: Iterable[WorkerStatus]) -> Iterator[Concern]:
     for worker in (one for one in workers if one.lost and one.active):
         yield Concern(
             "lost-worker",
-            f"worker {worker.name!r} is gone with {_jobs(worker.active)} in its hands; "
-            "the next worker that tends puts them back in line",
+            f"worker {worker.name!r} is lost while running {_jobs(worker.active)}; "
+            "a live worker requeues what it ran",
             worker=worker.name,
         )
 

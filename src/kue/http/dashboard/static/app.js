@@ -169,7 +169,7 @@ addKeys(
 );
 addKeys(
   {
-    "?": { label: "Show the keys", run: showKeys },
+    "?": { label: "Show keyboard shortcuts", run: showKeys },
     "/": {
       label: "Search",
       run: () => {
@@ -179,7 +179,7 @@ addKeys(
       },
     },
     p: {
-      label: "Hold what is shown, or go on",
+      label: "Pause or resume updates",
       run: () => live.hold(!live.isHeld),
     },
   },

@@ -404,7 +404,7 @@ function nothing(plot, height) {
           y: (height - EDGE.bottom + EDGE.top) / 2,
           "text-anchor": "middle",
         },
-        "Nothing in this time",
+        "No data in this period",
       )
     : null;
 }

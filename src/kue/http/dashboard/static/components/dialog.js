@@ -92,7 +92,7 @@ export async function confirmTyping({ title, text = "", word, action = title }) 
       },
     },
     text && h("p", null, text),
-    h("label", { for: name }, "Type ", h("code", null, word), " to go on"),
+    h("label", { for: name }, "Type ", h("code", null, word), " to continue"),
     input,
   );
   button.setAttribute("form", form.id);

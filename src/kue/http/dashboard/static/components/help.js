@@ -8,7 +8,7 @@ export function showKeys() {
   const always = {
     group: "Always",
     keys: [
-      ["Ctrl K", "Go anywhere, do anything"],
+      ["Ctrl K", "Command palette"],
       ["Esc", "Close"],
     ],
   };
@@ -28,7 +28,7 @@ export function showKeys() {
       ),
     ),
   );
-  openDialog({ title: "Keys", body: h("div", { class: "keys" }, groups), wide: true });
+  openDialog({ title: "Keyboard shortcuts", body: h("div", { class: "keys" }, groups), wide: true });
 }
 
 function caps(key) {

@@ -33,7 +33,7 @@ export function openPalette({ pages, actions }) {
   const box = h("ul", { id: list, role: "listbox", "aria-label": "Commands" });
   const node = h(
     "dialog",
-    { class: "palette", "aria-label": "Go anywhere, do anything" },
+    { class: "palette", "aria-label": "Command palette" },
     h("div", { class: "palette-head" }, icon("search"), input, h("kbd", null, "Esc")),
     box,
   );
@@ -74,7 +74,7 @@ export function openPalette({ pages, actions }) {
         h(
           "li",
           { class: "palette-none", role: "presentation" },
-          "Nothing of that name",
+          "No match",
         ),
     );
     mark();
@@ -191,18 +191,18 @@ const SETTINGS = [
   },
   {
     group: "Settings",
-    label: "Theme: as the system has it",
+    label: "Theme: system",
     icon: "auto",
     run: () => setTheme("system"),
   },
   {
     group: "Settings",
-    label: "Hold what is shown, or go on",
+    label: "Pause or resume updates",
     icon: "pause",
     hint: "p",
     run: () => live.hold(!live.isHeld),
   },
-  { group: "Settings", label: "Show the keys", icon: "info", hint: "?", run: showKeys },
+  { group: "Settings", label: "Show keyboard shortcuts", icon: "info", hint: "?", run: showKeys },
 ];
 
 //: Every word of *text* appears.

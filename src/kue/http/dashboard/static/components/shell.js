@@ -186,8 +186,8 @@ function buttons() {
     "button",
     {
       class: "plain",
-      title: "Keys (?)",
-      "aria-label": "Show the keys",
+      title: "Keyboard shortcuts (?)",
+      "aria-label": "Show keyboard shortcuts",
       onclick: showKeys,
     },
     h("span", { class: "question" }, "?"),

@@ -25,8 +25,3 @@ export function stateBadge(state) {
     String(state),
   );
 }
-
-//: The colour of a state, for charts and bars: a CSS variable.
-export function stateColour(state) {
-  return STATES.includes(state) ? `var(--state-${state})` : "var(--text-faint)";
-}

@@ -54,10 +54,10 @@ export function fits(act, state) {
   return state === null || STATES[act].includes(state);
 }
 
-//: Put an ended job back in line, with other data if some is given.
+//: Put an ended job back in line, with different data if some is given.
 export async function retry(job, data) {
   const body = data === undefined ? undefined : { data };
-  return done(`Job ${job.id} is back in line`, api.post(`/jobs/${job.id}/retry`, body));
+  return done(`Job ${job.id} is queued again`, api.post(`/jobs/${job.id}/retry`, body));
 }
 
 export async function promote(job) {
@@ -66,7 +66,7 @@ export async function promote(job) {
 
 export async function cancel(job) {
   if (job.state === "active") {
-    const text = "It runs now: its worker is asked to end it.";
+    const text = "It is running: its worker is asked to stop it.";
     const title = `Cancel job ${job.id}?`;
     if (!(await confirm({ title, text, action: "Cancel the job", danger: true })))
       return false;
@@ -75,7 +75,7 @@ export async function cancel(job) {
     const { ended } = await api.post(`/jobs/${job.id}/cancel`);
     const told = ended
       ? `Job ${job.id} is cancelled`
-      : `Job ${job.id} was asked to end`;
+      : `Job ${job.id} is being cancelled`;
     toast(told, { tone: "good" });
     return true;
   } catch (error) {
@@ -88,7 +88,7 @@ export async function cancel(job) {
 export async function remove(job) {
   const isSure = await confirmTyping({
     title: `Remove job ${job.id}?`,
-    text: "The job and its log are deleted for good.",
+    text: "The job and its log are deleted permanently.",
     word: "remove",
     action: "Remove",
   });
@@ -103,7 +103,7 @@ export async function copy(job, data) {
     const { id, is_new } = await api.post(`/jobs/${job.id}/copy`, body);
     const told = is_new
       ? `Job ${id} is a copy of ${job.id}`
-      : `Job ${id} has the unique key`;
+      : `Job ${id} already has this unique key`;
     toast(told, {
       tone: "good",
       action: { label: "Open", run: () => go(`/jobs/${id}`) },
@@ -150,7 +150,7 @@ async function follow(id, act, count, message) {
       message.act(null);
       message.progress(null);
       const left = changed + held;
-      const rest = left ? `, ${plural(left, "was", "were")} left as they are` : "";
+      const rest = left ? `, ${number(left)} unchanged` : "";
       const end = {
         done: "",
         stopped: " (stopped)",
@@ -169,7 +169,7 @@ async function follow(id, act, count, message) {
 
 function isSure(count) {
   const what = count === undefined ? "All jobs that match" : plural(count, "job");
-  const text = `${what} will be deleted with their logs, for good.`;
+  const text = `${what} and their logs will be deleted permanently.`;
   return confirmTyping({
     title: "Remove jobs?",
     text,

@@ -51,9 +51,7 @@ function joined(one, other) {
     name,
     one[name] + other[name],
   ]);
-  const worst = ["wait", "run"]
-    .filter((name) => name in one)
-    .map((name) => [name, higher(one[name], other[name])]);
+  const worst = ["wait", "run"].map((name) => [name, higher(one[name], other[name])]);
   return { at: one.at, ...Object.fromEntries([...sums, ...worst]) };
 }
 
@@ -86,9 +84,8 @@ export function throughput(past) {
   };
 }
 
-//: What a chart of "wait" or "run" shows; null where the server does not tell.
+//: What a chart of "wait" or "run" shows.
 export function percentiles(past, name) {
-  if (!past.points.some((point) => name in point)) return null;
   const series = PERCENTILES.map((which) => ({
     name: which,
     tone: which,

@@ -111,9 +111,9 @@ function answer({ status }) {
   const words = {
     401: "refused",
     403: "refused",
-    404: "not there",
+    404: "not found",
     409: "conflict",
-    429: "too often",
+    429: "rate limited",
   };
   const text = isDone ? "done" : (words[status] ?? "failed");
   return h(
@@ -130,8 +130,8 @@ function told(detail) {
 
 function NONE() {
   return empty({
-    title: "Nothing was changed yet",
-    text: "Retries, pauses, logins: whatever changes something is written down here.",
+    title: "No changes yet",
+    text: "Retries, pauses, logins and other changes are recorded here.",
   });
 }
 

@@ -75,10 +75,10 @@ function makeSums() {
       note: plural(total.consumers, "consumer"),
       tone: all.length ? "" : "warn",
     });
-    sent.update({ value: rate(total.send_rate), note: `${number(total.sent)} in all` });
+    sent.update({ value: rate(total.send_rate), note: `${number(total.sent)} in total` });
     received.update({
       value: rate(total.receive_rate),
-      note: `${number(total.received)} in all`,
+      note: `${number(total.received)} in total`,
     });
     replies.update(
       total.latency === null
@@ -106,14 +106,14 @@ function makeSums() {
 function nothing({ available, reason }) {
   if (!available) {
     return empty({
-      title: "No bus to look at",
+      title: "No event bus",
       text: `${reason[0].toUpperCase()}${reason.slice(1)}.`,
       code: "KUE_URL=redis://localhost:6379/0",
     });
   }
   return empty({
-    title: "Nobody has joined the bus",
-    text: "A process joins it so:",
+    title: "No process has joined the bus",
+    text: "A process joins it like this:",
     code: [
       "async with EventBus(RedisCluster(url)) as bus:",
       '    bus.consumer("greeter", greet)',

@@ -151,9 +151,9 @@ class JobView {
         h(
           "div",
           { class: "job-side" },
-          panel("Facts", {}, heads.facts),
+          panel("Details", {}, heads.facts),
           links,
-          panel("Run another like it", {}, this._code.node),
+          panel("Run a similar job", {}, this._code.node),
         ),
       ),
     );
@@ -212,7 +212,7 @@ class JobView {
   }
 
   _attempts(job) {
-    if (!job.history.length) return h("p", { class: "faint" }, "No run has ended yet.");
+    if (!job.history.length) return h("p", { class: "faint" }, "No run has finished yet.");
     const known = new Map(
       [...this._heads.attempts.querySelectorAll("details[data-key]")].map((node) => [
         node.dataset.key,
@@ -261,7 +261,7 @@ function titleView(job) {
     h("h1", null, `Job ${job.id}`),
     h("a", { class: "job-type", href: href(path) }, job.type),
     stateBadge(job.state),
-    job.cancelling && h("span", { class: "note" }, "asked to end"),
+    job.cancelling && h("span", { class: "note" }, "cancelling"),
   ];
 }
 
@@ -305,7 +305,7 @@ function progressData(data) {
 }
 
 function noJob(id) {
-  const text = "It never was, or it has been removed: jobs that ended are kept for a while.";
+  const text = "It was never added, or it has been removed: finished jobs are kept for a while.";
   const action = h("a", { class: "button", href: href("/jobs") }, "All jobs");
   return [
     h("header", { class: "page-head" }, h("h1", null, `Job ${id}`)),

@@ -303,8 +303,10 @@ class JobsView {
     if (this._filters.length || this._state || query().cursor) {
       const action = { label: "Show all jobs", run: () => go("/jobs") };
       const isOnlyState = this._state && !this._filters.length;
-      const text = isOnlyState ? `No job is ${this._state}.` : "No job matches all of this.";
-      return empty({ title: "No such jobs", text, action });
+      const text = isOnlyState
+        ? `There are no ${this._state} jobs.`
+        : "No job matches these filters.";
+      return empty({ title: "No jobs found", text, action });
     }
     const text = "Jobs appear here as soon as a program adds one, without a reload.";
     return empty({ title: "No jobs yet", text, code: FIRST_JOB });
@@ -315,8 +317,8 @@ class JobsView {
     if (!this._isStale) return;
     fill(
       this._hint,
-      "The list stands still while jobs are selected. ",
-      h("button", { class: "link", onclick: () => this._table.clear() }, "Clear and go on"),
+      "The list does not update while jobs are selected. ",
+      h("button", { class: "link", onclick: () => this._table.clear() }, "Clear the selection"),
     );
   }
 

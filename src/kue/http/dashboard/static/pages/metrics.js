@@ -78,8 +78,8 @@ const PLOTS = [
   { name: "failures", title: "Failures", compared: "Failed, by queue", format: short },
   {
     name: "wait",
-    title: "Time in line",
-    compared: "Time in line, p95",
+    title: "Wait time",
+    compared: "Wait time, p95",
     unit: "ms",
     format: duration,
   },
@@ -96,9 +96,7 @@ function makePlots() {
   inStep(...plots.map(({ chart: one }) => one));
 
   function update(data, steps, isCompared) {
-    for (const { name, title, compared, chart: one, per, node, heading } of plots) {
-      node.hidden = data[name] === null;
-      if (data[name] === null) continue;
+    for (const { name, title, compared, chart: one, per, heading } of plots) {
       heading.textContent = isCompared ? compared : title;
       per.textContent = steps;
       one.update(data[name]);
@@ -123,7 +121,7 @@ function makeSums() {
     complete.update({ value: number(sums.complete) });
     failed.update({
       value: number(sums.failed),
-      note: ended > 0 ? `${percent(sums.failed / ended)} of what ended` : "",
+      note: ended > 0 ? `${percent(sums.failed / ended)} of finished jobs` : "",
       tone: sums.failed > 0 ? "bad" : "",
     });
   }

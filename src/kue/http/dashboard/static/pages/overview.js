@@ -32,7 +32,7 @@ export const page = {
     const health = warnings({ onChange: () => read() });
     const tiles = makeTiles();
     const counts = states();
-    const flow = chart({ title: "Jobs a minute, last hour", format: short, height: 200 });
+    const flow = chart({ title: "Jobs per minute, last hour", format: short, height: 200 });
     const queues = glance();
     const failed = failures();
     const start = h("div", { hidden: true }, welcome());
@@ -40,12 +40,12 @@ export const page = {
       "div",
       { class: "pile" },
       panel("Jobs by state", {}, counts.node),
-      panel("Jobs a minute", { aside: more("/metrics", "Metrics") }, flow.node),
+      panel("Jobs per minute", { aside: more("/metrics", "Metrics") }, flow.node),
       h(
         "div",
         { class: "columns" },
         panel("Queues", { aside: more("/queues", "All queues"), tight: true }, queues.node),
-        panel("Failed last", { aside: more("/errors", "All errors") }, failed.node),
+        panel("Latest failures", { aside: more("/errors", "All errors") }, failed.node),
       ),
     );
     root.append(
@@ -107,7 +107,7 @@ const FLOWS = [
 
 function makeTiles() {
   const flows = FLOWS.map(({ label, name, path }) => {
-    const extra = spark({ label: `${label}, jobs a minute in the last hour`, format: short });
+    const extra = spark({ label: `${label}, jobs per minute in the last hour`, format: short });
     return { name, line: extra, tile: tile({ label, path, extra: extra.node }) };
   });
   const oldest = tile({ label: "Oldest waiting", path: "/jobs?state=waiting&order=asc" });
@@ -132,11 +132,9 @@ function makeTiles() {
     mean = stats.rates;
     flow();
     oldest.update(waiting(stats));
-    latency.node.hidden = stats.latency === undefined;
     latency.update(late(stats));
     workers.update(manned(stats.workers));
-    store.node.hidden = !stats.store;
-    if (stats.store) store.update(stored(stats.store));
+    store.update(stored(stats.store));
   }
 
   function past(of) {
@@ -158,7 +156,7 @@ function flowing(name, mean, now) {
 
 function waiting(stats) {
   const ms = stats.oldest_waits_ms ?? stats.next_waits_ms;
-  if (ms === null || ms === undefined) return { value: NOTHING, note: "nothing waits" };
+  if (ms === null) return { value: NOTHING, note: "no waiting jobs" };
   const isLong = ms >= LONG_WAIT;
   const note = `${number(stats.counts.waiting)} waiting`;
   return { value: duration(ms), note, tone: isLong ? "warn" : "" };
@@ -171,11 +169,9 @@ function late({ latency, run_time: run }) {
 }
 
 function manned({ alive, busy, lost }) {
-  const parts = [];
-  if (busy !== undefined) parts.push(`${number(busy)} busy`);
-  parts.push(`${number(lost)} lost`);
+  const note = `${number(busy)} busy, ${number(lost)} lost`;
   const tone = lost > 0 ? "bad" : alive === 0 ? "warn" : "";
-  return { value: `${number(alive)} alive`, note: parts.join(", "), tone };
+  return { value: `${number(alive)} alive`, note, tone };
 }
 
 function stored({ engine, version, memory_bytes: memory, rtt_ms: rtt }) {
@@ -193,7 +189,7 @@ function more(path, text) {
 function welcome() {
   return empty({
     title: "Nothing here yet",
-    text: "No job was ever added. This adds one, and a worker runs it:",
+    text: "No job has been added yet. This adds one, and a worker runs it:",
     code: SAMPLE,
   });
 }

@@ -119,7 +119,7 @@ export const page = {
         can("manage") && !isPaused && act("Pause", () => pause({ type })),
         can("manage") && act("Limits", limit),
         can("manage") && of.failed > 0 && act("Retry failed", retryFailed),
-        can("manage") && of.delayed > 0 && act("Promote delayed", promoteDelayed),
+        can("manage") && of.delayed > 0 && act("Run delayed now", promoteDelayed),
         can("remove") && act("Clear", clear, "danger"),
       ].filter(Boolean);
     }
@@ -176,7 +176,7 @@ function pauseNote(pause) {
 function unknown(type) {
   return empty({
     title: "No such queue",
-    text: `No job of type ${type} was ever added, and nothing is set for it.`,
+    text: `No job of type ${type} has been added, and it has no limits or pauses.`,
     action: can("manage") ? { label: "Add a job", run: () => addJob({ type }) } : null,
   });
 }

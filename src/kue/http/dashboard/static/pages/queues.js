@@ -31,7 +31,6 @@ export const page = {
   mount(root, ctx) {
     let all = [];
     let isMore = false;
-    let shown = "";
     let { text = "", sort = "name" } = query();
     if (!(sort in SORTS)) sort = "name";
     const lines = sparks();
@@ -99,19 +98,12 @@ export const page = {
       const found = all.filter(({ type }) => type.toLowerCase().includes(wanted));
       const { of } = SORTS[sort];
       if (of) found.sort((a, b) => of(b) - of(a));
-      showColumns(known(all));
       rows.update(found);
       count.textContent = `${plural(found.length, "queue")}${isMore ? ", the first by name" : ""}`;
       none.hidden = all.length > 0;
       bar.hidden = rows.node.hidden = all.length === 0;
       everything.hidden = !can("manage");
       everything.textContent = isAllPaused() ? "Resume everything" : "Pause everything";
-    }
-
-    function showColumns(names) {
-      // Only when they change: rows are made anew.
-      if (names.join() !== shown) rows.show(names);
-      shown = names.join();
     }
 
     function isAllPaused() {
@@ -205,7 +197,7 @@ function columns(lines, act) {
     },
     {
       key: "drain_ms",
-      label: "Drained in",
+      label: "Time to drain",
       end: true,
       title: "How long until nothing waits, at the current pace",
       render: ({ drain_ms: ms, counts }) => drain(ms, counts),
@@ -220,16 +212,7 @@ function columns(lines, act) {
   ];
 }
 
-//: Which columns there are: a server may not tell of all.
-function known(queues) {
-  const told = ["latency", "run_time", "drain_ms"].filter((field) =>
-    queues.some((queue) => field in queue),
-  );
-  const numbers = ["waiting", "active", "delayed", "failed", "in", "out", "hour"];
-  return ["type", ...numbers, ...told, "workers", "acts"];
-}
-
-//: A length in one unit: more than that nobody can foretell.
+//: A length in one unit: no forecast is more exact.
 function about(ms) {
   const unit = [86_400_000, 3_600_000, 60_000].find((one) => ms >= one) ?? 1_000;
   return duration(Math.max(1, Math.round(ms / unit)) * unit);
@@ -237,7 +220,7 @@ function about(ms) {
 
 function drain(ms, counts) {
   if (counts.waiting === 0) return "empty";
-  return ms === null || ms === undefined ? NOTHING : about(ms);
+  return ms === null ? NOTHING : about(ms);
 }
 
 function name(queue) {

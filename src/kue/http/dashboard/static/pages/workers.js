@@ -102,13 +102,10 @@ function makeSums() {
       note: quiet ? `${number(quiet)} quiet` : "",
       tone: here.length ? "" : "warn",
     });
-    busy.update({
-      value: number(sum(here, ({ active }) => active)),
-      unit: ` of ${number(slots)}`,
-    });
+    busy.update({ value: `${number(sum(here, ({ active }) => active))} of ${number(slots)}` });
     lost.update({
       value: number(gone),
-      note: gone ? "gone with jobs in their hands" : "",
+      note: gone ? "stopped with running jobs" : "",
       tone: gone ? "bad" : "",
     });
     memory.update({ value: bytes(sum(here, (one) => one.memory ?? 0)), note: "all together" });
@@ -124,7 +121,7 @@ function sum(items, of) {
 function nothing() {
   return empty({
     title: "No worker",
-    text: "Nobody runs jobs. This starts a worker for the tasks of a queue q in app.py:",
+    text: "No worker is running. This starts one for the tasks of a queue q in app.py:",
     code: "kue worker app:q",
   });
 }

@@ -17,7 +17,7 @@ export function operation(one, document) {
       h("span", { class: "method", dataset: { method } }, method.toUpperCase()),
       h("code", { class: "operation-path" }, path),
       h("span", { class: "soft operation-about" }, summary),
-      right && h("span", { class: "role", title: "What it takes" }, right),
+      right && h("span", { class: "role", title: "Required scope" }, right),
     ),
   );
   // Made when it is opened: there are many.
@@ -39,7 +39,7 @@ export function operation(one, document) {
         h("h3", null, "Body"),
         content(one.requestBody.content, document),
       ],
-      h("h3", null, "Answers"),
+      h("h3", null, "Responses"),
       answers(one.responses, document),
       method === "get" && attempt(one),
     );
@@ -103,7 +103,7 @@ function answers(responses, document) {
     h(
       "p",
       { class: "soft" },
-      "Or a problem: ",
+      "Or an error: ",
       bad.map(([status, answer], index) => [
         index > 0 && ", ",
         h("span", { title: answer.description }, status),

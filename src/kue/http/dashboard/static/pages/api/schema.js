@@ -16,7 +16,7 @@ export function schemas(document) {
       "header",
       { class: "card-head" },
       h("h2", null, "schemas"),
-      h("span", { class: "soft" }, "What is sent and answered."),
+      h("span", { class: "soft" }, "Requests and responses."),
     ),
     all
       .sort(([one], [other]) => one.localeCompare(other))

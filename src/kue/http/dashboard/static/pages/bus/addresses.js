@@ -47,7 +47,7 @@ export function addresses({ onSend = null }) {
 }
 
 function rest({ addresses: shown, found, rest: untold }, asked) {
-  if (!found) return asked ? "No address has this in its name." : "Nothing passed the bus yet.";
+  if (!found) return asked ? "No address contains this text." : "No message has been sent yet.";
   const hidden = found - shown.length;
   const words = [];
   if (hidden > 0) words.push(`${plural(hidden, "more matches", "more match")}`);
@@ -70,10 +70,10 @@ function columns(onSend) {
     { key: "in", label: "Received", end: true, render: (one) => rate(one.receive_rate) },
     {
       key: "all",
-      label: "In all",
+      label: "Total",
       end: true,
       class: "nowrap",
-      title: "Sent and received by the nodes that are there, since they joined",
+      title: "Sent / received by the live nodes since they joined",
       render: ({ sent, received }) => `${number(sent)} / ${number(received)}`,
     },
     {
@@ -81,7 +81,7 @@ function columns(onSend) {
       label: "Replies",
       end: true,
       class: "nowrap",
-      title: "How long half and 95 % of replies took at most, in the last minutes",
+      title: "p50 and p95 of the time until a reply, in the last minutes",
       render: latency,
     },
     { key: "failures", label: "Failed", end: true, render: failures },

@@ -25,7 +25,7 @@ const FIELDS = [
     type: "json",
     rows: 4,
     placeholder: '{"name": "ann"}',
-    help: "JSON, or nothing",
+    help: "JSON; may be empty",
   },
   {
     name: "headers",
@@ -33,7 +33,7 @@ const FIELDS = [
     type: "area",
     rows: 2,
     placeholder: "name: value",
-    help: "One a line",
+    help: "One per line",
     parse: headersOf,
   },
   { name: "timeout", label: "Wait for a reply", value: "5s", help: "At most 30 seconds" },
@@ -46,7 +46,7 @@ export function messageForm() {
   const [address, , body] = made.controls;
 
   async function send(values) {
-    fill(outcome, h("p", { class: "faint" }, "On its way…"));
+    fill(outcome, h("p", { class: "faint" }, "Sending…"));
     try {
       const became = await api.post("/bus/messages", values);
       fill(outcome, shown(values, became));
@@ -90,7 +90,7 @@ function shown({ kind }, { nodes, reply, failure, took_ms: took }) {
   }
   if (kind !== "request") {
     const heard = plural(nodes, "node listens", "nodes listen");
-    return h("p", { class: nodes ? "good" : "bad" }, nodes ? `Sent; ${heard} there.` : "Nobody listens there.");
+    return h("p", { class: nodes ? "good" : "bad" }, nodes ? `Sent; ${heard} there.` : "No consumer listens there.");
   }
   const headers = Object.entries(reply.headers).map(([name, values]) => `${name}: ${values.join(", ")}`);
   return [

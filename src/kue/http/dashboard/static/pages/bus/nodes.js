@@ -23,7 +23,7 @@ const COLUMNS = [
   },
   {
     key: "traffic",
-    label: "To and from others",
+    label: "Bytes out / in",
     end: true,
     class: "nowrap",
     render: (one) => `${bytes(one.bytes_out)} / ${bytes(one.bytes_in)}`,
@@ -49,7 +49,7 @@ export function nodesTable() {
 }
 
 function process({ host, pid, version, silent_ms: silent }) {
-  if (host === null) return h("span", { class: "faint" }, "says nothing yet");
+  if (host === null) return h("span", { class: "faint" }, "no report yet");
   const words = [host, `pid ${pid}`].filter(Boolean).join(", ");
   const isQuiet = silent > SILENT;
   return h(

@@ -10,7 +10,7 @@ const EVERY = 1_000;
 //: Messages that are shown.
 const MOST = 100;
 const IDLE =
-  "Nodes show messages only to those who look: up to 20 a second each, secrets hidden.";
+  "Watch some of the messages: up to 20 per second from each node, with secrets hidden.";
 
 const COLUMNS = [
   {
@@ -45,7 +45,7 @@ export function samples() {
   const list = table({ columns: COLUMNS, key: ({ id }) => id, caption: "Messages of the bus" });
   list.node.hidden = true;
   const status = h("p", { class: "bus-rest faint", role: "status" }, IDLE);
-  const button = h("button", { type: "button", class: "small", onclick: turn }, "Look");
+  const button = h("button", { type: "button", class: "small", onclick: turn }, "Watch");
 
   function turn() {
     if (ending) stop();
@@ -55,7 +55,7 @@ export function samples() {
   function start() {
     ending = new AbortController();
     fill(button, "Stop");
-    fill(status, "Nodes show their messages from their next beat on.");
+    fill(status, "Messages appear from the next heartbeat of each node on.");
     look(ending.signal);
   }
 
@@ -63,7 +63,7 @@ export function samples() {
     ending?.abort();
     ending = null;
     window.clearTimeout(timer);
-    fill(button, "Look");
+    fill(button, "Watch");
     if (!shown.length) fill(status, IDLE);
   }
 

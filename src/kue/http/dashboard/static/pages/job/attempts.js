@@ -9,16 +9,16 @@ import { stackView } from "./stack.js";
 //: What became of a run, as people say it, and the state whose colour it has.
 const OUTCOMES = {
   complete: ["complete", "complete"],
-  retry: ["failed, runs again", "delayed"],
+  retry: ["failed, will retry", "delayed"],
   failed: ["failed", "failed"],
-  released: ["put back", "waiting"],
+  released: ["released", "waiting"],
   stalled: ["worker lost", "blocked"],
   cancelled: ["cancelled", "cancelled"],
-  restarted: ["put back in line", "waiting"],
+  restarted: ["requeued", "waiting"],
 };
 const TAKEN = {
-  lease: "its worker gave no sign of life",
-  ttl: "its run gave no sign of life in time",
+  lease: "its worker sent no heartbeat",
+  ttl: "its run did not report in time",
 };
 
 //: The endings of *job*; *isOpen(entry, isLast)* says which are unfolded.
@@ -80,7 +80,7 @@ function bodyOf(entry) {
     facts.push(["Worker", h("a", { href: href(`/jobs?${search}`) }, entry.worker)]);
   }
   if (entry.started_at) facts.push(["Started", timeAgo(entry.started_at)]);
-  if (entry.taken) facts.push(["Ended by upkeep", TAKEN[entry.taken] ?? entry.taken]);
+  if (entry.taken) facts.push(["Ended by maintenance", TAKEN[entry.taken] ?? entry.taken]);
   if (entry.delay) facts.push(["Next run after", duration(entry.delay)]);
   if (entry.reason && entry.error) facts.push(["Reason", entry.reason]);
   if (facts.length) parts.push(factList(facts));

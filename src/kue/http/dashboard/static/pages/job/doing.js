@@ -18,8 +18,8 @@ export function doable(job) {
     canDo("promote", job) && act("promote", promoteLabel(job), () => promote(job)),
     canDo("cancel", job) && !job.cancelling && act("cancel", "Cancel", () => cancel(job)),
     act("copy", "Run a copy", () => copy(job)),
-    canDo("retry", job) && act("retry-with", "Retry with other data…", () => retryWith(job)),
-    act("copy-with", "Run a copy with other data…", () => copyWith(job)),
+    canDo("retry", job) && act("retry-with", "Retry with different data…", () => retryWith(job)),
+    act("copy-with", "Run a copy with different data…", () => copyWith(job)),
     act("edit", "Edit data…", () => editData(job)),
     act("priority", "Change priority…", () => prioritise(job)),
     job.state !== "active" && act("reschedule", "Reschedule…", () => reschedule(job)),
@@ -43,31 +43,31 @@ function editData(job) {
     fields: [dataField(job)],
     submit: async ({ data }) => {
       await api.patch(`/jobs/${job.id}`, { data });
-      toast(`Job ${job.id} has other data`, { tone: "good" });
+      toast(`Data of job ${job.id} is changed`, { tone: "good" });
     },
   });
 }
 
 function retryWith(job) {
   return formDialog({
-    title: `Retry job ${job.id} with other data`,
+    title: `Retry job ${job.id} with different data`,
     action: "Retry",
     fields: [dataField(job)],
     submit: async ({ data }) => {
       await api.post(`/jobs/${job.id}/retry`, { data });
-      toast(`Job ${job.id} is back in line`, { tone: "good" });
+      toast(`Job ${job.id} is queued again`, { tone: "good" });
     },
   });
 }
 
 function copyWith(job) {
   return formDialog({
-    title: `Run a copy of job ${job.id} with other data`,
+    title: `Run a copy of job ${job.id} with different data`,
     action: "Run a copy",
     fields: [dataField(job)],
     submit: async ({ data }) => {
       const { id, is_new: isNew } = await api.post(`/jobs/${job.id}/copy`, { data });
-      const told = isNew ? `Job ${id} is a copy of ${job.id}` : `Job ${id} has the unique key`;
+      const told = isNew ? `Job ${id} is a copy of ${job.id}` : `Job ${id} already has this unique key`;
       toast(told, { tone: "good", action: { label: "Open", run: () => go(`/jobs/${id}`) } });
     },
   });
@@ -105,11 +105,11 @@ function prioritise(job) {
 function reschedule(job) {
   return formDialog({
     title: `Reschedule job ${job.id}`,
-    text: "It runs no sooner than after a delay, or at a moment: say one of the two.",
+    text: "Give a delay or a time: it does not run before.",
     action: "Reschedule",
     fields: [
-      { name: "delay", label: "Delay", placeholder: "10m", help: "Such as 30s, 10m or 1h30m" },
-      { name: "at", label: "Moment", type: "datetime-local", help: "In your time zone" },
+      { name: "delay", label: "Delay", placeholder: "10m", help: "For example 30s, 10m or 1h30m" },
+      { name: "at", label: "Start time", type: "datetime-local", help: "In your time zone" },
     ],
     submit: async ({ delay, at }) => {
       const time = at ? { at: new Date(at).toISOString() } : {};

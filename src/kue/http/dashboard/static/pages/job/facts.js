@@ -24,10 +24,10 @@ export function factsOf(job) {
     ["Tags", job.tags.length ? job.tags.map((tag) => tagLink(job, tag)) : null],
     ["Group", job.group && jobsWith({ type: job.type, group: job.group }, job.group)],
     ["Unique key", job.unique],
-    ["Key held for", job.unique_for ? duration(job.unique_for) : null],
+    ["Unique for", job.unique_for ? duration(job.unique_for) : null],
     ["Backoff", job.backoff && backoffText(job.backoff)],
     ["Timeout", job.timeout ? duration(job.timeout) : null],
-    ["Sign of life within", job.ttl ? duration(job.ttl) : null],
+    ["Must report within", job.ttl ? duration(job.ttl) : null],
     ["Must start by", job.expires_at && timeAgo(job.expires_at)],
     ["Kept for", job.retention === null ? null : duration(job.retention)],
     ["Removed when complete", job.remove_on_complete ? "yes" : null],
@@ -63,14 +63,14 @@ function addressView(address) {
 
 function backoffText(backoff) {
   const { type, delay, max, delays, name, jitter } = backoff;
-  const scatter = jitter ? `, scattered by ${Math.round(jitter * 100)}%` : "";
+  const scatter = jitter ? `, jitter ${Math.round(jitter * 100)}%` : "";
   switch (type) {
     case "exponential":
       return `doubling from ${duration(delay)}${max ? ` to ${duration(max)}` : ""}${scatter}`;
     case "list":
       return delays.map((one) => duration(one)).join(", then ");
     case "named":
-      return `as ${name} says`;
+      return `strategy ${name}`;
     default:
       return `${duration(delay)}${scatter}`;
   }

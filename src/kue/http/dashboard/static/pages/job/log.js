@@ -113,8 +113,8 @@ export function logPanel(api, id) {
     show(wanted, runs.length > 1);
     if (!lines.length) {
       note.textContent = isOver
-        ? "Nothing was logged. What a run logs or prints is kept here."
-        : "Nothing is logged yet. What a run logs or prints appears here.";
+        ? "No log lines. What a run logs or prints is kept here."
+        : "No log lines yet. What a run logs or prints appears here.";
     } else if (wanted.length < lines.length) {
       note.textContent = `${wanted.length} of ${lines.length} lines`;
     } else {

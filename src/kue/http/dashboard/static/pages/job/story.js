@@ -2,15 +2,15 @@
 
 //: Names of the stretches as the page says them.
 export const STRETCHES = {
-  blocked: "blocked by others",
+  blocked: "blocked",
   delayed: "delayed",
   waiting: "waited",
   active: "has been running",
   running: "ran",
   failed: "ran and failed",
   backoff: "backed off",
-  ahead: "still to wait",
-  ended: "had ended",
+  ahead: "remaining",
+  ended: "finished",
   earlier: "earlier, no longer kept",
 };
 

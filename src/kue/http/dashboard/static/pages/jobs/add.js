@@ -16,7 +16,7 @@ const FIELDS = [
     type: "json",
     rows: 6,
     placeholder: '{"to": "ann@example.com"}',
-    help: "JSON, or nothing",
+    help: "JSON; may be empty",
   },
   {
     name: "priority",
@@ -25,13 +25,13 @@ const FIELDS = [
     options: [...PRIORITIES.values()],
     value: "normal",
   },
-  { name: "delay", label: "Delay", placeholder: "10m", help: "Run no sooner than after this" },
+  { name: "delay", label: "Delay", placeholder: "10m", help: "How long to wait before it may run" },
   { name: "attempts", label: "Attempts", type: "number", value: "1" },
   { name: "backoff", label: "Backoff", placeholder: "30s", help: "Wait between attempts" },
-  { name: "timeout", label: "Timeout", placeholder: "5m", help: "How long one run may take" },
-  { name: "unique", label: "Unique key", help: "Add nothing while a job has this key" },
+  { name: "timeout", label: "Timeout", placeholder: "5m", help: "Longest time of one run" },
+  { name: "unique", label: "Unique key", help: "Nothing is added while another job has this key" },
   { name: "group", label: "Group" },
-  { name: "tags", label: "Tags", placeholder: "vip, import", help: "With commas between" },
+  { name: "tags", label: "Tags", placeholder: "vip, import", help: "Separated by commas" },
 ];
 
 //: Ask for a job and add it; what is *given* is filled in.  Returns a promise of its id,
@@ -54,7 +54,7 @@ export function addJob(given = {}) {
 
 async function added(values) {
   const { id, is_new: isNew } = await api.post("/jobs", bodyOf(values));
-  const told = isNew ? `Job ${id} is added` : `Job ${id} has the unique key already`;
+  const told = isNew ? `Job ${id} is added` : `Job ${id} already has this unique key`;
   toast(told, { tone: "good", action: { label: "Open", run: () => go(`/jobs/${id}`) } });
   return id;
 }

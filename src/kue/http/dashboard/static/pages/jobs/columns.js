@@ -79,6 +79,7 @@ export const COLUMNS = [
   {
     key: "run",
     label: "Run",
+    end: true,
     class: "run",
     render: runCell,
     text: (job) => job.duration,

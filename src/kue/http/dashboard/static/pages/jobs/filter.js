@@ -95,7 +95,7 @@ export function moment(value, now = Date.now()) {
   if (length !== null) return Math.max(0, now - length);
   const at = /^\d{9,}$/.test(value) ? Number(value) : Date.parse(value);
   if (Number.isNaN(at)) {
-    throw new Error(`${value} is no time; write 1h, 7d or 2026-11-15T09:30`);
+    throw new Error(`${value} is not a time; write 1h, 7d or 2026-11-15T09:30`);
   }
   return Math.max(0, at);
 }

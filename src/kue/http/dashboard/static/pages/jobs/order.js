@@ -4,7 +4,7 @@ import { fill, h } from "../../lib/dom.js";
 
 //: What the two orders are in each state; lists are sorted by what matters there.
 const WORDS = {
-  waiting: { asc: "First in line first", desc: "Last in line first" },
+  waiting: { asc: "Next to run first", desc: "Last to run first" },
   delayed: { asc: "Due first", desc: "Due last" },
 };
 const USUAL = { asc: "Oldest first", desc: "Newest first" };

@@ -7,7 +7,7 @@ const MOST = 30;
 export const READY_MADE = [
   { name: "Failed in the last hour", search: "state=failed&since=1h" },
   { name: "Running now", search: "state=active" },
-  { name: "Urgent and waiting", search: "state=waiting&priority=critical" },
+  { name: "Critical and waiting", search: "state=waiting&priority=critical" },
 ];
 
 export function savedViews() {

@@ -59,7 +59,7 @@ export function picker({ types, onChange }) {
         ),
       ),
     );
-    fill(chips, parts.length ? parts : h("li", { class: "faint" }, "All queues together"));
+    fill(chips, parts.length ? parts : h("li", { class: "faint" }, "All queues"));
   }
 
   async function load(signal) {

@@ -2,7 +2,7 @@
 
 import { column, frame, percentile, percentiles, throughput } from "../../lib/history.js";
 
-//: Return {flow, failures, wait, run}, each what a chart takes; null where nothing is told.
+//: Return {flow, failures, wait, run}, each what a chart takes.
 export function together(past) {
   return {
     flow: throughput(past),
@@ -13,7 +13,7 @@ export function together(past) {
       ],
     },
     wait: percentiles(past, "wait"),
-    run: percentiles(past, "run") ?? means(past),
+    run: percentiles(past, "run"),
   };
 }
 
@@ -29,12 +29,11 @@ export function sideBySide(types, pasts) {
       values: aligned(pasts[index], longest.times, of(pasts[index])),
     })),
   });
-  const isTold = (name) => pasts.some(({ points }) => points.some((one) => name in one));
   return {
     flow: lines((past) => column(past, "complete")),
     failures: lines((past) => column(past, "failed")),
-    wait: isTold("wait") ? lines((past) => percentile(past, "wait", "p95")) : null,
-    run: isTold("run") ? lines((past) => percentile(past, "run", "p95")) : lines(mean),
+    wait: lines((past) => percentile(past, "wait", "p95")),
+    run: lines((past) => percentile(past, "run", "p95")),
   };
 }
 
@@ -52,16 +51,4 @@ function aligned(past, times, values) {
   if (past.times[0] === times[0] && past.times.length === times.length) return values;
   const byTime = new Map(past.times.map((at, index) => [at, values[index]]));
   return times.map((at) => byTime.get(at) ?? null);
-}
-
-function means(past) {
-  const series = [{ name: "mean", tone: "p50", kind: "line", values: mean(past) }];
-  return { ...frame(past), series };
-}
-
-function mean({ points }) {
-  return points.map(({ run_ms: ms, complete, failed }) => {
-    const runs = complete + failed;
-    return runs > 0 ? ms / runs : null;
-  });
 }

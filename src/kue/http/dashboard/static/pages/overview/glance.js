@@ -19,7 +19,7 @@ const NUMBERS = [
 //: Return {node, update({queues, total}), keys}.
 export function glance() {
   const shown = table({
-    caption: "Queues with most to do",
+    caption: "Busiest queues",
     key: ({ type }) => type,
     link: ({ type }) => `/queues/${part(type)}`,
     columns: [

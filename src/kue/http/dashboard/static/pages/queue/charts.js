@@ -6,7 +6,7 @@ import { duration, short } from "../../lib/format.js";
 
 const PLOTS = [
   { name: "flow", title: "Throughput", unit: "count", format: short },
-  { name: "wait", title: "Time in line", unit: "ms", format: duration },
+  { name: "wait", title: "Wait time", unit: "ms", format: duration },
   { name: "run", title: "Run time", unit: "ms", format: duration },
 ];
 
@@ -19,10 +19,7 @@ export function charts() {
   inStep(...plots.map(({ made }) => made));
 
   function update(data) {
-    for (const { name, made, node } of plots) {
-      node.hidden = data[name] === null;
-      if (data[name] !== null) made.update(data[name]);
-    }
+    for (const { name, made } of plots) made.update(data[name]);
   }
 
   function destroy() {

@@ -16,7 +16,7 @@ const LOOKED_AT = 100;
 //: Return {node, read(signal)}.
 export function line(type) {
   const list = h("ol", { class: "lines" });
-  const none = h("p", { class: "faint" }, "Nothing waits.");
+  const none = h("p", { class: "faint" }, "No waiting jobs.");
   const priorities = h("div", { class: "histogram" });
   const show = keyed(list, ({ id }) => id, entry);
   const all = h("a", { class: "more", href: jobsPath("waiting", type) }, "All waiting");
@@ -29,7 +29,7 @@ export function line(type) {
     fill(priorities, histogram(jobs, cursor === null));
   }
 
-  return { node: panel("Next in line", { aside: all }, none, list, priorities), read };
+  return { node: panel("Next to run", { aside: all }, none, list, priorities), read };
 }
 
 function entry(job) {

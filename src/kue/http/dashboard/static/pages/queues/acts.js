@@ -20,14 +20,14 @@ export async function pause({ type = null, worker = null }) {
   const name = named({ type, worker });
   const isDone = await formDialog({
     title: `Pause ${name}`,
-    text: "What runs goes on, and jobs can still be added. Nothing new starts.",
+    text: "Running jobs finish and jobs can still be added, but no new job starts.",
     fields: [
-      { name: "reason", label: "Why", placeholder: "shown to whoever wonders" },
+      { name: "reason", label: "Reason", placeholder: "shown with the pause" },
       {
         name: "for",
-        label: "For how long",
+        label: "Duration",
         placeholder: "2h",
-        help: "Such as 30m, 2h or 1d. If left empty: until somebody resumes it.",
+        help: "For example 30m, 2h or 1d. Leave empty to pause until someone resumes.",
       },
     ],
     action: "Pause",
@@ -45,7 +45,7 @@ export async function pause({ type = null, worker = null }) {
 export async function resume({ type = null, worker = null }) {
   try {
     await api.post(`${place({ type, worker })}/resume`, {});
-    toast(`${capital(named({ type, worker }))} goes on`, { tone: "good" });
+    toast(`${capital(named({ type, worker }))} is resumed`, { tone: "good" });
     return true;
   } catch (error) {
     toastProblem(error);
@@ -58,25 +58,25 @@ export async function limit({ type, limits }) {
   const path = `/queues/${part(type)}/limits`;
   const told = await formDialog({
     title: `Limits of ${type}`,
-    text: "They hold in all workers together, at once. Empty: no such limit.",
+    text: "Limits apply to all workers together, from now on. Leave a field empty for no limit.",
     fields: [
-      whole("concurrency", "At once", limits?.concurrency, "So many jobs run at the same time."),
-      whole("rate", "Rate", limits?.rate, "So many start in each period."),
+      whole("concurrency", "Concurrency", limits?.concurrency, "Jobs that run at the same time."),
+      whole("rate", "Rate", limits?.rate, "Jobs that start in each period."),
       {
         name: "per",
         label: "Period",
         value: limits ? spelled(limits.per) : "1s",
-        help: "Such as 1s, 1m or 1h.",
+        help: "For example 1s, 1m or 1h.",
       },
-      whole("per_key", "At once of one group", limits?.per_key, "So many jobs that share a group."),
+      whole("per_key", "Concurrency per group", limits?.per_key, "The same, for jobs of one group."),
     ],
     submit: async ({ concurrency, rate, per, per_key }) => {
       if (concurrency === null && rate === null && per_key === null) {
         await api.delete(path);
-        return `Limits of ${type} are lifted`;
+        return `Limits of ${type} are removed`;
       }
       await api.put(path, { concurrency, rate, per: per.trim() || "1s", per_key });
-      return `Limits of ${type} are in force`;
+      return `Limits of ${type} are set`;
     },
   });
   if (told) toast(told, { tone: "good" });
@@ -92,7 +92,7 @@ export async function clear({ type, counts }) {
   }
   const answer = await formDialog({
     title: `Clear ${type}`,
-    text: "Jobs in the states you choose are deleted with their logs, for good.",
+    text: "Jobs in the chosen states and their logs are deleted permanently.",
     danger: true,
     action: "Clear",
     fields: [
@@ -101,11 +101,11 @@ export async function clear({ type, counts }) {
         label: `${state} (${number(counts[state])})`,
         type: "check",
       })),
-      { name: "word", label: `Type ${type} to go on`, parse: (text) => same(text, type) },
+      { name: "word", label: `Type ${type} to continue`, parse: (text) => same(text, type) },
     ],
     submit: (values) => {
       const chosen = states.filter((state) => values[state]);
-      if (chosen.length === 0) throw new Error("choose a state at least");
+      if (chosen.length === 0) throw new Error("choose at least one state");
       return api.post(`/queues/${part(type)}/clear`, { states: chosen });
     },
   });
@@ -152,5 +152,5 @@ function spelled(ms) {
 
 function same(text, word) {
   if (text.trim() === word) return text;
-  throw Object.assign(new Error(`type ${word} to go on`), { field: "word" });
+  throw Object.assign(new Error(`type ${word} to continue`), { field: "word" });
 }

@@ -12,7 +12,7 @@ export function marks(queue) {
     found.push(mark("bad", "no worker", "Jobs wait, and no live worker takes them"));
   }
   if (queue.limits) {
-    found.push(mark("", limitsText(queue.limits), "Limits in force, in all workers together"));
+    found.push(mark("", limitsText(queue.limits), "Limits of all workers together"));
   }
   return found;
 }
@@ -26,12 +26,12 @@ export function pauseText(pause) {
   return `${what}${by ? ` by ${by}` : ""} ${when}${end}${reason ? `: ${reason}` : ""}`;
 }
 
-//: "4 at once, 100 a minute"
+//: "4 at once, 100/min"
 function limitsText({ concurrency, rate, per, per_key: perKey }) {
   const parts = [];
   if (concurrency !== null) parts.push(`${concurrency} at once`);
-  if (rate !== null) parts.push(`${rate} / ${period(per)}`);
-  if (perKey !== null) parts.push(`${perKey} a group`);
+  if (rate !== null) parts.push(`${rate}/${period(per)}`);
+  if (perKey !== null) parts.push(`${perKey} per group`);
   return parts.join(", ");
 }
 

@@ -7,7 +7,7 @@ import { fill, h } from "../../lib/dom.js";
 import { version } from "../../lib/place.js";
 
 const THEMES = [
-  ["system", "As the system has it"],
+  ["system", "System"],
   ["light", "Light"],
   ["dark", "Dark"],
 ];

@@ -10,13 +10,13 @@ import { fill, h } from "../../lib/dom.js";
 import { timeAgo } from "../../lib/format.js";
 
 const ROLES = [
-  ["viewer", "Viewer: looks"],
+  ["viewer", "Viewer: reads everything"],
   ["operator", "Operator: adds, retries, cancels, pauses"],
-  ["admin", "Admin: removes for good, says who may do what"],
+  ["admin", "Admin: also removes jobs and manages users"],
 ];
 const ALONE =
-  "Whoever has the start-up token may do everything. Add a person on the command " +
-  "line before the dashboard is to be reached from elsewhere.";
+  "Everyone with the start-up token has full access. Add a user on the command line " +
+  "before you expose the dashboard.";
 const HELP = "At least 8 characters";
 
 export function people({ api, me }) {
@@ -31,9 +31,9 @@ export function people({ api, me }) {
     { key: "created", label: "Since", render: (user) => timeAgo(user.created_at) },
     { key: "acts", label: "", class: "end nowrap", render: acts },
   ];
-  const list = table({ columns, key: (user) => user.name, caption: "People" });
+  const list = table({ columns, key: (user) => user.name, caption: "Users" });
   const place = h("div", { class: "flush as-cards" });
-  const add = h("button", { class: "small", onclick: create }, "Add a person");
+  const add = h("button", { class: "small", onclick: create }, "Add a user");
   // Made on the command line, as long as nobody has to log in.
   add.hidden = me.open_mode;
   const node = h(
@@ -42,7 +42,7 @@ export function people({ api, me }) {
     h(
       "header",
       { class: "card-head" },
-      h("h2", null, "People"),
+      h("h2", null, "Users"),
       h("span", { class: "actions" }, add),
     ),
     place,
@@ -75,7 +75,7 @@ export function people({ api, me }) {
 
   function create() {
     return formDialog({
-      title: "Add a person",
+      title: "Add a user",
       action: "Add",
       fields: [
         { name: "name", label: "Name", required: true },
@@ -124,7 +124,7 @@ export function people({ api, me }) {
   function password(user) {
     return formDialog({
       title: `Password of ${user.name}`,
-      text: "All sessions of this person end.",
+      text: "All sessions of this user end.",
       fields: [
         {
           name: "password",
@@ -145,7 +145,7 @@ export function people({ api, me }) {
   async function remove(user) {
     const isSure = await confirm({
       title: `Remove ${user.name}?`,
-      text: "All sessions of this person end.",
+      text: "All sessions of this user end.",
       action: "Remove",
       danger: true,
     });
@@ -170,7 +170,7 @@ function you() {
 
 function nobody() {
   return empty({
-    title: "Nobody has to log in",
+    title: "No login required",
     text: ALONE,
     code: "kue user add ann --role admin",
   });
@@ -179,7 +179,7 @@ function nobody() {
 function missing(error) {
   if (!error.isMissing) report(error);
   const text = error.isMissing
-    ? "The application that serves this dashboard says itself who may come in."
+    ? "The application that serves this dashboard controls access."
     : error.message;
-  return empty({ title: "No people here", text });
+  return empty({ title: "No users", text });
 }

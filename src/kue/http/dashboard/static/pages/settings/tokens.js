@@ -10,10 +10,10 @@ import { fill, h } from "../../lib/dom.js";
 import { NOTHING, timeAgo } from "../../lib/format.js";
 
 const SCOPES = [
-  ["read", "Read: look at everything"],
+  ["read", "Read: see everything"],
   ["enqueue", "Enqueue: add jobs"],
   ["manage", "Manage: retry, cancel, pause"],
-  ["admin", "Admin: remove for good, say who may do what"],
+  ["admin", "Admin: remove jobs, manage users and tokens"],
 ];
 //: How long a token lives.
 const LIVES = [
@@ -27,14 +27,14 @@ const LIVES = [
 export function tokens({ api, me }) {
   const columns = [
     { key: "name", label: "Name", render: (token) => token.name },
-    { key: "scopes", label: "May", render: (token) => (token.scopes ?? []).join(", ") },
+    { key: "scopes", label: "Scopes", render: (token) => (token.scopes ?? []).join(", ") },
     { key: "used", label: "Last used", render: (token) => timeAgo(token.used_at) },
     {
       key: "until",
-      label: "Ends",
+      label: "Expires",
       render: (token) => (token.until ? timeAgo(token.until) : "never"),
     },
-    { key: "by", label: "Made by", render: (token) => token.by || NOTHING },
+    { key: "by", label: "Created by", render: (token) => token.by || NOTHING },
     {
       key: "acts",
       label: "",
@@ -51,7 +51,7 @@ export function tokens({ api, me }) {
   ];
   const list = table({ columns, key: (token) => token.id, caption: "Tokens" });
   const place = h("div", { class: "flush as-cards" });
-  const add = h("button", { class: "small", onclick: create }, "Make a token");
+  const add = h("button", { class: "small", onclick: create }, "Create a token");
   // Made on the command line, as long as nobody has to log in.
   add.hidden = me.open_mode;
   const node = h(
@@ -82,13 +82,13 @@ export function tokens({ api, me }) {
 
   function create() {
     return formDialog({
-      title: "Make a token",
-      action: "Make",
+      title: "Create a token",
+      action: "Create",
       fields: [
-        { name: "name", label: "Name", required: true, help: "What it is for" },
+        { name: "name", label: "Name", required: true, help: "Purpose" },
         {
           name: "expires",
-          label: "Ends after",
+          label: "Expires after",
           type: "select",
           options: LIVES,
           value: "90d",
@@ -114,7 +114,7 @@ export function tokens({ api, me }) {
   async function revoke(token) {
     const isSure = await confirm({
       title: `Revoke ${token.name}?`,
-      text: "Programs that use it are refused from now on.",
+      text: "Programs that use it will be refused.",
       action: "Revoke",
       danger: true,
     });
@@ -133,7 +133,7 @@ function show(secret) {
   openDialog({
     title: "Your token",
     body: [
-      h("p", null, "Copy it now: it is not shown again, and nobody can look it up."),
+      h("p", null, "Copy it now: it is shown only once."),
       sample(secret),
       h(
         "p",
@@ -151,7 +151,7 @@ function none(me) {
     'curl -H "Authorization: Bearer $KUE_TOKEN" https://example.com/api/v1/stats';
   return empty({
     title: "No tokens",
-    text: "Programs that use the REST API say who they are with a token.",
+    text: "Programs authenticate to the REST API with a token.",
     code: me.open_mode ? "kue token add NAME --scope read" : use,
   });
 }

@@ -14,8 +14,8 @@ const PATIENCE = 30_000;
 //: Ask a worker to end what it runs and leave.
 export async function stop({ name, active }) {
   const text = active
-    ? "It takes no more jobs, ends those it runs, and leaves."
-    : "It takes no more jobs, and leaves.";
+    ? "It takes no new jobs, finishes those it runs, and exits."
+    : "It takes no new jobs and exits.";
   const title = `Stop worker ${name}?`;
   if (!(await confirm({ title, text, action: "Stop", danger: true }))) return false;
   try {
@@ -32,7 +32,7 @@ export async function stop({ name, active }) {
 export async function stacks({ name }) {
   const status = h("p", { class: "faint", role: "status" });
   const text = h("pre", { class: "stacks", tabindex: 0, hidden: true });
-  const again = h("button", { type: "button", onclick: ask }, "Look again");
+  const again = h("button", { type: "button", onclick: ask }, "Refresh");
   const copy = h("span", { hidden: true }, copyButton(() => text.textContent, "Copy the stacks"));
   const dialog = openDialog({
     title: `Stacks of ${name}`,
@@ -48,17 +48,17 @@ export async function stacks({ name }) {
     try {
       const before = await latest(name);
       await api.post(`/workers/${part(name)}/stacks`);
-      fill(status, "Asked. The worker answers with its next beat.");
+      fill(status, "Requested. The worker answers with its next heartbeat.");
       const found = await another(name, before?.at, () => isOpen);
       if (found === null) {
-        fill(status, "There was no answer: the worker may be gone, or its process held up.");
+        fill(status, "No answer: the worker may have stopped, or its process is blocked.");
       } else {
         fill(status, `As of ${time(found.at)}`);
         fill(text, found.text);
         text.hidden = copy.hidden = false;
       }
     } catch (error) {
-      fill(status, error.isMissing ? "This worker cannot tell." : error.message);
+      fill(status, error.isMissing ? "This worker does not support it." : error.message);
     } finally {
       again.disabled = false;
     }

@@ -50,7 +50,7 @@ export function card(first, onChange) {
     showRuns(worker.running);
     const hidden = worker.active - worker.running.length;
     idle.hidden = worker.active > 0 && hidden <= 0;
-    write(idle, worker.active === 0 ? "Runs nothing." : `and ${number(hidden)} more`);
+    write(idle, worker.active === 0 ? "Idle." : `and ${number(hidden)} more`);
   }
 
   function buttons() {
@@ -105,12 +105,12 @@ function factsOf(worker) {
     ["Process", process],
     ["Version", version],
     ["Up since", null, "", at],
-    ["Runs ended", done === null ? null : number(done)],
+    ["Runs finished", done === null ? null : number(done)],
     ["Memory", memory === null ? null : bytes(memory)],
-    ["Loop lag", lag === null ? null : duration(lag), lag > LATE ? "warn" : ""],
+    ["Event loop lag", lag === null ? null : duration(lag), lag > LATE ? "warn" : ""],
     ["Fails", worker.trouble, "bad"],
-    ["Held the loop", heldUp(worker), worker.blocked ? "warn" : ""],
-    ["Last beat due", null, "", worker.alive ? null : worker.deadline],
+    ["Blocked the event loop", heldUp(worker), worker.blocked ? "warn" : ""],
+    ["Last heartbeat due", null, "", worker.alive ? null : worker.deadline],
   ].filter(([, text, , moment]) => text || moment);
 }
 
