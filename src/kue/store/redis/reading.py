@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from kue.fingerprint import first_line
@@ -33,7 +35,11 @@ class Reading(Pages):
     """The verbs that change nothing."""
 
     async def count(self) -> dict[str, dict[State, int]]:
-        replies = await self._on_all(lambda shard: self._run(shard, "count"))
+        replies = [
+            counted
+            for parts in await self._on_all(lambda shard: self._parts(shard, "count"))
+            for _, counted in parts
+        ]
         counts: dict[str, dict[State, int]] = {}
         size = len(_COUNTED) + 1
         for reply in replies:
@@ -42,6 +48,13 @@ class Reading(Pages):
                 name = unquote(reply[index].decode())
                 counts[name] = dict(zip(_COUNTED, map(int, numbers), strict=True))
         return dict(sorted(counts.items()))
+
+    async def _parts(self, shard: int, script: str, *args: Any) -> list[Any]:
+        """Run a script that goes through the types in parts; return all replies."""
+        parts = [await self._run(shard, script, *args, "0")]
+        while parts[-1][0] != b"0":
+            parts.append(await self._run(shard, script, *args, parts[-1][0]))
+        return parts
 
     async def logs(self, job_id: int, start: int = 0, stop: int = -1) -> list[LogLine]:
         shard = self._shard_of(job_id)
@@ -53,17 +66,20 @@ class Reading(Pages):
     async def errors(self, type: str | None = None, *, limit: int = 50) -> Errors:
         check_errors(limit)
         if type is None:
-            replies = await self._on_all(
-                lambda shard: self._run(shard, "errors", limit, "")
+            found = await self._on_all(
+                lambda shard: self._parts(shard, "errors", limit, "")
             )
         else:
             home = self._home_of(type)
-            replies = [await self._run(home, "errors", limit, quote(type))]
+            found = [await self._parts(home, "errors", limit, quote(type))]
+        replies = [reply for parts in found for reply in parts]
         groups: list[ErrorGroup] = []
-        for _, *rows in replies:
+        for _, _, *rows in replies:
             groups += map(_read_group, *(rows[column::5] for column in range(5)))
+        # A type may come twice, see count.lua.
+        groups = list({(one.type, one.fingerprint): one for one in groups}.values())
         groups.sort(key=lambda group: -group.count)
-        return Errors(groups[:limit], sum(total for total, *_ in replies))
+        return Errors(groups[:limit], sum(total for _, total, *_ in replies))
 
 
 def _read_group(
