@@ -150,7 +150,7 @@ async def test_a_file_held_by_someone_else_is_unavailable_in_bounded_time(
     assert await add_one(store) == 2
 
 
-async def test_a_full_disk_refuses_new_jobs_and_is_waited_for_by_the_rest(
+async def test_a_full_file_is_reported_by_every_verb_that_finds_no_room(
     store: SqliteStore,
 ) -> None:
     [job_id] = await add_many(store, 1)
@@ -159,16 +159,18 @@ async def test_a_full_disk_refuses_new_jobs_and_is_waited_for_by_the_rest(
         pages = turn.one("PRAGMA page_count")
         turn.run(f"PRAGMA max_page_count = {pages}")
 
+    def make_room(turn: Turn) -> None:
+        turn.run("PRAGMA max_page_count = 1000000")
+
     await store._engine.write(fill, now=T0)
     big = [draft("email", "x" * 200_000)]
 
     with pytest.raises(StoreFull, match="disk is full"):
         await add(store, big)
-    # The limit belongs to the connection, which was opened anew: make it full again.
-    await store._engine.write(fill, now=T0)
-    with pytest.raises(StoreUnavailable, match="disk is full"):
+    with pytest.raises(StoreFull, match="disk is full"):
         await store.pause("email", reason="x" * 200_000)
 
+    await store._engine.write(make_room, now=T0)
     assert await add_one(store) == job_id + 1
     assert (await store.check()).findings == ()
 

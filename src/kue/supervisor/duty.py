@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from kue.errors import StoreUnavailable
+from kue.errors import StoreFull, StoreUnavailable
 from kue.supervisor.messages import (
     Bye,
     FromChild,
@@ -84,7 +84,7 @@ class Duty:
     async def _open(self) -> str:
         try:
             return await self._queue.open()
-        except StoreUnavailable as exc:
+        except (StoreUnavailable, StoreFull) as exc:
             # It may come later; workers wait for it.
             return f"does not answer yet: {exc}"
 

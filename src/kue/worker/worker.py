@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kue.errors import ConfigError, StoreError, StoreUnavailable
+from kue.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
 from kue.job import State
 from kue.names import check_path_name
 from kue.outage import Outage
@@ -167,7 +167,7 @@ class Worker:
         try:
             # A store that is away is waited for by everything that needs it; one that
             # is not fit should be heard of at once.
-            with contextlib.suppress(StoreUnavailable):
+            with contextlib.suppress(StoreUnavailable, StoreFull):
                 await self._store.open()
             await self._work()
         finally:

@@ -10,7 +10,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kue.errors import StoreCorrupt
+from kue.store.sqlite.column_checks import check_columns
 from kue.store.sqlite.job_checks import JobChecks, rows_after
+from kue.store.sqlite.suspects import Suspect
 from kue.store.sqlite.table_checks import check_file, check_tables
 from kue.store.values import Finding, Report
 
@@ -19,7 +22,6 @@ if TYPE_CHECKING:
 
     from kue.store.base import OnProgress
     from kue.store.sqlite.engine import Engine
-    from kue.store.sqlite.suspects import Suspect
 
 
 async def check(
@@ -30,8 +32,15 @@ async def check(
     if suspects:
         # Nothing read from a damaged file proves anything.
         return Report(0, tuple([await _finding(engine, s, False) for s in suspects]))
-    suspects, jobs = await _check_jobs(engine, on_progress)
-    suspects += await engine.read(check_tables)
+    suspects = await engine.read(check_columns)
+    jobs = 0
+    try:
+        found, jobs = await _check_jobs(engine, on_progress)
+        suspects += found
+        suspects += await engine.read(check_tables)
+    except StoreCorrupt as exc:
+        # What cannot be read cannot be proven; the rest of the report stands.
+        suspects.append(Suspect("unreadable", str(exc)))
     findings = [await _finding(engine, suspect, repair) for suspect in suspects]
     return Report(jobs, tuple(findings))
 
@@ -65,10 +74,19 @@ def _count(db: sqlite3.Connection) -> int:
     return int(db.execute("SELECT count(*) FROM jobs").fetchone()[0])
 
 
-async def _finding(engine: Engine, suspect: Suspect, repair: bool) -> Finding:
-    is_mended = repair and suspect.mend is not None
-    if repair and suspect.mend is not None:
+async def _mend(engine: Engine, suspect: Suspect) -> bool:
+    """Return whether *suspect* was repaired; damage elsewhere may prevent that."""
+    if suspect.mend is None:
+        return False
+    try:
         await engine.write(suspect.mend, now=None)
+    except StoreCorrupt:
+        return False
+    return True
+
+
+async def _finding(engine: Engine, suspect: Suspect, repair: bool) -> Finding:
+    is_mended = repair and await _mend(engine, suspect)
     of_job = "" if suspect.job_id is None else f"job {suspect.job_id}: "
     return Finding(
         code=suspect.code,

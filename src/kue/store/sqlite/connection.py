@@ -46,16 +46,13 @@ _FORBIDDEN = frozenset(
 )
 
 
-def connect(
-    place: Place, *, budget: float, is_writer: bool = False
-) -> sqlite3.Connection:
+def connect(place: Place, *, budget: float) -> sqlite3.Connection:
     """
     Open the store and make sure its tables are there.
 
     Args:
         budget: Seconds to wait for others who hold the file, now and in every
             statement of a reader.
-        is_writer: It waits only in `begin`, in its own way.
 
     Raises:
         ConfigError, StoreRefused: The place or what is there is not fit.
@@ -72,8 +69,6 @@ def connect(
     )
     try:
         _set_up(db, place, budget)
-        if is_writer:
-            db.execute("PRAGMA busy_timeout = 0")
     except BaseException:
         db.close()
         raise
@@ -115,8 +110,8 @@ def translated(exc: sqlite3.Error, name: str) -> StoreError:
             f"{name} is locked by another process for too long; find who holds it "
             "(a backup, an open sqlite3 shell) and try again"
         )
-    if code == sqlite3.SQLITE_FULL:
-        return StoreFull(f"{name}: the disk is full; free some space and try again")
+    if is_full(exc):
+        return full(name)
     if code in _DAMAGED:
         return StoreCorrupt(
             f"{name} is damaged or is no database ({exc}); move it away with its "
@@ -131,6 +126,23 @@ def translated(exc: sqlite3.Error, name: str) -> StoreError:
     if code in _VALUES or isinstance(exc, sqlite3.ProgrammingError):
         return corrupt(name, exc)
     return StoreUnavailable(f"{name}: {exc}")
+
+
+def is_full(exc: Exception) -> bool:
+    """Return whether there was no room on the disk."""
+    # The index of the log is mapped: no room for it is an I/O error to SQLite.
+    return isinstance(exc, sqlite3.Error) and (
+        _code(exc) == sqlite3.SQLITE_FULL
+        or getattr(exc, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_SHMSIZE
+    )
+
+
+def full(name: str) -> StoreFull:
+    """Return the error of a full disk."""
+    return StoreFull(
+        f"{name}: the disk is full and takes no new jobs; those it has go on; "
+        "free some space and try again"
+    )
 
 
 def is_damaged_value(exc: Exception) -> bool:

@@ -47,11 +47,16 @@ class Engine:
         self._pid = 0
 
     def write(
-        self, call: Callable[[Turn], T], *, now: int | None, is_durable: bool = False
+        self,
+        call: Callable[[Turn], T],
+        *,
+        now: int | None,
+        is_durable: bool = False,
+        is_new: bool = False,
     ) -> asyncio.Future[T]:
-        """Have *call* done inside a transaction."""
+        """Have *call* done inside a transaction; one that *is_new* brings new jobs."""
         self._check_process()
-        task = Task(call, now, is_durable)
+        task = Task(call, now, is_durable, is_new)
         with self._lock:
             self._start().ask(task)
         return task.future

@@ -9,7 +9,7 @@ import time
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
-from kue.errors import StoreError, StoreFull, StoreUnavailable
+from kue.errors import StoreError
 from kue.store.base import Events, OnProgress, Store
 from kue.store.checks import (
     check_batch,
@@ -254,13 +254,9 @@ class SqliteReads(Store):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        try:
-            return await self._engine.write(
-                lambda turn: call(turn, *args, **kwargs), now=now
-            )
-        except StoreFull as full:
-            # Only adding is refused for good: the rest is work that must be done.
-            raise StoreUnavailable(str(full)) from full
+        return await self._engine.write(
+            lambda turn: call(turn, *args, **kwargs), now=now
+        )
 
 
 def _size(db: sqlite3.Connection) -> int:

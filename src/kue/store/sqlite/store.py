@@ -110,7 +110,9 @@ class SqliteStore(SqliteReads):
         for number, part in enumerate(split(drafts, bytes_of_draft)):
             name = producer_of_part(producer, number)
             call = partial(adding.add, drafts=part, producer=name, seq=seq)
-            added += await self._engine.write(call, now=now, is_durable=durable)
+            added += await self._engine.write(
+                call, now=now, is_durable=durable, is_new=bool(part)
+            )
         return added
 
     async def claim(

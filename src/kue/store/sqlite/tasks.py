@@ -13,14 +13,29 @@ if TYPE_CHECKING:
 class Task:
     """Something to be done in another thread, and who waits for it."""
 
-    __slots__ = ("_error", "_result", "call", "future", "is_durable", "loop", "now")
+    __slots__ = (
+        "_error",
+        "_result",
+        "call",
+        "future",
+        "is_durable",
+        "is_new",
+        "loop",
+        "now",
+    )
 
     def __init__(
-        self, call: Callable[..., Any], now: int | None = None, is_durable: bool = False
+        self,
+        call: Callable[..., Any],
+        now: int | None = None,
+        is_durable: bool = False,
+        is_new: bool = False,
     ) -> None:
         self.call = call
         self.now = now
         self.is_durable = is_durable
+        #: Brings new jobs, which a full disk does not take.
+        self.is_new = is_new
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self.loop.create_future()
         self._result: Any = None

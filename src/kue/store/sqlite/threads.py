@@ -15,10 +15,19 @@ import threading
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from kue.errors import KueError
 from kue.store.damage import corrupt, is_damage
 from kue.store.sqlite import forking
-from kue.store.sqlite.connection import abandon, begin, connect, translated
+from kue.store.sqlite.connection import (
+    abandon,
+    begin,
+    connect,
+    full,
+    is_full,
+    translated,
+)
 from kue.store.sqlite.following import follow
+from kue.store.sqlite.reserve import Reserve
 from kue.store.sqlite.tasks import Task, resolve
 from kue.store.sqlite.turn import Turn
 from kue.throttled_log import ThrottledLog
@@ -55,6 +64,8 @@ class Desk(threading.Thread):
         self._calls: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
         self._db: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
+        self._reserve = Reserve(place)
+        self._log = ThrottledLog(logger)
 
     def ask(self, task: Task) -> None:
         self._calls.put(task)
@@ -71,7 +82,7 @@ class Desk(threading.Thread):
             tasks, is_open = self._next()
             if tasks:
                 with inside:
-                    self._serve(tasks)
+                    self._answer(tasks)
         with inside:
             self._disconnect()
         forking.leave(inside)
@@ -91,6 +102,19 @@ class Desk(threading.Thread):
                 return tasks, True
         return tasks, False
 
+    def _answer(self, tasks: list[Task]) -> None:
+        """Serve calls; a thread that ended of a bug would leave all others waiting."""
+        try:
+            self._serve(tasks)
+        except Exception as exc:
+            self._log.error("%s: a call failed", self._place.name, exc=exc)
+            self._refuse(tasks, exc)
+
+    def _refuse(self, tasks: list[Task], error: Exception) -> None:
+        for task in tasks:
+            task.fail(error)
+        resolve(tasks)
+
     def _serve(self, tasks: list[Task]) -> None:
         raise NotImplementedError
 
@@ -105,6 +129,12 @@ class Desk(threading.Thread):
         return self._db
 
     def _connect(self) -> sqlite3.Connection:
+        try:
+            return connect(self._place, budget=self._budget)
+        except sqlite3.Error as exc:
+            # There was not even room to begin a log.
+            if not is_full(exc) or not self._reserve.release():
+                raise
         return connect(self._place, budget=self._budget)
 
     def _disconnect(self) -> None:
@@ -160,11 +190,29 @@ class Writer(Desk):
         super().__init__(place, budget, "writer")
         self._clock = clock
         self._on_commit = on_commit
-        self._log = ThrottledLog(logger)
 
     def _serve(self, tasks: list[Task]) -> None:
+        tasks = self._admitted(tasks)
         while tasks:
             tasks = self._transact(tasks)
+        self._reserve.look(self._unused)
+
+    def _admitted(self, tasks: list[Task]) -> list[Task]:
+        """Refuse new jobs that would take up the reserve; return the other calls."""
+        if not any(task.is_new for task in tasks) or self._reserve.admits(self._unused):
+            return tasks
+        refused = [task for task in tasks if task.is_new]
+        self._refuse(refused, full(self._place.name))
+        return [task for task in tasks if not task.is_new]
+
+    def _unused(self) -> int:
+        """Return how many bytes of the file are free for new jobs."""
+        try:
+            db = self._connection()
+            pages = db.execute("PRAGMA freelist_count").fetchone()[0]
+            return int(pages * db.execute("PRAGMA page_size").fetchone()[0])
+        except (sqlite3.Error, KueError):
+            return 0
 
     def _transact(self, tasks: list[Task]) -> list[Task]:
         """Do as many calls as one transaction should; return those left over."""
@@ -180,14 +228,36 @@ class Writer(Desk):
                     break
             db.execute("COMMIT")
         except Exception as exc:
+            if is_full(exc):
+                return self._make_room(tasks, exc)
             self._give_up(tasks, exc)
             return []
         resolve(tasks[:served])
         self._notify(db, turns)
         return tasks[served:]
 
+    def _make_room(self, tasks: list[Task], exc: Exception) -> list[Task]:
+        """Refuse what brings new jobs; return the rest if it is worth another try."""
+        self._roll_back()
+        must = [task for task in tasks if not task.is_new]
+        if not must or not self._reserve.release():
+            self._give_up(tasks, exc)
+            return []
+        self._refuse([task for task in tasks if task.is_new], self._in_words(exc))
+        self._shorten_log()
+        return must
+
+    def _shorten_log(self) -> None:
+        """Have the log begin again from its start, where it need not grow."""
+        if self._db is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._db.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+
     def _connect(self) -> sqlite3.Connection:
-        return connect(self._place, budget=self._budget, is_writer=True)
+        db = super()._connect()
+        # It waits only in `begin`, in its own way.
+        db.execute("PRAGMA busy_timeout = 0")
+        return db
 
     def _begin(self, tasks: list[Task]) -> sqlite3.Connection:
         db = self._connection()
@@ -209,7 +279,8 @@ class Writer(Desk):
             turns.append(self._take_turn(db, task))
         except Exception as exc:
             # Out of disk or memory SQLite undoes the whole transaction by itself.
-            if not db.in_transaction:
+            # What must be done gets another try, with the reserve.
+            if not db.in_transaction or (is_full(exc) and not task.is_new):
                 raise
             db.execute("ROLLBACK TO call")
             task.fail(self._in_words(exc))
@@ -224,14 +295,17 @@ class Writer(Desk):
         return turn
 
     def _give_up(self, tasks: list[Task], exc: Exception) -> None:
+        self._roll_back()
+        # Out of room a connection is as good as new, and its log may be the only one
+        # that there is room for.
+        if isinstance(exc, sqlite3.Error) and not is_full(exc):
+            self._disconnect()
+        self._refuse(tasks, self._in_words(exc))
+
+    def _roll_back(self) -> None:
         if self._db is not None and self._db.in_transaction:
             with contextlib.suppress(sqlite3.Error):
                 self._db.execute("ROLLBACK")
-        if isinstance(exc, sqlite3.Error):
-            self._disconnect()
-        for task in tasks:
-            task.fail(self._in_words(exc))
-        resolve(tasks)
 
     def _notify(self, db: sqlite3.Connection, turns: list[Turn]) -> None:
         ready = set().union(*(turn.ready for turn in turns))

@@ -1,0 +1,167 @@
+"""A SQLite file with something in every table, and wrong values in any column of it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kue.store.sqlite import schema
+from kue.store.sqlite.store import SqliteStore
+from kue.store.values import Act, Claim, Filter
+from kue.timings import Timing
+from tests.faults.scene import LATER, READS, TYPE, WRITES, Scene, build
+from tests.support.jobs import HOUR, T0
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kue.store.base import Store
+    from tests.faults.scene import Verb
+
+TIMING = Timing(TYPE, {1: 1}, {1: 1})
+ACT = Act(who="ann", what="jobs.remove")
+#: Every kind of wrong value.
+WRONG: dict[str, Any] = {
+    "null": None,
+    "text": "garbage",
+    "huge": 2**62,
+    "negative": -(2**62),
+    "blob": b"\x00\xff\xfe",
+    "empty": "",
+    "json": '{"a": [1,',
+    "utf8": b"\xff\xfe",
+}
+#: Verbs that are not about jobs, for the tables of those that are not.
+ASIDE: dict[str, Verb] = {
+    "measure": lambda store, scene: store.measure([TIMING], now=LATER),
+    "hours": lambda store, scene: store.hours(0, LATER // 3_600_000 + 1),
+    "errors": lambda store, scene: store.errors(),
+    "facts": lambda store, scene: store.facts(),
+    "find": lambda store, scene: store.find(Filter(text="i")),
+    "stand_by": lambda store, scene: store.stand_by(
+        ["idle"], 1, worker="w3", claim=Claim("s", 1), timeout=0
+    ),
+    "order": lambda store, scene: store.order("w1", "stop", now=T0),
+    "orders": lambda store, scene: store.renew("w1", orders=True, now=T0),
+    "stacks": lambda store, scene: store.stacks("w1", now=T0),
+    "write stacks": lambda store, scene: store.write_stacks("w1", "text", now=T0),
+    "pause worker": lambda store, scene: store.pause(worker="w2", now=LATER),
+    "resume worker": lambda store, scene: store.resume(worker="w2", now=LATER),
+    "kept": lambda store, scene: store.kept("user", "ann", now=T0),
+    "all kept": lambda store, scene: store.all_kept("user", now=T0),
+    "keep": lambda store, scene: store.keep("user", "ann", "{}", was="{}", now=T0),
+    "forget": lambda store, scene: store.forget("user", "ann", now=T0),
+    "note": lambda store, scene: store.note(ACT, now=LATER),
+    "acts": lambda store, scene: store.acts(),
+}
+#: All verbs but those that are called elsewhere: reads see the damage before writes do.
+CALLS = {
+    name: verb
+    for name, verb in {**READS, **ASIDE, **WRITES}.items()
+    if name not in ("now", "wait", "check")
+}
+
+_EVENT = "INSERT INTO events (at, kind, job_id, type, attempt, detail, told_at)"
+#: Rows of tables that are empty while nobody is in the middle of something.
+_IN_PASSING = (
+    f"INSERT INTO listeners VALUES ('ear', {2**40})",
+    f"INSERT INTO watched VALUES (1, 'ear', {2**40})",
+    "INSERT INTO endings VALUES (1, 'complete')",
+    f"{_EVENT} VALUES (1, 'start', 1, 'email', 1, '{{}}', {2**40})",
+)
+
+
+class StoppedClock:
+    """The time of the scene's verbs, so that every run meets the same file."""
+
+    def now_ms(self) -> int:
+        return LATER
+
+
+class Column(NamedTuple):
+    table: str
+    name: str
+
+
+def _columns() -> list[Column]:
+    """Return every column that there is."""
+    with closing(sqlite3.connect(":memory:")) as db:
+        schema.migrate(db, "memory")
+        return [
+            Column(table, column[1])
+            for (table,) in db.execute(
+                "SELECT name FROM sqlite_schema WHERE type = 'table'"
+                " AND name NOT LIKE 'sqlite_%' ORDER BY name"
+            ).fetchall()
+            for column in db.execute(f"PRAGMA table_info({table})")
+        ]
+
+
+COLUMNS = _columns()
+
+
+def store_at(path: Path) -> SqliteStore:
+    return SqliteStore.from_url(f"sqlite:///{path}", StoppedClock())
+
+
+async def prepare(path: Path) -> Scene:
+    """Make a file that has a row in every table."""
+    store = store_at(path)
+    await store.measure([TIMING], now=T0 - 3 * HOUR)
+    scene = await build(store)
+    await _surround(store)
+    await store.close()
+    with closing(sqlite3.connect(path)) as db, db:
+        for sql in _IN_PASSING:
+            db.execute(sql)
+    return scene
+
+
+async def _surround(store: Store) -> None:
+    await store.measure([TIMING], now=T0)
+    await store.keep("user", "ann", "{}", until=LATER + HOUR, now=T0)
+    await store.note(ACT, now=T0)
+    await store.pause(worker="w2", reason="tests", until=LATER + HOUR, now=T0)
+    await store.order("w1", "stacks", now=T0)
+    await store.write_stacks("w1", "a stack", now=T0)
+    await store.tend(now=T0)
+
+
+def garbled(path: Path, sound: Path, column: Column, kind: str) -> bool:
+    """
+    Write a copy of *sound* with a wrong value in every row of *column*.
+
+    Returns whether the column can hold it at all: an id is a number by its nature.
+    """
+    shutil.copyfile(sound, path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        [[sql]] = db.execute(
+            "SELECT sql FROM sqlite_schema WHERE name = ?", (column.table,)
+        ).fetchall()
+        _reshape(db, column.table, _without_types(sql))
+        try:
+            cast = "CAST(? AS TEXT)" if kind == "utf8" else "?"
+            set_it = f"UPDATE OR IGNORE {column.table} SET {column.name} = {cast}"
+            changed = db.execute(set_it, (WRONG[kind],)).rowcount
+        except sqlite3.IntegrityError:
+            changed = 0
+        _reshape(db, column.table, sql)
+    return bool(changed)
+
+
+def _without_types(sql: str) -> str:
+    """Return the table's text without what keeps wrong values out."""
+    loose = re.sub(r"\) STRICT,?", ")", sql).replace(" NOT NULL", "")
+    typed = r" (TEXT|INTEGER(?! PRIMARY KEY))\b"
+    return re.sub(typed, " BLOB", loose)
+
+
+def _reshape(db: sqlite3.Connection, table: str, sql: str) -> None:
+    db.execute("PRAGMA writable_schema = ON")
+    db.execute("UPDATE sqlite_schema SET sql = ? WHERE name = ?", (sql, table))
+    version = db.execute("PRAGMA schema_version").fetchone()[0]
+    db.execute(f"PRAGMA schema_version = {version + 1}")
+    db.execute("PRAGMA writable_schema = RESET")

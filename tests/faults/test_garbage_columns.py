@@ -1,0 +1,170 @@
+"""
+Any wrong value in any column of a SQLite file is an error of the store, and is found.
+
+For every column and every kind of wrong value (R-6): each verb works or raises
+`StoreError`, and the doctor finds what no verb can have written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kue import ActiveJob, Kue
+from kue.errors import StoreCorrupt, StoreError
+from tests.faults.garbling import (
+    CALLS,
+    COLUMNS,
+    WRONG,
+    Column,
+    garbled,
+    prepare,
+    store_at,
+)
+from tests.unit.patience import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kue.store.base import Store
+    from tests.faults.scene import Scene
+
+pytestmark = pytest.mark.damages
+
+_TEXT, _NAME, _NULL = {"text", "json", "empty"}, {"text", "json"}, {"null"}
+#: Values that are no damage to be seen: the column may hold any text, name or nothing.
+LEGAL = {
+    "claims.lane": _NAME,
+    "errors.kind": _TEXT,
+    "errors.message": _TEXT,
+    "events.type": _TEXT,
+    "hours.type": _NAME,
+    "jobs.group_key": _NAME,
+    "jobs.expires_at": _NULL,
+    "jobs.retention": _NULL,
+    "jobs.worker": {"empty"},
+    "jobs.ttl_at": _NULL,
+    "jobs.progress_data": _NULL,
+    "jobs.cancelling": _TEXT | _NULL,
+    "kept.room": {"text"},
+    "kept.name": _NAME,
+    "kept.value": _TEXT,
+    "kept.until": _NULL,
+    "listeners.name": _NAME,
+    "logs.level": {"text"},
+    "logs.text": _TEXT,
+    "pauses.type": _TEXT,
+    "pauses.reason": _TEXT,
+    "pauses.who": _TEXT,
+    "pauses.until": _NULL,
+    "producers.name": _NAME,
+    "schedules.name": _NAME,
+    "stats.type": _NAME,
+    "uniques.key": _NAME,
+    "watched.listener": _NAME,
+    "worker_pauses.worker": _NAME,
+    "worker_pauses.reason": _TEXT,
+    "worker_pauses.who": _TEXT,
+    "worker_pauses.until": _NULL,
+    "workers.stacks": _TEXT | _NULL,
+    "workers.stacks_at": _NULL,
+}
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Scene]:
+    path = tmp_path_factory.mktemp("sound") / "kue.db"
+    return path, asyncio.run(prepare(path))
+
+
+@pytest.mark.parametrize("column", COLUMNS, ids=".".join)
+async def test_wrong_values_raise_store_errors_and_are_found(
+    prepared: tuple[Path, Scene], tmp_path: Path, column: Column
+) -> None:
+    sound, scene = prepared
+    faults: list[str] = []
+    cases = 0
+    for kind in WRONG:
+        path = tmp_path / f"{kind}.db"
+        if garbled(path, sound, column, kind):
+            cases += 1
+            is_legal = kind in LEGAL.get(".".join(column), ())
+            told = await look(path, scene, is_legal=is_legal)
+            faults += [f"{kind}: {fault}" for fault in told]
+
+    assert "\n".join(faults) == ""
+    assert cases
+
+
+async def look(path: Path, scene: Scene, *, is_legal: bool) -> list[str]:
+    """Return what is wrong with how a garbled store is met."""
+    store = store_at(path)
+    try:
+        return [*await examine(store, is_legal), *await call_all(store, scene)]
+    finally:
+        await store.close()
+
+
+async def examine(store: Store, is_legal: bool) -> list[str]:
+    try:
+        report = await store.check()
+    except StoreError:
+        return []
+    except Exception as exc:
+        return [f"the doctor raised {exc!r}"]
+    return [] if is_legal or report.findings else ["the doctor finds nothing"]
+
+
+async def call_all(store: Store, scene: Scene) -> list[str]:
+    """Call every verb; together, which is how a busy process does."""
+    answers = await asyncio.gather(
+        *(verb(store, scene) for verb in CALLS.values()), return_exceptions=True
+    )
+    return [
+        f"{name} raised {answer!r}"
+        for name, answer in zip(CALLS, answers, strict=True)
+        if isinstance(answer, Exception) and not isinstance(answer, StoreError)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("column", "kind"),
+    [
+        (Column("limits", "limits"), "json"),
+        (Column("limits", "level"), "text"),
+        (Column("meta", "value"), "null"),
+        (Column("jobs", "priority"), "blob"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else ".".join(value),
+)
+async def test_a_worker_says_what_is_wrong(
+    prepared: tuple[Path, Scene],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    column: Column,
+    kind: str,
+) -> None:
+    """R-6: damage is an error in the log, once a minute, and never silence."""
+    sound, _ = prepared
+    path = tmp_path / "kue.db"
+    assert garbled(path, sound, column, kind)
+    store = store_at(path)
+    q = Kue(f"sqlite:///{path}", store=store)
+
+    @q.process("email")
+    async def handler(job: ActiveJob) -> None: ...
+
+    async with q, q.work():
+        await until(lambda: bool(errors(caplog)), seconds=30)
+
+    [first, *_] = errors(caplog)
+    assert isinstance(first.exc_info and first.exc_info[1], StoreCorrupt)
+    assert "kue doctor" in first.getMessage()
+    assert len(errors(caplog)) <= 2
+
+
+def errors(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    return [record for record in caplog.records if record.levelno == logging.ERROR]
