@@ -43,7 +43,9 @@ async def browsing(app: ASGIApp, path: str = "") -> AsyncIterator[httpx.AsyncCli
     """Yield a client whose paths are those below *path*."""
     async with (
         serving(app) as address,
-        httpx.AsyncClient(base_url=f"{address}{path}") as client,
+        httpx.AsyncClient(
+            base_url=f"{address}{path}", headers={"Accept": "text/html"}
+        ) as client,
     ):
         yield client
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kue.job import Completed, State
-from kue.timings import Timing
+from kue.timings import DAY_MS, Timing
+from tests.http.accounts import site_of
 from tests.support.jobs import MINUTE, add_many, add_one, claim_one, end, start_one
 
 if TYPE_CHECKING:
@@ -117,6 +118,88 @@ async def test_waits_and_runs_are_summaries_of_the_last_minutes(
     assert found['kue_run_seconds{type="email",quantile="0.99"}'] == 0.094
 
 
+async def test_s_10_counters_count_from_midnight_and_never_fall_within_a_day(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    now = await q.now()
+    midnight = now - now % DAY_MS
+    await add_many(q.store, 5, now=midnight - MINUTE)
+    await add_many(q.store, 3, now=midnight)
+    await add_many(q.store, 2, now=now)
+    job = await claim_one(q.store, now=now)
+    await end(q.store, job, Completed(), now=now)
+
+    before = await samples(client)
+    await q.store.tend()
+    after = await samples(client)
+
+    for found in (before, after):
+        assert found['kue_jobs_added_total{type="email"}'] == 5
+        assert found['kue_jobs_completed_total{type="email"}'] == 1
+        assert found['kue_jobs_failed_total{type="email"}'] == 0
+
+
+async def test_s_10_run_times_are_a_histogram(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    await q.store.measure([Timing("email", {}, {5: 2, 6: 1, 94: 4, DAY_MS: 1})])
+
+    found = await samples(client)
+
+    name = "kue_run_duration_seconds"
+    buckets = [
+        value
+        for key, value in found.items()
+        if key.startswith(f'{name}_bucket{{type="email"')
+    ]
+    assert buckets == sorted(buckets)
+    assert found[f'{name}_bucket{{type="email",le="0.005"}}'] == 2
+    assert found[f'{name}_bucket{{type="email",le="0.01"}}'] == 3
+    assert found[f'{name}_bucket{{type="email",le="0.148"}}'] == 7
+    assert found[f'{name}_bucket{{type="email",le="+Inf"}}'] == 8
+    assert found[f'{name}_count{{type="email"}}'] == 8
+
+
+#: What Prometheus sends.
+SCRAPE = (
+    "application/openmetrics-text;version=1.0.0;q=0.6,"
+    "text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
+)
+#: What browsers send.
+PAGE = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+
+
+async def test_s_10_prometheus_finds_them_at_its_default_path(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    await q.enqueue("email")
+    url = str(client.base_url).replace("/api/v1/", "/metrics")
+
+    scraped = await client.get(url, headers={"Accept": SCRAPE})
+    plain = await client.get(url)
+    page = await client.get(url, headers={"Accept": PAGE})
+
+    for answer in (scraped, plain):
+        kind = answer.headers["content-type"]
+        assert kind == "text/plain; version=0.0.4; charset=utf-8"
+        assert 'kue_jobs_added_total{type="email"} 1' in answer.text
+    assert page.headers["content-type"].startswith("text/html")
+
+
+@pytest.mark.parametrize("url", ["memory://"])
+async def test_s_10_the_default_path_takes_the_scope_read(q: Kue) -> None:
+    async with site_of(q) as site, site.client() as client:
+        address = f"{site.address}/metrics"
+        bare = await client.get(address)
+        found = [
+            (await client.get(address, headers=await site.headers(who))).status_code
+            for who in ("read", "enqueue")
+        ]
+
+    assert bare.status_code == 401
+    assert found == [200, 403]
+
+
 async def test_workers_are_counted_alive_and_lost(
     client: httpx.AsyncClient, q: Kue
 ) -> None:
@@ -164,10 +247,9 @@ async def test_every_metric_says_once_what_it_is(
 
     text = (await client.get("/metrics")).text
 
-    names = re.findall(r"^(kue_\w+)", text, re.M)
-    assert re.findall(r"^# TYPE (\S+) (?:gauge|summary)$", text, re.M) == list(
-        dict.fromkeys(names)
-    )
+    names = re.findall(r"^(kue_\w+?)(?:_bucket|_sum|_count)?[ {]", text, re.M)
+    kinds = r"^# TYPE (\S+) (?:gauge|summary|counter|histogram)$"
+    assert re.findall(kinds, text, re.M) == list(dict.fromkeys(names))
     assert re.findall(r"^# HELP (\S+) .+\.$", text, re.M) == list(dict.fromkeys(names))
 
 

@@ -130,6 +130,7 @@ async def test_health_is_open_and_nothing_else(q: Kue) -> None:
         "/api/v1/health": 200,
         "/api/v1/stats": 401,
         "/api/v1/metrics": 401,
+        "/metrics": 401,
         "/kue/stats": 401,
         "/vertx-kue/stats": 401,
     }

@@ -8,11 +8,12 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import JSONResponse
-from starlette.routing import Mount, Route
+from starlette.routing import Match, Mount, Route
 
 from kue import __version__
 from kue.http.access import Anyone, Scope, guard_of
@@ -30,7 +31,7 @@ from kue.http.problem import Refused
 from kue.http.redaction import Redaction
 from kue.http.rules import Badge, Rules
 from kue.http.samples import Samples
-from kue.http.v1 import SECTIONS, events
+from kue.http.v1 import SECTIONS, events, metrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.routing import BaseRoute
+    from starlette.types import Scope as ASGIScope
 
     from kue.http.access import Guard, Question
     from kue.queue import Kue
@@ -89,6 +91,7 @@ def create_app(
             Mount("/api/v1", routes=_native(q, known, rules, live)),
             Mount("/kue", routes=kue_json.routes(q, known, rules)),
             Mount("/vertx-kue", routes=vertx_kue.routes(q, known, rules)),
+            ScrapeRoute(q, Api(q, known, rules)),
             *dashboard(startup),
         ],
         middleware=[
@@ -109,6 +112,26 @@ def create_app(
         _announce(known.startup)
     live.closing += [app.state.node.close, app.state.samples.close]
     return app
+
+
+class ScrapeRoute(Route):
+    """
+    ``/metrics``, where Prometheus looks by default.
+
+    The dashboard has a page there; browsers that ask for one get that.
+    """
+
+    def __init__(self, q: Kue, api: Api) -> None:
+        async def show(request: Request) -> Response:
+            return await metrics.exposition(q)
+
+        super().__init__("/metrics", api.guarded(Scope.READ, show), methods=["GET"])
+
+    def matches(self, scope: ASGIScope) -> tuple[Match, ASGIScope]:
+        is_page = scope["type"] == "http" and "text/html" in Headers(scope=scope).get(
+            "accept", ""
+        )
+        return (Match.NONE, {}) if is_page else super().matches(scope)
 
 
 def _announce(startup: StartupToken) -> None:

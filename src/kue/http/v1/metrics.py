@@ -11,7 +11,7 @@ from kue.errors import StoreError
 from kue.http.section import Call, Section
 from kue.http.v1.stats import MINUTE_MS, Sums, recent, summed, worker_counts
 from kue.reading import STATS_MINUTES
-from kue.timings import percentile
+from kue.timings import BOUNDS, DAY_MS, percentile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -31,6 +31,9 @@ COUNTED = (
 )
 #: Shares of durations that are told.
 QUANTILES = (0.5, 0.95, 0.99)
+#: Upper bounds of the histogram, ms: every third of those that stores count by, so that
+#: each is about twice the one before, and each bucket is exact.
+HISTOGRAM_BOUNDS = BOUNDS[4:76:3]
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 Text = Annotated[Any, msgspec.Meta(extra_json_schema={"type": "string"})]
@@ -43,13 +46,19 @@ async def metrics(call: Call) -> Text:
     """
     Jobs by type and state, what happened to them, and workers, as Prometheus reads it.
 
-    Those named 24h and 1m count what happened in the last 24 hours and in the last full
-    minute; they fall as time passes, and are gauges, no counters.  The summaries are of
-    the last five minutes; they have no sum and count, which would fall too.  While the
-    store is away the answer is that alone: kue_store_up is 0.
+    Counters and the histogram count from midnight UTC, in every server alike: they
+    begin again at 0 each day, which rate() and increase() take for a restart.  Those
+    named 24h and 1m are gauges of the last 24 hours and of the last full minute.  The
+    summaries are of the last five minutes.  While the store is away the answer is that
+    alone: kue_store_up is 0.
     """
+    return await exposition(call.q)
+
+
+async def exposition(q: Kue) -> Response:
+    """Return everything as Prometheus reads it."""
     try:
-        lines = await _collect(call.q)
+        lines = await _collect(q)
     except StoreError:
         lines = []
     text = "\n".join([*_up(is_up=bool(lines)), *lines, ""])
@@ -63,6 +72,9 @@ async def _collect(q: Kue) -> list[str]:
     now = await q.now()
     minute = now // MINUTE_MS
     day = summed(await _last_day(q, minute), lambda stat: stat.type)
+    today = summed(
+        await q.hours(now // DAY_MS * 24, minute // 60), lambda stat: stat.type
+    )
     stats = await recent(q, now)
     measured = summed(stats.all, lambda stat: stat.type)
     last = summed(
@@ -71,6 +83,8 @@ async def _collect(q: Kue) -> list[str]:
     )
     return [
         *_metric("kue_jobs", "Jobs by type and state.", _jobs(counts)),
+        *_counted(today, [*counts, *(today.keys() - counts.keys())]),
+        *_durations(today),
         *_happened("24h", "in the last 24 hours", day, counts),
         *_happened("1m", "in the last full minute", last, counts),
         *_metric(
@@ -128,6 +142,42 @@ def _happened(
                 for type in types
             ),
         )
+
+
+def _counted(sums: Mapping[str, Sums], types: Iterable[str]) -> Iterator[str]:
+    """Yield the counters, which begin with the day."""
+    names = list(types)
+    for name, field, words in COUNTED:
+        yield from _metric(
+            f"kue_jobs_{name}_total",
+            f"{words}, since midnight UTC.",
+            (
+                ({"type": type}, getattr(sums.get(type, Sums()), field))
+                for type in names
+            ),
+            kind="counter",
+        )
+
+
+def _durations(sums: Mapping[str, Sums]) -> Iterator[str]:
+    """Yield the histogram of run times, of types that had any."""
+    name = "kue_run_duration_seconds"
+    yield f"# HELP {name} How long runs took, since midnight UTC."
+    yield f"# TYPE {name} histogram"
+    for type, one in sums.items():
+        if one.runs:
+            yield from _histogram(name, type, one)
+
+
+def _histogram(name: str, type: str, sums: Sums) -> Iterator[str]:
+    total = sum(sums.runs.values())
+    for bound in HISTOGRAM_BOUNDS:
+        below = sum(number for end, number in sums.runs.items() if end <= bound)
+        labels = {"type": type, "le": str(bound / 1000)}
+        yield f"{name}_bucket{_labels(labels)} {below}"
+    yield f"{name}_bucket{_labels({'type': type, 'le': '+Inf'})} {total}"
+    yield f"{name}_sum{_labels({'type': type})} {sums.run_ms / 1000}"
+    yield f"{name}_count{_labels({'type': type})} {total}"
 
 
 def _quantiles(measured: Mapping[str, Mapping[int, int]]) -> Iterator[Sample]:
