@@ -12,7 +12,6 @@ from kue import Kue, State
 from kue.http.access import Anyone
 from kue.http.ancestors import jobs, kue_json
 from kue.job import Completed, Error, Failed, Retried
-from kue.store.values import MAX_BATCH
 from tests.http.conftest import HOST, ROLES
 from tests.http.old_apis import BELOW, EMAIL, client_of, finish, start
 from tests.support.jobs import OOPS, claim_one, end
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
     from kue.http.access import Guard, User
     from kue.job import Ending
-    from kue.store.values import Filter, Page
 
 #: Every route: method, path, the role it takes.
 TABLE = [
@@ -140,21 +138,30 @@ async def test_a_search_ends_when_an_answer_is_full(
     assert found == newest[: jobs.MAX_PAGE]
 
 
-async def test_a_search_goes_on_until_it_has_looked_often_enough(
+async def test_a_search_looks_at_the_newest_jobs_and_says_so(
     q: Kue, kue: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """S-6: a miss over 100,000 jobs took 7 s."""
     oldest = await q.enqueue("email", {"to": "ann"})
-    await q.enqueue_many("email", [{"to": "bob"}] * MAX_BATCH)
-    find = q.store.find
+    await q.enqueue_many("email", [{"to": "bob"}] * 1_500)
 
-    async def find_in_one_batch(wanted: Filter, **options: Any) -> Page:
-        return await find(wanted, **{**options, "scan": 1})
+    reply = await kue.get("/job/search?q=ann")
+    assert (reply.json(), reply.headers.get("Kue-Searched")) == ([str(oldest.id)], None)
 
-    monkeypatch.setattr(q.store, "find", find_in_one_batch)
+    monkeypatch.setattr(jobs, "MAX_SEARCHED", 1_000)
+    reply = await kue.get("/job/search?q=ann")
+    assert (reply.json(), reply.headers["Kue-Searched"]) == ([], "newest 1000")
 
-    assert await told(kue, "GET", "/job/search?q=ann") == [str(oldest.id)]
-    monkeypatch.setattr(jobs, "MAX_LOOKS", 1)
-    assert await told(kue, "GET", "/job/search?q=ann") == []
+
+async def test_a_page_of_large_jobs_is_refused(q: Kue, kue: httpx.AsyncClient) -> None:
+    """S-2: here a page has no cursor to end with."""
+    await q.enqueue_many("email", ["x" * 250_000] * 40)
+
+    assert await told(kue, "GET", "/jobs/0..39") == {
+        "error": "40 jobs of 250 kB each are too much for one answer; "
+        "ask for fewer at a time"
+    }
+    assert len(await told(kue, "GET", "/jobs/20..29")) == 10
 
 
 async def test_a_search_for_too_much_is_an_error(kue: httpx.AsyncClient) -> None:

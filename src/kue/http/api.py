@@ -134,12 +134,18 @@ class Api:
             self._rules,
             self._audit,
         )
-        result = await operation.handler(call, **arguments)
-        if isinstance(result, Response):
-            return result
-        response = reply(result, operation, request)
-        response.headers.update(call.headers)
-        return response
+
+        async def make() -> Response:
+            result = await operation.handler(call, **arguments)
+            if isinstance(result, Response):
+                return result
+            response = reply(result, operation, request)
+            response.headers.update(call.headers)
+            return response
+
+        if operation.is_list:
+            return await self._rules.lists.answer(make)
+        return await make()
 
     async def _body(self, operation: Operation, request: Request) -> bytes:
         if operation.body is None:

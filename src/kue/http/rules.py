@@ -10,10 +10,13 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from kue.http.problem import Refused
+from kue.http.read_limit import ReadLimit
 from kue.http.redaction import Redaction
 
 Tone: TypeAlias = Literal["red", "amber", "neutral"]
 
+#: How many of each are under way at the same time.
+LISTS_AT_ONCE, SEARCHES_AT_ONCE = 4, 2
 #: Characters of a badge.
 MAX_BADGE = 40
 _TONES: dict[Tone, frozenset[str]] = {
@@ -54,6 +57,9 @@ class Rules:
     read_only: bool = False
     badge: Badge | None = None
     redaction: Redaction = field(default_factory=Redaction)
+    #: Lists of jobs, and searches that read jobs by the thousand.
+    lists: ReadLimit = field(default_factory=lambda: ReadLimit(LISTS_AT_ONCE))
+    searches: ReadLimit = field(default_factory=lambda: ReadLimit(SEARCHES_AT_ONCE))
 
     def check_change(self) -> None:
         """

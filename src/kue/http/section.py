@@ -64,6 +64,8 @@ class Operation:
     status: HTTPStatus
     #: Whether everyone may, known or not.
     is_open: bool = False
+    #: Whether it returns a list that may be large.
+    is_list: bool = False
     parameters: Mapping[str, Any] = field(default_factory=dict)
     query: Any = None
     body: Any = None
@@ -155,6 +157,7 @@ class Section:
         *,
         scope: Scope | None = Scope.MANAGE,
         is_open: bool = False,
+        is_list: bool = False,
         status: HTTPStatus = HTTPStatus.OK,
         media_type: str = "application/json",
     ) -> Callable[[Handler], Handler]:
@@ -170,6 +173,7 @@ class Section:
                     scope=scope,
                     status=status,
                     is_open=is_open,
+                    is_list=is_list,
                     parameters={
                         name: hints[name]
                         for name in names

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from kue.http.access import Guard
+    from kue.http.read_limit import ReadLimit
     from kue.http.rules import Rules
     from kue.payload import JSON
     from kue.queue import Kue
@@ -55,12 +56,18 @@ class Door:
         self._name = name
 
     def route(
-        self, method: str, path: str, handler: Handler, *, scope: Scope | None = None
+        self,
+        method: str,
+        path: str,
+        handler: Handler,
+        *,
+        scope: Scope | None = None,
+        limit: ReadLimit | None = None,
     ) -> Route:
         """Return the route to *handler*; by default GET looks and DELETE is admins'."""
         needed = scope or _SCOPES.get(method, Scope.MANAGE)
         if needed is Scope.READ:
-            return Route(path, self._looking(handler), methods=[method])
+            return Route(path, self._looking(handler, limit), methods=[method])
         route = Route(path, self._changing(handler, needed), methods=[method])
         if route.methods is not None:
             # It comes with every GET, but must change nothing.
@@ -70,15 +77,19 @@ class Door:
     def ranges(self, span: str, handler: Handler) -> list[Route]:
         """Return the routes to parts of lists: all jobs, of a state, of a type too."""
         return [
-            self.route("GET", f"/jobs/{whose}{span}{order}", handler)
+            self.route(
+                "GET", f"/jobs/{whose}{span}{order}", handler, limit=self._rules.lists
+            )
             for whose in ("", "{state}/", "{type:path}/{state}/")
             for order in ("", "/{order}")
         ]
 
-    def _looking(self, handler: Handler) -> Handler:
+    def _looking(self, handler: Handler, limit: ReadLimit | None) -> Handler:
         async def answer(request: Request) -> Response:
             try:
                 check_scope(await identify(self._guard, request), Scope.READ)
+                if limit is not None:
+                    return await limit.answer(lambda: handler(request))
                 return await handler(request)
             except Exception as exc:
                 return self._tell(_explained(exc, request))

@@ -16,6 +16,8 @@ from kue.duration import MAX_MS
 from kue.errors import InvalidTransition
 from kue.http.problem import Refused
 from kue.service import shape
+from kue.store.batches import bytes_of_job
+from kue.store.values import MAX_PAGE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,10 +31,14 @@ if TYPE_CHECKING:
 
 #: Jobs in one answer: dashboards made for Kue show 200 at a time, and ask for one more.
 MAX_PAGE = 201
+#: Jobs that are read first, to see how large they are.
+FEW = 20
 #: Letters of what is searched for.
 MAX_TEXT = 200
-#: Each look is at 10,000 jobs, the newest first.
-MAX_LOOKS = 10
+#: A search looks at so many jobs, the newest first, in steps.
+MAX_SEARCHED, LOOKED_AT = 10_000, 1_000
+#: The header that says so, where there are more.
+SEARCHED = "Kue-Searched"
 
 #: Short enough that every engine can count with it.
 _DIGITS = re.compile(r"[0-9]{1,15}")
@@ -81,7 +87,13 @@ async def page(
     wanted = MAX_PAGE + 1
     if last is not None:
         wanted = min(wanted, last - first + 1)
-    jobs = await shape.part(q, first, wanted, order, name=name, type=type)
+    few = min(wanted, FEW)
+    jobs = await shape.part(q, first, few, order, name=name, type=type)
+    _check_bytes(jobs, wanted)
+    if len(jobs) == few < wanted:
+        rest = wanted - few
+        jobs += await shape.part(q, first + few, rest, order, name=name, type=type)
+        _check_bytes(jobs, len(jobs))
     if len(jobs) > MAX_PAGE:
         raise Refused(
             HTTPStatus.BAD_REQUEST,
@@ -90,9 +102,25 @@ async def page(
     return jobs
 
 
-async def search(q: Kue, text: str, redaction: Redaction) -> list[str]:
+def _check_bytes(jobs: list[Job], wanted: int) -> None:
+    """Refuse *wanted* jobs that are as large as *jobs*, if they are too large."""
+    size = sum(map(bytes_of_job, jobs))
+    if len(jobs) > 1 and size * wanted > MAX_PAGE_BYTES * len(jobs):
+        raise Refused(
+            HTTPStatus.BAD_REQUEST,
+            f"{wanted} jobs of {size // len(jobs) // 1000:,} kB each are too much for "
+            "one answer; ask for fewer at a time",
+        )
+
+
+async def search(
+    q: Kue, text: str, redaction: Redaction
+) -> tuple[list[str], dict[str, str]]:
     """
     Return the ids of jobs that show *text* in their data, the newest first.
+
+    Looks at the newest `MAX_SEARCHED` jobs.  Also returns headers of the answer: that
+    it did not look at all there are.
 
     Raises:
         Refused: The text is too long.
@@ -103,15 +131,19 @@ async def search(q: Kue, text: str, redaction: Redaction) -> list[str]:
         )
     ids: list[str] = []
     cursor: str | None = None
-    for _ in range(MAX_LOOKS if text else 0):
+    for _ in range(MAX_SEARCHED // LOOKED_AT if text else 0):
         found = await q.find(
-            text=text, limit=MAX_PAGE - len(ids), cursor=cursor, descending=True
+            text=text,
+            limit=MAX_PAGE - len(ids),
+            cursor=cursor,
+            descending=True,
+            scan=LOOKED_AT,
         )
         ids += [str(job.id) for job in found.jobs if redaction.finds(text, job.data)]
         cursor = found.cursor
         if cursor is None or len(ids) >= MAX_PAGE:
             break
-    return ids
+    return ids, {} if cursor is None else {SEARCHED: f"newest {MAX_SEARCHED}"}
 
 
 # -- changing ------------------------------------------------------------------

@@ -57,7 +57,7 @@ def routes(q: Kue, guard: Guard, rules: Rules | None = None) -> list[Route]:
     adding = Door(q, guard, known, _tell_adding, name="kue")
     plain = [
         door.route("GET", "/stats", api.stats),
-        door.route("GET", "/job/search", api.search),
+        door.route("GET", "/job/search", api.search, limit=known.searches),
         door.route("GET", "/job/types", api.types),
         *door.ranges("{first}..{last}", api.range),
         door.route("GET", "/jobs/{type:path}/{state}/stats", api.count),
@@ -94,11 +94,9 @@ class _Api:
         return _reply({**counted, "workTime": worked or None})
 
     async def search(self, request: Request) -> Response:
-        return _reply(
-            await jobs.search(
-                self._q, request.query_params.get("q", ""), self._redaction
-            )
-        )
+        text = request.query_params.get("q", "")
+        found, headers = await jobs.search(self._q, text, self._redaction)
+        return _reply(found, headers=headers)
 
     async def types(self, request: Request) -> Response:
         return _reply(await self._q.types())

@@ -46,7 +46,7 @@ def routes(q: Kue, guard: Guard, rules: Rules | None = None) -> list[Route]:
     api = _Api(q, known.redaction)
     door = Door(q, guard, known, _tell, name="vertx")
     return [
-        door.route("GET", "/job/search/{text:path}", api.search),
+        door.route("GET", "/job/search/{text:path}", api.search, limit=known.searches),
         door.route("GET", "/stats", api.stats),
         door.route("GET", "/job/types", api.types),
         *door.ranges("{first}/to/{last}", api.range),
@@ -71,9 +71,9 @@ class _Api:
     # -- looking ---------------------------------------------------------------
 
     async def search(self, request: Request) -> Response:
-        return _reply(
-            await jobs.search(self._q, request.path_params["text"], self._redaction)
-        )
+        text = request.path_params["text"]
+        found, headers = await jobs.search(self._q, text, self._redaction)
+        return _reply(found, headers=headers)
 
     async def stats(self, request: Request) -> Response:
         worked = await self._q.work_time()

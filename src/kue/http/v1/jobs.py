@@ -63,14 +63,18 @@ class LogQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = 100
 
 
-@section.get("")
+@section.get("", is_list=True)
 async def find(call: Call, query: JobsQuery) -> JobPage:
     """
     Find jobs, page by page, the newest first.
 
     Jobs of one state come in its own order: waiting ones by priority, delayed ones by
     when they are due, ended ones by when they ended.  A page may be short, even empty,
-    and still have a cursor; the last page has none.
+    and still have a cursor; the last page has none.  It ends at about 8 MiB, however
+    few jobs those are.
+
+    A few lists are made at a time; one that has waited 10 s for its turn gets a 429
+    with Retry-After.
 
     What is in the data is asked for by its path, data.user.id=42, up to ten times: as
     JSON if the value is some, else as text.

@@ -1,0 +1,95 @@
+"""
+Limits on large reads: how many lists of jobs are made, and sent, at the same time.
+
+A list may have some megabytes, and several times that while it is made into JSON.  So
+only a few are under way at once; the others wait for their turn, and are refused when
+that takes too long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from starlette.responses import Response
+
+from kue.http.problem import RETRY_AFTER, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from starlette.types import Receive, Scope, Send
+
+#: Requests that may wait for their turn, and for how many seconds.
+MAX_WAITING = 100
+WAIT_SECONDS = 10.0
+#: Seconds after which a client that reads slowly no longer counts.
+SEND_SECONDS = 10.0
+
+
+class ReadLimit:
+    """Lets *at_once* requests through at the same time."""
+
+    def __init__(self, at_once: int, *, wait_seconds: float = WAIT_SECONDS) -> None:
+        self._slots = asyncio.Semaphore(at_once)
+        self._wait_seconds = wait_seconds
+        self._waiting = 0
+
+    async def answer(self, make: Callable[[], Awaitable[Response]]) -> Response:
+        """
+        Make an answer in turn; its slot is free again when it has been sent.
+
+        Raises:
+            Refused: There were too many others for too long.
+        """
+        await self._take()
+        try:
+            response = await make()
+        except BaseException:
+            self._slots.release()
+            raise
+        return _Held(response, self._slots.release)
+
+    async def _take(self) -> None:
+        if self._waiting >= MAX_WAITING:
+            raise _too_many()
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(self._wait_seconds):
+                await self._slots.acquire()
+        except TimeoutError:
+            raise _too_many() from None
+        finally:
+            self._waiting -= 1
+
+
+class _Held(Response):
+    """An answer that holds a slot until it is sent, or its client is too slow."""
+
+    def __init__(self, answer: Response, release: Callable[[], None]) -> None:
+        self._answer = answer
+        self.status_code = answer.status_code
+        self.raw_headers = answer.raw_headers
+        self._release: Callable[[], None] | None = release
+        self._deadline = asyncio.get_running_loop().call_later(SEND_SECONDS, self._end)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._answer(scope, receive, send)
+        finally:
+            self._deadline.cancel()
+            self._end()
+
+    def _end(self) -> None:
+        release, self._release = self._release, None
+        if release is not None:
+            release()
+
+
+def _too_many() -> Refused:
+    return Refused(
+        HTTPStatus.TOO_MANY_REQUESTS,
+        "too many lists and searches are under way; try again in a moment",
+        headers={"Retry-After": RETRY_AFTER},
+    )
