@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -28,7 +28,7 @@ async def fill(store: Store, state: State) -> None:
     for number, type in enumerate(TYPES):
         for part in range(4):
             later = T0 + 7 * part + number
-            options: list[dict[str, object]] = [
+            options: list[dict[str, Any]] = [
                 {
                     State.DELAYED: {"delay": (1 + i % 3) * 60},
                     State.BLOCKED: {"after": [parent]},

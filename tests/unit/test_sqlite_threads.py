@@ -68,7 +68,9 @@ async def test_calls_that_come_together_share_a_transaction(
     )
     gate, held = await hold_the_writer(store)
     calls = [asyncio.ensure_future(add_one(store)) for _ in range(50)]
-    await until(lambda: store._engine._writer._calls.qsize() == len(calls))
+    writer = store._engine._writer
+    assert writer is not None
+    await until(lambda: writer._calls.qsize() == len(calls))
     gate.open()
 
     ids = await asyncio.gather(*calls)
