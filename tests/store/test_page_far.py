@@ -22,21 +22,26 @@ EACH = 400
 COUNT = len(TYPES) * EACH
 
 
+def _options(state: State, number: int, parent: int) -> dict[str, Any]:
+    """Return what brings the job with this number into *state*."""
+    options: dict[State, dict[str, Any]] = {
+        State.DELAYED: {"delay": (1 + number % 3) * 60},
+        State.BLOCKED: {"after": [parent]},
+        State.WAITING: {"priority": number % 3 - 1},
+    }
+    return options.get(state, {})
+
+
 async def fill(store: Store, state: State) -> None:
     """Bring jobs of several types into *state*, some at the same moment, some not."""
     parent = await add_one(store, "parent", delay="1h")
     for number, type in enumerate(TYPES):
         for part in range(4):
             later = T0 + 7 * part + number
-            options: list[dict[str, Any]] = [
-                {
-                    State.DELAYED: {"delay": (1 + i % 3) * 60},
-                    State.BLOCKED: {"after": [parent]},
-                    State.WAITING: {"priority": i % 3 - 1},
-                }.get(state, {})
+            drafts = [
+                draft(type, None, **_options(state, i, parent))
                 for i in range(EACH // 4)
             ]
-            drafts = [draft(type, None, **given) for given in options]
             await add(store, drafts, now=later)
             if state is State.COMPLETE:
                 jobs = await claim(store, type, limit=EACH, now=later)
