@@ -13,7 +13,7 @@ from kue.store.sqlite.store import SqliteStore
 from kue.store.values import Act, Claim, Filter
 from kue.timings import Timing
 from tests.faults.scene import LATER, READS, TYPE, WRITES, Scene, build
-from tests.support.jobs import HOUR, T0
+from tests.support.jobs import HOUR, T0, add_many, count_again
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -107,11 +107,13 @@ def store_at(path: Path) -> SqliteStore:
     return SqliteStore.from_url(f"sqlite:///{path}", StoppedClock())
 
 
-async def prepare(path: Path) -> Scene:
-    """Make a file that has a row in every table."""
+async def prepare(path: Path, *, jobs: int = 1) -> Scene:
+    """Make a file that has a row in every table, byte by byte the same each time."""
+    count_again()
     store = store_at(path)
     await store.measure([TIMING], now=T0 - 3 * HOUR)
     scene = await build(store)
+    await add_many(store, jobs, "filler")
     await _surround(store)
     await store.close()
     with closing(sqlite3.connect(path)) as db, db:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sqlite3
 from contextlib import closing
 from functools import partial
@@ -16,6 +17,7 @@ from kue.errors import StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 from kue.job import Completed, State
 from kue.store.values import MAX_BATCH, Outcome, Word
 from tests.faults.conftest import assert_sound
+from tests.faults.garbling import CALLS, prepare, store_at
 from tests.faults.processes import Process
 from tests.faults.program import TYPE
 from tests.faults.scene import READS, WRITES, build
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
     from kue.store.base import Store
     from tests.faults.conftest import NewStore
-    from tests.faults.scene import Scene
+    from tests.faults.scene import Scene, Verb
 
 BUDGET_SECONDS = 0.3
 #: What a busy machine may add.
@@ -206,29 +208,46 @@ async def test_a_file_that_is_no_database_is_told_apart(
         assert file.read().startswith("Dear diary")
 
 
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Scene]:
+    path = tmp_path_factory.mktemp("sound") / "kue.db"
+    return path, asyncio.run(prepare(path, jobs=500))
+
+
 @pytest.mark.damages
 @pytest.mark.parametrize("seed", range(10))
 async def test_a_damaged_file_raises_and_never_anything_else(
-    path: Path, new_store: NewStore, url: str, seed: int
+    prepared: tuple[Path, Scene], path: Path, seed: int
 ) -> None:
-    """Bytes that rot anywhere in the file end in a StoreError or in nothing."""
-    store = new_store(url)
-    scene = await build(store)
-    await add_many(store, 500, TYPE)
-    await store.close()
+    """R-6: bytes that rot anywhere in the file end in a StoreError or in nothing."""
+    sound, scene = prepared
+    shutil.copyfile(sound, path)
     rot(path, Random(seed))
-    rotten = new_store(url)
+    store = store_at(path)
 
-    surprises = []
-    for name, verb in (READS | WRITES).items():
-        try:
-            await verb(rotten, scene)
-        except StoreError:
-            continue
-        except Exception as exc:
-            surprises.append(f"{name} raised {exc!r}")
+    answers = [await answer_of(verb, store, scene) for verb in CALLS.values()]
+    answers.append(await answer_of(lambda store, _: store.check(), store, scene))
+    await store.close()
 
-    assert "\n".join(surprises) == ""
+    surprises = [answer for answer in answers if not isinstance(answer, StoreError)]
+    assert [repr(exc) for exc in surprises if exc is not None] == []
+
+
+async def answer_of(verb: Verb, store: Store, scene: Scene) -> Exception | None:
+    try:
+        await verb(store, scene)
+    except Exception as exc:
+        return exc
+    return None
+
+
+def test_the_file_that_rots_is_the_same_each_time(
+    prepared: tuple[Path, Scene], path: Path
+) -> None:
+    """R-18: a seed that failed once fails again."""
+    asyncio.run(prepare(path, jobs=500))
+
+    assert path.read_bytes() == prepared[0].read_bytes()
 
 
 @pytest.mark.parametrize("state", ["acti\udce4e", "gone fishing"])
