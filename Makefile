@@ -18,7 +18,7 @@ SEEDS ?= $(SEED)
 # Where `make redis` listens.
 PORT ?= 6379
 
-.PHONY: help setup demo test steady check lint types docs bench bench-peers bench-http bench-bus chaos mutants redis clean
+.PHONY: help setup demo test steady check lint types docs bench bench-peers bench-http bench-bounds bench-bus chaos mutants redis clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -58,6 +58,9 @@ bench-peers: setup ## measure Kue beside other queues, latency too (ARGS="--only
 bench-http: setup ## measure the dashboard: pages of a full store, and many event streams
 	$(BIN)/python -m benchmarks.pages $(ARGS)
 	$(BIN)/python -m benchmarks.streams
+
+bench-bounds: setup ## measure the longest script of Redis with very much of everything (ARGS="--quick --only types")
+	$(BIN)/python -m benchmarks.bounds $(ARGS)
 
 bench-bus: setup ## measure the event bus: alone, between processes beside bare redis-py, and when a node dies
 	$(BIN)/python -m benchmarks.bus $(ARGS)
