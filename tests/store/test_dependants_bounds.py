@@ -133,3 +133,29 @@ async def test_jobs_that_wait_do_not_slow_down_those_nobody_waits_for(
     assert words == [Word.DONE] * 200
     assert hands.commands() - before <= usual + 3
     assert await state_of(store, child) is State.BLOCKED
+
+
+@pytest.mark.parametrize("verb", ["cancel", "remove", "move", "clear"])
+async def test_blocked_jobs_with_many_parents_are_changed_a_few_at_a_time(
+    store: Store, hands: Hands, verb: str
+) -> None:
+    """R-7: each parent has to forget them, and each of those is looked at."""
+    parents = await add_many(store, 400, "parent", delay="1h")
+    added = await add(store, [draft("child", after=parents)] * 10)
+    ids = [one.id for one in added]
+    scripts = hands.scripts()
+
+    if verb == "cancel":
+        words = {reply.word for reply in await store.cancel(ids, now=T0)}
+    elif verb == "remove":
+        words = {reply.word for reply in await store.remove(ids, now=T0)}
+    elif verb == "move":
+        words = {reply.word for reply in await store.move(ids, State.WAITING, now=T0)}
+    else:
+        words = {Word.DONE}
+        while await store.clear("child", [State.BLOCKED], now=T0):
+            pass
+
+    assert words == {Word.DONE}
+    assert hands.scripts() - scripts >= 4
+    assert (await count_of(store, "child")).get(State.BLOCKED, 0) == 0

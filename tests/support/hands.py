@@ -48,6 +48,12 @@ class Hands:
             stat["calls"] for name, stat in stats.items() if name != "cmdstat_info"
         )
 
+    def scripts(self) -> int:
+        """Return how many scripts the server has run."""
+        stats: dict[str, dict[str, int]] = self.redis.info("commandstats")
+        names = ("cmdstat_evalsha", "cmdstat_eval", "cmdstat_fcall")
+        return sum(stats[name]["calls"] for name in names if name in stats)
+
     def keys_of(self, job_id: int) -> Keys:
         return self._keys[job_id % self.shards]
 

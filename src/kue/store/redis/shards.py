@@ -162,12 +162,16 @@ class Shards(Store):
         """Run an operator's script over jobs; answers come *size* values per job."""
         answers: list[list[bytes]] = [[] for _ in job_ids]
         for shard, places in self._by_shard(job_ids).items():
-            jobs: list[Any] = []
-            for place in places:
-                jobs += job_ids[place], *seen_as_arguments(seen.get(job_ids[place]))
-            reply = await self._run(shard, script, *args, *jobs, now=now)
-            for index, place in enumerate(places):
-                answers[place] = reply[index * size : (index + 1) * size]
+            while places:
+                jobs: list[Any] = []
+                for place in places:
+                    jobs += job_ids[place], *seen_as_arguments(seen.get(job_ids[place]))
+                # As many as a script may touch at once: see lib/named.lua.
+                reply = await self._run(shard, script, *args, *jobs, now=now)
+                count = len(reply) // size
+                for index, place in enumerate(places[:count]):
+                    answers[place] = reply[index * size : (index + 1) * size]
+                places = places[count:]
         return answers
 
 

@@ -6,6 +6,9 @@
   and old work goes on.  Repeating a call (same producer, same seq) answers as the first
   time and adds nothing; answers are remembered for at least an hour.
 
+  Touches at most 500 drafts and about 1 MiB of them, where each job that they wait for
+  counts as 1 KiB: the caller adds more in parts.
+
   KEYS
     1  root  tag that every key of the shard begins with
   ARGV

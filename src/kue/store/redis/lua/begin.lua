@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  begin: a run that was held back since it was claimed starts now.
+  begin: a run that was held back since it was claimed starts now.  Touches one job.
 
   KEYS
     1  root  tag that every key of the shard begins with

@@ -2,6 +2,9 @@
 --[[
   cancel: end jobs that have not ended; ask running ones to end.
 
+  Touches at most 500 jobs, about 1,000 jobs that those wait for (lib/named: the caller
+  names the rest again) and 200 that wait for them (lib/dependants).
+
   KEYS
     1  root  tag that every key of the shard begins with
   ARGV
@@ -13,13 +16,14 @@
     6  reason  what its worker is told, JSON
     then for each: id, created, ending as in lib/seen
 
-  Returns  for each: word, "" or the state it is in; words: done | asked | already | refused | gone
+  Returns  for each of the first ones: word, "" or the state it is in; words: done | asked | already | refused | gone
   Events   cancelled
 ]]
 
 --- @include lib/start
 --- @include lib/sound
 --- @include lib/header
+--- @include lib/named
 --- @include lib/tell
 --- @include lib/live
 --- @include lib/state
@@ -50,13 +54,8 @@ local function check(id, created)
 end
 
 check_shard()
-for i = 7, #ARGV, 3 do
-  local head = header(ARGV[i])
-  if head then
-    check_job(ARGV[i], head)
-  end
-end
-for i = 7, #ARGV, 3 do
+local last = check_jobs(7)
+for i = 7, last, 3 do
   local id = ARGV[i]
   -- Check.
   local word, detail, head, place = check(id, ARGV[i + 1])

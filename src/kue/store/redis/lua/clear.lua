@@ -2,6 +2,9 @@
 --[[
   clear: delete the oldest jobs of a type in one state.
 
+  Touches at most `limit` jobs, which the caller bounds, about 1,000 jobs that those wait
+  for and 200 that wait for them (lib/dependants).
+
   KEYS
     1  root  tag that every key of the shard begins with
   ARGV
@@ -19,6 +22,7 @@
 --- @include lib/start
 --- @include lib/sound
 --- @include lib/header
+--- @include lib/named
 --- @include lib/tell
 --- @include lib/live
 --- @include lib/state
@@ -41,9 +45,11 @@ for _, place in ipairs(state == "waiting" and { "waiting", "held" } or { state }
   local left = limit - #found
   local ids = left > 0 and redis.call("ZRANGE", q .. place, 0, left - 1) or {}
   for _, id in ipairs(ids) do
-    local head = header(id) or { type = job_type }
-    check_ties(id, head)
-    found[#found + 1] = { id = id, place = place, head = head }
+    if checked_parents < MAX_PARENTS then
+      local head = header(id) or { type = job_type }
+      check_ties(id, head)
+      found[#found + 1] = { id = id, place = place, head = head }
+    end
   end
 end
 

@@ -8,6 +8,10 @@
   nothing, or it would take jobs that nobody waits for any more.  Claims are remembered for
   at least an hour, which is longer than any call lives.
 
+  Touches at most 500 runs that end, whose endings have about 1 MiB (the caller bounds
+  both), 200 jobs that wait for those (lib/dependants), and of the jobs to start 1,000 or
+  about 1 MiB (lib/claim), after 200 of each type that became due.
+
   KEYS
     1  root  tag that every key of the shard begins with
   ARGV

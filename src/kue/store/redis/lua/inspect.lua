@@ -1,6 +1,7 @@
 #!lua flags=no-writes
 --[[
-  inspect: look at jobs and other things closely; each at one moment.
+  inspect: look at jobs and other things closely; each at one moment.  The caller bounds
+  how many.
 
   KEYS
     1  root  tag that every key of the shard begins with

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  link: let a job of another shard wait for one of this shard.
+  link: let a job of another shard wait for one of this shard.  Touches that job.
 
   KEYS
     1  root  tag that every key of the shard begins with

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  log: append lines to a job's log.
+  log: append lines to a job's log.  Touches one job; the caller bounds the lines.
 
   KEYS
     1  root  tag that every key of the shard begins with

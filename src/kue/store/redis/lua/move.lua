@@ -2,6 +2,9 @@
 --[[
   move: put jobs in line, or into the future, by hand.
 
+  Touches at most 500 jobs, and about 1,000 jobs that those wait for (lib/named: the caller
+  names the rest again).
+
   KEYS
     1  root  tag that every key of the shard begins with
   ARGV
@@ -13,7 +16,7 @@
     6  states  ",delayed,blocked," to move only those; empty for any
     then for each: id, created, ending as in lib/seen
 
-  Returns  for each: word, "" or the state it is in or the holder of its unique key;
+  Returns  for each of the first ones: word, "" or the state it is in or the holder of its unique key;
            words: done | already | refused | held | gone
   Events   enqueue, promotion, update
 ]]
@@ -21,6 +24,7 @@
 --- @include lib/start
 --- @include lib/sound
 --- @include lib/header
+--- @include lib/named
 --- @include lib/tell
 --- @include lib/live
 --- @include lib/state
@@ -88,13 +92,8 @@ local function event_of(place)
 end
 
 check_shard()
-for i = 7, #ARGV, 3 do
-  local head = header(ARGV[i])
-  if head then
-    check_job(ARGV[i], head)
-  end
-end
-for i = 7, #ARGV, 3 do
+local last = check_jobs(7)
+for i = 7, last, 3 do
   local id = ARGV[i]
   -- Check.
   local word, detail, head, place = check(id, ARGV[i + 1], ARGV[i + 2])

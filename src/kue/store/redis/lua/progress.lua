@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 --[[
-  progress: runs say how far they are, which is also a sign of life.
+  progress: runs say how far they are, which is also a sign of life.  Touches at most 500
+  jobs: the caller bounds them.
 
   KEYS
     1  root  tag that every key of the shard begins with

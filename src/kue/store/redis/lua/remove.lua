@@ -2,6 +2,9 @@
 --[[
   remove: delete jobs with all that is kept of them.
 
+  Touches at most 500 jobs, about 1,000 jobs that those wait for (lib/named: the caller
+  names the rest again) and 200 that wait for them (lib/dependants).
+
   KEYS
     1  root  tag that every key of the shard begins with
   ARGV
@@ -12,13 +15,14 @@
     5  states  ",failed,complete," to delete only those; empty for any
     then for each: id, created, ending as in lib/seen
 
-  Returns  for each: word, "" or the state it is in; words: done | refused | gone
+  Returns  for each of the first ones: word, "" or the state it is in; words: done | refused | gone
   Events   remove
 ]]
 
 --- @include lib/start
 --- @include lib/sound
 --- @include lib/header
+--- @include lib/named
 --- @include lib/tell
 --- @include lib/live
 --- @include lib/state
@@ -38,13 +42,8 @@ local function is_wanted(state)
 end
 
 check_shard()
-for i = 6, #ARGV, 3 do
-  local head = header(ARGV[i])
-  if head then
-    check_job(ARGV[i], head)
-  end
-end
-for i = 6, #ARGV, 3 do
+local last = check_jobs(6)
+for i = 6, last, 3 do
   local id, created, ending = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   -- Check.
   local head = header(id)

@@ -2,7 +2,8 @@
 --[[
   unblock: tell a job how one of another shard, which it waits for, ended.
 
-  Repeating it does nothing: the job no longer waits for that one.
+  Repeating it does nothing: the job no longer waits for that one.  Touches the job, and at
+  most 200 that wait for it (lib/dependants).
 
   KEYS
     1  root  tag that every key of the shard begins with

@@ -2,7 +2,7 @@
 --[[
   update: replace what is fixed of a job, if it is still what the caller read.
 
-  The story behind the two lines stays.  The caller decodes and encodes; it tries again
+  Touches one job.  The story behind the two lines stays.  The caller decodes and encodes; it tries again
   when someone else was faster.
 
   KEYS

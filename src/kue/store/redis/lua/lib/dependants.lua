@@ -47,6 +47,8 @@ local function give_up(id, parent, outcome)
   local head = header(id)
   local q = head and queue(head.type)
   if head and redis.call("ZSCORE", q .. "blocked", id) then
+    -- Each other parent has to forget it, and is looked at for that.
+    looked_at = looked_at + math.floor(redis.call("SCARD", job .. id .. ":after") / 5)
     depart(id, q, "blocked", head)
     local reason = "job " .. parent .. ", which it waited for, was " .. outcome
     arrive_final(id, q, head, "cancelled",

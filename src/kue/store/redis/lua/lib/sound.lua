@@ -31,7 +31,7 @@ end
 -- The structures of one job, and those of the jobs it is tied to.  No call reads more
 -- dependants than lib/dependants lets it write, however many jobs it names.
 local MAX_CHECKED = 200
-local checked_dependants = 0
+local checked_dependants, checked_parents = 0, 0
 local function check_ties(id, head)
   if head.group then
     redis.call("ZCARD", queue(head.type) .. "held:" .. head.group)
@@ -42,6 +42,7 @@ local function check_ties(id, head)
   for _, parent in ipairs(redis.call("SMEMBERS", job .. id .. ":after")) do
     redis.call("ZCARD", job .. parent .. ":then")
     redis.call("ZCARD", job .. parent .. ":finally")
+    checked_parents = checked_parents + 1
   end
   for _, list in ipairs({ ":then", ":finally" }) do
     local left = MAX_CHECKED - checked_dependants
