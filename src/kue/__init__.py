@@ -1,6 +1,6 @@
 """Kue: a priority job queue for Python, on SQLite and Redis."""
 
-from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 from kue.backoff import exponential, fixed, listed, named
 from kue.builder import JobBuilder
@@ -36,9 +36,19 @@ from kue.resource import Resource
 from kue.selection import Selection
 from kue.sync import SyncJobBuilder, SyncJobHandle, SyncKue
 from kue.task import Task
+from kue.version import version
 from kue.worker import ActiveJob, Interrupted, current_job
 
-__version__ = version("kue")
+if TYPE_CHECKING:
+    __version__: str
+else:
+
+    def __getattr__(name: str) -> object:
+        """Read the version when it is asked for."""
+        if name == "__version__":
+            return version()
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "ActiveJob",

@@ -44,6 +44,8 @@ async def test_types_are_listed_by_name_with_their_numbers(
     client: httpx.AsyncClient, q: Kue
 ) -> None:
     now = await q.now()
+    # The queue is not new: rates are those of whole minutes.
+    await q.store.measure([Timing("audio", {1: 1})], now=now - 600_000)
     await add_many(q.store, 3, "email", now=now)
     # Long ago, so that the lease of the worker that ran it is over.
     await job_in(q.store, State.FAILED, "audio", now=now - HOUR)
@@ -99,7 +101,9 @@ async def test_one_type_says_how_long_its_next_job_waits(
 async def test_rates_are_those_of_the_last_full_minutes(
     client: httpx.AsyncClient, q: Kue
 ) -> None:
-    await add_many(q.store, 30, "email", now=await q.now() - 120_000)
+    now = await q.now()
+    await q.store.measure([Timing("email", {1: 1})], now=now - 600_000)
+    await add_many(q.store, 30, "email", now=now - 120_000)
 
     queue = (await client.get("/queues/email")).json()
 

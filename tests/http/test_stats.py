@@ -65,6 +65,8 @@ async def test_all_types_are_counted_together(
     client: httpx.AsyncClient, q: Kue
 ) -> None:
     ago = await q.now() - 2 * MINUTE
+    # The queue is not new: rates are those of whole minutes.
+    await q.store.measure([Timing("email", {1: 1})], now=ago - 8 * MINUTE)
     for state in State:
         await job_in(q.store, state, f"type-{state}", now=ago)
     await add_many(q.store, 24, "email", now=ago)
@@ -76,6 +78,25 @@ async def test_all_types_are_counted_together(
     assert stats["rates"]["added"] == pytest.approx(32 / 300, abs=1e-4)
     assert stats["rates"]["complete"] == pytest.approx(1 / 300, abs=1e-4)
     assert stats["rates"]["failed"] == pytest.approx(1 / 300, abs=1e-4)
+
+
+@pytest.mark.parametrize("minutes", [0, 1, 3])
+async def test_rates_of_a_new_queue_are_those_of_the_time_it_is_there(
+    client: httpx.AsyncClient, q: Kue, minutes: int
+) -> None:
+    """Friction 8: 641 jobs in 90 s are some 7 a second, not 1.64."""
+    since = await q.now() - minutes * MINUTE
+    await add_many(q.store, 60, "email", now=since)
+
+    before = await q.now()
+    rate = (await client.get("/stats")).json()["rates"]["added"]
+    of_type = (await client.get("/queues/email")).json()["rates"]["added"]
+    after = await q.now()
+
+    begun = since // MINUTE * MINUTE
+    slowest, fastest = (max(60, (now - begun) // 1000) for now in (after, before))
+    for found in (rate, of_type):
+        assert 60 / slowest - 0.001 <= found <= 60 / fastest + 0.001
 
 
 async def test_the_wait_of_the_next_job_is_told(
@@ -173,6 +194,7 @@ async def test_a_backlog_that_grows_is_warned_of_with_the_time_it_takes(
     client: httpx.AsyncClient, q: Kue
 ) -> None:
     ago = await q.now() - 2 * MINUTE
+    await q.store.measure([Timing("email", {1: 1})], now=ago - 8 * MINUTE)
     await q.store.renew("w2")
     await add_many(q.store, 40, now=ago)
     for _ in range(10):

@@ -35,6 +35,11 @@ async def add_awaiting() -> None:
         await q.enqueue("email")
 
 
+async def add_in_memory() -> None:
+    async with kue.Kue("memory://") as q:
+        await q.enqueue("email")
+
+
 def add_blocking() -> None:
     kue.Kue().sync.enqueue("email")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -108,3 +110,31 @@ def test_s_8_a_malformed_url_is_wrong_use(
     assert "is malformed" in said
     assert "hunter2" not in said
     assert "Traceback" not in said
+
+
+def test_the_url_may_stand_before_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = (f"sqlite:///{tmp_path / name}.db" for name in ("one", "two"))
+
+    assert exit_code("--url", first, "job", "add", "email") == 0
+    assert exit_code("--url", first, "job", "add", "sms", "--url", second) == 0
+    capsys.readouterr()
+    assert exit_code("--url", first, "job", "list") == 0
+
+    [line] = capsys.readouterr().out.splitlines()
+    assert line.split("\t")[1] == "email"
+
+
+def test_a_url_before_a_command_that_does_not_take_it_is_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert exit_code("--url", "memory://", "worker", "app:q") == 2
+
+    assert "kue worker takes no --url before its name" in capsys.readouterr().err
+
+
+def test_importing_kue_does_not_look_for_its_version() -> None:
+    code = "import sys, kue; assert 'importlib.metadata' not in sys.modules"
+
+    subprocess.run([sys.executable, "-c", f"{code}; kue.__version__"], check=True)

@@ -53,6 +53,7 @@ async def test_one_command_runs_jobs_and_shows_them(folder: Path) -> None:
     assert code == 0
     assert up.said.count("works on app:q") == 1
     assert f"dashboard  {url}?token=" in up.said
+    assert up.said.startswith(f"kue: the dashboard is at {url}?token=")
 
 
 async def test_the_dashboard_stays_while_jobs_end(folder: Path) -> None:

@@ -78,19 +78,26 @@ async def test_a_child_knows_nothing_that_leads_to_the_store(
 async def test_a_child_that_adds_jobs_is_told_what_to_do_instead(q: Kue) -> None:
     awaiting = apart(q, child_tasks.add_awaiting, attempts=1)
     blocking = apart(q, child_tasks.add_blocking, attempts=1)
+    in_memory = apart(q, child_tasks.add_in_memory, attempts=1)
 
     async with q.work():
-        for task in (awaiting, blocking):
+        for task in (awaiting, blocking, in_memory):
             job = await task.enqueue()
             with pytest.raises(JobFailed, match="return what is to be done"):
                 await job.result(timeout=20)
 
 
 def test_what_a_child_inherits_is_everything_else() -> None:
-    kept = environment({"HOME": "/root", "KUE_PREFIX": "x", "REDIS_URL": "y"})
+    """Friction 18: a REDIS_URL that is not that of the queue is the program's own."""
+    given = {"HOME": "/root", "KUE_PREFIX": "x", "REDIS_URL": "y"}
 
-    assert kept.keys() == {"HOME", "KUE_URL", "PYTHONPATH"}
+    kept = environment(given, "y")
+    as_ours = environment({**given, "KUE_URL": "y"}, "z")
+    with_its_own = environment(given, "z")
+
+    assert kept.keys() == as_ours.keys() == {"HOME", "KUE_URL", "PYTHONPATH"}
     assert kept["KUE_URL"] == "nowhere://"
+    assert with_its_own["REDIS_URL"] == "y"
 
 
 @pytest.mark.parametrize(

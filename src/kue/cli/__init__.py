@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-import kue
 from kue.cli.bench import bench
 from kue.cli.bus import bus
 from kue.cli.completion import completion
@@ -17,6 +16,7 @@ from kue.cli.doctor import doctor
 from kue.cli.failed import failed
 from kue.cli.job import job
 from kue.cli.queue import queue
+from kue.cli.reach import url_option, was_given
 from kue.cli.terminal import (
     DONE,
     EXIT_CODES,
@@ -44,7 +44,8 @@ __all__ = ["main"]
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=EXIT_CODES,
 )
-@click.version_option(kue.__version__, message="kue %(version)s")
+@click.version_option(package_name="kue", message="kue %(version)s")
+@url_option
 @click.pass_context
 def group(context: click.Context) -> None:
     """
@@ -69,8 +70,23 @@ def group(context: click.Context) -> None:
       sqlite:///kue.db             a file beside you
       redis://localhost:6379/0     a Redis server
     """
+    _check_url_is_used(context)
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
+
+
+def _check_url_is_used(context: click.Context) -> None:
+    """Refuse a --url before a command that finds its queue in another way."""
+    name = context.invoked_subcommand
+    found = group.commands.get(name or "")
+    if found is None or not was_given(context):
+        return
+    if not any(param.name == "url_option" for param in found.params):
+        raise click.UsageError(
+            f"kue {name} takes no --url before its name; kue {name} --help shows where "
+            "it finds the queue",
+            context,
+        )
 
 
 COMMANDS = (

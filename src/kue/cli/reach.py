@@ -94,6 +94,11 @@ def settings_here(**given: Any) -> Settings:
     return settings.load(url=context.meta.get(_URL), **given)
 
 
+def was_given(context: click.Context) -> bool:
+    """Return whether a URL was given so far."""
+    return context.meta.get(_URL) is not None
+
+
 def refuse_missing_file(url: str) -> None:
     """
     Let a mistyped name not become a new, empty store.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kue.cli.site import site_of, site_options
-from kue.cli.terminal import EXIT_CODES
+from kue.cli.terminal import EXIT_CODES, say
 from kue.cli.worker import options_of, run, worker
 from kue.supervisor.supervisor import Supervisor
 
@@ -55,6 +55,8 @@ def up(context: click.Context, /, **given: Any) -> None:
     options = options_of(**given)
     with site_server.listener_for(site) as listener:
         url = site_server.url(site, listener)
+        # At once: what workers log comes before the banner, which has it again.
+        say(f"the dashboard is at {url}")
         if opens:
             site_server.open_browser(url)
         supervise = partial(_up, site=site, listener=listener, url=url)

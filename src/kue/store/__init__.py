@@ -25,6 +25,8 @@ def store_for(settings: Settings) -> Store:
     """
     scheme = scheme_of(settings.url)
     # Each engine is imported only when it is used: a worker on SQLite needs no redis.
+    if settings.url == nowhere.URL or (scheme == "memory" and nowhere.is_here()):
+        return cast("Store", nowhere.NowhereStore())
     if scheme in ("sqlite", "memory"):
         from kue.store.sqlite.store import SqliteStore
 
@@ -33,8 +35,6 @@ def store_for(settings: Settings) -> Store:
         from kue.store.redis.store import RedisStore
 
         return RedisStore.from_settings(settings)
-    if settings.url == nowhere.URL:
-        return cast("Store", nowhere.NowhereStore())
     raise ConfigError(
         f"no store can be made of the URL {_shown(settings.url)!r}; it looks like "
         "sqlite:///kue.db, memory://, redis://localhost:6379/0, rediss://…, "

@@ -7,6 +7,7 @@ makes would take its default, a file beside it, and jobs added there would run n
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, NoReturn
 
 from kue.errors import StoreRefused
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
 
 #: What such a process finds in KUE_URL.
 URL = "nowhere://"
+
+
+def is_here() -> bool:
+    """Return whether this process runs a job for a worker that keeps the store."""
+    return os.environ.get("KUE_URL") == URL
 
 
 class NowhereStore:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import TYPE_CHECKING
+
+from kue.version import version
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +43,7 @@ def record(options: Options, hello: Hello, more: Sequence[tuple[str, str]] = ())
 
 
 def _title(options: Options) -> str:
-    return f"kue {version('kue')} works on {options.target}"
+    return f"kue {version()} works on {options.target}"
 
 
 def _size(options: Options, hello: Hello) -> str:

@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from kue.payload import JSON
     from kue.worker.run import Run
 
-#: What a child does not inherit.
-SECRETS = ("KUE_", "REDIS_URL")
+#: Variables that a child does not inherit begin with this.
+OURS = "KUE_"
+#: Where a queue finds its URL, too; a program may have it for purposes of its own.
+REDIS_URL = "REDIS_URL"
 #: How long a child may take to leave when its worker does.
 LEAVE_SECONDS = 2.0
 
@@ -55,7 +57,9 @@ class Target(NamedTuple):
 class Children:
     """The child processes of a worker; idle ones are used again."""
 
-    def __init__(self) -> None:
+    def __init__(self, url: str = "") -> None:
+        #: Of the queue; children are not told.
+        self._url = url
         self._idle: dict[Target, list[Child]] = {}
         self._all: set[Child] = set()
 
@@ -90,7 +94,7 @@ class Children:
             if child.is_alive:
                 return child
             await self._drop(child)
-        child = Child(target)
+        child = Child(target, self._url)
         self._all.add(child)
         await child.start()
         return child
@@ -103,8 +107,9 @@ class Children:
 class Child:
     """One child process."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, url: str) -> None:
         self._target = target
+        self._url = url
         self._process: asyncio.subprocess.Process | None = None
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -120,7 +125,7 @@ class Child:
                 *_command(self._target, theirs.fileno()),
                 stdin=asyncio.subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
-                env=environment(os.environ),
+                env=environment(os.environ, self._url),
                 # A group of its own, so that what it starts can be killed with it.
                 start_new_session=True,
             )
@@ -177,11 +182,13 @@ class Child:
         return f"the process that ran the job {_cause(code)}"
 
 
-def environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return what a child may know of *variables*."""
+def environment(variables: Mapping[str, str], url: str) -> dict[str, str]:
+    """Return what a child may know of *variables*: not the *url* of the queue."""
     kept = {
-        name: value for name, value in variables.items() if not name.startswith(SECRETS)
+        name: value for name, value in variables.items() if not name.startswith(OURS)
     }
+    if kept.get(REDIS_URL) in (url, variables.get("KUE_URL")):
+        kept.pop(REDIS_URL, None)
     # Better an error than jobs in a file that nobody works on.
     kept["KUE_URL"] = nowhere.URL
     # What is importable here is importable there.

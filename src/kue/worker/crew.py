@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 class Crew:
     """Lives as long as the worker; made on the worker's event loop."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, url: str) -> None:
         self.telling = Telling(store, _lose)
         self.threads = Threads()
-        self.children = Children()
+        self.children = Children(url)
 
     async def close(self) -> None:
         """Let threads and processes go."""

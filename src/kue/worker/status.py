@@ -7,9 +7,10 @@ import resource
 import socket
 import sys
 import time
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from kue.version import version
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from kue.worker.lookout import Lookout
     from kue.worker.loop import Loop
 
-_VERSION = version("kue")
 _STATM = Path("/proc/self/statm")
 
 
@@ -35,7 +35,7 @@ class Status:
         return {
             "host": socket.gethostname(),
             "pid": os.getpid(),
-            "version": _VERSION,
+            "version": version(),
             "started_at": self._started_at,
             "slots": {loop.type: loop.processor.slots for loop in self._loops},
             "running": sum(len(loop.runs) for loop in self._loops),

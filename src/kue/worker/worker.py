@@ -180,7 +180,7 @@ class Worker:
     async def _work(self) -> None:
         logger.info("worker %s started on %s", self.name, self._store.name)
         async with AsyncExitStack() as stack:
-            crew = Crew(self._store)
+            crew = Crew(self._store, self._settings.url)
             stack.push_async_callback(crew.close)
             obey = self._obedience(crew)
             stack.push_async_callback(self._leave)

@@ -13,7 +13,6 @@ import os
 import socket
 import time
 from contextlib import suppress
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,6 +22,7 @@ from kue.bus.facts import NodeFacts
 from kue.bus.sampling import Sampler
 from kue.cluster.redis import scripts
 from kue.errors import StoreError
+from kue.version import version
 
 if TYPE_CHECKING:
     from kue.bus.meter import Meter
@@ -36,8 +36,6 @@ logger = logging.getLogger(__name__)
 MAX_BYTES = 256 * 1024
 #: Seconds between two batches of messages for those who look.
 SAMPLE_SECONDS = 0.25
-
-_VERSION = version("kue")
 
 
 class Reporter:
@@ -88,7 +86,7 @@ class Reporter:
         return NodeFacts(
             host=socket.gethostname(),
             pid=os.getpid(),
-            version=_VERSION,
+            version=version(),
             since=self._since,
             bytes_out=self._mail.bytes,
             bytes_in=self._inbox.bytes,

@@ -307,8 +307,9 @@ class _Facts(NamedTuple):
     pauses: list[Pause]
     limits: Mapping[str, Limits]
     workers: list[WorkerStatus]
-    #: Of full minutes, and with the current one.
+    #: What rates are taken from, the time that covers, and all of the last minutes.
     sums: Mapping[str, Sums]
+    seconds: int
     measured: Mapping[str, Sums]
 
     def names(self) -> list[str]:
@@ -324,10 +325,10 @@ class _Facts(NamedTuple):
             counts=counts,
             pauses=views(pause for pause in self.pauses if pause.type in (type, None)),
             limits=_limits_view(self.limits.get(type)),
-            rates=rates_of(sums),
+            rates=rates_of(sums, self.seconds),
             latency=percentiles(measured.waits),
             run_time=percentiles(measured.runs),
-            drain_ms=drain_ms(counts.waiting, sums),
+            drain_ms=drain_ms(counts.waiting, sums, self.seconds),
             workers=sum(takes(worker, type) for worker in self.workers),
         )
 
@@ -347,6 +348,7 @@ async def _look(q: Kue) -> _Facts:
         limits=await q.limits(),
         workers=await q.workers(),
         sums=summed(stats.full, lambda stat: stat.type),
+        seconds=stats.seconds,
         measured=summed(stats.all, lambda stat: stat.type),
     )
 

@@ -29,6 +29,8 @@ MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 #: Full minutes that rates are taken over.
 RATE_MINUTES = 5
+#: A queue without a job in the minutes before those, up to this many ago, is new.
+QUIET_MINUTES = 15
 #: Steps of a history whose beginning is not given.
 STEPS = 60
 #: Warnings told at once; `Overview.more_warnings` counts the others.
@@ -174,8 +176,10 @@ class Sums(NamedTuple):
 class Recent(NamedTuple):
     """Counters of the last minutes."""
 
-    #: Of full minutes, which rates are taken from.
+    #: Those that rates are taken from: of full minutes, or all of a queue that is new.
     full: list[Stat]
+    #: The time that they cover.
+    seconds: int
     #: With the current minute, for what is to be seen at once.
     all: list[Stat]
 
@@ -193,14 +197,14 @@ async def overview(call: Call) -> Overview:
         *_of_lost(workers),
         *_of_pauses(await q.paused()),
         *_of_unserved(by_type, workers),
-        *_of_backlogs(by_type, workers, summed(stats.full, lambda stat: stat.type)),
+        *_of_backlogs(by_type, workers, stats),
     ]
     return Overview(
         counts=counts_of(
             {state: sum(one[state] for one in by_type.values()) for state in State}
         ),
         workers=worker_counts(workers),
-        rates=rates_of(total(stats.full)),
+        rates=rates_of(total(stats.full), stats.seconds),
         next_waits_ms=await next_waits(q, now),
         oldest_waits_ms=await oldest_waits(q, now),
         latency=percentiles(measured.waits),
@@ -282,8 +286,15 @@ async def check_type(q: Kue, type: str) -> None:
 async def recent(q: Kue, now: int) -> Recent:
     """Return the counters that rates and percentiles are taken from."""
     minute = now // MINUTE_MS
-    found = await q.stats(minute - RATE_MINUTES, minute)
-    return Recent([stat for stat in found if stat.minute < minute], found)
+    found = await q.stats(minute - QUIET_MINUTES, minute)
+    late = [stat for stat in found if stat.minute >= minute - RATE_MINUTES]
+    if late and len(late) == len(found):
+        # Nothing happened before: what did is not spread over minutes without a queue.
+        since = min(stat.minute for stat in late) * 60
+        seconds = min(RATE_MINUTES * 60, max(60, now // 1000 - since))
+        return Recent(late, seconds, late)
+    full = [stat for stat in late if stat.minute < minute]
+    return Recent(full, RATE_MINUTES * 60, late)
 
 
 def summed(stats: Iterable[Stat], key: Callable[[Stat], K]) -> dict[K, Sums]:
@@ -306,22 +317,21 @@ def total(stats: Sequence[Stat]) -> Sums:
     )
 
 
-def rates_of(sums: Sums) -> Rates:
-    """Return sums of the last minutes by the second."""
-    seconds = RATE_MINUTES * 60
+def rates_of(sums: Sums, seconds: int) -> Rates:
+    """Return sums of that many *seconds* by the second."""
     numbers = (sums.added, sums.complete, sums.failed)
     return Rates(*(round(number / seconds, 4) for number in numbers))
 
 
-def drain_ms(waiting: int, sums: Sums) -> int | None:
+def drain_ms(waiting: int, sums: Sums, seconds: int) -> int | None:
     """
-    Return how long those that wait take at the pace of the last full minutes.
+    Return how long those that wait take at the pace of the last *seconds*.
 
     As if no more came; None when none ended in that time.
     """
     if not waiting:
         return 0
-    return waiting * RATE_MINUTES * MINUTE_MS // sums.ended if sums.ended else None
+    return waiting * seconds * 1000 // sums.ended if sums.ended else None
 
 
 def counts_of(states: Mapping[State, int]) -> Counts:
@@ -406,9 +416,12 @@ def _of_unserved(
 def _of_backlogs(
     by_type: Mapping[str, Mapping[State, int]],
     workers: Iterable[WorkerStatus],
-    sums: Mapping[str, Sums],
+    stats: Recent,
 ) -> Iterator[Concern]:
     known = list(workers)
+    sums = summed(stats.full, lambda stat: stat.type)
+    minutes = -(-stats.seconds // 60)
+    span = "minute" if minutes == 1 else f"{minutes} minutes"
     for type, of_type in sorted(sums.items()):
         waiting = by_type.get(type, {}).get(State.WAITING, 0)
         # What came may be delayed still: no more can have joined the line than wait.
@@ -420,14 +433,14 @@ def _of_backlogs(
             yield Concern(
                 "backlog",
                 f"backlog of {type!r} grows: {_jobs(of_type.added)} came and "
-                f"{of_type.ended:,} ended in the last {RATE_MINUTES} minutes; "
-                f"{_pace(waiting, of_type)}",
+                f"{of_type.ended:,} ended in the last {span}; "
+                f"{_pace(waiting, of_type, stats.seconds)}",
                 type,
             )
 
 
-def _pace(waiting: int, sums: Sums) -> str:
-    takes = drain_ms(waiting, sums)
+def _pace(waiting: int, sums: Sums, seconds: int) -> str:
+    takes = drain_ms(waiting, sums, seconds)
     if takes is None:
         return f"{waiting:,} wait, and none ends"
     minutes = -(-takes // MINUTE_MS)

@@ -77,6 +77,7 @@ def read_url(url: str) -> Address:
         if not parts.path:
             raise ConfigError("a unix:// URL needs a path: unix:///run/redis.sock")
         db = _number(query, "db", 0, 0, 1_000_000)
+        common["name"] += f"?db={db}" if db else ""
         return Address(hosts=[], path=unquote(parts.path), db=db, **common)
     default = 26379 if kind == "sentinel" else 6379
     listed = [_host(text, default) for text in hosts.split(",")]
@@ -96,7 +97,14 @@ def read_url(url: str) -> Address:
                 "redis+sentinel://host1,host2/mymaster"
             )
         service = segments.pop(0)
-    return Address(hosts=listed, service=service, db=_db(segments, query), **common)
+    db = _db(segments, query)
+    common["name"] += _path(service, db)
+    return Address(hosts=listed, service=service, db=db, **common)
+
+
+def _path(service: str, db: int) -> str:
+    """Return what tells queues on the same hosts apart; the first database is usual."""
+    return (f"/{service}" if service else "") + (f"/{db}" if db else "")
 
 
 def _query(parts: SplitResult) -> dict[str, str]:
