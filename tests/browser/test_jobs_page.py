@@ -361,7 +361,7 @@ async def test_what_is_no_time_is_told(page: Page, address: str, q: Kue) -> None
     await q.enqueue("email")
     await page.goto(f"{address}/jobs?since=yesterday")
 
-    told = page.get_by_role("alert").filter(has_text="yesterday is no time")
+    told = page.get_by_role("alert").filter(has_text="yesterday is not a time")
     await expect(told).to_be_visible()
     await expect(rows(page)).to_have_count(0)
     await page.get_by_role("button", name="Remove the filter").click()
@@ -545,7 +545,7 @@ async def test_a_thousand_failed_jobs_are_retried_with_progress(
     await selection(page).get_by_role("button", name="Retry").click()
 
     await expect(toast(page, "Retried 1,000 jobs")).to_be_visible()
-    await expect(page.get_by_text("No job is failed.")).to_be_visible()
+    await expect(page.get_by_text("There are no failed jobs.")).to_be_visible()
     await expect(tab(page, "waiting")).to_contain_text("1,000")
     assert seen
     assert await count_of(q.store) == {State.WAITING: 1_000}
@@ -563,7 +563,7 @@ async def test_all_that_match_a_filter_are_cancelled_and_no_others(
     await select_all(page)
     await selection(page).get_by_role("button", name="Select all that match").click()
     await selection(page).get_by_role("button", name="Cancel").click()
-    waiting = toast(page, "Cancelling all that match in a moment")
+    waiting = toast(page, "Cancelling all that match in a few seconds")
     await expect(waiting).to_be_visible()
     await page.clock.fast_forward(5_000)
 
@@ -582,7 +582,7 @@ async def test_what_was_undone_is_not_done(page: Page, address: str, q: Kue) -> 
 
     await selection(page).get_by_role("button", name="Remove").click()
     await typed(page, "remove")
-    await expect(toast(page, "Removing 2 jobs in a moment")).to_be_visible()
+    await expect(toast(page, "Removing 2 jobs in a few seconds")).to_be_visible()
     await page.get_by_role("button", name="Undo").click()
     await page.clock.fast_forward(10_000)
 
@@ -603,11 +603,11 @@ async def test_jobs_are_removed_once_it_is_typed(
     dialog = page.get_by_role("dialog", name="Remove jobs?")
     await expect(dialog.get_by_role("button", name="Remove")).to_be_disabled()
     await typed(page, "remove")
-    await expect(toast(page, "Removing 3 jobs in a moment")).to_be_visible()
+    await expect(toast(page, "Removing 3 jobs in a few seconds")).to_be_visible()
     await page.clock.fast_forward(5_000)
 
     await expect(toast(page, "Removed 3 jobs")).to_be_visible()
-    await expect(page.get_by_text("No job is failed.")).to_be_visible()
+    await expect(page.get_by_text("There are no failed jobs.")).to_be_visible()
     assert await count_of(q.store) == {}
 
 
