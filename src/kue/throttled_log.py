@@ -20,7 +20,9 @@ class ThrottledLog:
         self._logger = logger
         self._last = -math.inf
 
-    def error(self, message: str, *args: object, exc: BaseException) -> None:
+    def error(
+        self, message: str, *args: object, exc: BaseException | None = None
+    ) -> None:
         """Log *message* with the traceback of *exc*, unless it is too soon."""
         now = time.monotonic()
         if now - self._last >= REPEAT_SECONDS:

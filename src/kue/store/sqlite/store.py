@@ -200,7 +200,7 @@ class SqliteStore(SqliteReads):
         check_limit(limit)
         if now is None and not await self._read(upkeep.is_due, self._clock.now_ms()):
             return Tended(quiet=True)
-        return await self._write(now, upkeep.tend, limit, keep, lease)
+        return await self._write(now, upkeep.tend, limit, keep, lease, now is None)
 
     async def progress(
         self, updates: Sequence[Progress], *, now: int | None = None

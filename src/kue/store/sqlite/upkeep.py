@@ -94,9 +94,15 @@ def is_due(db: sqlite3.Connection, now: int) -> bool:
     return row is None or not now < row[0] <= now + PASS_MS
 
 
-def tend(turn: Turn, limit: int, keep: Keep | None, lease: int) -> Tended:
-    """Do a pass; each part of it touches at most about *limit* jobs."""
-    workers.mind_the_clock(turn, lease)
+def tend(
+    turn: Turn, limit: int, keep: Keep | None, lease: int, is_own: bool = False
+) -> Tended:
+    """
+    Do a pass; each part of it touches at most about *limit* jobs.
+
+    With *is_own* the time is that of this process's clock, not the caller's.
+    """
+    workers.mind_the_clock(turn, lease, is_own=is_own)
     end_pauses(turn)
     promoted, more_due = promotion.promote_all(turn, limit)
     rescued = _take_back(turn, "lease", limit)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,12 +19,16 @@ from kue.store.values import (
     WorkerStatus,
     grace_gap,
 )
+from kue.throttled_log import ThrottledLog
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
     from kue.job import Job
+
+logger = logging.getLogger(__name__)
+_log = ThrottledLog(logger)
 
 _LEASE = """
 INSERT INTO workers (name, deadline) VALUES (?, ?)
@@ -85,6 +91,12 @@ ON CONFLICT DO UPDATE SET value = excluded.value
 _NO_ORDERS = "{}"
 _read_orders = msgspec.json.Decoder(dict[str, int]).decode
 _TENDED, _GRACED = "tended_at", "graced_at"
+#: When the store was last tended, by a clock that nobody sets.
+_COUNTED = "tended_uptime"
+#: With the time that the machine was suspended, where there is such a clock.
+_UPTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+#: Clocks that differ by more are reported; a busy machine does not make it this much.
+CLOCK_ALARM_MS = 10_000
 
 #: A step back that is no more than this is a clock being set right.
 CLOCK_SLACK_MS = 2_000
@@ -218,10 +230,16 @@ def end_pauses(turn: Turn) -> None:
     turn.run(_END_PAUSES, turn.now)
 
 
-def mind_the_clock(turn: Turn, duration: int) -> None:
-    """Prolong leases that only look over, and note that someone tends."""
+def mind_the_clock(turn: Turn, duration: int, *, is_own: bool = False) -> None:
+    """
+    Prolong leases that only look over, and note that someone tends.
+
+    With *is_own* the time is that of this process's clock, and compared with others'.
+    """
     now, grace = turn.now, duration // 2
     last: int = _moment(turn, _TENDED, default=now)
+    if is_own:
+        _compare_clocks(turn, now - last)
     graced: int = _moment(turn, _GRACED, default=now - GRACES * grace - 1)
     if now < last - CLOCK_SLACK_MS:
         turn.run(_ANEW, now + duration)
@@ -230,6 +248,28 @@ def mind_the_clock(turn: Turn, duration: int) -> None:
         turn.run(_GRACE, now + grace)
         turn.run(_NOTE, _GRACED, now)
     turn.run(_NOTE, _TENDED, now)
+
+
+def _compare_clocks(turn: Turn, passed: int) -> None:
+    """Report when another time *passed* by the clock than the machine counted."""
+    counted = _counted_ms()
+    before = _moment(turn, _COUNTED, default=counted)
+    turn.run(_NOTE, _COUNTED, counted)
+    # A machine that was started since counts from 0 again.
+    off = passed - (counted - before) if counted >= before else 0
+    if abs(off) > CLOCK_ALARM_MS:
+        _log.error(
+            "the clock of this process is %d s %s that of the last maintenance pass: "
+            "it was set, or processes that share this store have different clocks and "
+            "will take over each other's jobs; give all of them the same time",
+            abs(off) // 1000,
+            "ahead of" if off > 0 else "behind",
+        )
+
+
+def _counted_ms() -> int:
+    """Return for how long the machine is up: the same for all its processes."""
+    return int(time.clock_gettime(_UPTIME) * 1000)
 
 
 def _moment(turn: Turn, name: str, *, default: int) -> int:
