@@ -212,3 +212,13 @@ async def test_a_damaged_clock_of_a_caller_moves_nothing(store: Store) -> None:
 
     assert (await store.tend()).promoted == 0
     assert await state_of(store, added.id) is State.DELAYED
+
+
+async def test_a_pass_right_after_another_is_not_made(store: Store) -> None:
+    """R-8: any number of processes may ask, and one pass a second is enough."""
+    await add_one(store, now=await store.now())
+    # On a machine that is slow enough the next pass is due in between.
+    while not (await store.tend()).quiet:
+        pass
+
+    assert not (await store.tend(now=await store.now())).quiet

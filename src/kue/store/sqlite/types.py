@@ -24,28 +24,19 @@ WHERE NOT EXISTS (SELECT 1 FROM counts WHERE type = name AND n > 0)
     SELECT schedule->>'$.draft.type' FROM schedules WHERE json_valid(schedule))
 LIMIT ?3
 """
-_LAST = "SELECT value FROM meta WHERE name = 'types_at'"
-_NOTE = """
-INSERT INTO meta (name, value) VALUES ('types_at', ?)
-ON CONFLICT DO UPDATE SET value = excluded.value
-"""
 _FORGET = "DELETE FROM types WHERE name IN (SELECT value FROM json_each(?))"
 _FORGET_COUNTS = "DELETE FROM counts WHERE type IN (SELECT value FROM json_each(?))"
 
 
-def forget_idle(turn: Turn) -> None:
+def forget_idle(turn: Turn, hour: int) -> int:
     """
-    Forget types without jobs to which nothing happened for a day; once an hour.
+    Forget types without jobs to which nothing happened for a day; return how many.
 
     Reads the hours of a day, and deletes at most MAX_FORGOTTEN types.
     """
-    hour = turn.now // 3_600_000
-    if turn.one(_LAST) == hour:
-        return
     rows = turn.db.execute(_IDLE, (hour, _DAY, MAX_FORGOTTEN)).fetchall()
     if rows:
         names = as_json([row[0] for row in rows])
         turn.run(_FORGET, names)
         turn.run(_FORGET_COUNTS, names)
-    if len(rows) < MAX_FORGOTTEN:
-        turn.run(_NOTE, hour)
+    return len(rows)

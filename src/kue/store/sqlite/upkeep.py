@@ -75,6 +75,22 @@ ORDER BY at, id LIMIT ?
 }
 _COUNTED = "SELECT type, n FROM counts WHERE state = ? AND own = 0 AND n > 0"
 _PAUSES = "DELETE FROM pauses WHERE until <= ? RETURNING type"
+#: Rows of each table that one pass deletes because they served their time, at most.
+MAX_FORGOTTEN = 2_000
+_FORGET_PRODUCERS = """
+DELETE FROM producers WHERE name IN (SELECT name FROM producers WHERE at <= ? LIMIT ?)
+"""
+_FORGET_CLAIMS = """
+DELETE FROM claims WHERE lane IN (SELECT lane FROM claims WHERE at <= ? LIMIT ?)
+"""
+_FORGET_EVENTS = """
+DELETE FROM events WHERE seq IN (SELECT seq FROM events WHERE told_at <= ? LIMIT ?)
+"""
+_FORGOT_AT = "SELECT value FROM meta WHERE name = 'forgot_at'"
+_NOTE_FORGOT = """
+INSERT INTO meta (name, value) VALUES ('forgot_at', ?)
+ON CONFLICT DO UPDATE SET value = excluded.value
+"""
 #: Passes of all processes are this far apart, in ms: a little less than workers rest
 #: between two, so that each pass of a lone worker is made.
 PASS_MS = 750
@@ -207,15 +223,25 @@ def _ids(turn: Turn, sql: str, *values: Any) -> list[int]:
 
 
 def _forget(turn: Turn) -> None:
-    """Delete what served its time, so that idle tables stay small."""
+    """Delete what served its time, so that idle tables stay small; a part of each."""
     old = turn.now - REMEMBER_MS
-    turn.run("DELETE FROM producers WHERE at <= ?", old)
-    turn.run("DELETE FROM claims WHERE at <= ?", old)
-    turn.run("DELETE FROM events WHERE told_at <= ?", turn.wall - EVENTS_MS)
+    turn.run(_FORGET_PRODUCERS, old, MAX_FORGOTTEN)
+    turn.run(_FORGET_EVENTS, turn.wall - EVENTS_MS, MAX_FORGOTTEN)
     turn.run("DELETE FROM listeners WHERE deadline <= ?", turn.wall)
     turn.run("DELETE FROM watched WHERE deadline <= ?", turn.wall)
     counters.forget(turn)
-    types.forget_idle(turn)
     keys.forget(turn)
     kept.sweep(turn)
     workers.forget(turn)
+    _forget_hourly(turn, old)
+
+
+def _forget_hourly(turn: Turn, old: int) -> None:
+    """Delete what only a look at whole tables finds: claims and types."""
+    hour = turn.now // 3_600_000
+    if turn.one(_FORGOT_AT) == hour:
+        return
+    claims = turn.run(_FORGET_CLAIMS, old, MAX_FORGOTTEN)
+    forgotten = types.forget_idle(turn, hour)
+    if claims < MAX_FORGOTTEN and forgotten < types.MAX_FORGOTTEN:
+        turn.run(_NOTE_FORGOT, hour)
