@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 
 from kue.store.redis import connecting, link
 from tests.support.engines import ENGINES, SHARDS, Engine, engine_at
@@ -34,6 +36,11 @@ STARTING = (Path(__file__).parent / "processes.txt").read_text().split()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # How long something takes says nothing on a busy machine.
+    hypothesis_settings.register_profile(
+        "busy", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+    hypothesis_settings.load_profile("busy")
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
 

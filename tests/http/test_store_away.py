@@ -22,8 +22,10 @@ WITHOUT = {
     "DELETE /jobs/bulk/{bulk_id}": 404,
     "GET /me": 200,
     # Where there are no accounts.
+    "GET /login": 200,
     "POST /login": 404,
     "POST /logout": 404,
+    "PUT /me/password": 404,
     # The stream says itself that the store is away: tests/http/test_events.py.
     "GET /events": 200,
     # Those that were seen before; GET /bus tells that it is away.
@@ -45,6 +47,7 @@ BODIES: dict[str, Any] = {
     "POST /jobs/{job_id}/reschedule": {"delay": "1h"},
     "POST /workers/{name}/pause": {},
     "POST /login": {"name": "ann", "password": "correct horse"},
+    "PUT /me/password": {"current": "correct horse", "password": "battery staple"},
     "POST /users": {"name": "ann", "password": "correct horse battery"},
     "PUT /users/{name}": {"role": "viewer"},
     "POST /tokens": {"name": "ci", "scopes": ["read"]},
