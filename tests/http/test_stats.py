@@ -473,7 +473,7 @@ async def test_a_history_of_a_type_that_there_is_not_is_404(
     answer = await client.get("/stats/history?type=emial")
 
     assert answer.status_code == 404
-    assert answer.json()["detail"] == "no job of type 'emial' was ever added"
+    assert answer.json()["detail"] == "no job of type 'emial' is known"
 
 
 @pytest.mark.parametrize("path", ROUTES)

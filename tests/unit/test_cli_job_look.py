@@ -219,8 +219,8 @@ def test_on_a_terminal_a_list_is_a_table_as_wide_as_that(kue: CommandLine) -> No
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        (["--type", "emial"], 1, "no job of type 'emial' was ever added; did you mea"),
-        (["--type", "zzz"], 1, "was ever added; types: email"),
+        (["--type", "emial"], 1, "no job of type 'emial' is known; did you mea"),
+        (["--type", "zzz"], 1, "is known; types: email"),
         (["--state", "asleep"], 2, "state 'asleep' is unknown; there are waiting"),
         (["--cursor", "x"], 2, "cursor 'x' did not come from a page; leave it out"),
         (["--since", "noon"], 2, "'noon' is no time; write 2026-11-15T09:30:00Z"),

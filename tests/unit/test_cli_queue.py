@@ -109,7 +109,7 @@ def test_a_pause_of_a_type_that_has_no_jobs_yet_is_made_with_a_note(
 
     assert said.code == 0
     assert said.err == (
-        "kue: note: no job of type 'emails' was ever added; did you mean 'email'?\n"
+        "kue: note: no job of type 'emails' is known; did you mean 'email'?\n"
     )
     assert [row[0] for row in kue("queue", "list").rows] == ["email", "emails"]
 

@@ -31,14 +31,14 @@ async def check_type(q: Kue, type: str | None) -> None:
     Do nothing if *type* is None or has had a job.
 
     Raises:
-        UnknownName: No job of that type was ever added; it names near ones.
+        UnknownName: No job of that type is known; it names near ones.
     """
     if type is not None and type not in (types := await q.types()):
         raise UnknownName(_no_such_type(type, types))
 
 
 async def warn_of_new_type(q: Kue, type: str) -> None:
-    """Tell that no job of *type* was ever added, for what may come before the first."""
+    """Say that no job of *type* is known, for what may come before the first."""
     if type not in (types := await q.types()):
         say(f"note: {_no_such_type(type, types)}")
 
@@ -79,4 +79,4 @@ def near(name: str, known: Sequence[str], *, what: str) -> str:
 
 
 def _no_such_type(type: str, types: Sequence[str]) -> str:
-    return f"no job of type {type!r} was ever added" + near(type, types, what="types")
+    return f"no job of type {type!r} is known" + near(type, types, what="types")

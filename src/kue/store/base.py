@@ -597,7 +597,7 @@ class Store(ABC):
 
     @abstractmethod
     async def types(self) -> list[str]:
-        """Return every type that was ever added, sorted."""
+        """Return the types, sorted; one that was idle for a day is forgotten."""
 
     @abstractmethod
     async def logs(self, job_id: int, start: int = 0, stop: int = -1) -> list[LogLine]:

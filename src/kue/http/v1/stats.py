@@ -277,10 +277,10 @@ async def check_type(q: Kue, type: str) -> None:
     Do nothing if *type* has had a job.
 
     Raises:
-        Refused: No job of that type was ever added.
+        Refused: No job of that type is known.
     """
     if type not in await q.types():
-        raise Refused(HTTPStatus.NOT_FOUND, f"no job of type {type!r} was ever added")
+        raise Refused(HTTPStatus.NOT_FOUND, f"no job of type {type!r} is known")
 
 
 async def recent(q: Kue, now: int) -> Recent:

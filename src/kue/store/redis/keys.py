@@ -11,7 +11,7 @@ key, after the tag             type    holds
 =============================  ======  ================================================
 ``:meta``                      hash    schema, shards, id; when upkeep last passed
 ``:ids`` ``:fence``            string  last sequence number; last fence
-``:types``                     set     every type seen
+``:types``                     set     types; forgotten when idle for a day
 ``:live:<n>``                  string  a bit for each job there is, 65,536 to a key
 ``:job:<id>``                  string  the story: header, body, a line for each ending
 ``:job:<id>:log``              list    log lines, JSON

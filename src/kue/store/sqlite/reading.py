@@ -73,7 +73,7 @@ def count(db: sqlite3.Connection) -> dict[str, dict[State, int]]:
 
 
 def types(db: sqlite3.Connection) -> list[str]:
-    """Return every type that was ever added, sorted."""
+    """Return the types, sorted; one that was idle for a day is forgotten."""
     return [row[0] for row in db.execute(_TYPES)]
 
 
