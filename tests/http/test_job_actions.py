@@ -7,7 +7,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kue import Kue, State
-from tests.support.jobs import DAY, HOUR, add_one, get_one, job_in, start_one, state_of
+from kue.job import Failed
+from tests.support.jobs import (
+    DAY,
+    HOUR,
+    OOPS,
+    T0,
+    add_one,
+    claim_one,
+    end,
+    get_one,
+    job_in,
+    start_one,
+    state_of,
+)
 
 if TYPE_CHECKING:
     import httpx
@@ -64,6 +77,27 @@ async def test_a_job_is_retried_with_other_data(
     assert answer.status_code == 204
     job = await get_one(q.store, job_id)
     assert (job.state, job.data) == (State.WAITING, {"to": "bob"})
+
+
+async def test_of_two_who_retry_what_both_see_one_does(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    """R-1: the second finds that it was done, even when the job has failed again."""
+    job_id = await job_in(q.store, State.FAILED, now=T0)
+    seen = {"ended_at": (await get_one(q.store, job_id)).ended_at}
+
+    first = await act(client, job_id, "retry", seen)
+    again = await claim_one(q.store, now=T0 + 1)
+    await end(q.store, again, Failed(OOPS), now=T0 + 1)
+    second = await act(client, job_id, "retry", seen)
+    third = await act(client, job_id, "retry", seen | {"data": "new"})
+
+    assert (first.status_code, second.status_code) == (204, 204)
+    assert third.status_code == 409
+    assert "is failed and cannot be retried" in third.json()["detail"]
+    job = await get_one(q.store, job_id)
+    assert [line.outcome for line in job.history] == ["failed", "restarted", "failed"]
+    assert (await act(client, job_id, "retry", {})).status_code == 204
 
 
 @pytest.mark.parametrize(

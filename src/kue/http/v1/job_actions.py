@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta
 from msgspec.structs import replace
 
+from kue.errors import InvalidTransition
 from kue.http.problem import Refused, given
 from kue.http.section import Call, Section
 from kue.http.v1 import views
@@ -34,6 +35,15 @@ class NewData(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Other data for a job; left out, it keeps what it has."""
 
     data: Any = UNSET
+
+
+class Retry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which ending of a job is retried, and with what."""
+
+    #: Other data; left out, it keeps what it has.
+    data: Any = UNSET
+    #: When it ended, as the job shows it.  One that was retried since is left alone.
+    ended_at: int | None = None
 
 
 class NewPriority(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -63,15 +73,26 @@ class Cancellation(msgspec.Struct, frozen=True):
 
 
 @section.post("/retry", status=HTTPStatus.NO_CONTENT)
-async def retry(call: Call, job_id: JobId, body: NewData | None) -> None:
+async def retry(call: Call, job_id: JobId, body: Retry | None) -> None:
     """
     Put an ended job back in line, with other data if the body has some.
 
-    Its attempts count from nothing.
+    Its attempts count from nothing.  With ended_at, the answer to the second of two who
+    retry what both of them see is the same, and the job does not run twice.
     """
+    body = body or Retry()
     handle = await call.q.get(job_id)
-    if body is not None and body.data is not UNSET:
-        data = call.redaction.restore(body.data, job_of(handle).data)
+    job = job_of(handle)
+    if body.ended_at not in (None, job.ended_at):
+        if body.data is not UNSET:
+            raise InvalidTransition(
+                job_id,
+                job.state,
+                "be retried with other data: it was retried since it ended then",
+            )
+        return
+    if body.data is not UNSET:
+        data = call.redaction.restore(body.data, job.data)
         with blaming(call.q, handle.type, {}, "body"):
             await handle.retry(data=data)
     else:

@@ -56,7 +56,8 @@ export function fits(act, state) {
 
 //: Put an ended job back in line, with different data if some is given.
 export async function retry(job, data) {
-  const body = data === undefined ? undefined : { data };
+  // Of two who press the button on the same failure, one retries it.
+  const body = { data, ended_at: job.ended_at };
   return done(`Job ${job.id} is queued again`, api.post(`/jobs/${job.id}/retry`, body));
 }
 

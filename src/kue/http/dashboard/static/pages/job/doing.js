@@ -54,7 +54,7 @@ function retryWith(job) {
     action: "Retry",
     fields: [dataField(job)],
     submit: async ({ data }) => {
-      await api.post(`/jobs/${job.id}/retry`, { data });
+      await api.post(`/jobs/${job.id}/retry`, { data, ended_at: job.ended_at });
       toast(`Job ${job.id} is queued again`, { tone: "good" });
     },
   });
