@@ -185,6 +185,7 @@ async def test_the_store_says_what_it_is(client: httpx.AsyncClient, q: Kue) -> N
     assert [int(part) for part in store["version"].split(".")] > [1]
     assert store["memory_bytes"] > 10_000
     assert 0 < store["rtt_ms"] < 10_000
+    assert store["name"] == q.store.name
 
 
 # -- warnings ------------------------------------------------------------------

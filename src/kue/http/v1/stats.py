@@ -89,6 +89,8 @@ class StoreView(msgspec.Struct, frozen=True):
     memory_bytes: int | None
     #: How long the shortest question took to be answered.
     rtt_ms: float
+    #: Which one it is: its URL with the database and without credentials.
+    name: str
 
 
 class Concern(msgspec.Struct, frozen=True):
@@ -209,7 +211,7 @@ async def overview(call: Call) -> Overview:
         oldest_waits_ms=await oldest_waits(q, now),
         latency=percentiles(measured.waits),
         run_time=percentiles(measured.runs),
-        store=StoreView(*await q.facts()),
+        store=StoreView(*await q.facts(), q.store.name),
         warnings=concerns[:MAX_WARNINGS],
         more_warnings=max(0, len(concerns) - MAX_WARNINGS),
     )
