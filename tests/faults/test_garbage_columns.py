@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kue import ActiveJob, Kue
-from kue.errors import StoreCorrupt, StoreError
+from kue.errors import StoreCorrupt, StoreError, StoreUnavailable
 from tests.faults.garbling import (
     CALLS,
     COLUMNS,
@@ -126,8 +126,13 @@ async def call_all(store: Store, scene: Scene) -> list[str]:
     return [
         f"{name} raised {answer!r}"
         for name, answer in zip(CALLS, answers, strict=True)
-        if isinstance(answer, Exception) and not isinstance(answer, StoreError)
+        if isinstance(answer, Exception) and not is_fit(answer)
     ]
+
+
+def is_fit(error: Exception) -> bool:
+    """Return whether it is an error of the store that does not look like an outage."""
+    return isinstance(error, StoreError) and not isinstance(error, StoreUnavailable)
 
 
 @pytest.mark.parametrize(

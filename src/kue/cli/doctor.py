@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -16,6 +17,7 @@ from kue.cli.known import say_unhandled
 from kue.cli.reach import refuse_missing_file, settings_here, url_option
 from kue.cli.terminal import DONE, EXIT_CODES, REFUSED, notices, output, say
 from kue.cli.text import visible
+from kue.errors import StoreCorrupt
 from kue.loops import run
 from kue.store import store_for
 from kue.store.values import Finding, Report
@@ -69,7 +71,9 @@ async def _examine(store: Store, *, repair: bool) -> Examination:
         report = await _check(store, repair=repair)
         if repair:
             await note_command(store, None)
-        say_unhandled(await store.count(), await store.workers())
+        # What cannot be read is a finding already.
+        with suppress(StoreCorrupt):
+            say_unhandled(await store.count(), await store.workers())
     finally:
         await store.close()
     return Examination(store.name, durability, report.jobs, report.findings)

@@ -32,9 +32,9 @@ async def check(
     if suspects:
         # Nothing read from a damaged file proves anything.
         return Report(0, tuple([await _finding(engine, s, False) for s in suspects]))
-    suspects = await engine.read(check_columns)
     jobs = 0
     try:
+        suspects = await engine.read(check_columns)
         found, jobs = await _check_jobs(engine, on_progress)
         suspects += found
         suspects += await engine.read(check_tables)

@@ -40,7 +40,9 @@ _RULES = {
     "text": _IS_TEXT,
     "name": _IS_NAME,
     "json": f"{_IS_TEXT} AND json_valid({{0}})",
-    "object": f"{_IS_TEXT} AND json_valid({{0}}) AND json_type({{0}}) = 'object'",
+    # CASE, because the order in which AND looks at its sides is SQLite's own.
+    "object": f"{_IS_TEXT} AND "
+    "CASE WHEN json_valid({0}) THEN json_type({0}) = 'object' ELSE 0 END",
     "word": f"{_IS_NAME} AND {{0}} NOT GLOB '*[^a-z_]*'",
     "event": f"{{0}} IN {_listed(Kind)}",
     "end": f"{{0}} IN {_listed([*State, REMOVED])}",

@@ -123,7 +123,7 @@ def translated(exc: sqlite3.Error, name: str) -> StoreError:
             f"{name} cannot be written ({exc}); check who owns the file, its -wal and "
             "its folder, and that the disk is not mounted read-only"
         )
-    if code in _VALUES or isinstance(exc, sqlite3.ProgrammingError):
+    if is_damaged_value(exc):
         return corrupt(name, exc)
     return StoreUnavailable(f"{name}: {exc}")
 
@@ -147,7 +147,8 @@ def full(name: str) -> StoreFull:
 
 def is_damaged_value(exc: Exception) -> bool:
     """Return whether a statement failed because of a value that it met."""
-    return isinstance(exc, sqlite3.Error) and _code(exc) in _VALUES
+    # Python's own errors, of text that is not Unicode, say, have no code.
+    return isinstance(exc, sqlite3.Error) and (not _code(exc) or _code(exc) in _VALUES)
 
 
 def _set_up(db: sqlite3.Connection, place: Place, budget: float) -> None:
