@@ -82,7 +82,7 @@ _COLUMNS = {
     "events": "seq=id at=number kind=event job_id=number type=text attempt=number"
     " detail=object told_at=number",
     "kept": "room=word name=name value=text until=number",
-    "acts": "id=id at=number act=object",
+    "acts": "id=id at=number act=object refused=flag",
     "errors": "type=name fingerprint=name n=number first_at=number last_at=number"
     " job_id=id kind=text message=text",
 }
