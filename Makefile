@@ -18,7 +18,7 @@ SEEDS ?= $(SEED)
 # Where `make redis` listens.
 PORT ?= 6379
 
-.PHONY: help setup demo test steady check lint types docs bench bench-peers bench-http bench-bounds bench-bus chaos mutants redis clean
+.PHONY: help setup demo test steady test-lowest test-lowest-part check lint types docs bench bench-peers bench-http bench-bounds bench-bus chaos mutants redis clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -31,9 +31,20 @@ demo: .venv/run.stamp ## see Kue work, in a browser; needs no Redis
 
 test: setup lint types docs ## everything: lint, types, docs, then all tests (ARGS="-k claim", WORKERS=2)
 	$(BIN)/python -m pytest -p tools.no_skips -n $(WORKERS) --dist worksteal $(ARGS)
+	$(MAKE) test-lowest-part
 
 steady: setup ## run the tests that start processes 30 times, half of them under load (TIMES=5 ARGS=tests)
 	$(BIN)/python tools/steady.py --times $(TIMES) -n $(WORKERS) --dist worksteal $(or $(ARGS),-m processes)
+
+test-lowest: setup .venv-lowest/stamp ## all tests, with the lowest versions of packages that pyproject.toml allows
+	.venv-lowest/bin/python -m pytest -p tools.no_skips -n $(WORKERS) --ignore tests/http/test_schema.py $(ARGS)
+
+# The part of it that `make test` runs: both stores, workers, events, the server.
+LOWEST_PART := $(addprefix tests/, store/test_add.py store/test_cycle.py store/test_watch.py \
+	bus/test_channels.py faults/test_moving_slots.py unit/test_worker.py \
+	unit/test_cli_help.py http/test_serve.py http/test_websocket.py)
+test-lowest-part: have-redis .venv-lowest/stamp
+	.venv-lowest/bin/python -m pytest -p tools.no_skips -n $(WORKERS) -q $(LOWEST_PART)
 
 check: ## exactly what CI runs
 	CI=true .ci/run
@@ -97,4 +108,8 @@ have-browser: .venv/dev.stamp
 
 .venv/run.stamp: requirements/run.txt pyproject.toml tools/venv.sh
 	tools/venv.sh requirements/run.txt
+	touch $@
+
+.venv-lowest/stamp: .venv/dev.stamp tools/lowest.sh tools/lowest.py
+	tools/lowest.sh
 	touch $@

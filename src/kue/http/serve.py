@@ -193,6 +193,8 @@ def _server(app: Starlette, listener: socket.socket, how: Serving) -> _Server:
         _wrapped(app, how, is_unix=listener.family is socket.AF_UNIX),
         lifespan="off",
         http=PromptProtocol,
+        # The only one in newer versions; what older ones prefer is deprecated.
+        ws="websockets-sansio",
         log_config=None,
         log_level="warning",
         access_log=how.access_log,

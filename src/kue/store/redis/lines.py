@@ -26,6 +26,22 @@ if TYPE_CHECKING:
 Command = tuple[Any, ...]
 
 NOT_YET = object()
+#: Answers that mean something to us, by how they begin.  redis-py knows them too, but
+#: not in all versions, and not in public.
+_ERRORS: dict[str, type[exceptions.ResponseError | exceptions.ConnectionError]] = {
+    "ASK": exceptions.AskError,
+    "CLUSTERDOWN": exceptions.ClusterDownError,
+    "LOADING": exceptions.BusyLoadingError,
+    "MASTERDOWN": exceptions.MasterDownError,
+    "MOVED": exceptions.MovedError,
+    "NOAUTH": exceptions.AuthenticationError,
+    "NOPERM": exceptions.NoPermissionError,
+    "NOSCRIPT": exceptions.NoScriptError,
+    "OOM": exceptions.OutOfMemoryError,
+    "READONLY": exceptions.ReadOnlyError,
+    "TRYAGAIN": exceptions.TryAgainError,
+    "WRONGPASS": exceptions.AuthenticationError,
+}
 
 
 class Lines:
@@ -108,10 +124,17 @@ def taken_over(
     writer.transport.set_protocol(protocol)
     reader = hiredis.Reader(
         protocolError=exceptions.InvalidResponse,
-        replyError=connection._parser.parse_error,
+        replyError=_error,
         notEnoughData=NOT_YET,
     )
     return writer, reader
+
+
+def _error(text: str) -> Exception:
+    """Return what an error that Redis answers with is to be raised as."""
+    code, _, message = text.partition(" ")
+    kind = _ERRORS.get(code)
+    return exceptions.ResponseError(text) if kind is None else kind(message)
 
 
 class Line(asyncio.Protocol):
