@@ -100,8 +100,7 @@ class DurableCalls:
             async with self._lines.line(loop.time() + self._patience) as line:
                 replicas = await self._answer(line, group, [*commands, _REPLICAS])
                 group = _let_go(group)
-                is_alone = bool(replicas) and b"state=online" not in replicas
-                if is_alone or not group:
+                if b"connected_slaves:0\r" in replicas or not group:
                     return
                 limit = loop.time() + wait_ms / 1000 + self._patience
                 [count] = await line.call([("WAIT", 1, wait_ms)], limit)
