@@ -60,7 +60,11 @@ def bytes_of_outcome(outcome: Outcome) -> int:
 
 def bytes_of_job(job: Job) -> int:
     """Return about how many bytes *job* has."""
-    return len(encode_json(job))
+    try:
+        return len(encode_json(job))
+    except UnicodeEncodeError:
+        # Damaged: bytes that are not text are marked in a way that JSON does not have.
+        return len(repr(job))
 
 
 def producer_of_part(producer: str, number: int) -> str:
