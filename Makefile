@@ -18,7 +18,7 @@ SEEDS ?= $(SEED)
 # Where `make redis` listens.
 PORT ?= 6379
 
-.PHONY: help setup demo test steady test-lowest test-lowest-part check lint types docs bench bench-peers bench-http bench-bounds bench-bus chaos mutants redis clean
+.PHONY: help setup demo test test-clients steady test-lowest test-lowest-part check lint types docs bench bench-peers bench-http bench-bounds bench-bus chaos mutants redis clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -45,6 +45,10 @@ LOWEST_PART := $(addprefix tests/, store/test_add.py store/test_cycle.py store/t
 	unit/test_cli_help.py http/test_serve.py http/test_websocket.py)
 test-lowest-part: have-redis .venv-lowest/stamp
 	.venv-lowest/bin/python -m pytest -p tools.no_skips -n $(WORKERS) -q $(LOWEST_PART)
+
+test-clients: setup ## generate clients from the OpenAPI document, and use them on a server
+	tools/clients/setup.sh
+	$(BIN)/python tools/clients/run.py
 
 check: ## exactly what CI runs
 	CI=true .ci/run

@@ -8,16 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from kue.http import create_app
-from kue.http.access import Anyone
+from kue.http.access import Anyone, Role, User
+from kue.http.login import COOKIE
 from kue.job import Completed, Failed
 from tests.http.conftest import serving
 from tests.support.jobs import OOPS, claim_one, end
 
 if TYPE_CHECKING:
-    import httpx
+    from starlette.requests import HTTPConnection
 
     from kue import Kue
     from kue.job import Ending
@@ -26,7 +30,16 @@ SETTINGS = Path(__file__).parent / "schemathesis.toml"
 #: Seconds, for a machine that does much else; alone, it takes about twenty.
 PATIENCE = 500
 #: What is tried on which engine: what comes before the store is the same on all.
+#: What the requests carry.
+BEARER = "Bearer correct-horse-battery-staple"
+on_any_store = pytest.mark.parametrize("url", ["memory://"])
 PHASES = {"sqlite": "coverage,fuzzing,stateful", "redis": "fuzzing,stateful"}
+
+
+def known(request: HTTPConnection) -> User | None:
+    """Let in who has the token: whether it is asked for is tried, too."""
+    is_known = request.headers.get("authorization") == BEARER
+    return User("ann", Role.ADMIN) if is_known else None
 
 
 async def furnish(q: Kue) -> None:
@@ -54,11 +67,12 @@ async def test_nothing_is_answered_but_what_the_document_says(
 ) -> None:
     """Schemathesis finds nothing, and the store is sound after all that it did."""
     await furnish(q)
-    app = create_app(q, guard=Anyone())
+    app = create_app(q, guard=known)
     async with serving(app) as address:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "schemathesis.cli", "--config-file", SETTINGS),
             *("run", f"{address}/api/v1/openapi.json", "--url", f"{address}/api/v1"),
+            *("--header", f"Authorization: {BEARER}"),
             *("--phases", PHASES[urlsplit(url).scheme], "--no-color"),
             cwd=tmp_path,
             stdout=asyncio.subprocess.PIPE,
@@ -117,3 +131,78 @@ async def test_a_word_of_ours_is_never_taken_for_the_id_of_a_job(
         answer = await client.request(method, f"/jobs/{word}")
 
         assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+
+
+# -- S-9: what generators of clients need ----------------------------------------
+
+
+@on_any_store
+async def test_s_9_the_document_says_where_the_paths_are(q: Kue) -> None:
+    inner = create_app(q, guard=Anyone())
+    outer = Starlette(routes=[Mount("/ops/jobs", inner)])
+    async with serving(outer) as address, httpx.AsyncClient() as client:
+        document = await client.get(f"{address}/ops/jobs/api/v1/openapi.json")
+        [server] = document.json()["servers"]
+        found = await client.get(f"{address}{server['url']}/stats")
+
+    assert server["url"] == "/ops/jobs/api/v1"
+    assert found.status_code == 200
+
+
+@on_any_store
+async def test_s_9_the_document_says_how_to_log_in(client: httpx.AsyncClient) -> None:
+    document = (await client.get("/openapi.json")).json()
+
+    schemes = document["components"]["securitySchemes"]
+    assert (schemes["bearer"]["type"], schemes["bearer"]["scheme"]) == (
+        "http",
+        "bearer",
+    )
+    assert (schemes["session"]["in"], schemes["session"]["name"]) == (
+        "cookie",
+        COOKIE,
+    )
+    assert document["security"] == [{"bearer": []}, {"session": []}]
+    open_to_all = [
+        f"{method} {path}"
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+        if operation.get("security") == []
+    ]
+    assert sorted(open_to_all) == ["get /health", "get /login", "post /login"]
+
+
+@on_any_store
+async def test_s_9_a_body_that_may_be_left_out_is_not_null(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    document = (await client.get("/openapi.json")).json()
+
+    bodies = [
+        operation["requestBody"]
+        for methods in document["paths"].values()
+        for operation in methods.values()
+        if "requestBody" in operation
+    ]
+    optional = [body for body in bodies if not body["required"]]
+    assert optional
+    for body in bodies:
+        schema = body["content"]["application/json"]["schema"]
+        assert {"type": "null"} not in schema.get("anyOf", [])
+    job = await q.enqueue("email")
+    assert (await client.post(f"/jobs/{job.id}/cancel")).status_code == 200
+
+
+@on_any_store
+async def test_s_9_what_may_be_left_out_has_no_default_to_generators(
+    client: httpx.AsyncClient,
+) -> None:
+    document = (await client.get("/openapi.json")).json()
+
+    fields = [
+        field
+        for schema in document["components"]["schemas"].values()
+        for field in schema.get("properties", {}).values()
+    ]
+    assert not [field for field in fields if "default" in field]
+    assert [field for field in fields if "x-default" in field]

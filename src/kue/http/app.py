@@ -20,13 +20,13 @@ from kue.http.access import Anyone, Scope, guard_of
 from kue.http.ancestors import kue_json, vertx_kue
 from kue.http.api import Api, problem_of
 from kue.http.dashboard import routes as dashboard
-from kue.http.gate import Gate, Hosts
+from kue.http.gate import ROOT, Gate, Hosts
 from kue.http.headers import SafeHeaders
 from kue.http.live import Live
 from kue.http.login import LocalAccounts
 from kue.http.node import Node
 from kue.http.open_mode import PARAMETER, VARIABLE, StartupToken, ThisMachine
-from kue.http.openapi import openapi
+from kue.http.openapi import BASE, located, openapi
 from kue.http.problem import Refused
 from kue.http.redaction import Redaction
 from kue.http.rules import Badge, Rules
@@ -88,7 +88,7 @@ def create_app(
     live = live or Live(q, redaction=rules.redaction)
     app = Starlette(
         routes=[
-            Mount("/api/v1", routes=_native(q, known, rules, live)),
+            Mount(BASE, routes=_native(q, known, rules, live)),
             Mount("/kue", routes=kue_json.routes(q, known, rules)),
             Mount("/vertx-kue", routes=vertx_kue.routes(q, known, rules)),
             ScrapeRoute(q, Api(q, known, rules)),
@@ -148,7 +148,7 @@ def _native(q: Kue, guard: Guard, rules: Rules, live: Live) -> list[BaseRoute]:
     api = Api(q, guard, rules)
 
     async def show_document(request: Request) -> Response:
-        return JSONResponse(_document())
+        return JSONResponse(located(_document(), request.scope.get(ROOT, "")))
 
     return [
         Route("/openapi.json", api.guarded(Scope.READ, show_document)),

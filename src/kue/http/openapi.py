@@ -16,6 +16,24 @@ if TYPE_CHECKING:
 
     from kue.http.section import Operation, Section
 
+#: The path of the API, below that of the application.
+BASE = "/api/v1"
+#: How clients say who they are.
+SECURITY = {
+    "bearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A token: kue token add, or the start-up token.",
+    },
+    "session": {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": "kue_session",
+        "description": "The session of someone who logged in.",
+    },
+}
+#: What a field is if it is left out.
+DEFAULT = "x-default"
 REF = "#/components/schemas/{name}"
 #: A parameter, and how Starlette is to match it.
 _PARAMETER = re.compile(r"{(\w+)(?::\w+)?}")
@@ -57,9 +75,23 @@ def openapi(sections: Sequence[Section], *, version: str) -> dict[str, Any]:
         "tags": [
             {"name": section.tag, "description": section.about} for section in sections
         ],
+        # Where the paths are; `located` says it for an application below a prefix.
+        "servers": [{"url": BASE}],
+        "security": [{name: []} for name in SECURITY],
         "paths": paths,
-        "components": {"schemas": schemas.components},
+        "components": {
+            "schemas": {
+                name: _without_defaults(schema)
+                for name, schema in schemas.components.items()
+            },
+            "securitySchemes": SECURITY,
+        },
     }
+
+
+def located(document: dict[str, Any], root: str) -> dict[str, Any]:
+    """Return *document* of an application that is mounted at *root*."""
+    return {**document, "servers": [{"url": f"{root}{BASE}"}]}
 
 
 class _Schemas:
@@ -100,7 +132,7 @@ def _operation(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
     if operation.description:
         document["description"] = operation.description
     if operation.body is not None:
-        schema = schemas.of(operation.body)
+        schema = _without_null(schemas.of(operation.body))
         document["requestBody"] = {
             "required": not operation.is_body_optional,
             "content": {"application/json": {"schema": schema}},
@@ -108,8 +140,33 @@ def _operation(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
     return document
 
 
-def _rights(operation: Operation) -> dict[str, str]:
-    if operation.is_open or operation.scope is None:
+def _without_defaults(schema: dict[str, Any]) -> dict[str, Any]:
+    """
+    Return the schema of an object whose fields have no defaults.
+
+    Generators take a field with a default for one that is always there: what may be
+    left out of a request would have to be given.  For people it is told all the same.
+    """
+    fields = schema.get("properties")
+    if fields is None:
+        return schema
+    bare = {
+        name: {DEFAULT if key == "default" else key: field[key] for key in field}
+        for name, field in fields.items()
+    }
+    return {**schema, "properties": bare}
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of what may also be null, without that: it may be left out."""
+    kinds = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
+    return kinds[0] if len(kinds) == 1 else schema
+
+
+def _rights(operation: Operation) -> dict[str, Any]:
+    if operation.is_open:
+        return {"security": []}
+    if operation.scope is None:
         return {}
     return {
         "x-scope": operation.scope.value,

@@ -117,8 +117,8 @@ function bounds(schema) {
 }
 
 function preset(schema) {
-  if (schema.default === undefined || schema.default === null) return "";
-  return `; else ${JSON.stringify(schema.default)}`;
+  const value = schema.default ?? schema["x-default"] ?? null;
+  return value === null ? "" : `; else ${JSON.stringify(value)}`;
 }
 
 function resolved(schema, document) {
