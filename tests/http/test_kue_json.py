@@ -179,6 +179,12 @@ async def test_a_range_has_both_its_ends(q: Kue, kue: httpx.AsyncClient) -> None
     assert await ids(kue, "/jobs/2..-1") == made[2:]
     assert await ids(kue, "/jobs/9..12") == []
     assert await ids(kue, "/jobs/2..1") == []
+    # From the end, as Redis has it.
+    assert await ids(kue, "/jobs/-3..-1") == made[1:]
+    assert await ids(kue, "/jobs/-3..-2") == made[1:3]
+    assert await ids(kue, "/jobs/inactive/0..-2") == made[:3]
+    assert await ids(kue, "/jobs/email/inactive/-9..1") == made[:2]
+    assert await ids(kue, "/jobs/-1..-3") == []
 
 
 async def test_a_page_is_picked_by_priority_and_sorted_by_id(
@@ -231,7 +237,28 @@ async def test_a_state_that_there_is_not_has_no_jobs(
     assert await told(kue, "GET", "/jobs/email/bogus/stats") == {"count": 0}
 
 
-@pytest.mark.parametrize("span", ["a..9", "0..b", "-1..9", "0..-2", f"0..{10**30}"])
+async def test_numbers_lose_their_fraction(q: Kue, kue: httpx.AsyncClient) -> None:
+    options = {"delay": 60_000.5, "attempts": 2.7, "priority": 5.5, "ttl": 1500.9}
+
+    made = await kue.post("/job", json={**EMAIL, "options": options})
+
+    job = (await q.get(made.json()["id"])).job
+    assert job is not None
+    assert (job.spec.delay, job.spec.max_attempts, job.priority) == (60_000, 2, 5)
+
+
+async def test_a_search_finds_words_in_any_order(
+    q: Kue, kue: httpx.AsyncClient
+) -> None:
+    found = await q.enqueue("email", {"title": "Welcome email for Ann"})
+    await q.enqueue("email", {"title": "welcome"})
+
+    for text in ("email welcome", "welcome email", "ann  WELCOME"):
+        answer = await kue.get("/job/search", params={"q": text})
+        assert answer.json() == [str(found.id)]
+
+
+@pytest.mark.parametrize("span", ["a..9", "0..b", "--1..9", "-..9", f"0..{10**30}"])
 async def test_a_range_that_is_none_is_an_error(
     kue: httpx.AsyncClient, span: str
 ) -> None:
@@ -705,7 +732,7 @@ async def test_what_is_no_job_is_400(
         ("priority", {"a": 1}, "priority must be a whole number or a name"),
         ("delay", -1, "delay must be a whole number, not -1"),
         ("delay", 10**18, "delay is too large: 1000000"),
-        ("ttl", 1.5, "ttl must be a whole number, not 1.5"),
+        ("ttl", -1.5, "ttl must be a whole number, not -1.5"),
         ("backoff", "function (a) { return 1 }", "backoff must be true or an object"),
         ("backoff", {"type": "bogus"}, "backoff type 'bogus' is unknown"),
         ("removeOnComplete", 1, "removeOnComplete must be true or false, not 1"),

@@ -6,6 +6,7 @@ They name states as `kue.service.shape` does.
 
 from __future__ import annotations
 
+import math
 import re
 import reprlib
 from datetime import timedelta
@@ -69,6 +70,12 @@ async def count(q: Kue, name: str, type: str) -> int:
     return (await shape.counts(q, type))[name]
 
 
+async def total(q: Kue, *, name: str | None = None, type: str | None = None) -> int:
+    """Return how many jobs a range can have: of all states, of one, of a type too."""
+    counted = await shape.counts(q, type)
+    return sum(counted.values()) if name is None else counted[name]
+
+
 async def page(
     q: Kue,
     first: int,
@@ -117,7 +124,7 @@ async def search(
     q: Kue, text: str, redaction: Redaction
 ) -> tuple[list[str], dict[str, str]]:
     """
-    Return the ids of jobs that show *text* in their data, the newest first.
+    Return the ids of jobs whose data shows all words of *text*, the newest first.
 
     Looks at the newest `MAX_SEARCHED` jobs.  Also returns headers of the answer: that
     it did not look at all there are.
@@ -131,15 +138,21 @@ async def search(
         )
     ids: list[str] = []
     cursor: str | None = None
-    for _ in range(MAX_SEARCHED // LOOKED_AT if text else 0):
+    words = text.split()
+    for _ in range(MAX_SEARCHED // LOOKED_AT if words else 0):
         found = await q.find(
-            text=text,
+            # The store looks for one word, the one that is rarest by its looks.
+            text=max(words, key=len),
             limit=MAX_PAGE - len(ids),
             cursor=cursor,
             descending=True,
             scan=LOOKED_AT,
         )
-        ids += [str(job.id) for job in found.jobs if redaction.finds(text, job.data)]
+        ids += [
+            str(job.id)
+            for job in found.jobs
+            if all(redaction.finds(word, job.data) for word in words)
+        ]
         cursor = found.cursor
         if cursor is None or len(ids) >= MAX_PAGE:
             break
@@ -209,13 +222,18 @@ def priority_of(value: JSON) -> JSON:
     """Return a priority as number or name, given as either or as digits."""
     if isinstance(value, str) and _PRIORITY.fullmatch(value):
         return int(value)
-    return value
+    return _truncated(value)
+
+
+def _truncated(value: JSON) -> JSON:
+    """Return a number without its fraction: JavaScript knows no whole numbers."""
+    return int(value) if isinstance(value, float) and math.isfinite(value) else value
 
 
 def _whole(given: Mapping[str, JSON], field: str) -> int:
     """Return a number that may be given as digits, too; 0 if it is not given."""
     value = given.get(field) or 0
-    number = number_of(value) if isinstance(value, str) else value
+    number = number_of(value) if isinstance(value, str) else _truncated(value)
     if not isinstance(number, int) or isinstance(number, bool) or number < 0:
         shown = reprlib.repr(value)
         raise ValueError(f"{field} must be a whole number, not {shown}")

@@ -106,8 +106,13 @@ class _Api:
         asked = request.path_params
         first, last = _span(asked["first"], asked["last"])
         name = asked["state"].lower() if "state" in asked else None
-        is_empty = last is not None and last < first
-        if is_empty or name not in (None, *shape.STATES):
+        if name not in (None, *shape.STATES):
+            return _reply([])
+        if first < 0 or (last is not None and last < 0):
+            total = await jobs.total(self._q, name=name, type=asked.get("type"))
+            first = _from_end(first, total)
+            last = None if last is None else (last if last >= 0 else total + last)
+        if last is not None and last < first:
             return _reply([])
         found = await jobs.page(self._q, first, last, name=name, type=asked.get("type"))
         is_descending = asked.get("order") == "desc"
@@ -216,15 +221,24 @@ class _Api:
 
 
 def _span(first: str, last: str) -> tuple[int, int | None]:
-    """Read the ends of a range; -1 is the end of all, and None here."""
-    start = jobs.number_of(first)
-    stop = None if last == "-1" else jobs.number_of(last)
-    if start is None or (stop is None and last != "-1"):
+    """Read the ends of a range; -1 as the last is the end of all, and None here."""
+    start, stop = _place(first), _place(last)
+    if start is None or stop is None:
         raise Refused(
             HTTPStatus.BAD_REQUEST,
-            "a range counts from 0, such as 0..9; 0..-1 goes to the end",
+            "a range counts from 0, such as 0..9, or from the end, such as -3..-1",
         )
-    return start, stop
+    return start, None if stop == -1 else stop
+
+
+def _place(text: str) -> int | None:
+    """Return the place that *text* is; negative ones count from the end."""
+    number = jobs.number_of(text.removeprefix("-"))
+    return -number if number is not None and text.startswith("-") else number
+
+
+def _from_end(place: int, total: int) -> int:
+    return place if place >= 0 else max(0, total + place)
 
 
 def _show(job: Job) -> dict[str, JSON]:
