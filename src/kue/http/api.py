@@ -158,7 +158,14 @@ class Api:
                 HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
                 f"send {_JSON}, not {kind or 'nothing'}",
             )
-        return await read_body(request, self._max_body)
+        body = await read_body(request, self._max_body)
+        if operation.is_body_optional and body.strip() == b"null":
+            raise Refused(
+                HTTPStatus.BAD_REQUEST,
+                "leave the body out, or give an object",
+                field="body",
+            )
+        return body
 
 
 def reply(result: Any, operation: Operation, request: Request) -> Response:
