@@ -73,7 +73,7 @@ async def test_a_worker_process_runs_jobs(
     job = await q.enqueue("email", {"to": "ann"})
 
     async with worker():
-        assert await job.result(timeout=20) == "sent to ann"
+        assert await job.result(timeout=50) == "sent to ann"
 
 
 async def test_what_the_policy_forbids_is_noticed(

@@ -81,7 +81,7 @@ async def is_in(q: Kue, state: State, job_id: int) -> bool:
 
 async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
     """Ask the store until it says so."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(50):
         while not await is_so():  # noqa: ASYNC110 - the store has no event for it
             await asyncio.sleep(0.02)
 

@@ -165,7 +165,7 @@ async def test_a_worker_process_is_kept_quiet_and_goes_on(
         await expect(one).to_contain_text("alive")
         assert await q.paused() == []
         job = await q.enqueue("email", {"to": "ann"})
-        assert await job.result(timeout=20) == "sent to ann"
+        assert await job.result(timeout=50) == "sent to ann"
 
 
 async def test_a_worker_process_shows_its_stacks_and_stops(

@@ -380,7 +380,7 @@ async def test_a_handler_may_close_the_bus() -> None:
     bus.consumer("end", close)
     bus.send("end")
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(50):
         await closed.wait()
 
 

@@ -37,7 +37,7 @@ async def nodes_when(
     inspector: Inspector, is_so: Callable[[list[NodeFacts]], bool]
 ) -> list[Node]:
     """Return the nodes once all have told of themselves what is waited for."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(50):
         while True:
             nodes = await inspector.nodes()
             facts = [node.facts for node in nodes if node.facts is not None]
@@ -151,7 +151,7 @@ async def test_whoever_looks_sees_some_messages(
     bus = await redis_nodes.new()
     await inspector.look(60)
     seen: list[Sample] = []
-    async with inspector.samples() as heard, asyncio.timeout(20):
+    async with inspector.samples() as heard, asyncio.timeout(50):
         while not seen:
             bus.send("news", {"n": 1})
             seen += await heard(0.05)
@@ -171,7 +171,7 @@ async def test_nodes_show_nothing_more_once_nobody_looks(
 
     # Between two beats it is taken out for a moment as well.
     gone = 0
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(50):
         while gone < 20:
             gone = gone + 1 if bus.outbound.links == () else 0
             await asyncio.sleep(0.01)
@@ -188,7 +188,7 @@ async def test_what_is_no_sample_is_not_heard(
             for message in (b"{", b'[{"at": 1}]', deep, good):
                 client.execute_command("SPUBLISH", channel, message)
         found: list[Sample] = []
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(50):
             while not found:
                 found = await heard(1)
 

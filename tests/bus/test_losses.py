@@ -54,7 +54,7 @@ async def test_a_request_that_comes_home_from_a_dead_node_is_answered(
         a.consumer("ask", reply_later)
         client.zadd(f"{root}:nodes", {b.node: 0})
 
-    await asyncio.wait_for(come.wait(), 20)
+    await asyncio.wait_for(come.wait(), 50)
     await until(lambda: b.node not in a.nodes)
     go.set()
 

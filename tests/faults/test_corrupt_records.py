@@ -78,7 +78,7 @@ async def test_an_id_without_a_record_is_parked_and_told_and_its_neighbours_run(
 
 async def first(events: Events, kind: Kind) -> int:
     """Return the job of the first event of a kind."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(50):
         async for event in events:
             if event.kind is kind:
                 return event.job_id

@@ -80,7 +80,7 @@ async def test_a_sleeping_worker_wakes_on_the_new_master(
     sleeper = asyncio.create_task(store.wait(["email"], 30))
     await store.add([draft("email")], producer="p", seq=2)
 
-    await asyncio.wait_for(sleeper, 10)
+    await asyncio.wait_for(sleeper, 50)
     await assert_sound(store)
 
 

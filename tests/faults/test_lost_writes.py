@@ -116,7 +116,7 @@ VERBS: dict[str, Callable[[JobHandle[Any]], Awaitable[object]]] = {
     "log": lambda job: job.log("hello"),
     "logs": lambda job: job.logs(),
     "progress": lambda job: job.progress(1, 2),
-    "result": lambda job: job.result(timeout=30),
+    "result": lambda job: job.result(timeout=50),
 }
 
 

@@ -70,11 +70,11 @@ async def test_a_worker_and_results_go_on_after_a_slot_moved(
             return number
 
         async with q.work():
-            assert await (await note.enqueue(0)).result(timeout=20) == 0
+            assert await (await note.enqueue(0)).result(timeout=50) == 0
             for number in (1, 2, 3):
                 await asyncio.to_thread(cluster.move_slot, root_of_jobs(prefix))
                 job = await note.enqueue(number)
-                assert await job.result(timeout=30) == number
+                assert await job.result(timeout=50) == number
 
     assert ran == [0, 1, 2, 3]
 

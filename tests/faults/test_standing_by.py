@@ -111,7 +111,7 @@ async def test_a_worker_that_stands_by_in_trouble_runs_each_job_once(
             for _ in range(60):
                 # One at a time, so that each finds a worker that stands by.
                 handle = await producer.enqueue("email")
-                await handle.result(timeout=20)
+                await handle.result(timeout=50)
                 handles.append(handle)
                 await asyncio.sleep(0)
             proxy.heal()

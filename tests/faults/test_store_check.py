@@ -64,7 +64,7 @@ async def test_a_redis_that_was_emptied_is_reported(
 
         await troubles(q, "was emptied or replaced")
         job = await q.enqueue("note", {"number": 2})
-        assert await job.result(timeout=20) == 2
+        assert await job.result(timeout=50) == 2
 
     errors = [it for it in caplog.records if it.levelno == logging.ERROR]
     assert any("restore a backup" in it.getMessage() for it in errors)

@@ -56,7 +56,7 @@ async def status_of(client: httpx.AsyncClient, bulk_id: str) -> dict[str, Any]:
 
 async def ended(client: httpx.AsyncClient, bulk_id: str) -> dict[str, Any]:
     """Return the status of an action once it is over."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(50):
         while True:
             status = await status_of(client, bulk_id)
             if status["state"] != "running":

@@ -67,7 +67,7 @@ async def read_when(
     client: httpx.AsyncClient, path: str, is_so: Any, **params: Any
 ) -> Any:
     """Ask until the answer is what is waited for: nodes tell with their beats."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(50):
         while True:
             answer = await client.get(path, params=params)
             assert answer.status_code == 200, answer.text
@@ -171,7 +171,7 @@ async def test_messages_are_shown_cut_and_without_secrets(
     seen: list[Any] = []
     last = 0
     body = {"to": "ann", "password": "abc", "text": "x" * 2_000}
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(50):
         while not seen:
             bus.publish("news", body, headers={"Action": "save"})
             answer = (await client.get(f"/bus/samples?after={last}")).json()
@@ -209,7 +209,7 @@ async def test_every_kind_of_body_is_shown_as_it_may_be(
     told = {"at": 1, "address": "a", "kind": "reply", "codec": codec, "body": body}
     seen: list[Any] = []
     with redis_server.client() as redis:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(50):
             while not seen:
                 channel = "{kue:bus}:samples"
                 redis.execute_command("SPUBLISH", channel, json.dumps([told]))
@@ -284,7 +284,7 @@ async def test_a_message_is_sent_or_published(
         for kind in ("send", "publish")
     ]
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(50):
         heard = [await anext(consumer) for _ in range(2)]
     assert [message.is_send for message in heard] == [True, False]
     assert heard[0].headers["a"] == "b"

@@ -118,7 +118,7 @@ class Ear:
     async def next(self) -> Heard:
         """Return the next message; comments are counted."""
         fields: dict[str, str] = {}
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(50):
             while True:
                 line = await self._line()
                 if not line and "data" in fields:
@@ -140,7 +140,7 @@ class Ear:
 
     async def end(self) -> None:
         """Read to the end, which must come."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(50):
             await self._reader.read()
 
     async def close(self) -> None:
@@ -609,11 +609,11 @@ class Line:
 
     async def __aexit__(self, *error: object) -> None:
         self._to.put_nowait({"type": "websocket.disconnect", "code": 1001})
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(50):
             await self._task
 
     async def next(self) -> Any:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(50):
             return await self._from.get()
 
     async def told(self) -> Any:

@@ -66,7 +66,7 @@ async def living(q: Kue, bounds: Bounds = BRISK) -> AsyncIterator[Live]:
 async def told(reader: Reader, number: int) -> list[dict[str, Any]]:
     """Return the next *number* things that the reader is told."""
     heard: list[dict[str, Any]] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(50):
         while len(heard) < number:
             heard += [json.loads(message.text) for message in await reader.take()]
     assert len(heard) == number

@@ -58,7 +58,7 @@ async def said(place: tuple[str, int], text: bytes) -> bytes:
     reader, writer = await asyncio.open_connection(*place)
     try:
         writer.write(text)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(50):
             return await reader.read()
     finally:
         writer.close()
@@ -81,7 +81,7 @@ def test_no_answer_waits_for_the_client_to_confirm_what_came_before() -> None:
 
 async def test_open_streams_end_when_the_server_stops(q: Kue) -> None:
     async with httpx.AsyncClient(timeout=20) as client:
-        async with asyncio.timeout(10), served(q) as place:
+        async with asyncio.timeout(50), served(q) as place:
             stream = client.stream("GET", f"http://{HOST}:{place[1]}/api/v1/events")
             answer = await stream.__aenter__()
             lines = answer.aiter_lines()
@@ -93,7 +93,7 @@ async def test_open_streams_end_when_the_server_stops(q: Kue) -> None:
 
 
 async def test_open_websockets_end_when_the_server_stops(q: Kue) -> None:
-    async with asyncio.timeout(10), served(q) as place:
+    async with asyncio.timeout(50), served(q) as place:
         link = f"ws://{HOST}:{place[1]}/api/v1/events/ws"
         listening = await websockets.connect(link)
         assert await listening.recv()
@@ -154,7 +154,7 @@ async def test_nor_is_a_second_request_waited_for_without_end(
     q: Kue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(PromptProtocol, "header_seconds", 0.2)
-    async with served(q) as place, asyncio.timeout(20):
+    async with served(q) as place, asyncio.timeout(50):
         reader, writer = await asyncio.open_connection(*place)
         writer.write(f"GET {HEALTH} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
         assert b"200" in await reader.readline()

@@ -57,7 +57,7 @@ class Server:
 
 async def told(line: ClientConnection) -> dict[str, Any]:
     """Return what is said next."""
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(50):
         said: dict[str, Any] = json.loads(await line.recv())
     return said
 

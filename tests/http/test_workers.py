@@ -51,7 +51,7 @@ async def at_work(q: Kue, name: str = "w1", **info: Any) -> int:
 
 async def first_beat(q: Kue) -> None:
     """Wait until a worker has told of itself."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(50):
         # There is no event to wait for.
         while not any(one.info for one in await q.workers()):  # noqa: ASYNC110
             await asyncio.sleep(0.005)

@@ -263,7 +263,7 @@ async def test_of_many_who_put_if_absent_one_succeeds(
 
 
 async def gone(table: AsyncMap, key: str) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(50):
         # Nobody is told of it.
         while await table.get(key) is not None:  # noqa: ASYNC110
             await asyncio.sleep(0.002)

@@ -272,7 +272,7 @@ async def test_entries_that_have_ended_make_room_when_others_are_put(
     [key] = keys(client, prefix, "map")
 
     # Each change removes up to 20.
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(50):
         while client.hlen(key) > 1:
             await table.put("lasting", 2)
 

@@ -116,7 +116,7 @@ async def test_instances_of_a_worker_run_side_by_side(runtime: Runtime) -> None:
         return made[-1]
 
     await runtime.deploy(make, worker=True, instances=3)
-    meeting = threading.Barrier(3, timeout=10)
+    meeting = threading.Barrier(3, timeout=50)
 
     async def meet() -> int:
         return meeting.wait()
@@ -360,7 +360,7 @@ async def test_a_context_has_its_blocking_code_executed_in_order(
 async def test_unordered_blocking_code_is_executed_side_by_side(
     runtime: Runtime,
 ) -> None:
-    context, meeting = runtime.context(), threading.Barrier(3, timeout=10)
+    context, meeting = runtime.context(), threading.Barrier(3, timeout=50)
 
     calls = [context.execute_blocking(meeting.wait, ordered=False) for _ in range(3)]
 
@@ -370,7 +370,7 @@ async def test_unordered_blocking_code_is_executed_side_by_side(
 async def test_contexts_do_not_wait_for_the_blocking_code_of_each_other(
     runtime: Runtime,
 ) -> None:
-    meeting = threading.Barrier(2, timeout=10)
+    meeting = threading.Barrier(2, timeout=50)
 
     calls = [runtime.context().execute_blocking(meeting.wait) for _ in range(2)]
 

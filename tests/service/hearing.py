@@ -32,7 +32,7 @@ class Heard:
 
     async def hears(self, count: int = 1) -> list[Any]:
         """Wait until it was told that often, and return all it was told."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(50):
             while len(self.told) < count:
                 self._news.clear()
                 await self._news.wait()

@@ -38,7 +38,7 @@ async def called(verb: Callable[..., None], *args: Any) -> Any:
             answer.set_exception(error)
 
     verb(*args, handler)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(50):
         return await answer
 
 

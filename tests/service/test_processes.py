@@ -92,7 +92,7 @@ async def test_a_request_to_a_service_that_is_killed_fails_promptly(
 
     serving.kill()
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(50):
         with pytest.raises(RequestFailed) as failed:
             await asked
         assert failed.value.kind in (Failure.ERROR, Failure.NO_HANDLERS)

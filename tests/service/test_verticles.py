@@ -133,7 +133,7 @@ async def test_of_several_for_one_queue_one_tells_events(
         await heard.hears(3)
 
         await runtime.undeploy(first)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(50):
             while len(heard.told) < 5:
                 await file_q.enqueue("email")
 
@@ -176,7 +176,7 @@ async def test_who_lost_the_lock_tells_no_more_until_it_has_it_again(
 
         shared.is_held = False
         await until(lambda: shared.taken == 2)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(50):
             while len(heard.told) < 4:
                 await q.enqueue("email")
                 await asyncio.sleep(0)

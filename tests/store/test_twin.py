@@ -98,7 +98,7 @@ async def test_one_wakes_the_other(store: Store) -> None:
     def sleep() -> None:
         async def nap() -> frozenset[str]:
             try:
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(50):
                     return await twin.wait(["email"], 30)
             finally:
                 await twin.close()

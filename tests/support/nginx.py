@@ -63,7 +63,7 @@ async def nginx(target: str, directives: str, folder: Path) -> AsyncIterator[str
 
 async def _answers(process: asyncio.subprocess.Process, port: int) -> None:
     """Return when it takes connections."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(50):
         while True:
             assert process.returncode is None, "nginx ended"
             try:

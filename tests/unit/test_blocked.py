@@ -92,7 +92,7 @@ async def test_a_worker_names_the_job_and_shows_the_line(
         job = await block.enqueue()
         with caplog.at_level(logging.WARNING):
             async with q.work() as worker:
-                await job.result(timeout=10)
+                await job.result(timeout=50)
                 named = f"by job {job.id} of type block at {__file__}:"
                 await until(lambda: named in caplog.text)
                 assert worker.status()["blocked"] >= 1

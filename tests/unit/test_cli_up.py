@@ -43,7 +43,7 @@ async def test_one_command_runs_jobs_and_shows_them(folder: Path) -> None:
         url = await up.url()
         await up.says("works on app:q")
         job = await q.enqueue("nap", {"alarm": "app.py"})
-        result = await job.result(timeout=30)
+        result = await job.result(timeout=50)
         shown = await up.get(f"api/v1/jobs/{job.id}")
         workers = await up.get("api/v1/workers")
         code = await up.end(signal.SIGINT)

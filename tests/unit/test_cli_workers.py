@@ -201,7 +201,7 @@ def test_stacks_are_shown_when_the_worker_has_written_them(
     at_work(kue)
 
     async def obey(store: Store) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(50):
             # There is no event to wait for.
             while not (await store.renew("web-1", orders=True)).orders:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)

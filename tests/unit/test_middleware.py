@@ -41,7 +41,7 @@ async def test_the_queues_layers_are_around_the_tasks_in_the_order_given(
 
     job = await send.enqueue()
     async with q.work():
-        await job.result(timeout=10)
+        await job.result(timeout=50)
 
     assert story == [
         "outer before",
@@ -82,8 +82,8 @@ async def test_a_layer_may_change_the_result_or_keep_the_handler_from_running(
     skipped = await q.enqueue("work", {"n": 0})
     done = await q.enqueue("work", {"n": 1})
     async with q.work():
-        assert await done.result(timeout=10) == {"wrapped": 1}
-        assert await skipped.result(timeout=10) is None
+        assert await done.result(timeout=50) == {"wrapped": 1}
+        assert await skipped.result(timeout=50) is None
 
     assert ran == [1]
     assert (await skipped.refresh()).history[-1].reason == "nothing to do"
@@ -109,7 +109,7 @@ async def test_a_layer_hears_of_errors_and_an_error_of_its_own_ends_the_run(
     job = await send.enqueue()
     async with q.work():
         with pytest.raises(JobFailed, match="RuntimeError: translated"):
-            await job.result(timeout=10)
+            await job.result(timeout=50)
 
     assert [str(exc) for exc in heard] == ["oops"]
 
@@ -158,7 +158,7 @@ async def test_a_resource_is_opened_once_and_closed_with_the_worker(q: Kue) -> N
     jobs = await report.enqueue_many({} for _ in range(5))
     await other.enqueue()
     async with q.work():
-        assert [await job.result(timeout=10) for job in jobs] == [1] * 5
+        assert [await job.result(timeout=50) for job in jobs] == [1] * 5
         assert closed == []
 
     assert closed == [1]
@@ -179,9 +179,9 @@ async def test_a_stale_resource_is_opened_anew_before_the_run(q: Kue) -> None:
         return database.value.number
 
     async with q.work():
-        assert await (await report.enqueue()).result(timeout=10) == 1
+        assert await (await report.enqueue()).result(timeout=50) == 1
         database.value.is_open = False
-        assert await (await report.enqueue()).result(timeout=10) == 2
+        assert await (await report.enqueue()).result(timeout=50) == 2
 
 
 async def test_a_resource_that_cannot_be_opened_fails_the_run_and_is_tried_again(
@@ -202,7 +202,7 @@ async def test_a_resource_that_cannot_be_opened_fails_the_run_and_is_tried_again
 
     job = await report.enqueue()
     async with q.work():
-        assert await job.result(timeout=10) == "open"
+        assert await job.result(timeout=50) == "open"
 
 
 async def test_a_task_in_a_process_cannot_use_what_the_worker_opened(q: Kue) -> None:
@@ -284,7 +284,7 @@ async def test_the_failure_hook_hears_of_jobs_that_failed_for_good(q: Kue) -> No
     bad = await send.enqueue(ok=False)
     good = await send.enqueue(ok=True)
     async with q.work():
-        await good.result(timeout=10)
+        await good.result(timeout=50)
         await first.wait()
         assert (await bad.refresh()).state is State.FAILED
 

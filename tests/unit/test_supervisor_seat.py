@@ -58,7 +58,7 @@ async def test_a_system_without_processes_is_asked_again(
     system = Poor(refusals=2)
     keeping = asyncio.create_task(Seat(1, system).keep())
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(50):
         await system.found.wait()
     keeping.cancel()
 

@@ -91,7 +91,7 @@ def test_a_result_is_waited_for(plain_q: Kue) -> None:
     job = plain_q.sync.enqueue("email")
     plain_q.sync.call(run_next, Completed({"sent": True}))
 
-    assert job.result(timeout=5) == {"sent": True}
+    assert job.result(timeout=50) == {"sent": True}
 
 
 def test_a_result_arrives_while_a_thread_waits_for_it(plain_q: Kue) -> None:

@@ -146,7 +146,7 @@ def test_jobs_are_run_beside_a_block(plain_q: Kue) -> None:
 
     with plain_q.sync.work(types=["email"]) as worker:
         assert plain_q.sync.working == {worker}
-        assert plain_q.sync.enqueue("email").result(timeout=10) == "sent"
+        assert plain_q.sync.enqueue("email").result(timeout=50) == "sent"
 
     assert plain_q.sync.working == frozenset()
     assert threads == ["kue-sync"]
@@ -162,8 +162,8 @@ def test_a_plain_handler_calls_the_queue_that_runs_it(plain_q: Kue) -> None:
         return job.data
 
     with plain_q.sync.work() as _:
-        following = plain_q.sync.enqueue("first", "along").result(timeout=10)
-        assert plain_q.sync.get(following).result(timeout=10) == "along"
+        following = plain_q.sync.enqueue("first", "along").result(timeout=50)
+        assert plain_q.sync.get(following).result(timeout=50) == "along"
 
 
 def test_a_coroutine_on_that_thread_awaits_the_queue_it_knows(plain_q: Kue) -> None:
@@ -182,8 +182,8 @@ def test_a_coroutine_on_that_thread_awaits_the_queue_it_knows(plain_q: Kue) -> N
 
     with asyncio.Runner() as runner, plain_q.sync.work():
         assert runner.run(count()) == 0
-        following = plain_q.sync.enqueue("first", "along").result(timeout=10)
-        assert plain_q.sync.get(following).result(timeout=10) == "along"
+        following = plain_q.sync.enqueue("first", "along").result(timeout=50)
+        assert plain_q.sync.get(following).result(timeout=50) == "along"
         assert runner.run(count()) == 2
         if plain_q.settings.url != "memory://":
             runner.run(plain_q._session.close())

@@ -236,7 +236,7 @@ def test_a_signal_stops_a_script_that_works(
     job = plain_q.sync.enqueue("email", "quick")
     with running(RUN, place) as program:
         assert [program.line(), program.line()] == ["running", "started"]
-        assert job.result(timeout=20) == "sent"
+        assert job.result(timeout=50) == "sent"
 
         os.kill(program.process.pid, number)
 

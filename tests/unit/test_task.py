@@ -189,7 +189,7 @@ async def test_arguments_come_back_as_their_annotations_say(q: Kue) -> None:
         Mail("a@b.c", when), Size(3), colour=Colour.RED, numbers=[1, 2], extra=1.5
     )
     async with q.work():
-        await job.result(timeout=10)
+        await job.result(timeout=50)
 
     expected = (Mail("a@b.c", when), Size(3), Colour.RED, [1, 2], None, 2**70)
     assert seen == [(*expected, {"extra": 1.5})]
@@ -214,7 +214,7 @@ async def test_data_that_does_not_fit_fails_the_job_at_once(
     job = await q.enqueue("double", data, attempts=5)
     async with q.work():
         with pytest.raises(JobFailed) as caught:
-            await job.result(timeout=10)
+            await job.result(timeout=50)
 
     assert (caught.value.kind, caught.value.message) == ("BadArguments", message)
     assert (await job.refresh()).attempts == 1
@@ -227,7 +227,7 @@ async def test_a_task_that_takes_no_arguments_needs_no_data(q: Kue) -> None:
 
     job = await q.enqueue("ping")
     async with q.work():
-        assert await job.result(timeout=10) == "pong"
+        assert await job.result(timeout=50) == "pong"
 
 
 async def test_a_result_is_what_the_function_returns_by_its_annotation(q: Kue) -> None:
@@ -237,7 +237,7 @@ async def test_a_result_is_what_the_function_returns_by_its_annotation(q: Kue) -
 
     job = await write.enqueue("a@b.c")
     async with q.work():
-        mail = await job.result(timeout=10)
+        mail = await job.result(timeout=50)
 
     assert mail == Mail("a@b.c", datetime(2026, 1, 2, tzinfo=UTC))
 
@@ -250,7 +250,7 @@ async def test_many_calls_are_enqueued_at_once(q: Kue) -> None:
     first = await double.enqueue_many({"n": n} for n in range(3))
     second = await double.enqueue_many([double.options(priority="high").draft(9)])
     async with q.work():
-        results = [await job.result(timeout=10) for job in [*first, *second]]
+        results = [await job.result(timeout=50) for job in [*first, *second]]
 
     assert results == [0, 2, 4, 18]
 
@@ -296,7 +296,7 @@ async def test_a_parameter_may_ask_for_the_job(q: Kue) -> None:
 
     jobs = [await first.enqueue(7), await second.enqueue(n=8), await third.enqueue(9)]
     async with q.work():
-        results = [await job.result(timeout=10) for job in jobs]
+        results = [await job.result(timeout=50) for job in jobs]
 
     assert results == [[jobs[0].id, 1, 7], [jobs[1].id, 3, 8], [jobs[2].id, 1, 9]]
 
@@ -315,7 +315,7 @@ async def test_a_task_that_takes_the_job_cannot_be_called_without_one(q: Kue) ->
 
     job = await outer.enqueue()
     async with q.work():
-        assert await job.result(timeout=10) == job.id
+        assert await job.result(timeout=50) == job.id
 
 
 def test_there_is_no_current_job_outside_of_one() -> None:
@@ -340,7 +340,7 @@ async def test_code_that_a_handler_calls_finds_the_job_in_coroutines_and_threads
 
     jobs: list[Any] = [await on_the_loop.enqueue(), await in_a_thread.enqueue()]
     async with q.work():
-        results = [await job.result(timeout=10) for job in jobs]
+        results = [await job.result(timeout=50) for job in jobs]
 
     assert results == [jobs[0].id, [jobs[1].id, False]]
 
@@ -365,7 +365,7 @@ def test_delay_enqueues_from_ordinary_code(place: Engine) -> None:
 
     with q.sync, q.sync.work():
         job = double.delay(4)
-        assert job.result(timeout=10) == 8
+        assert job.result(timeout=50) == 8
         assert job.refresh().state is State.COMPLETE
 
 

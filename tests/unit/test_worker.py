@@ -94,7 +94,7 @@ async def test_a_job_runs_and_its_result_is_kept(q: Kue) -> None:
     handle = await q.enqueue("email", {"to": "a@b.c"})
 
     async with q.work():
-        assert await handle.result(timeout=10) == {"to": "a@b.c"}
+        assert await handle.result(timeout=50) == {"to": "a@b.c"}
 
     job = await handle.refresh()
     assert (job.state, job.attempts, len(job.history)) == (State.COMPLETE, 1, 1)
@@ -109,7 +109,7 @@ async def test_jobs_run_by_priority_then_in_the_order_they_came(q: Kue) -> None:
     last = await q.enqueue("email", "last", priority=1000)
 
     async with q.work():
-        await last.result(timeout=10)
+        await last.result(timeout=50)
 
     assert recorder.data == ["h1", "h2", "n1", "n2", "l1", "l2", "last"]
 
@@ -130,12 +130,12 @@ async def test_no_more_than_n_run_or_are_claimed_at_once(q: Kue, wire: Wire) -> 
 
     handles = await q.enqueue_many("email", range(50))
     async with q.work():
-        await asyncio.wait_for(full.wait(), 10)
+        await asyncio.wait_for(full.wait(), 50)
         # A beat and a look at the store later there are still no more.
         await wire.until_called("renew", wire.times("renew") + 1)
         assert await q.active_count() == 3
         go_on.set()
-        await asyncio.gather(*(handle.result(timeout=10) for handle in handles[-3:]))
+        await asyncio.gather(*(handle.result(timeout=50) for handle in handles[-3:]))
 
     assert most == 3
     assert max(args[2] for name, args, _ in wire.calls if name == "cycle") == 2
@@ -147,7 +147,7 @@ async def test_types_without_a_handler_are_left_alone(q: Kue) -> None:
     handle = await q.enqueue("email")
 
     async with q.work():
-        await handle.result(timeout=10)
+        await handle.result(timeout=50)
 
     job = await other.refresh()
     assert (job.state, job.attempts) == (State.WAITING, 0)
@@ -165,9 +165,9 @@ async def test_a_slow_type_does_not_hold_up_another(q: Kue) -> None:
     email = await q.enqueue("email", 1)
 
     async with q.work():
-        assert await email.result(timeout=10) == 1
+        assert await email.result(timeout=50) == 1
         release.set()
-        await report.result(timeout=10)
+        await report.result(timeout=50)
 
 
 async def test_a_job_runs_as_often_as_it_has_attempts_and_no_more(q: Kue) -> None:
@@ -181,7 +181,7 @@ async def test_a_job_runs_as_often_as_it_has_attempts_and_no_more(q: Kue) -> Non
     handle = await q.enqueue("email", attempts=3)
     async with q.work():
         with pytest.raises(Exception, match="ValueError: oops"):
-            await handle.result(timeout=10)
+            await handle.result(timeout=50)
 
     assert attempts == [1, 2, 3]
     assert [entry.outcome for entry in (await handle.refresh()).history] == [
@@ -200,7 +200,7 @@ async def test_a_retry_waits_for_its_backoff(q: Kue) -> None:
 
     handle = await q.enqueue("email", attempts=2, backoff=0.2)
     async with q.work():
-        await handle.result(timeout=10)
+        await handle.result(timeout=50)
 
     failed, completed = (await handle.refresh()).history
     assert completed.run is not None
@@ -222,7 +222,7 @@ async def test_a_released_job_comes_back_without_having_spent_an_attempt(
 
     handle = await q.enqueue("email")
     async with q.work():
-        assert await handle.result(timeout=10) == 1
+        assert await handle.result(timeout=50) == 1
 
 
 async def test_what_a_run_logs_is_kept_with_its_attempt(q: Kue) -> None:
@@ -234,7 +234,7 @@ async def test_what_a_run_logs_is_kept_with_its_attempt(q: Kue) -> None:
 
     handle = await q.enqueue("email", attempts=2)
     async with q.work():
-        await handle.result(timeout=10)
+        await handle.result(timeout=50)
 
     lines = await handle.logs()
     assert [(line.text, line.attempt) for line in lines] == [("try 1", 1), ("try 2", 2)]
@@ -254,7 +254,7 @@ async def test_progress_can_be_seen_while_the_job_runs(q: Kue, wire: Wire) -> No
     handle.on("progress", told.put)
     await wire.until_answered("get")
     async with q.work():
-        event = await asyncio.wait_for(told.get(), 10)
+        event = await asyncio.wait_for(told.get(), 50)
         job = await handle.refresh()
         seen.set()
 
@@ -273,7 +273,7 @@ async def test_fences_grow_with_every_run(q: Kue) -> None:
 
     handle = await q.enqueue("email", attempts=3)
     async with q.work():
-        await handle.result(timeout=10)
+        await handle.result(timeout=50)
 
     assert fences == sorted(set(fences))
     assert len(fences) == 3
@@ -297,7 +297,7 @@ async def test_a_delayed_job_starts_when_it_is_due(q: Kue) -> None:
 
     async with q.work():
         handle = await q.enqueue("email", delay=0.3)
-        await handle.result(timeout=10)
+        await handle.result(timeout=50)
 
     job = await handle.refresh()
     assert job.started_at is not None
@@ -310,7 +310,7 @@ async def test_outcomes_travel_with_the_next_claim(q: Kue, wire: Wire) -> None:
     handles = await q.enqueue_many("email", range(200))
 
     async with q.work():
-        await handles[-1].result(timeout=10)
+        await handles[-1].result(timeout=50)
 
     assert wire.times("cycle") < 60
     assert await q.complete_count() == 200
@@ -330,7 +330,7 @@ async def test_two_workers_share_the_jobs_and_run_each_once(
     handles = await q.enqueue_many("email", range(300))
 
     async with q.work(), other.work():
-        await asyncio.gather(*(handle.result(timeout=10) for handle in handles[-5:]))
+        await asyncio.gather(*(handle.result(timeout=50) for handle in handles[-5:]))
 
     assert sorted(ran) == [handle.id for handle in handles]
 
@@ -350,7 +350,7 @@ async def test_beats_keep_a_long_run_alive(q: Kue, wire: Wire) -> None:
     async with q.work():
         await wire.until_called("renew", 5)
         release.set()
-        await handle.result(timeout=10)
+        await handle.result(timeout=50)
 
     job = await handle.refresh()
     assert (job.attempts, job.stalls, len(job.history)) == (1, 0, 1)
@@ -364,7 +364,7 @@ async def test_the_jobs_of_a_lost_worker_are_taken_over(
     await claim_one(kue_store, worker="dead", lease=1, now=await kue_store.now())
 
     async with q.work():
-        assert await handle.result(timeout=10) == "survivor"
+        assert await handle.result(timeout=50) == "survivor"
 
     outcomes = [entry.outcome for entry in (await handle.refresh()).history]
     assert outcomes == ["stalled", "complete"]
@@ -387,7 +387,7 @@ async def test_a_running_job_can_be_cancelled(q: Kue) -> None:
         await started.wait()
         await handle.cancel("not needed")
         with pytest.raises(JobCancelled):
-            await handle.result(timeout=10)
+            await handle.result(timeout=50)
 
     assert cancelled.is_set()
     job = await handle.refresh()
@@ -413,7 +413,7 @@ async def test_a_run_whose_job_was_taken_away_is_cancelled_and_says_nothing(
     async with q.work():
         await started.wait()
         await handle.remove(force=True)
-        await asyncio.wait_for(cancelled.wait(), 10)
+        await asyncio.wait_for(cancelled.wait(), 50)
 
     assert wire.times("settle") == 0
     assert not await q.exists(handle.id)
@@ -430,7 +430,7 @@ async def test_the_outcome_of_a_job_that_is_gone_is_dropped_with_a_word(
     handle = await q.enqueue("email")
     async with q.work():
         with pytest.raises(JobNotFound):
-            await handle.result(timeout=10)
+            await handle.result(timeout=50)
 
     assert f"outcome of job {handle.id} dropped: it was removed" in caplog.messages
 
@@ -461,8 +461,8 @@ async def test_a_job_that_was_taken_back_and_claimed_again_runs_anew(
             # A claim or a beat in between renews the lease: then end it once more.
             await kue_store.leave(worker.name)
             await kue_store.tend()
-        assert await handle.result(timeout=10) == "a later one"
-        await asyncio.wait_for(cancelled.wait(), 10)
+        assert await handle.result(timeout=50) == "a later one"
+        await asyncio.wait_for(cancelled.wait(), 50)
 
     assert fences == sorted(set(fences))
     history = (await handle.refresh()).history
@@ -476,7 +476,7 @@ async def test_progress_of_a_run_that_was_taken_away_tells_the_handler(
     lost = await claim_one(kue_store, lease=1, now=await kue_store.now())
     q.process("email", echo)
     async with q.work():
-        await handle.result(timeout=10)
+        await handle.result(timeout=50)
 
     heard: list[ActiveJob] = []
     with pytest.raises(LeaseLost):

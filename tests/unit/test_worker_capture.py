@@ -42,7 +42,7 @@ async def test_records_keep_their_level_and_prints_are_info(q: Kue) -> None:
 
     job = await send.enqueue()
     async with q.work():
-        await job.result(timeout=10)
+        await job.result(timeout=50)
 
     assert await lines_of(job) == [
         ("debug", "a detail"),
@@ -59,7 +59,7 @@ async def test_a_line_that_was_never_ended_is_kept(q: Kue) -> None:
 
     job = await send.enqueue()
     async with q.work():
-        await job.result(timeout=10)
+        await job.result(timeout=50)
 
     assert await lines_of(job) == [("info", "half")]
 
@@ -76,7 +76,7 @@ async def test_lines_know_their_attempt_and_exceptions_their_stack(q: Kue) -> No
     job = await send.enqueue()
     async with q.work():
         with pytest.raises(JobFailed):
-            await job.result(timeout=10)
+            await job.result(timeout=50)
 
     lines = await job.logs()
     assert [line.attempt for line in lines] == [1, 2]
@@ -97,7 +97,7 @@ async def test_jobs_that_run_at_once_do_not_hear_each_other(q: Kue) -> None:
     jobs = {name: await send.enqueue(name) for name in ("ann", "bob")}
     async with q.work():
         for name, job in jobs.items():
-            await job.result(timeout=10)
+            await job.result(timeout=50)
             assert await lines_of(job) == [
                 ("info", f"from {name}"),
                 ("info", f"of {name}"),
@@ -114,7 +114,7 @@ async def test_a_stream_handler_on_stdout_is_not_heard_twice(q: Kue) -> None:
 
     job = await send.enqueue()
     async with q.work():
-        await job.result(timeout=10)
+        await job.result(timeout=50)
 
     assert await lines_of(job) == [("info", "once")]
 
@@ -131,7 +131,7 @@ async def test_an_attempt_that_never_stops_talking_is_cut_off(
 
     job = await send.enqueue()
     async with q.work():
-        await job.result(timeout=10)
+        await job.result(timeout=50)
 
     lines = await lines_of(job)
     assert lines[:3] == [("info", "0"), ("info", "1"), ("info", "2")]
@@ -158,7 +158,7 @@ async def test_prints_still_reach_the_terminal(
 
     job = await send.enqueue()
     async with q.work():
-        await job.result(timeout=10)
+        await job.result(timeout=50)
 
     assert "for everyone" in capsys.readouterr().out
 
@@ -177,7 +177,7 @@ async def send() -> None:
 async def main():
     async with q, q.work():
         job = await send.enqueue()
-        await job.result(timeout=10)
+        await job.result(timeout=50)
         print([line.text for line in await job.logs()])
     assert logging.getLogger().level == logging.WARNING
 
@@ -203,6 +203,6 @@ async def test_capturing_can_be_switched_off() -> None:
 
         job = await send.enqueue()
         async with q.work():
-            await job.result(timeout=10)
+            await job.result(timeout=50)
 
         assert await job.logs() == []

@@ -44,14 +44,14 @@ async def test_plain_and_coroutine_functions_run_in_a_child(
 
     job = await task.enqueue(n=4)
     async with q.work():
-        assert await job.result(timeout=20) in (8, 12)
+        assert await job.result(timeout=50) in (8, 12)
 
 
 async def test_a_child_is_used_again_and_ends_with_its_worker(q: Kue) -> None:
     task = apart(q, child_tasks.pid, concurrency=1)
     async with q.work():
-        first = await (await task.enqueue()).result(timeout=20)
-        second = await (await task.enqueue()).result(timeout=20)
+        first = await (await task.enqueue()).result(timeout=50)
+        second = await (await task.enqueue()).result(timeout=50)
         assert is_running(first)
 
     assert first == second != os.getpid()
@@ -68,7 +68,7 @@ async def test_a_child_knows_nothing_that_leads_to_the_store(
 
     job = await task.enqueue()
     async with q.work():
-        known = await job.result(timeout=20)
+        known = await job.result(timeout=50)
 
     assert known["MINE"] == "kept"
     assert "secret" not in str(known)
@@ -84,7 +84,7 @@ async def test_a_child_that_adds_jobs_is_told_what_to_do_instead(q: Kue) -> None
         for task in (awaiting, blocking, in_memory):
             job = await task.enqueue()
             with pytest.raises(JobFailed, match="return what is to be done"):
-                await job.result(timeout=20)
+                await job.result(timeout=50)
 
 
 def test_what_a_child_inherits_is_everything_else() -> None:
@@ -119,9 +119,9 @@ async def test_the_death_of_a_child_fails_the_run_with_what_is_known(
     job = await task.enqueue(**argument)
     async with q.work():
         with pytest.raises(JobFailed) as caught:
-            await job.result(timeout=20)
+            await job.result(timeout=50)
         # The worker goes on.
-        assert await (await double.enqueue(n=2)).result(timeout=20) == 4
+        assert await (await double.enqueue(n=2)).result(timeout=50) == 4
 
     assert caught.value.kind == "ProcessLost"
     assert message in caught.value.message
@@ -164,7 +164,7 @@ async def test_what_a_child_says_is_kept_with_the_job(q: Kue) -> None:
     heard: list[Any] = []
     job.on("progress", heard.append)
     async with q.work():
-        assert await job.result(timeout=20) == "said"
+        assert await job.result(timeout=50) == "said"
 
     lines = [(line.text, line.level, line.attempt) for line in await job.logs()]
     assert lines == [
@@ -184,7 +184,7 @@ async def test_a_child_past_its_timeout_is_killed_with_what_it_started(
     job = await task.enqueue(path=str(path))
     async with q.work():
         with pytest.raises(JobFailed, match="RunTimeout"):
-            await job.result(timeout=20)
+            await job.result(timeout=50)
         pids = [int(pid) for pid in path.read_text().split()]
         await until(lambda: not any(is_running(pid) for pid in pids))
 
@@ -199,7 +199,7 @@ async def test_a_cancelled_child_is_killed(q: Kue, tmp_path: Path) -> None:
         await until(lambda: len(path.read_text().split()) == 2)
         await job.cancel("changed my mind")
         with pytest.raises(JobCancelled, match="changed my mind"):
-            await job.result(timeout=20)
+            await job.result(timeout=50)
         pids = [int(pid) for pid in path.read_text().split()]
         await until(lambda: not any(is_running(pid) for pid in pids))
 
@@ -224,7 +224,7 @@ async def test_a_result_that_is_too_large_fails_in_the_child(q: Kue) -> None:
     job = await task.enqueue()
     async with q.work():
         with pytest.raises(JobFailed, match="result: is 1,000,002 bytes"):
-            await job.result(timeout=20)
+            await job.result(timeout=50)
 
 
 async def test_a_function_that_the_child_cannot_find_is_told_with_the_job(
@@ -236,7 +236,7 @@ async def test_a_function_that_the_child_cannot_find_is_told_with_the_job(
     job = await task.enqueue(n=1)
     async with q.work():
         with pytest.raises(JobFailed, match=r"AttributeError: .*gone"):
-            await job.result(timeout=20)
+            await job.result(timeout=50)
 
 
 PROGRAM = """

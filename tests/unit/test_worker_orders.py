@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 async def written(q: Kue, worker: str) -> Stacks:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(50):
         while (found := await q.stacks(worker)) is None:  # noqa: ASYNC110 - there
             await asyncio.sleep(0.005)
     return found

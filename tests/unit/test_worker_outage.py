@@ -34,7 +34,7 @@ async def test_a_claim_whose_reply_was_lost_is_repeated_and_runs_once(
     handles = await q.enqueue_many("email", range(40))
     wire.lose_reply("cycle", 5)
     async with q.work():
-        await asyncio.gather(*(handle.result(timeout=10) for handle in handles[-4:]))
+        await asyncio.gather(*(handle.result(timeout=50) for handle in handles[-4:]))
 
     assert ran == dict.fromkeys((handle.id for handle in handles), 1)
     assert await q.complete_count() == 40
@@ -57,7 +57,7 @@ async def test_an_outcome_is_kept_until_the_store_is_back(q: Kue, wire: Wire) ->
         release.set()
         await wire.until_called("cycle", tried + 3)
         wire.is_cut = False
-        assert await handle.result(timeout=10) == "kept"
+        assert await handle.result(timeout=50) == "kept"
 
     assert (await handle.refresh()).attempts == 1
 
@@ -94,7 +94,7 @@ async def test_a_store_that_is_away_at_the_start_is_waited_for(
     async with q.work():
         await wire.until_called("renew", 3)
         wire.is_cut = False
-        assert await handle.result(timeout=10) == "at last"
+        assert await handle.result(timeout=50) == "at last"
 
 
 async def test_signs_of_life_that_cannot_be_sent_do_not_fail_the_job(
@@ -114,7 +114,7 @@ async def test_signs_of_life_that_cannot_be_sent_do_not_fail_the_job(
     async with q.work():
         # Whoever asks the store while it is away is told so.
         await mended.wait()
-        assert await handle.result(timeout=10) == "done all the same"
+        assert await handle.result(timeout=50) == "done all the same"
 
     assert await handle.logs() == []
 
@@ -130,7 +130,7 @@ async def test_an_idle_worker_stops_soon_though_the_store_is_away(
     await wire.until_called("renew", 2)
 
     q.stop()
-    await asyncio.wait_for(running, 5)
+    await asyncio.wait_for(running, 50)
 
     wire.is_cut = False
 
@@ -148,7 +148,7 @@ async def test_an_outcome_that_cannot_be_written_within_the_lease_is_given_up(
     running = asyncio.create_task(q.run(grace=0))
     await until(lambda: wire.is_cut)
     q.stop()
-    await asyncio.wait_for(running, 10)
+    await asyncio.wait_for(running, 50)
 
     wire.is_cut = False
     assert "1 outcomes unwritten; the jobs will run again" in caplog.text
@@ -171,7 +171,7 @@ async def test_a_fault_of_ours_is_an_error_and_seen_in_workers(
         await wire.until_answered("cycle", 2)
         during = await trouble_of(q, wire)
         wire.mend()
-        assert await handle.result(timeout=20) == "at last"
+        assert await handle.result(timeout=50) == "at last"
         after = await trouble_of(q, wire)
 
     assert (during, after) == ("cycle: TypeError: unsupported operand", None)
@@ -214,6 +214,6 @@ async def test_a_store_that_can_do_all_but_wait_is_not_asked_without_rest(
         tries = wire.times("stand_by")
         job = await q.enqueue("email")
         wire.mend()
-        await job.result(timeout=20)
+        await job.result(timeout=50)
 
     assert tries == 1

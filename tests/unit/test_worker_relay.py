@@ -27,7 +27,7 @@ async def relay(count: int, run_one: Callable[[int], Awaitable[None]]) -> list[o
             ended.release()
 
     Relay(range(count), one).start()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(50):
         for _ in range(count):
             await ended.acquire()
     return tasks
@@ -53,7 +53,7 @@ async def test_quick_runs_are_not_held_up_by_a_slow_one_before_them() -> None:
 
     async def run_one(number: int) -> None:
         if number == 3:
-            await asyncio.wait_for(others.wait(), 10)
+            await asyncio.wait_for(others.wait(), 50)
         ended.append(number)
         if len(ended) == 9:
             others.set()

@@ -54,7 +54,7 @@ async def test_what_runs_may_end_and_nothing_more_is_begun(q: Kue, gate: Gate) -
     gate.open.set()
     await running
 
-    assert await first.result(timeout=5) == "through"
+    assert await first.result(timeout=50) == "through"
     assert (await second.refresh()).state is State.WAITING
 
 
@@ -103,7 +103,7 @@ async def test_a_store_that_is_away_does_not_keep_a_worker_that_is_to_hurry(
 
     q.stop()
     q.stop()
-    await asyncio.wait_for(running, 10)
+    await asyncio.wait_for(running, 50)
 
     wire.is_cut = False
 
@@ -199,7 +199,7 @@ async def test_a_signal_stops_gracefully(
     gate.open.set()
     await running
 
-    assert await handle.result(timeout=5) == "through"
+    assert await handle.result(timeout=50) == "through"
 
 
 async def test_a_second_signal_hands_back_at_once(q: Kue, gate: Gate) -> None:

@@ -66,7 +66,7 @@ async def test_a_worker_out_of_touch_lets_its_runs_go_on(q: Kue, wire: Wire) -> 
         assert not work.is_over.is_set()
         work.release.set()
         wire.is_cut = False
-        assert await job.result(timeout=10) == "first run"
+        assert await job.result(timeout=50) == "first run"
 
 
 @pytest.mark.parametrize("fault", ["refused", "not answered"])
@@ -84,11 +84,11 @@ async def test_with_a_strict_lease_its_runs_end_and_begin_anew(
             wire.is_cut = True
         else:
             gate = wire.hold("renew")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(50):
             await work.is_over.wait()
         wire.is_cut = False
         gate.set()
-        assert await job.result(timeout=10) == "second run"
+        assert await job.result(timeout=50) == "second run"
 
     ended = await job.refresh()
     assert [attempt.outcome for attempt in ended.history] == ["released", "complete"]
@@ -107,11 +107,11 @@ async def test_with_a_strict_lease_a_job_delivered_at_most_once_fails(
     async with strict_q.work():
         await until(lambda: work.begun == 1)
         wire.is_cut = True
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(50):
             await work.is_over.wait()
         wire.is_cut = False
         with pytest.raises(JobFailed, match="OutOfTouch"):
-            await job.result(timeout=10)
+            await job.result(timeout=50)
 
 
 async def test_with_a_strict_lease_a_worker_in_touch_goes_on(
@@ -127,4 +127,4 @@ async def test_with_a_strict_lease_a_worker_in_touch_goes_on(
         await wire.until_answered("renew", wire.times("renew") + 5)
         assert (await job.refresh()).state is State.ACTIVE
         work.release.set()
-        assert await job.result(timeout=10) == "first run"
+        assert await job.result(timeout=50) == "first run"

@@ -30,7 +30,7 @@ async def test_of_progress_said_at_once_only_the_newest_is_written(
     seen: list[object] = []
     handle = await count.enqueue()
     async with q.work():
-        await handle.result(timeout=10)
+        await handle.result(timeout=50)
 
     assert seen == [{"page": 7}]
     assert wire.times("progress") <= 2
@@ -47,7 +47,7 @@ async def test_runs_that_speak_at_once_share_a_call(q: Kue, wire: Wire) -> None:
     jobs = await count.enqueue_many({} for _ in range(50))
     async with q.work():
         for job in jobs:
-            await job.result(timeout=10)
+            await job.result(timeout=50)
 
     assert wire.times("progress") < 10
 
@@ -62,7 +62,7 @@ async def test_everything_a_run_said_is_there_when_it_has_ended(q: Kue) -> None:
 
     job = await speak.enqueue()
     async with q.work():
-        await job.result(timeout=10)
+        await job.result(timeout=50)
 
     assert [line.text for line in await job.logs()] == [
         f"line {number}" for number in range(20)
@@ -79,7 +79,7 @@ async def test_a_run_that_talks_faster_than_the_store_hears_keeps_its_newest_lin
 
     job = await speak.enqueue()
     async with q.work():
-        await job.result(timeout=20)
+        await job.result(timeout=50)
 
     lines = await job.logs()
     assert len(lines) == MAX_LOG_LINES
@@ -151,7 +151,7 @@ async def test_a_store_that_is_away_costs_the_lines_alone(
     job = await speak.enqueue()
     async with q.work():
         await mended.wait()
-        assert await job.result(timeout=20) == "done"
+        assert await job.result(timeout=50) == "done"
 
     assert [line.text for line in await job.logs()] == ["heard"]
     assert "progress and log lines dropped" in caplog.text

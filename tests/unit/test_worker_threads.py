@@ -122,9 +122,9 @@ async def test_a_plain_handler_does_not_block_the_loop(q: Kue) -> None:
     async with q.work():
         slow = await q.enqueue("slow")
         other = await q.enqueue("quick")
-        assert await other.result(timeout=10) == "done"
+        assert await other.result(timeout=50) == "done"
         release.set()
-        assert await slow.result(timeout=10) is True
+        assert await slow.result(timeout=50) is True
 
 
 async def test_process_blocking_runs_plain_functions_in_threads(q: Kue) -> None:
@@ -134,7 +134,7 @@ async def test_process_blocking_runs_plain_functions_in_threads(q: Kue) -> None:
 
     job = await q.enqueue("email")
     async with q.work():
-        assert await job.result(timeout=10) == "kue thread"
+        assert await job.result(timeout=50) == "kue thread"
 
 
 def test_process_blocking_refuses_coroutine_functions() -> None:
@@ -150,7 +150,7 @@ async def test_a_plain_handler_past_its_timeout_is_interrupted(q: Kue) -> None:
     job = await q.enqueue("email", timeout=0.1)
     async with q.work():
         with pytest.raises(JobFailed, match="RunTimeout"):
-            await job.result(timeout=10)
+            await job.result(timeout=50)
 
 
 async def test_a_cancelled_plain_handler_is_interrupted_and_can_tidy_up(q: Kue) -> None:
@@ -172,7 +172,7 @@ async def test_a_cancelled_plain_handler_is_interrupted_and_can_tidy_up(q: Kue) 
         await until(entered.is_set)
         await job.cancel()
         with pytest.raises(JobCancelled):
-            await job.result(timeout=10)
+            await job.result(timeout=50)
 
     assert tidied.is_set()
 
@@ -195,10 +195,10 @@ async def test_a_handler_that_does_not_end_when_told_is_settled_without_it(
     second = await q.enqueue("email")
     async with q.work():
         with pytest.raises(JobFailed, match="RunTimeout"):
-            await first.result(timeout=10)
+            await first.result(timeout=50)
         assert (await second.refresh()).state is State.WAITING
         release.set()
-        await second.result(timeout=10)
+        await second.result(timeout=50)
 
     assert started == [first.id, second.id]
     assert "was told to end 0.1 s ago and goes on" in caplog.text
@@ -221,7 +221,7 @@ async def test_a_coroutine_that_swallows_its_cancellation_is_settled_without_it(
     job = await q.enqueue("email", timeout=0.1)
     async with q.work():
         with pytest.raises(JobFailed, match="RunTimeout"):
-            await job.result(timeout=10)
+            await job.result(timeout=50)
         release.set()
 
 
@@ -240,7 +240,7 @@ async def main():
     async with q, q.work(grace=0.1):
         job = await never.enqueue()
         try:
-            await job.result(timeout=10)
+            await job.result(timeout=50)
         except kue.JobFailed:
             print("failed")
 
@@ -281,7 +281,7 @@ async def test_a_handler_may_end_by_calling_done(
 
     job = await q.enqueue("email")
     async with q.work():
-        assert await job.result(timeout=10) == {"id": job.id}
+        assert await job.result(timeout=50) == {"id": job.id}
 
 
 def badly(job: ActiveJob, done: Callable[..., None]) -> None:
@@ -305,4 +305,4 @@ async def test_done_with_an_error_fails_the_run(
     job = await q.enqueue("email")
     async with q.work():
         with pytest.raises(JobFailed, match="oops"):
-            await job.result(timeout=10)
+            await job.result(timeout=50)

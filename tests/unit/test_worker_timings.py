@@ -24,7 +24,7 @@ async def measured(q: Kue, type: str) -> tuple[dict[int, int], dict[int, int]]:
 
 
 async def until_measured(q: Kue, type: str) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(50):
         while not (await measured(q, type))[1]:  # noqa: ASYNC110 - in the store
             await asyncio.sleep(0.01)
 
