@@ -31,7 +31,7 @@ demo: .venv/run.stamp ## see Kue work, in a browser; needs no Redis
 
 test: setup lint types docs ## everything: lint, types, docs, then all tests (ARGS="-k claim", WORKERS=2)
 	$(BIN)/python -m pytest -p tools.no_skips -n $(WORKERS) --dist worksteal $(ARGS)
-	$(MAKE) test-lowest-part
+	$(if $(ARGS),,$(MAKE) test-lowest-part)
 
 steady: setup ## run the tests that start processes 30 times, half of them under load (TIMES=5 ARGS=tests)
 	$(BIN)/python tools/steady.py --times $(TIMES) -n $(WORKERS) --dist worksteal $(or $(ARGS),-m processes)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,11 +13,9 @@ import pytest
 from kue.errors import StoreError, StoreUnavailable
 from kue.store.redis.link import MAX_BLOCK_SECONDS
 from tests.faults.scene import TYPE, VERBS, build
-from tests.support.servers import HOST, free_port, wait_until
+from tests.support.servers import HOST, black_hole, free_port, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from kue.store.base import Store
     from tests.faults.conftest import NewServer, NewStore
     from tests.faults.scene import Scene
@@ -157,21 +154,6 @@ async def test_slow_answers_within_the_budget_are_waited_for(
 
     jobs = await store.get([scene.waiting, scene.complete])
     assert [job and job.id for job in jobs] == [scene.waiting, scene.complete]
-
-
-@contextmanager
-def black_hole() -> Iterator[int]:
-    """Give a port whose queue of callers is full: the next ones are not answered."""
-    with ExitStack() as open_sockets:
-        listener = open_sockets.enter_context(socket.socket())
-        listener.bind((HOST, 0))
-        listener.listen(0)
-        address = listener.getsockname()
-        for _ in range(4):
-            caller = open_sockets.enter_context(socket.socket())
-            caller.setblocking(False)
-            caller.connect_ex(address)
-        yield address[1]
 
 
 async def _until_blocked(server: RedisServer) -> None:

@@ -12,13 +12,13 @@ import shutil
 import socket
 import subprocess
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import redis
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
 HOST = "127.0.0.1"
@@ -210,6 +210,21 @@ def free_port() -> int:
             with contextlib.suppress(OSError):
                 probe.bind((HOST, port))
                 return port
+
+
+@contextmanager
+def black_hole() -> Iterator[int]:
+    """Give a port whose queue of callers is full: the next ones are not answered."""
+    with ExitStack() as open_sockets:
+        listener = open_sockets.enter_context(socket.socket())
+        listener.bind((HOST, 0))
+        listener.listen(0)
+        address = listener.getsockname()
+        for _ in range(4):
+            caller = open_sockets.enter_context(socket.socket())
+            caller.setblocking(False)
+            caller.connect_ex(address)
+        yield address[1]
 
 
 def wait_until(is_so: Callable[[], bool], what: str) -> None:

@@ -125,7 +125,7 @@ def test_ctrl_c_removes_what_was_added(server: RedisServer) -> None:
     ) as process:
         wait_until(lambda: len(keys(server)) > 1, "jobs are being added")
         process.send_signal(signal.SIGINT)
-        output, complaints = process.communicate(timeout=30)
+        output, complaints = process.communicate(timeout=50)
 
     assert process.returncode == 130
     assert output == ""
@@ -156,7 +156,7 @@ def test_a_server_that_goes_away_is_told_with_what_may_be_left(
     ) as process:
         wait_until(lambda: len(keys(server)) > 1, "jobs are being added")
         server.kill()
-        _, complaints = process.communicate(timeout=30)
+        _, complaints = process.communicate(timeout=50)
 
     assert process.returncode == 3
     assert "kue: not all was removed" in complaints

@@ -240,7 +240,7 @@ def test_messages_are_printed_until_ctrl_c(kue: CommandLine, other: Other) -> No
         kue("bus", "send", "weather", '"rain\u202e"', "--publish", "-H", "a:b")
         line = process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        rest, complaints = process.communicate(timeout=20)
+        rest, complaints = process.communicate(timeout=50)
 
     assert line == 'publish\t"rain\\u202e"\ta:b\n'
     assert (process.returncode, rest, complaints) == (0, "", "")
@@ -252,7 +252,7 @@ def test_listening_ends_after_a_count_and_answers(
     with listening("stock", "--count", "2", "--reply", "42", "--json") as process:
         kue("bus", "send", "stock", "1")
         said = kue("bus", "request", "stock", "2")
-        out, complaints = process.communicate(timeout=20)
+        out, complaints = process.communicate(timeout=50)
 
     assert said.items == [42]
     heard = [json.loads(line) for line in out.splitlines()]

@@ -222,7 +222,7 @@ def test_a_person_is_asked_before_jobs_are_gone(
         stdin=theirs,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=50,
         check=False,
     )
     os.close(ours)

@@ -149,7 +149,7 @@ def test_workers_are_watched_until_ctrl_c(kue: CommandLine, options: list[str]) 
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(2)]
         process.send_signal(signal.SIGINT)
-        _, complaints = process.communicate(timeout=20)
+        _, complaints = process.communicate(timeout=50)
 
     assert all("web-1" in line for line in lines)
     assert process.returncode == 0

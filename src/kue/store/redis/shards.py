@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+def _retrieve(opening: asyncio.Task[Opened]) -> None:
+    """Take note of a failure; callers that wait no longer would leave it unseen."""
+    if not opening.cancelled():
+        opening.exception()
+
+
 class Shards(Store):
     """What all parts of the Redis store share."""
 
@@ -51,6 +57,7 @@ class Shards(Store):
             # Callers who come while it is being opened share the attempt and its end.
             if self._opening is None:
                 self._opening = asyncio.create_task(self._probe(), name="kue-open")
+                self._opening.add_done_callback(_retrieve)
             self._durability, self._ids = await asyncio.shield(self._opening)
         return self._durability
 
