@@ -107,7 +107,8 @@ def _is_gone(pid: int) -> bool:
 async def test_children_whose_supervisor_was_killed_finish_and_leave(
     shift: Shift,
 ) -> None:
-    ids = await shift.add("nap", seconds=2, count=2)
+    # As long as the second child may take to start.
+    ids = await shift.add("nap", seconds=10, count=2)
     async with shift.start("--processes", "2", "--concurrency", "1") as workers:
         started = [await workers.line() for _ in ids]
         children = workers.children()
