@@ -93,7 +93,7 @@ def _interruptible() -> Iterator[None]:
     """Let every signal that ends it unwind it, so that its folder is removed."""
     before = {number: signal.getsignal(number) for number in ENDING}
     for number, handler in before.items():
-        # Ignored by whoever started it, as nohup does with SIGHUP: it stays so.
+        # Ignored by the parent process, as nohup does with SIGHUP: it stays so.
         if handler is not signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler)
     try:

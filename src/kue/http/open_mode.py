@@ -66,7 +66,7 @@ class StartupToken:
         given = secret or os.environ.get(VARIABLE, "")
         if given:
             _check(given)
-        #: Whether whoever started the server knows it already.
+        #: Whether it was given by the user who started the server.
         self.is_given = bool(given)
         self.secret = given or secrets.token_urlsafe(24)
 

@@ -74,7 +74,7 @@ class Credentials(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NewPassword(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Another password for whoever is logged in."""
+    """A new password for the user who is logged in."""
 
     current: Annotated[str, Meta(max_length=MAX_LENGTH)]
     password: Password
@@ -230,7 +230,7 @@ async def logout(call: Call) -> None:
 @session.put("/me/password", scope=None, status=HTTPStatus.NO_CONTENT)
 async def change_password(call: Call, body: NewPassword) -> None:
     """
-    Change the password of whoever is logged in; all other sessions of theirs end.
+    Change the password of the user who is logged in; their other sessions end.
 
     A wrong current password is 403; too many are 429, as for logins.
     """

@@ -83,7 +83,7 @@ class DurableCalls:
         while self._waiting:
             group = self._waiting[:_MANY]
             del self._waiting[:_MANY]
-            # A caller that gave up meanwhile is not there to hear the answer.
+            # A caller that gave up does not wait for the answer.
             group = [call for call in group if not call.done.done()]
             try:
                 await self._send(group, wait_ms)

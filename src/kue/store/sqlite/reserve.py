@@ -59,7 +59,7 @@ class Reserve:
             if free >= PLENTY and self._store.stat().st_size < SMALL:
                 return True
         except OSError:
-            # Whoever writes next finds out what is wrong there.
+            # The next write reports what is wrong there.
             return True
         if free >= SIZE + MARGIN and self._make(self._path):
             return True
