@@ -224,3 +224,17 @@ async def test_upkeep_takes_no_run_whose_ttl_has_not_passed(store: Store) -> Non
     assert await state_of(store, job.id) is State.ACTIVE
     assert await store.settle([outcome], now=T0 + 31 * SECOND) == [Word.DONE]
     assert await state_of(store, job.id) is State.FAILED
+
+
+async def test_a_cancelled_run_that_maintenance_took_back_is_lost_to_its_worker(
+    store: Store,
+) -> None:
+    job = await start_one(store)
+    await store.cancel([job.id], now=T0)
+    outcome = Outcome(job, Stalled(OOPS), overdue="lease")
+
+    assert await store.settle([outcome], now=LATER) == [Word.DONE]
+
+    after = await get_one(store, job.id)
+    assert (after.state, after.history[-1].taken) == (State.CANCELLED, "lease")
+    assert await end(store, job, Completed("late"), now=LATER) is Word.LOST

@@ -106,11 +106,10 @@ local function requeue(id, q, head, token, ending, delay, flags, tries)
 end
 
 -- End a run that was to go on later but that someone asked to cancel.
-local function stop(id, q, head, token, asked)
+local function stop(id, q, head, token, between, asked)
   local tail = string.match(asked, "\t([^\t]*)") or '"outcome":"cancelled"}'
   depart(id, q, "active", head)
-  redis.call("APPEND", job .. id,
-    '\n{"run":"' .. token .. '","at":' .. now .. "," .. tail)
+  redis.call("APPEND", job .. id, '\n{"run":"' .. token .. between .. tail)
   arrive_final(id, q, head, "cancelled")
   tell_end(id, head.type, token, "cancelled", tail)
   tell_dependants(id, "cancelled")
@@ -177,12 +176,6 @@ local function settle(ending, job_type, delay, flags, first, count)
     end
   end
   outcomes = outcomes + count
-  for _, i in ipairs(stopped) do
-    stop(ids[i], q, heads[i], ARGV[first + 3 * i - 2], asked[i])
-  end
-  if #done == 0 then
-    return
-  end
 
   -- Move.
   local before, between = '\n{"run":"', '","at":' .. now .. ","
@@ -190,6 +183,12 @@ local function settle(ending, job_type, delay, flags, first, count)
     between = between .. '"taken":"lease",'
   elseif string.find(flags, "T", 1, true) then
     between = between .. '"taken":"ttl",'
+  end
+  for _, i in ipairs(stopped) do
+    stop(ids[i], q, heads[i], ARGV[first + 3 * i - 2], between, asked[i])
+  end
+  if #done == 0 then
+    return
   end
   -- As text: a number would be printed anew for each job.
   local gone, scores, stamp = {}, {}, string.format("%.0f", now)
