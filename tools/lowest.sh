@@ -11,5 +11,7 @@ environment=.venv-lowest
 install() {
     "$environment/bin/python" -m pip install -qq --disable-pip-version-check "$@"
 }
-install --constraint "$environment/constraints.txt" --requirement "$environment/names.txt"
+# Built packages only: a machine for tests need not have a compiler.
+install --only-binary hiredis,msgspec,setproctitle,uvloop \
+    --constraint "$environment/constraints.txt" --requirement "$environment/names.txt"
 install --no-deps --no-build-isolation --editable .

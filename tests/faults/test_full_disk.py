@@ -11,6 +11,7 @@ import pytest
 from kue.draft import draft
 from kue.errors import StoreFull
 from kue.job import Completed, State
+from kue.schedule import every
 from kue.store.sqlite import reserve
 from kue.store.values import Outcome, Word
 from tests.faults.conftest import assert_sound
@@ -155,4 +156,21 @@ async def test_without_a_reserve_a_full_disk_is_reported_and_harms_nothing(
     (disk / "junk").unlink()
     await work_off(store, removes=False)
     assert await count_of(store, TYPE) == {State.COMPLETE: count}
+    await assert_sound(store)
+
+
+async def test_schedules_add_no_jobs_on_a_full_disk_and_stay_due(
+    disk: Path, new_store: NewStore
+) -> None:
+    """R-9: new jobs must not use up what ends the others."""
+    store = new_store(f"sqlite:///{disk / 'kue.db'}")
+    await store.schedule(every("nightly", "1h", draft("report", DATA), first_at=T0))
+    await fill_up(store, disk)
+
+    on_a_full_disk = await store.tend(now=T0)
+    (disk / "junk").unlink(missing_ok=True)
+    await work_off(store, removes=True)
+    with_room = await store.tend(now=T0)
+
+    assert (on_a_full_disk.fired, with_room.fired) == (0, 1)
     await assert_sound(store)

@@ -36,8 +36,11 @@ def server(url: str) -> Iterator[subprocess.Popen[bytes]]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
-    yield process
-    process.communicate(timeout=60)
+    try:
+        yield process
+        process.communicate(timeout=60)
+    finally:
+        process.kill()
 
 
 def port_of(server: subprocess.Popen[bytes]) -> int:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
+
+from tests.support.servers import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -43,8 +44,7 @@ http {{
 async def nginx(target: str, directives: str, folder: Path) -> AsyncIterator[str]:
     """Forward requests to *target*, as *directives* say; yield the address."""
     assert PROGRAM is not None, "nginx is missing: make setup"
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     config = folder / "nginx.conf"
     config.write_text(
         CONFIG.format(folder=folder, port=port, target=target, directives=directives)

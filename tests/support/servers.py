@@ -116,7 +116,11 @@ class RedisServer:
     def _start(self) -> bool:
         """Start the process; tell whether it answers."""
         self._process = subprocess.Popen(self._command(), stdout=subprocess.DEVNULL)
-        wait_until(self._answers_or_died, "redis-server answers")
+        try:
+            wait_until(self._answers_or_died, "redis-server answers")
+        except BaseException:
+            self.kill()
+            raise
         if self.is_running:
             return True
         self.kill()

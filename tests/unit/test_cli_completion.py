@@ -94,5 +94,7 @@ def test_a_store_that_does_not_answer_is_not_waited_for(
 ) -> None:
     with black_hole() as port:
         monkeypatch.setenv("KUE_URL", f"redis://127.0.0.1:{port}/0")
+        # One that waited for the store would be ended by the timeout of the test.
+        monkeypatch.setenv("KUE_BUDGET", "10m")
 
         assert completed("queue", "pause", "e") == []

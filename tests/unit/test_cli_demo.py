@@ -107,11 +107,14 @@ def test_however_it_is_ended_the_demo_leaves_no_folder(
         text=True,
         env={**os.environ, "TMPDIR": str(tmp_path)},
     ) as process:
-        assert process.stderr is not None
-        assert any(sign in line for line in process.stderr)
-        assert list(tmp_path.glob("kue-demo-*"))
-        process.send_signal(number)
-        process.communicate(timeout=50)
+        try:
+            assert process.stderr is not None
+            assert any(sign in line for line in process.stderr)
+            assert list(tmp_path.glob("kue-demo-*"))
+            process.send_signal(number)
+            process.communicate(timeout=50)
+        finally:
+            process.kill()
 
     assert process.returncode in (0, 130)
     assert list(tmp_path.iterdir()) == []

@@ -53,7 +53,7 @@ class DurableCalls:
         self._lines = lines
         self._patience = patience
         self._waiting: list[_Call] = []
-        self._groups: set[asyncio.Task[None]] = set()
+        self._groups: set[asyncio.Task[None] | None] = set()
 
     async def call(
         self, command: Command, wait_ms: int, deadline: float
@@ -64,7 +64,6 @@ class DurableCalls:
         if len(self._groups) < GROUPS:
             task = asyncio.create_task(self._send_all(wait_ms), name="kue-durable")
             self._groups.add(task)
-            task.add_done_callback(self._groups.discard)
         try:
             async with asyncio.timeout_at(deadline):
                 await call.done
@@ -77,9 +76,16 @@ class DurableCalls:
 
     async def close(self) -> None:
         """Return once nothing is on its way; the lines are closed already."""
-        await asyncio.gather(*self._groups, return_exceptions=True)
+        await asyncio.gather(*filter(None, self._groups), return_exceptions=True)
 
     async def _send_all(self, wait_ms: int) -> None:
+        try:
+            await self._send_waiting(wait_ms)
+        finally:
+            # At once, not by a callback: the next call must see that it needs another.
+            self._groups.discard(asyncio.current_task())
+
+    async def _send_waiting(self, wait_ms: int) -> None:
         while self._waiting:
             group = self._waiting[:_MANY]
             del self._waiting[:_MANY]

@@ -33,6 +33,8 @@ SMALL = 4 * 1024 * 1024
 PLENTY = 1024 * 1024 * 1024
 #: How often a store that takes no new jobs looks whether its reserve is there.
 LOOK_SECONDS = 5.0
+#: What takes longer to make than this was left behind.
+MAKING_SECONDS = 60.0
 
 
 class Reserve:
@@ -96,6 +98,9 @@ class Reserve:
             finally:
                 os.close(file)
             making.rename(path)
+        except FileExistsError:
+            # Another writer of this process makes it, unless a dead one left it behind.
+            return _is_young(making)
         except OSError as exc:
             logger.debug("no reserve for %s: %s", self._store, exc)
             with contextlib.suppress(OSError):
@@ -104,9 +109,19 @@ class Reserve:
         return True
 
 
+def _is_young(making: Path) -> bool:
+    """Return whether someone is at it; what is left of another attempt is deleted."""
+    with contextlib.suppress(FileNotFoundError):
+        if time.time() - making.stat().st_mtime > MAKING_SECONDS:
+            making.unlink()
+            return False
+    return True
+
+
 def _fill(file: int) -> None:
     """Take up room that no file system can compress or share."""
-    with contextlib.suppress(OSError):
+    # Not every system has it.
+    with contextlib.suppress(OSError, AttributeError):
         os.posix_fallocate(file, 0, SIZE)
         return
     part = os.urandom(1024 * 1024)

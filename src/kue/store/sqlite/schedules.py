@@ -50,6 +50,11 @@ def damaged(db: sqlite3.Connection) -> list[str]:
     return [name for name, text in rows if _readable(text) is None]
 
 
+def are_due(db: sqlite3.Connection, now: int) -> bool:
+    """Return whether a schedule is to add its job."""
+    return db.execute(_DUE, (now, 1)).fetchone() is not None
+
+
 def fire(turn: Turn, limit: int) -> tuple[int, bool]:
     """Add the jobs of due schedules; return how many, and if there are more."""
     rows = turn.db.execute(_DUE, (turn.now, limit)).fetchall()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kue.clock import Clock, SystemClock
+from kue.errors import StoreFull
 from kue.job import BEGAN, State
 from kue.settings import LEASE_MS
 from kue.store.batches import (
@@ -200,7 +201,26 @@ class SqliteStore(SqliteReads):
         check_limit(limit)
         if now is None and not await self._read(upkeep.is_due, self._clock.now_ms()):
             return Tended(quiet=True)
-        return await self._write(now, upkeep.tend, limit, keep, lease, now is None)
+        tended: Tended = await self._write(
+            now, upkeep.tend, limit, keep, lease, now is None
+        )
+        fired, has_more = await self._fire(limit, now)
+        more = tended.more or has_more
+        return msgspec.structs.replace(tended, fired=fired, more=more)
+
+    async def _fire(self, limit: int, now: int | None) -> tuple[int, bool]:
+        """Add the jobs of due schedules; on a full disk they stay due."""
+        moment = self._clock.now_ms() if now is None else now
+        if not await self._read(schedules.are_due, moment):
+            return 0, False
+        call = partial(schedules.fire, limit=limit)
+        try:
+            fired: tuple[int, bool] = await self._engine.write(
+                call, now=now, is_new=True
+            )
+        except StoreFull:
+            return 0, False
+        return fired
 
     async def progress(
         self, updates: Sequence[Progress], *, now: int | None = None

@@ -16,7 +16,6 @@ from kue.store.sqlite import (
     links,
     promotion,
     removal,
-    schedules,
     steps,
     types,
     workers,
@@ -124,7 +123,6 @@ def tend(
     rescued = _take_back(turn, "lease", limit)
     timed_out = _take_back(turn, "ttl", limit)
     expired = _expire(turn, limit)
-    fired, more_schedules = schedules.fire(turn, limit)
     released, more_links = links.tell_left(turn, limit)
     pruned = _prune(turn, limit, keep)
     more_held = gates.let_go_unlimited(turn)
@@ -139,10 +137,8 @@ def tend(
         timed_out=timed_out,
         expired=expired,
         pruned=pruned,
-        fired=fired,
         released=released,
         more=more_due
-        or more_schedules
         or more_links
         or more_held
         or any(0 < n >= limit for n in bounded),
