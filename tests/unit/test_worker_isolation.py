@@ -6,7 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from kue import Kue, State
-from kue.job import Error, Stalled
+from kue.job import Error, Released, Stalled
+from kue.outage import LONGEST_PAUSE
 from kue.store.values import Claim, Outcome
 from kue.worker import isolation
 from tests.support.jobs import get_one
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from kue import ActiveJob
     from kue.store.base import Store
+    from tests.unit.flaky import Wire
 
 LOST = Error("WorkerLost", "worker w was lost while it ran this job")
 
@@ -54,6 +56,12 @@ async def add_suspects(
     """Add jobs and have *stalls* workers lost with them, as upkeep writes it down."""
     for _ in range(count):
         await q.enqueue(type)
+    return await lose_workers(store, type, stalls=stalls, count=count)
+
+
+async def lose_workers(
+    store: Store, type: str, *, stalls: int, count: int
+) -> list[int]:
     for seq in range(stalls):
         claim = Claim(type, seq + 1)
         jobs = (await store.claim([type], count, worker="w", claim=claim)).jobs
@@ -197,3 +205,79 @@ async def until_cancelled(store: Store, job_id: int) -> None:
     async with asyncio.timeout(60), store.watch([job_id]) as events:
         while (await get_one(store, job_id)).state is not State.CANCELLED:
             await anext(events)
+
+
+async def test_one_with_a_short_ttl_begins_before_it_is_over(
+    q: Kue, kue_store: Store
+) -> None:
+    """Or it would be handed from worker to worker, and block each of them."""
+    company = Company()
+    q.process("email", 10, company)
+    await q.enqueue("email", ttl="6s")
+    [suspect] = await lose_workers(kue_store, "email", stalls=2, count=1)
+    other = (await q.enqueue("email")).id
+
+    async with q.work():
+        await until(lambda: company.running == [other, suspect])
+        company.go_on.set()
+
+
+async def test_one_that_is_lost_while_it_waits_blocks_nobody(
+    q: Kue, kue_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isolation, "ALONE_SECONDS", 600)
+    company = Company()
+    q.process("email", 10, company)
+    suspect = await add_suspect(q, kue_store, stalls=2)
+    other = (await q.enqueue("email")).id
+
+    async with q.work():
+        await until(lambda: company.running == [other])
+        taken_back = Outcome(await get_one(kue_store, suspect), Released(3_600_000))
+        await kue_store.settle([taken_back])
+        another = (await q.enqueue("email")).id
+        await until(lambda: company.running == [other, another])
+        company.go_on.set()
+
+
+async def test_one_whose_turn_does_not_come_is_released(
+    q: Kue, kue_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isolation, "ALONE_SECONDS", 600)
+    company = Company()
+    q.process("email", 10, company)
+    await q.enqueue("email")
+    await q.enqueue("email", ttl="6s")
+    _, second = await lose_workers(kue_store, "email", stalls=2, count=2)
+    other = (await q.enqueue("email")).id
+
+    async with q.work():
+        await until(lambda: company.running == [other])
+        await until_waiting(kue_store, second)
+        job = await get_one(kue_store, second)
+        company.go_on.set()
+
+    assert (job.stalls, job.attempts) == (2, 0)
+    assert job.history[-1].reason == isolation.NO_TURN.reason
+
+
+async def until_waiting(store: Store, job_id: int) -> None:
+    async with asyncio.timeout(60), store.watch([job_id]) as events:
+        while (await get_one(store, job_id)).state is not State.WAITING:
+            await anext(events)
+
+
+async def test_a_beginning_that_fails_ends_with_its_worker(
+    q: Kue, kue_store: Store, wire: Wire
+) -> None:
+    q.process("email", 10, Company())
+    await add_suspect(q, kue_store, stalls=2)
+    wire.break_off("begin")
+
+    async with q.work(grace=0.1):
+        await wire.until_answered("begin", 2)
+
+    tries = wire.times("begin")
+    # Longer than any pause between two tries.
+    await asyncio.sleep(2 * LONGEST_PAUSE)
+    assert wire.times("begin") == tries

@@ -217,3 +217,21 @@ async def test_a_store_that_can_do_all_but_wait_is_not_asked_without_rest(
         await job.result(timeout=50)
 
     assert tries == 1
+
+
+async def test_a_pause_does_not_lose_what_a_broken_call_got(q: Kue, wire: Wire) -> None:
+    @q.process("email")
+    async def handler(job: ActiveJob) -> str:
+        return "received"
+
+    async with q.work():
+        await wire.until_called("stand_by")
+        answer = wire.hold("claim")
+        wire.lose_reply("stand_by", 10)
+        handle = await q.enqueue("email")
+        await wire.until_called("claim")
+        await wire.unseen.pause(worker=wire.last("stand_by")["worker"])
+        # The first heartbeat after the pause was answered, and acted on.
+        await wire.until_answered("renew", wire.times("renew") + 3)
+        answer.set()
+        assert await handle.result(timeout=50) == "received"

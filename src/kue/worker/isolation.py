@@ -6,8 +6,8 @@ A lost worker does not say which of its jobs was to blame.  A job that lost two 
 started while it runs: if the process dies now, it is the doing of this job.  Until it
 begins, losing the worker costs it nothing (`Store.begin`).
 
-Both waits are bounded, so that a job which runs for hours, or which another one waits
-for, cannot stop the whole process.
+All waits are bounded, so that a job which runs for hours, or which another one waits
+for, cannot stop the whole process.  One that does not get its turn in time is released.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
+from kue.job import Released
 from kue.policy import ALONE_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from kue.job import Job
     from kue.outage import Outage
     from kue.store.base import Store
     from kue.worker.loop import Loop
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ALONE_SECONDS = ALONE_MS / 1000
+NO_TURN = Released(reason="its worker had other jobs to run alone before it")
 
 
 class Isolation:
@@ -49,6 +52,9 @@ class Isolation:
         self._on_start = on_start
         #: Runs that are to be alone, in order.  Only the first may have begun.
         self._line: list[Run] = []
+        #: Those whose beginning is on its way to the store, which gives a new token.
+        self._beginning: set[Run] = set()
+        self._is_closed = False
         self._changed = asyncio.Event()
 
     @property
@@ -60,9 +66,13 @@ class Isolation:
         """Take note that slots were freed, or runs interrupted."""
         self._changed.set()
 
-    def holds(self, run: Run) -> bool:
-        """Return whether *run* waits for its turn: what it is then, `begin` decides."""
-        return run in self._line and not run.has_begun
+    def is_beginning(self, run: Run) -> bool:
+        """Return whether the store is asked now if *run* is ours: it decides."""
+        return run in self._beginning
+
+    def close(self) -> None:
+        """Begin nothing more: the worker has ended."""
+        self._is_closed = True
 
     async def enter(self, run: Run) -> None:
         """Return when *run* may begin, or was interrupted before it did."""
@@ -71,10 +81,9 @@ class Isolation:
             self._on_start()
         # Those before it may have waited for no more than this.
         self._changed.set()
-        await self._until(run, lambda: self._line[0] is run)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(ALONE_SECONDS):
-                await self._until(run, lambda: self._is_alone)
+        if not await self._in_time(run, lambda: self._line[0] is run):
+            run.interrupt(NO_TURN)
+        await self._in_time(run, lambda: self._is_alone)
         if run.is_interrupted:
             self.leave(run)
         else:
@@ -95,10 +104,14 @@ class Isolation:
         """Whether nothing runs, and no claim is on its way, beside those held back."""
         return sum(loop.claimant.held for loop in self._loops) == len(self._line)
 
-    async def _until(self, run: Run, is_so: Callable[[], bool]) -> None:
-        while not (run.is_interrupted or is_so()):
-            self._changed.clear()
-            await self._changed.wait()
+    async def _in_time(self, run: Run, is_so: Callable[[], bool]) -> bool:
+        """Wait until *is_so* or *run* is interrupted; return False if it took long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_patience(run.job)):
+                while not (run.is_interrupted or is_so()):
+                    self._changed.clear()
+                    await self._changed.wait()
+        return run.is_interrupted or is_so()
 
     async def _begin(self, run: Run, *, alone: bool) -> None:
         logger.info(
@@ -108,9 +121,11 @@ class Isolation:
             "alone" if alone else "beside jobs that did not end in time",
             extra={"job_id": run.id},
         )
+        self._beginning.add(run)
         job = await self._outage.persist(
-            f"begin {run.id}", lambda: self._store.begin(run.job, alone=alone)
+            f"begin {run.id}", lambda: self._ask(run, alone=alone)
         )
+        self._beginning.discard(run)
         if job is None:
             run.interrupt(None)
         else:
@@ -119,3 +134,14 @@ class Isolation:
             self.leave(run)
         else:
             asyncio.get_running_loop().call_later(ALONE_SECONDS, self.leave, run)
+
+    async def _ask(self, run: Run, *, alone: bool) -> Job | None:
+        if self._is_closed:
+            return None
+        return await self._store.begin(run.job, alone=alone)
+
+
+def _patience(job: Job) -> float:
+    """Return how many seconds each of the two waits of a job may last."""
+    # Its ttl runs from the claim on: both waits must be over before it is.
+    return min(ALONE_SECONDS, job.ttl / 3000) if job.ttl else ALONE_SECONDS

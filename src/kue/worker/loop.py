@@ -281,7 +281,7 @@ class Loop:
         """Cancel the run of *job*, as it was claimed, that is no longer ours."""
         run = self._runs.get(job.id)
         # By token: while we were told, the job may have ended and come to us again.
-        if run is None or self._isolation.holds(run):
+        if run is None or self._isolation.is_beginning(run):
             return
         if run.job.token == job.token:
             logger.warning(
@@ -290,6 +290,7 @@ class Loop:
                 extra={"job_id": job.id},
             )
             run.interrupt(None)
+            self._isolation.look_again()
 
     def cancel(self, job_id: int, ending: Ending) -> None:
         """Cancel a run because someone asked for it."""

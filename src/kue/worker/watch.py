@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import secrets
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kue.store.values import Claim, Claimed
 
@@ -54,6 +54,8 @@ class Watch:
         #: Set by loops that run out of work.
         self._rested = rested
         self._calls: set[asyncio.Task[None]] = set()
+        #: Calls that broke off and ask what they got: nobody else would.
+        self._recovering: set[asyncio.Task[Any] | None] = set()
         #: Names for claims, of calls that were answered.
         self._lanes: list[Claim] = []
 
@@ -73,7 +75,7 @@ class Watch:
     def interrupt(self) -> None:
         """Take no more jobs for now; what a call may have got is still received."""
         for call in self._calls:
-            if not call.cancelling():
+            if not call.cancelling() and call not in self._recovering:
                 call.cancel()
 
     def call_off(self) -> None:
@@ -151,14 +153,23 @@ class Watch:
             # It may have got jobs, which nobody would run and our own beat would keep
             # alive.
             failure = exc
-            claimed = await self._outage.persist(
+            claimed = await self._recover(types, claim)
+        self._lanes.append(claim)
+        return claimed, failure
+
+    async def _recover(self, types: list[str], claim: Claim) -> Claimed:
+        """Return what a claim got whose answer did not come."""
+        call = asyncio.current_task()
+        self._recovering.add(call)
+        try:
+            return await self._outage.persist(
                 f"wait {types[0]}",
                 lambda: self._store.claim(
                     types, 0, worker=self._worker, claim=claim, lease=self._lease
                 ),
             )
-        self._lanes.append(claim)
-        return claimed, failure
+        finally:
+            self._recovering.discard(call)
 
     def _seconds(self, types: list[str]) -> float:
         now = asyncio.get_running_loop().time()

@@ -208,7 +208,7 @@ class Worker:
     async def _live(
         self, group: asyncio.TaskGroup, crew: Crew, heart: Heart, meter: Meter
     ) -> None:
-        watch = self._join(crew)
+        watch, isolation = self._join(crew)
         lanes = [
             group.create_task(loop.lane(), name=f"kue {loop.type} {number}")
             for loop in self._loops
@@ -238,11 +238,12 @@ class Worker:
                 loop.stop()
             _cancel(scouts)
             await self._wind_down(lanes, grace)
+            isolation.close()
             watch.call_off()
             # The last to go: until here our jobs must not be taken from us.
             _cancel(services)
 
-    def _join(self, crew: Crew) -> Watch:
+    def _join(self, crew: Crew) -> tuple[Watch, Isolation]:
         budget = Budget(
             [loop.claimant for loop in self._loops],
             total=self._plan.concurrency,
@@ -269,7 +270,7 @@ class Worker:
                 on_paused=watch.interrupt,
                 on_failed=self._on_failed,
             )
-        return watch
+        return watch, isolation
 
     def _look_again(self) -> None:
         for loop in self._loops:
