@@ -7,8 +7,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kue.draft import draft
+from kue.job import State
 from kue.store.values import Claim
-from tests.support.jobs import HOUR, SECOND, T0, add_many, add_one, claim, start_one
+from tests.support.jobs import (
+    HOUR,
+    MINUTE,
+    SECOND,
+    T0,
+    add_many,
+    add_one,
+    claim,
+    start_one,
+    state_of,
+)
 
 if TYPE_CHECKING:
     from kue.store.base import Store
@@ -139,3 +150,55 @@ async def test_a_heartbeat_costs_the_same_however_many_runs_of_others_are_to_end
 
     assert costs[0] == costs[1]
     assert calls(hands, "hmget") > 0
+
+
+async def test_a_type_that_is_missing_is_found_on_a_busy_shard(
+    store: Store, hands: Hands
+) -> None:
+    """R-8: the shard's own look keeps its time, however often types are looked at."""
+    await add_one(store, "busy", now=await store.now())
+    await passed(store, hands)
+    own = looks(hands)[b":"]
+
+    await passed(store, hands)
+
+    assert looks(hands)[b":"] == own or own <= await store.now()
+
+
+async def test_runs_of_a_worker_that_nobody_knows_are_taken_back(
+    store: Store, hands: Hands
+) -> None:
+    """R-4: an unknown worker is a lost one, also while no other is."""
+    job = await start_one(store, worker="w7")
+    await store.tend(now=T0)
+    hands.do("ZREM", hands.home("workers"), "w7")
+
+    tended = await store.tend(now=T0 + MINUTE)
+
+    assert tended.rescued == 1
+    assert await state_of(store, job.id) is State.WAITING
+    assert hands.do("HGETALL", hands.home("search")) == {}
+
+
+async def begin_search(store: Store, hands: Hands) -> str:
+    """Have a search at T0 behind it its first page; return a worker of a run there."""
+    # As few as Redis keeps in one page take no second one.
+    await add_many(store, 600)
+    for number in range(600):
+        await claim(store, limit=1, worker=f"w{number}")
+    [cursor, runs] = hands.do("HSCAN", hands.of_type("active"), 0, "COUNT", 10)
+    hands.do("HSET", hands.home("search"), "type:email", f"{int(cursor)}:{T0}")
+    token: bytes = next(iter(runs.values()))
+    return token.decode().split(":")[3]
+
+
+async def test_a_search_that_began_before_a_worker_was_lost_is_made_again(
+    store: Store, hands: Hands
+) -> None:
+    """R-4: its run may lie where the search has been."""
+    worker = await begin_search(store, hands)
+    await store.leave(worker, now=T0 + SECOND)
+
+    rescued = [(await store.tend(now=T0 + 2 * SECOND)).rescued for _ in range(2)]
+
+    assert rescued == [0, 1]

@@ -209,6 +209,16 @@ async def test_a_type_that_was_forgotten_is_known_again(
     assert await store.types() == ["a: type"]
 
 
+async def test_a_type_that_maintenance_does_not_look_at_is_looked_at_again(
+    store: Store, hands: Hands
+) -> None:
+    await add_one(store, "a: type")
+    hands.do("DEL", hands.home("agenda", "a: type"))
+
+    message = "type 'a: type' has jobs, but maintenance does not look at it"
+    await mended(store, "unknown-type", message, "have it looked at")
+
+
 async def test_what_upkeep_cannot_carry_is_taken_from_the_outbox(
     store: Store, hands: Hands
 ) -> None:

@@ -64,8 +64,8 @@ key, after the tag             type    holds
 ``:agenda``                    zset    type, or ":" for the rest of the shard; score =
                                        when maintenance looks at it next, ms
 ``:search``                    hash    search for runs of lost workers: type:<type> →
-                                       where it goes on; worker:<worker> → when a run
-                                       was last found
+                                       where it goes on, ":", when it began;
+                                       worker:<worker> → when a run was last found
 ``:events``                    –       channel (sharded publish)
 =============================  ======  ================================================
 """

@@ -33,8 +33,7 @@ def home_of(chart: Chart) -> tuple[str, _Commands]:
     words, commands = _home_of(chart)
     # Nobody looks for jobs of a type that was lost with everything else.
     known: Command = ("SADD", chart.keys.of_shard("types"), chart.type)
-    due: Command = ("ZADD", chart.keys.of_shard("agenda"), 0, chart.type)
-    return words, (*commands, known, due)
+    return words, (*commands, known, looked_at(chart.keys, chart.type))
 
 
 def _home_of(chart: Chart) -> tuple[str, _Commands]:
@@ -67,7 +66,12 @@ def run_again(chart: Chart) -> tuple[str, _Commands]:
 def put_in_line(chart: Chart) -> _Commands:
     """Return what makes a worker take the job next, in its turn."""
     put: Command = ("ZADD", chart.key("waiting"), chart.line_score, chart.job_id)
-    return (put, _wake(chart))
+    return (put, looked_at(chart.keys, chart.type), _wake(chart))
+
+
+def looked_at(keys: Keys, job_type: str) -> Command:
+    """Return what makes maintenance look at a type at once."""
+    return ("ZADD", keys.of_shard("agenda"), "LT", 0, job_type)
 
 
 def unlisted(chart: Chart) -> _Commands:

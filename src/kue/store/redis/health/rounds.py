@@ -239,7 +239,9 @@ class Rounds:
 
     async def _judge_the_rest(self) -> None:
         survey, shard = self._survey, self._shard
-        cases = [shardwide.type_known(shard, name) for name in sorted(survey.types)]
+        types = sorted(survey.types)
+        cases = [shardwide.type_known(shard, name) for name in types]
+        cases += (shardwide.type_looked_at(shard, name) for name in types)
         counted = {
             key.job_type
             for key in survey.structures.values()

@@ -9,7 +9,7 @@ from kue.names import unquote
 from kue.store.redis.health.case import PlainCase
 from kue.store.redis.health.chart import FINAL_PLACES
 from kue.store.redis.health.keyspace import is_number
-from kue.store.redis.health.mending import freed_for
+from kue.store.redis.health.mending import freed_for, looked_at
 from kue.store.redis.health.trouble import Trouble
 
 if TYPE_CHECKING:
@@ -83,9 +83,24 @@ def type_known(shard: Shard, job_type: str) -> PlainCase:
             return []
         message = f"type {unquote(job_type)!r} has jobs, but is not among the types"
         add: Command = ("SADD", shard.keys.of_shard("types"), job_type)
-        return [Trouble("unknown-type", message, None, "add it", (add,))]
+        commands = (add, looked_at(shard.keys, job_type))
+        return [Trouble("unknown-type", message, None, "add it", commands)]
 
     return PlainCase(shard, ("entry", "types", job_type), judge)
+
+
+def type_looked_at(shard: Shard, job_type: str) -> PlainCase:
+    """A type that has structures: does maintenance look at it?"""
+
+    def judge(seen: Seen) -> list[Trouble]:
+        if seen.facts:
+            return []
+        message = f"type {unquote(job_type)!r} has jobs, but maintenance does not "
+        message += "look at it"
+        enter = looked_at(shard.keys, job_type)
+        return [Trouble("unknown-type", message, None, "have it looked at", (enter,))]
+
+    return PlainCase(shard, ("entry", "agenda", job_type), judge)
 
 
 def at_least(shard: Shard, name: str, highest: int, because: str) -> PlainCase:

@@ -150,7 +150,7 @@ def _blocked_by_nothing(chart: Chart) -> Trouble:
     due = int(options.get("at", now + int(options.get("delay", 0))))
     put = put_in_line(chart)
     if due > now:
-        put = (("ZADD", chart.key("delayed"), due, chart.job_id), put[-1])
+        put = (("ZADD", chart.key("delayed"), due, chart.job_id), *put[1:])
     out: Command = ("ZREM", chart.key("blocked"), chart.job_id)
     message = "is blocked, but there is nothing that it waits for"
     return chart.trouble("stuck-blocked", message, "release it", (*put, out))

@@ -65,7 +65,7 @@ local expired_tail, keep = ARGV[7], ARGV[8]
 local hours_kept, stacks_ms = tonumber(ARGV[11]), tonumber(ARGV[12])
 local promoted, expired, pruned, lapsed, roused = 0, 0, 0, 0, 0
 local timed_out = {}
-local agenda = root .. ":agenda"
+local agenda, is_shard_due = root .. ":agenda", false
 local is_clock_owned = ARGV[1] ~= ""
 local CLOCK_SLACK_MS = 2000
 local MAX_TYPES, MAX_SWEPT, MAX_ROUSED, MAX_WORKERS = 100, 200, 50, 20000
@@ -245,6 +245,16 @@ local function next_shard_look(has_more)
   return math.max(first, now + LOOK_MS)
 end
 
+-- A look that was not due keeps its time: or busy types would put it off for ever.
+local function enter_shard_look(has_more)
+  local at = next_shard_look(has_more)
+  if is_shard_due then
+    redis.call("ZADD", agenda, at, SHARD)
+  else
+    redis.call("ZADD", agenda, "LT", at, SHARD)
+  end
+end
+
 local first, swept = first_due(), tonumber(redis.call("HGET", root .. ":meta", "swept"))
 local stepped_back = now < (swept or now) - CLOCK_SLACK_MS
 if not is_clock_owned and not stepped_back and first and first > now then
@@ -257,7 +267,8 @@ if stepped_back then
   -- What was entered for later is due for all we know.
   redis.call("ZUNIONSTORE", agenda, 1, agenda, "WEIGHTS", 0)
 end
-local types, due_types, is_shard_due = types_due()
+local types, due_types
+types, due_types, is_shard_due = types_due()
 for _, entry in ipairs(types) do
   check_type(entry.type)
 end
@@ -272,7 +283,7 @@ forget_pauses()
 if is_shard_due then
   enter_types()
 end
-find_dead()
+find_dead(swept or now)
 local rules = {}
 for value in string.gmatch(keep, "[^,]+") do
   rules[#rules + 1] = tonumber(value) or false
@@ -295,8 +306,8 @@ for _, entry in ipairs(types) do
   if not all_paused and not is_paused(redis.call("HGET", root .. ":paused", job_type)) then
     rouse(job_type, q, read_limits(redis.call("HGET", root .. ":limits", job_type)))
   end
-  entry.is_searched = runs_searched < RUNS_A_PASS and search(job_type, q)
-  entry.is_done = entry.is_searched and not is_cut_short
+  entry.searched_since = runs_searched < RUNS_A_PASS and search(job_type, q)
+  entry.is_done = entry.searched_since and not is_cut_short
 end
 sweep_kept()
 local in_this_call = released
@@ -308,9 +319,10 @@ local due = redis.call("ZRANGEBYSCORE", root .. ":due", "-inf", now, "LIMIT", 0,
 -- Enter the next looks.
 local is_limited = promoted >= limit or expired >= limit or pruned >= limit
   or lapsed >= limit or #timed_out >= limit
-local all_searched, all_done = is_clock_owned, true
+-- A caller that owns the clock had all types looked at.
+local searched, all_done = math.huge, true
 for _, entry in ipairs(types) do
-  all_searched = all_searched and entry.is_searched
+  searched = math.min(searched, entry.searched_since or 0)
   if entry.is_done then
     enter_next_look(entry, rules, is_limited)
   else
@@ -318,9 +330,9 @@ for _, entry in ipairs(types) do
     all_done = false
   end
 end
-redis.call("ZADD", agenda, next_shard_look(has_more_dependants or #due >= limit), SHARD)
+enter_shard_look(has_more_dependants or #due >= limit)
 first = first_due()
-forget_dead(all_searched and math.huge or first - LOOK_MS)
+forget_dead(is_clock_owned and searched or first - LOOK_MS)
 -- With very many busy types each is looked at less often.
 local is_late = first <= now - math.max(0, due_types / 2 - LOOK_MS)
 local more = is_limited or is_late or not all_done or not is_rolled

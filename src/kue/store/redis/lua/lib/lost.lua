@@ -1,20 +1,24 @@
 -- Find the runs of workers whose lease is over, as the types are looked at: at most
 -- RUNS_A_PASS runs in one pass.  `limit` is the script's: how many it may report.
--- `:search` has where the search in a type goes on, and when a run of a worker was last
--- found: a worker is forgotten once every type was searched since.
-local RUNS_A_PASS = 2000
-local lost, is_reported, has_runs, is_over = {}, {}, {}, {}
-local runs_searched = 0
+-- `:search` has where the search in a type goes on and when it began, and when a run of a
+-- worker was last found: a worker is forgotten once every type was searched since.  A
+-- type's entry in the agenda is at most LOOK_MS after the time since when it has been.
+-- A worker that nobody knows is lost, too: once a minute its runs are searched.
+local RUNS_A_PASS, ROUND_MS = 2000, 60000
+local lost, is_reported, has_runs, is_over, is_known = {}, {}, {}, {}, {}
+local runs_searched, is_round = 0, false
 local dead = {}
 
-local function find_dead()
+local function find_dead(swept)
   dead = redis.call("ZRANGEBYSCORE", root .. ":workers", "-inf", now, "LIMIT", 0, 100)
+  is_round = math.floor(now / ROUND_MS) ~= math.floor(swept / ROUND_MS)
 end
 
 local function is_lease_over(worker)
   if is_over[worker] == nil then
     local deadline = redis.call("ZSCORE", root .. ":workers", worker)
-    is_over[worker] = deadline and tonumber(deadline) <= now or false
+    is_known[worker] = deadline and true
+    is_over[worker] = not deadline or tonumber(deadline) <= now
   end
   return is_over[worker]
 end
@@ -24,7 +28,7 @@ local function report_lost(runs)
   for i = 1, #runs, 2 do
     local worker = string.match(runs[i + 1], "^%d+:%d+:%d+:([^:]*):")
     if worker and is_lease_over(worker) and not is_reported[runs[i]] then
-      has_runs[worker] = true
+      has_runs[worker] = is_known[worker] or nil
       if #lost >= limit then
         return false
       end
@@ -35,30 +39,40 @@ local function report_lost(runs)
   return true
 end
 
--- Search a type; return whether all its runs have been looked at.
-local function search(job_type, q)
-  if #dead == 0 then
-    return true
+-- Where a search goes on and when it began; a new one begins now.
+local function begin_search(field)
+  local saved = redis.call("HGET", root .. ":search", field)
+  local cursor, begun = string.match(saved or "", "^(%d+):(%d+)$")
+  if not begun or tonumber(begun) > now then
+    return "0", now, saved
   end
+  return cursor, tonumber(begun), saved
+end
+
+-- Search a type; return since when all its runs have been looked at, false if some are left.
+local function search(job_type, q)
   local field = "type:" .. job_type
-  local begun = redis.call("HGET", root .. ":search", field)
-  local cursor = begun or "0"
+  local cursor, begun, saved = begin_search(field)
+  if #dead == 0 and not is_round and not saved then
+    return math.huge
+  end
   repeat
     local page = redis.call("HSCAN", q .. "active", cursor, "COUNT", 200)
     runs_searched = runs_searched + #page[2] / 2
     if not report_lost(page[2]) then
       -- The caller ends those that were reported; this page is looked at again.
-      redis.call("HSET", root .. ":search", field, cursor)
+      redis.call("HSET", root .. ":search", field, cursor .. ":" .. begun)
       return false
     end
     cursor = page[1]
   until cursor == "0" or runs_searched >= RUNS_A_PASS
   if cursor ~= "0" then
-    redis.call("HSET", root .. ":search", field, cursor)
-  elseif begun then
+    redis.call("HSET", root .. ":search", field, cursor .. ":" .. begun)
+    return false
+  elseif saved then
     redis.call("HDEL", root .. ":search", field)
   end
-  return cursor == "0"
+  return #dead > 0 and begun < now and begun or math.huge
 end
 
 -- Forget dead workers without runs; all types have been searched since `searched`.

@@ -121,5 +121,6 @@ local function enter_next_look(entry, rules, is_limited)
       at = math.max(soon, math.min(first_time(q, rules), now + MAX_REST_MS))
     end
   end
-  redis.call("ZADD", agenda, at, entry.type)
+  -- No later: its time also says since when its runs have been searched (lib/lost).
+  redis.call("ZADD", agenda, math.min(at, entry.searched_since + LOOK_MS), entry.type)
 end
