@@ -19,6 +19,8 @@ from kue.store.values import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kue.job import Job, PriorityGiven
     from kue.session import Session
     from kue.store.values import Errors, Stacks, Stat, StoreFacts, WorkerStatus
@@ -244,6 +246,7 @@ class Reading:
         cursor: str | None = None,
         descending: bool = False,
         scan: int = MAX_SCAN,
+        accept: Callable[[Job], bool] | None = None,
     ) -> Page:
         """
         Return jobs that match everything given.
@@ -251,7 +254,8 @@ class Reading:
         *text* is looked for in the data, *error* in the last error, whatever the case;
         *worker* runs the job or ran it last; *fingerprint* is that of a group of
         `errors`; *data* says what is at which path, such as ``{"user.id": 42}``;
-        *since* and *until* are creation times in Unix ms.
+        *since* and *until* are creation times in Unix ms; *accept* is asked about each
+        job that matches so far.
 
         Looks at no more than about *scan* jobs: a page may be short, even empty, and
         still have a cursor.
@@ -271,7 +275,12 @@ class Reading:
             until=until,
         )
         return await self._session.store.find(
-            wanted, limit=limit, cursor=cursor, descending=descending, scan=scan
+            wanted,
+            limit=limit,
+            cursor=cursor,
+            descending=descending,
+            scan=scan,
+            accept=accept,
         )
 
     async def paused(self) -> list[Pause]:

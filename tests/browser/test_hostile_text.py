@@ -241,7 +241,16 @@ async def test_name_and_badge_stay_text(
     await is_only_text(page)
 
 
-@pytest.mark.parametrize("following", ["//example.com/", LINK, "https://example.com/"])
+@pytest.mark.parametrize(
+    "following",
+    [
+        "//example.com/",
+        LINK,
+        "https://example.com/",
+        "/\t/example.com",
+        "/\\example.com",
+    ],
+)
 async def test_a_login_leads_nowhere_else(
     page: Page, serve: Callable[..., str], q: Kue, following: str
 ) -> None:

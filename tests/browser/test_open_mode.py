@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import pytest
 from playwright.async_api import expect
@@ -60,6 +61,35 @@ async def test_a_token_of_another_day_is_said_to_be_one(page: Page, site: str) -
 
     await expect(page).to_have_url(f"{site}/login?token=refused")
     await expect(page.get_by_text("That token is not valid")).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    "following",
+    ["/\t/kue.invalid/", "/\n/kue.invalid/", "/\\kue.invalid/", "//kue.invalid/"],
+)
+async def test_a_pasted_token_is_sent_to_this_server_alone(
+    page: Page, site: str, following: str
+) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    await page.goto(f"{site}/login?next={quote(following, safe='')}")
+    await page.get_by_label("Token").fill(SECRET)
+    await press(page, "Open")
+
+    await expect(page).to_have_url(f"{site}/")
+    await is_live(page)
+    assert [url for url in asked if not url.startswith(site)] == []
+
+
+async def test_a_pasted_token_does_not_become_part_of_a_fragment(
+    page: Page, site: str
+) -> None:
+    await page.goto(f"{site}/login?next={quote('/jobs#x', safe='')}")
+    await page.get_by_label("Token").fill(SECRET)
+    await press(page, "Open")
+
+    await expect(page).to_have_url(f"{site}/")
+    await is_live(page)
 
 
 async def test_people_and_tokens_are_made_on_the_command_line(

@@ -1,4 +1,8 @@
-"""A process that serves the queue at a URL on a free port, and prints the port."""
+"""
+A process that serves the queue at a URL on a free port, and prints the port.
+
+Clients are given so many seconds to read an answer.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,11 @@ import asyncio
 import sys
 
 from kue import Kue
-from kue.http import create_app
+from kue.http import create_app, read_limit
 from kue.http.access import Anyone
 from kue.http.exposure import Address
 from kue.http.serve import Serving, listen, serving
+from kue.http.slow import PromptProtocol
 
 
 async def main(url: str) -> None:
@@ -24,4 +29,5 @@ async def main(url: str) -> None:
         await asyncio.to_thread(sys.stdin.read)
 
 
+read_limit.SEND_SECONDS = PromptProtocol.read_seconds = float(sys.argv[2])
 asyncio.run(main(sys.argv[1]))

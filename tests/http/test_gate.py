@@ -164,6 +164,22 @@ async def test_names_that_were_given_are_meant_and_no_others() -> None:
     assert not (await passes({}, host="evil.example", hosts=hosts))[0]
 
 
+@pytest.mark.parametrize(
+    "long",
+    [
+        {"path": f"/{'a' * 20_000}"},
+        {"path": "/", "raw_path": b"/" + b"%61" * 7_000},
+    ],
+    ids=["path", "raw_path"],
+)
+async def test_path_and_query_count_together(long: dict[str, Any]) -> None:
+    short, _ = await passes({}, query_string=b"a" * 20_000)
+    came, sent = await passes({}, query_string=b"a" * 20_000, **long)
+
+    assert (short, came) == (True, False)
+    assert sent[0]["status"] == 431
+
+
 async def test_where_people_log_in_or_another_app_is_around_any_name_will_do() -> None:
     for hosts, root in (
         (Hosts(None, is_open=False), ""),

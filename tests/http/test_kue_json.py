@@ -164,6 +164,16 @@ async def test_a_page_of_large_jobs_is_refused(q: Kue, kue: httpx.AsyncClient) -
     assert len(await told(kue, "GET", "/jobs/20..29")) == 10
 
 
+@pytest.mark.parametrize("count", [5, 30])
+async def test_a_list_is_judged_by_the_jobs_there_are(
+    q: Kue, kue: httpx.AsyncClient, count: int
+) -> None:
+    await q.enqueue_many("email", ["x" * 60_000] * count)
+
+    assert len(await told(kue, "GET", "/jobs/0..-1")) == count
+    assert len(await told(kue, "GET", f"/jobs/1..{jobs.MAX_PAGE}")) == count - 1
+
+
 async def test_a_search_for_too_much_is_an_error(kue: httpx.AsyncClient) -> None:
     answer = await told(kue, "GET", f"/job/search?q={'a' * 201}")
 

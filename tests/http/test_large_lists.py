@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -24,15 +26,21 @@ if TYPE_CHECKING:
 
 SERVER = Path(__file__).parent / "large_lists_server.py"
 COUNT, BYTES = 300, 250_000
-CLIENTS = 40
+CLIENTS, HANGING = 40, 90
 #: Of memory, for all that is under way at once; without a bound it was 1.5 GB.
 MAX_MB = 300
 
 
 @pytest.fixture
-def server(url: str) -> Iterator[subprocess.Popen[bytes]]:
+def send_seconds() -> float:
+    """How long clients may take to read an answer."""
+    return 60
+
+
+@pytest.fixture
+def server(url: str, send_seconds: float) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(
-        [sys.executable, str(SERVER), url],
+        [sys.executable, str(SERVER), url, str(send_seconds)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
@@ -53,6 +61,11 @@ def peak_mb(server: subprocess.Popen[bytes]) -> int:
     found = re.search(r"VmHWM:\s+(\d+) kB", status)
     assert found is not None
     return int(found[1]) // 1024
+
+
+def sockets(server: subprocess.Popen[bytes]) -> int:
+    files = Path(f"/proc/{server.pid}/fd").iterdir()
+    return sum("socket:" in str(one.resolve()) for one in files)
 
 
 async def fill(q: Kue) -> None:
@@ -103,6 +116,39 @@ async def test_many_lists_of_large_jobs_take_bounded_memory(
             if cursor is None:
                 break
     assert found == list(range(COUNT - 1, -1, -1))
+
+
+def hang(port: int) -> socket.socket:
+    """Ask for a list, and do not read it."""
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.connect(("127.0.0.1", port))
+    client.sendall(b"GET /api/v1/jobs?limit=200 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    return client
+
+
+@pytest.mark.parametrize("send_seconds", [0.5])
+async def test_clients_that_do_not_read_take_bounded_memory_and_lose_their_slots(
+    q: Kue, server: subprocess.Popen[bytes]
+) -> None:
+    await fill(q)
+    port = port_of(server)
+    address = f"http://127.0.0.1:{port}/api/v1/jobs"
+    with contextlib.ExitStack() as stack:
+        for _ in range(HANGING):
+            stack.enter_context(hang(port))
+        async with httpx.AsyncClient(timeout=120, verify=False) as client:
+            # Behind all of them in line: it is answered when they are, or refused.
+            status = 0
+            while status != 200:
+                reply = await client.get(address, params={"limit": 1})
+                status = reply.status_code
+
+        assert peak_mb(server) < MAX_MB
+        async with asyncio.timeout(120):
+            # They lose their connections, too.
+            while sockets(server) >= HANGING // 3:  # noqa: ASYNC110 - nobody is told
+                await asyncio.sleep(0.1)
 
 
 async def test_a_read_that_waits_too_long_for_its_turn_is_refused() -> None:

@@ -215,6 +215,26 @@ async def test_no_address_redirects_to_another_host(q: Kue, path: str) -> None:
 
 
 @on_any_store
+@pytest.mark.parametrize("path", ["/queues/a%3Fb", "/queues/a%23b", "/queues/%C3%A4"])
+async def test_the_token_is_exchanged_on_any_page(q: Kue, path: str) -> None:
+    async with site_of(q) as client:
+        answer = await client.get(f"{path}?token={SECRET}")
+
+    assert answer.headers["location"] == path
+
+
+@on_any_store
+async def test_the_login_page_takes_the_token_and_goes_on(q: Kue) -> None:
+    async with site_of(q) as client:
+        right = await client.get(f"/login?next=%2Fjobs&token={SECRET}")
+        wrong = await client.get("/login?token=of-another-day")
+
+    assert (right.status_code, right.headers["location"]) == (303, "/")
+    assert "set-cookie" in right.headers
+    assert wrong.headers["location"] == "/login?token=refused"
+
+
+@on_any_store
 async def test_the_token_in_the_address_is_for_pages_alone(q: Kue) -> None:
     async with site_of(q) as client:
         answer = await client.get(f"/api/v1/stats?token={SECRET}")

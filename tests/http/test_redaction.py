@@ -413,6 +413,48 @@ async def test_a_search_does_not_find_what_is_hidden(
         assert (len(kue.json()), len(vertx.json())) == (number, number)
 
 
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ({"text": CANARY[:3]}, {"text": "zzz"}),
+        ({"error": CANARY}, {"error": "zzz"}),
+        ({"data.nested.1": STORE}, {"data.nested.1": "zzz"}),
+        (
+            {"data.nested.0": json.dumps({"apiKey": CANARY})},
+            {"data.nested.0": json.dumps({"apiKey": "zzz"})},
+        ),
+    ],
+    ids=str,
+)
+async def test_a_guess_that_is_right_is_answered_like_one_that_is_wrong(
+    client: httpx.AsyncClient, q: Kue, right: dict[str, str], wrong: dict[str, str]
+) -> None:
+    """The page ends, and has a cursor, by what is shown alone."""
+    await failed_job(q)
+    await failed_job(q)
+
+    answers = [
+        (await client.get("/jobs", params={"limit": 1, **asked})).json()
+        for asked in (right, wrong)
+    ]
+
+    assert answers == [{"jobs": [], "cursor": None}] * 2
+
+
+async def test_a_search_as_of_kue_looks_as_far_whatever_is_hidden(
+    client: httpx.AsyncClient, q: Kue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kue.http.ancestors.jobs.MAX_PAGE", 1)
+    monkeypatch.setattr("kue.http.ancestors.jobs.MAX_SEARCHED", 1_000)
+    await q.enqueue("email", {"to": "ann", "n": "hunter2"})
+    await q.enqueue("email", DATA)
+    base = str(client.base_url).removesuffix("/api/v1/")
+
+    found = await client.get(f"{base}/kue/job/search", params={"q": "hunter2"})
+
+    assert (found.json(), found.headers.get("Kue-Searched")) == (["1"], None)
+
+
 async def test_nothing_hidden_is_found_by_errors_or_acted_on(
     client: httpx.AsyncClient, q: Kue
 ) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import getpass
 import json
+import os
+import pwd
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,16 +24,31 @@ def acts(kue: CommandLine) -> list[Act]:
     return kue.arrange(read)
 
 
-def test_a_pause_is_noted_with_who_what_and_why(kue: CommandLine) -> None:
+def test_a_pause_is_noted_with_who_what_and_why(
+    kue: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Anybody may set it; it says nothing of who they are.
+    monkeypatch.setenv("LOGNAME", "somebody-else")
     kue("job", "add", "email")
     kue("queue", "pause", "email", "--reason", "moving")
 
     [_, act] = acts(kue)
 
-    assert act.who == f"cli:{getpass.getuser()}"
+    assert act.who == f"cli:{pwd.getpwuid(os.getuid()).pw_name}"
     assert (act.what, act.target, act.status) == ("queue.pause", "email", 200)
     assert json.loads(act.detail) == {"reason": "moving"}
     assert act.address
+
+
+def test_a_user_without_a_name_is_noted_by_number(
+    kue: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 5)
+    kue("job", "add", "email")
+
+    [act] = acts(kue)
+
+    assert act.who == f"cli:{2**31 - 5}"
 
 
 @pytest.mark.parametrize(

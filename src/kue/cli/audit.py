@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
+import os
+import pwd
 import socket
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -55,12 +56,13 @@ async def note_command(store: Store, code: int | None) -> None:
 
 
 def login() -> str:
-    """Return who gives the command, as far as the system knows."""
+    """Return who gives the command: not what the environment says, which is theirs."""
+    uid = os.getuid()
     try:
-        return getpass.getuser()
-    except (OSError, KeyError, ImportError):
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
         # A user id without a name, as in some containers.
-        return ""
+        return str(uid)
 
 
 def _command(context: click.Context) -> str:

@@ -109,9 +109,10 @@ def check_head(connection: HTTPConnection) -> None:
     Raises:
         Refused: It is not; the connection ends with the answer.
     """
-    raw = connection.scope["headers"]
-    size = sum(len(name) + len(value) + _AROUND for name, value in raw)
-    if size + len(connection.scope.get("query_string", b"")) > MAX_HEADERS:
+    scope = connection.scope
+    size = sum(len(name) + len(value) + _AROUND for name, value in scope["headers"])
+    path = scope.get("raw_path") or scope["path"].encode()
+    if size + len(path) + len(scope.get("query_string", b"")) > MAX_HEADERS:
         raise Refused(
             HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
             f"the head of a request has at most {MAX_HEADERS:,} bytes",

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 VARIABLE = "KUE_DASHBOARD_TOKEN"
 #: The parameter of the address that has the token.
 PARAMETER = "token"
+#: Its value on the login page, after a token that is not valid.
+REFUSED = "refused"
 MIN_LENGTH = 16
 COOKIE = "kue_open"
 WEEK_SECONDS = 604_800
@@ -101,13 +103,15 @@ class StartupToken:
             for name, value in request.query_params.multi_items()
             if name != PARAMETER
         ]
-        path, headers = request.url.path, {"Cache-Control": "no-store"}
+        path, headers = request.scope["path"], {"Cache-Control": "no-store"}
+        if path == f"{root}/login":
+            path, others = f"{root}/", []
         if self._is_secret(request.query_params[PARAMETER]):
             headers["Set-Cookie"] = cookie_for(
                 request, _cookie_name(request), self._cookie_value, WEEK_SECONDS
             )
         else:
-            path, others = f"{root}/login", [(PARAMETER, "refused")]
+            path, others = f"{root}/login", [(PARAMETER, REFUSED)]
         query = f"?{urlencode(others)}" if others else ""
         # One slash: two would lead to another host.
         headers["Location"] = f"/{quote(path.lstrip('/'))}{query}"

@@ -9,6 +9,7 @@ that takes too long.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -19,13 +20,15 @@ from kue.http.problem import RETRY_AFTER, Refused
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import Message, Receive, Scope, Send
 
 #: Requests that may wait for their turn, and for how many seconds.
 MAX_WAITING = 100
 WAIT_SECONDS = 10.0
-#: Seconds after which a client that reads slowly no longer counts.
-SEND_SECONDS = 10.0
+#: Seconds for sending; a client that has not read by then gets no more of the answer.
+SEND_SECONDS = 30.0
+#: Bytes sent at once: servers wait for slow clients before a part, but not within one.
+PART_BYTES = 64 * 1024
 
 
 class ReadLimit:
@@ -71,20 +74,29 @@ class _Held(Response):
         self._answer = answer
         self.status_code = answer.status_code
         self.raw_headers = answer.raw_headers
-        self._release: Callable[[], None] | None = release
-        self._deadline = asyncio.get_running_loop().call_later(SEND_SECONDS, self._end)
+        self._release = release
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await self._answer(scope, receive, send)
+            # Servers close the connection of an answer without an end.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SEND_SECONDS):
+                    await self._answer(scope, receive, _in_parts(send))
         finally:
-            self._deadline.cancel()
-            self._end()
+            self._release()
 
-    def _end(self) -> None:
-        release, self._release = self._release, None
-        if release is not None:
-            release()
+
+def _in_parts(send: Send) -> Send:
+    """Return a *send* that sends a large body part by part."""
+
+    async def send_parts(message: Message) -> None:
+        rest = memoryview(message.get("body", b""))
+        while len(rest) > PART_BYTES:
+            part, rest = bytes(rest[:PART_BYTES]), rest[PART_BYTES:]
+            await send({**message, "body": part, "more_body": True})
+        await send({**message, "body": bytes(rest)} if rest else message)
+
+    return send_parts
 
 
 def _too_many() -> Refused:

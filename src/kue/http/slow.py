@@ -17,13 +17,17 @@ if TYPE_CHECKING:
 HEADER_SECONDS = 10.0
 #: Seconds for its body.
 BODY_SECONDS = 30.0
+#: Seconds within which a client reads some of an answer that waits for it.
+READ_SECONDS = 60.0
 
 
 class PromptProtocol(H11Protocol):
-    """Hangs up on a client that does not get to the end of its headers."""
+    """Hangs up on a client that does not end its headers, or does not read."""
 
     _deadline: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
     header_seconds = HEADER_SECONDS
+    read_seconds = READ_SECONDS
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -35,7 +39,26 @@ class PromptProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._relax()
+        self._stop_waiting()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread = self.loop.call_later(self.read_seconds, self._drop)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stop_waiting()
+
+    def _drop(self) -> None:
+        # To close is to wait until all is read.
+        if self in self.connections:
+            self.transport.abort()
+
+    def _stop_waiting(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def _expect(self) -> None:
         is_asked = self.cycle is not None and not self.cycle.response_complete

@@ -654,9 +654,13 @@ class Store(ABC):
         cursor: str | None = None,
         descending: bool = False,
         scan: int = MAX_SCAN,
+        accept: Callable[[Job], bool] | None = None,
     ) -> Page:
         """
         Return up to *limit* jobs that match, in the order of `page`.
+
+        *accept*, too, says whether a job that matches is one of them: neither page nor
+        cursor depends on those it refuses.
 
         Looks at no more than about *scan* jobs a call, and returns no more than about
         `MAX_PAGE_BYTES`: a page may be short, even empty, and still have a cursor.
@@ -675,7 +679,7 @@ class Store(ABC):
                 descending=descending,
             )
             for index, job in enumerate(page.jobs):
-                if not wanted.matches(job):
+                if not wanted.matches(job) or not (accept is None or accept(job)):
                     continue
                 found.append(job)
                 size += bytes_of_job(job)

@@ -9,6 +9,8 @@ from kue.sync.calling import Calling
 from kue.sync.handle import SyncJobHandle
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kue.job import Job, PriorityGiven, State
     from kue.reading import Order
     from kue.store.values import (
@@ -168,6 +170,7 @@ class SyncReading(Calling):
         cursor: str | None = None,
         descending: bool = False,
         scan: int = MAX_SCAN,
+        accept: Callable[[Job], bool] | None = None,
     ) -> Page:
         """Return jobs that match everything given."""
         return self.call(
@@ -188,6 +191,7 @@ class SyncReading(Calling):
                 cursor=cursor,
                 descending=descending,
                 scan=scan,
+                accept=accept,
             )
         )
 

@@ -96,11 +96,12 @@ async def page(
         wanted = min(wanted, last - first + 1)
     few = min(wanted, FEW)
     jobs = await shape.part(q, first, few, order, name=name, type=type)
-    _check_bytes(jobs, wanted)
     if len(jobs) == few < wanted:
+        left = await total(q, name=name, type=type) - first
+        _check_bytes(jobs, min(wanted, left))
         rest = wanted - few
         jobs += await shape.part(q, first + few, rest, order, name=name, type=type)
-        _check_bytes(jobs, len(jobs))
+    _check_bytes(jobs, len(jobs))
     if len(jobs) > MAX_PAGE:
         raise Refused(
             HTTPStatus.BAD_REQUEST,
@@ -139,6 +140,10 @@ async def search(
     ids: list[str] = []
     cursor: str | None = None
     words = text.split()
+
+    def is_found(job: Job) -> bool:
+        return all(redaction.finds(word, job.data) for word in words)
+
     for _ in range(MAX_SEARCHED // LOOKED_AT if words else 0):
         found = await q.find(
             # The store looks for one word, the one that is rarest by its looks.
@@ -147,12 +152,9 @@ async def search(
             cursor=cursor,
             descending=True,
             scan=LOOKED_AT,
+            accept=is_found,
         )
-        ids += [
-            str(job.id)
-            for job in found.jobs
-            if all(redaction.finds(word, job.data) for word in words)
-        ]
+        ids += [str(job.id) for job in found.jobs]
         cursor = found.cursor
         if cursor is None or len(ids) >= MAX_PAGE:
             break

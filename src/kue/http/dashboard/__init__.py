@@ -25,7 +25,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from kue import __version__
-from kue.http.open_mode import PARAMETER
+from kue.http.open_mode import PARAMETER, REFUSED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,7 +106,9 @@ def routes(startup: StartupToken | None = None) -> list[BaseRoute]:
             raise HTTPException(refusal, headers={"Allow": "GET, HEAD"})
         if not is_page and (not is_read or path.split("/")[1] in DATA):
             raise HTTPException(HTTPStatus.NOT_FOUND)
-        has_token = PARAMETER in request.query_params and path != LOGIN
+        token = request.query_params.get(PARAMETER)
+        # The login page is told by it that a token was refused.
+        has_token = token is not None and (path, token) != (LOGIN, REFUSED)
         if startup is not None and has_token:
             return startup.exchange(request)
         status = HTTPStatus.OK if is_page else HTTPStatus.NOT_FOUND

@@ -20,7 +20,7 @@ from kue.http.access import Scope
 from kue.http.problem import RETRY_AFTER, Refused, given
 from kue.http.section import Call, Section
 from kue.http.v1.jobs import MAX_MANY
-from kue.http.v1.views import JobFilter, JobId, check_paths, is_found_openly
+from kue.http.v1.views import JobFilter, JobId, check_paths, found_openly
 from kue.job import FINAL, PROMOTABLE, UNFINISHED, State
 from kue.store.values import MAX_BATCH
 from kue.sweeping import Answer, JobGiven, Swept
@@ -307,6 +307,7 @@ async def _named(job_ids: Sequence[int]) -> Batches:
 async def _matching(call: Call, wanted: BulkFilter, now: int) -> Batches:
     """Yield jobs that match and have not moved since *now*; a batch may be empty."""
     cursor: str | None = None
+    accept = found_openly(wanted, call.redaction)
     while True:
         # Downwards: a job that is retried and fails again comes in behind us.
         page = await call.q.find(
@@ -315,12 +316,9 @@ async def _matching(call: Call, wanted: BulkFilter, now: int) -> Batches:
             limit=MAX_BATCH,
             cursor=cursor,
             descending=True,
+            accept=accept,
         )
-        yield [
-            job
-            for job in page.jobs
-            if job.updated_at <= now and is_found_openly(job, wanted, call.redaction)
-        ]
+        yield [job for job in page.jobs if job.updated_at <= now]
         cursor = page.cursor
         if cursor is None:
             return

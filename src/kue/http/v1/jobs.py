@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from kue.handle import JobHandle
+    from kue.http.redaction import Redaction
     from kue.job import Job
     from kue.queue import Kue
     from kue.store.values import Page
@@ -80,10 +81,9 @@ async def find(call: Call, query: JobsQuery) -> JobPage:
     JSON if the value is some, else as text.
     """
     views.check_paths(query, call.redaction, "query")
-    page = await _page(call.q, query)
     hide = call.redaction
-    jobs = [job for job in page.jobs if views.is_found_openly(job, query, hide)]
-    return JobPage([views.shown(job, hide) for job in jobs], page.cursor)
+    page = await _page(call.q, query, hide)
+    return JobPage([views.shown(job, hide) for job in page.jobs], page.cursor)
 
 
 @section.post("", scope=Scope.ENQUEUE, status=HTTPStatus.CREATED)
@@ -246,7 +246,7 @@ def _keyed(job: NewJob, key: str | None) -> NewJob:
     return msgspec.structs.replace(job, unique=key, unique_for=length)
 
 
-async def _page(q: Kue, query: JobsQuery) -> Page:
+async def _page(q: Kue, query: JobsQuery, redaction: Redaction) -> Page:
     where: dict[str, Any] = {
         "limit": query.limit,
         "cursor": query.cursor,
@@ -257,4 +257,6 @@ async def _page(q: Kue, query: JobsQuery) -> Page:
     # The store has indexes for states and types; to look for the others it reads jobs.
     if wanted.keys() <= {"type"}:
         return await q.page(query.state, query.type, **where)
+    # What is hidden decides neither what is found nor where the page ends.
+    where["accept"] = views.found_openly(query, redaction)
     return await q.find(state=query.state, scan=MAX_SCAN, **wanted, **where)

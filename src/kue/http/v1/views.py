@@ -25,6 +25,8 @@ from kue.names import MAX_BYTES
 from kue.store.values import MAX_PATH, MAX_PATH_STEPS, MAX_PATHS, Filter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kue import job as jobs
     from kue.http.redaction import Redaction
     from kue.store import values
@@ -304,12 +306,19 @@ def check_paths(wanted: JobFilter, redaction: Redaction, place: str) -> None:
             )
 
 
-def is_found_openly(job: jobs.Job, wanted: JobFilter, redaction: Redaction) -> bool:
-    """Tell whether a job that was found matches also by what is shown of it."""
-    if wanted.text is None and wanted.error is None:
-        return True
-    asked = Filter(text=wanted.text, error=wanted.error)
-    return asked.matches(redaction.job(job))
+def found_openly(
+    wanted: JobFilter, redaction: Redaction
+) -> Callable[[jobs.Job], bool] | None:
+    """Return what tells whether a job matches also by what is shown of it."""
+    given = {
+        name: value
+        for name, value in wanted.wanted.items()
+        if name in ("text", "error", "data")
+    }
+    if not given:
+        return None
+    asked = Filter(**given)
+    return lambda job: asked.matches(redaction.job(job))
 
 
 def shown(job: jobs.Job, redaction: Redaction) -> Job:

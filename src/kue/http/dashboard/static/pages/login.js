@@ -109,8 +109,11 @@ function elsewhere() {
   return { parts: [h("p", null, text)] };
 }
 
-//: Where to go on: a path of ours, or the first page.
+//: Where to go on: a path of ours, or the first page.  Browsers leave tabs and line
+//: ends out of an address, and read backslashes as slashes; what follows # is not sent.
 function inside(next) {
-  const isPath = typeof next === "string" && /^\/(?![/\\])/.test(next);
-  return isPath && !next.startsWith("/login") ? next : "/";
+  const isPath = typeof next === "string" && /^\/(?!\/)[!-~]*$/.test(next);
+  if (!isPath || /[\\#]/.test(next) || next.startsWith("/login")) return "/";
+  const { origin } = new URL(href(next), window.location.href);
+  return origin === window.location.origin ? next : "/";
 }
