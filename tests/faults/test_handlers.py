@@ -69,7 +69,7 @@ async def q(
     url: str, prefix: str, store: Store, request: pytest.FixtureRequest
 ) -> AsyncIterator[Kue]:
     """A queue with a handler that behaves; its jobs must be sound in the end."""
-    async with Kue(url, prefix=prefix, lease=LEASE_SECONDS) as q:
+    async with Kue(url, prefix=prefix, lease=LEASE_SECONDS, budget="60s") as q:
 
         @q.process("good", 1)
         async def good(job: ActiveJob) -> str:

@@ -207,7 +207,9 @@ async def test_a_thread_that_hears_nothing_is_left_behind_and_its_job_runs_again
     # The worker took its leave: nobody has to wait for its lease.
     while (job := await get_one(scene.store, job_id)).state is State.ACTIVE:
         await scene.store.tend()
-    assert (job.state, job.attempts, job.stalls) == (State.WAITING, 0, 1)
+    assert (job.state, job.attempts) == (State.WAITING, 0)
+    # Handed back at the last moment, or taken back.
+    assert outcomes(job) in (["released"], ["stalled"])
     await assert_sound(scene.store)
 
 

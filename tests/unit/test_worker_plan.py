@@ -191,7 +191,7 @@ async def test_an_idle_worker_waits_once_for_all_its_types(q: Kue, wire: Wire) -
         job = await q.enqueue("type 7")
         await job.result(timeout=50)
         # Calls that began apart end together, and become one.
-        await until(lambda: _longest_wait(wire) == 20, seconds=20)
+        await until(lambda: _longest_wait(wire) == 20)
 
     assert wire.times("stand_by") < 20
 
