@@ -67,8 +67,7 @@ async def test_failures_are_told_as_a_share(page: Page, address: str, q: Kue) ->
     await expect(tile(page, "Complete")).to_contain_text("3")
     await expect(tile(page, "Failed")).to_contain_text("25% of finished jobs")
     table = await as_table(page, "Failures")
-    failed = table.get_by_role("cell", name="1", exact=True)
-    await expect(table.get_by_role("row").filter(has=failed)).to_have_count(1)
+    await expect(table.get_by_role("row").nth(3)).to_contain_text("1")
 
 
 async def test_percentiles_of_waits_and_runs_are_drawn_and_in_a_table(
