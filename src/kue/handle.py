@@ -377,12 +377,18 @@ class JobHandle(Generic[T_co]):
         One that had ended when this handle read it starts again then.
 
         Raises:
-            InvalidTransition: It runs, or has ended since this handle read it.
+            InvalidTransition: It runs, or has ended or was restarted since this handle
+                read it.
             UniqueHeld: It had ended, and another job has taken its unique key.
         """
         at = await self._moment(delay)
         job = self._known or await self.refresh()
-        await self._move(State.DELAYED, "be delayed", at=at, seen=job)
+        word = await self._move(State.DELAYED, "be delayed", at=at, seen=job)
+        if word is Word.ALREADY:
+            now = await self.refresh()
+            # By us, if a call was repeated after its reply was lost.
+            if (now.state, now.promote_at) != (State.DELAYED, at):
+                raise InvalidTransition(self.id, now.state, "be delayed")
         self._restarted = job.ending or self._restarted
 
     async def _ended(self) -> Job:

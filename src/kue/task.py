@@ -8,7 +8,7 @@ is still the function when it is called, and a way to enqueue such calls.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast
 
@@ -41,7 +41,11 @@ class Calls(Generic[P, T_co]):
         self.name = name
         self._queue = queue
         self._arguments = arguments
-        self._options = options
+        # Used for every call, and an iterator can be read only once.
+        self._options = {
+            option: tuple(value) if isinstance(value, Iterator) else value
+            for option, value in options.items()
+        }
         self._mould: Mould | None = None
 
     def options(self, **options: Unpack[JobOptions]) -> Calls[P, T_co]:

@@ -25,6 +25,11 @@ logger = logging.getLogger(__name__)
 
 #: States of jobs that some worker has had in its hands.
 _HANDLED = (State.ACTIVE, State.COMPLETE, State.FAILED)
+#: Types that near names are looked for, and names that are looked at: each comparison
+#: takes the event loop's time.
+MAX_COMPARED, MAX_NAMES = 10, 200
+#: Types that a worker logs one by one.
+MAX_LOGGED = 20
 
 
 class Unhandled(NamedTuple):
@@ -55,10 +60,19 @@ def unhandled(
     """Return the types with waiting jobs that no live worker handles, by name."""
     known = list(workers)
     handled = _handled_by(known)
-    return [
-        Unhandled(type, states[State.WAITING], near(type, handled))
+    types = [
+        type
         for type, states in sorted(counts.items())
         if states[State.WAITING] and not any(takes(worker, type) for worker in known)
+    ]
+    compared = set(types[:MAX_COMPARED]) if len(handled) <= MAX_NAMES else set()
+    return [
+        Unhandled(
+            type,
+            counts[type][State.WAITING],
+            near(type, handled) if type in compared else [],
+        )
+        for type in types
     ]
 
 
@@ -89,11 +103,23 @@ async def warn_of_unhandled(
     await sleep(after)
     try:
         counts, workers = await asyncio.gather(store.count(), store.workers())
+        _log(unhandled(counts, workers))
     except StoreError as exc:
         logger.debug("types without a worker are not known: %s", exc)
-        return
-    for found in unhandled(counts, workers):
-        logger.warning("%s", found)
+    except Exception:
+        # A hint must not end the worker.
+        logger.exception("types without a worker are not known")
+
+
+def _log(found: list[Unhandled]) -> None:
+    for one in found[:MAX_LOGGED]:
+        logger.warning("%s", one)
+    if len(found) > MAX_LOGGED:
+        logger.warning(
+            "no live worker takes %d more types with waiting jobs; "
+            "kue queue list shows all",
+            len(found) - MAX_LOGGED,
+        )
 
 
 def _handled_by(workers: list[WorkerStatus]) -> set[str]:

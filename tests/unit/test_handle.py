@@ -478,6 +478,23 @@ async def test_a_job_that_ended_since_it_was_read_is_neither_delayed_nor_promote
     assert (await handle.refresh()).state is State.DELAYED
 
 
+async def test_a_job_that_was_restarted_since_it_was_read_is_not_delayed(
+    q: Kue, kue_store: Store
+) -> None:
+    """R-1: nor does the caller believe that it was."""
+    handle = await start(q, kue_store)
+    await finish(q, kue_store, handle, Failed(OOPS))
+    seen = await q.get(handle.id)
+    await handle.retry()
+
+    with pytest.raises(InvalidTransition, match="is waiting and cannot be delayed"):
+        await seen.delay("1h")
+
+    assert (await handle.refresh()).state is State.WAITING
+    await seen.delay("1h")
+    assert (await handle.refresh()).state is State.DELAYED
+
+
 async def test_a_running_job_cannot_be_retried(q: Kue, kue_store: Store) -> None:
     handle = await start(q, kue_store)
 

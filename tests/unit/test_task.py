@@ -422,3 +422,18 @@ async def test_a_task_waits_for_jobs_as_they_are_held(q: Kue) -> None:
 
     job = await second.refresh()
     assert (job.spec.after, job.spec.parent) == ((first.id,), first.id)
+
+
+@pytest.mark.parametrize("unique", [True, "key"])
+def test_an_option_that_can_be_read_once_holds_for_every_call(
+    unique: str | bool,
+) -> None:
+    q = Kue("memory://")
+
+    @q.task(tags=(tag for tag in ["post"]))
+    async def send(to: str) -> None: ...
+
+    calls = send.options(after=(job_id for job_id in [7]), unique=unique)
+    for _ in range(2):
+        spec = calls.draft("ann").spec
+        assert (spec.after, spec.tags) == ((7,), ("post",))

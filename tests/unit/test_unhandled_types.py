@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kue.cli import known
+from kue.errors import StoreCorrupt
 from kue.job import State
 from kue.store.values import WorkerStatus
-from kue.unhandled import unhandled
+from kue.unhandled import MAX_NAMES, unhandled, warn_of_unhandled
 from tests.unit.patience import until
 
 if TYPE_CHECKING:
     from kue import ActiveJob, Kue
     from kue.store.base import Store
     from tests.support.command_line import CommandLine
+    from tests.unit.flaky import Wire
 
 MESSAGE = "1 job of type 'emial' waits, and no live worker takes it; "
 MEANT = "did you mean 'email'?"
@@ -43,6 +47,46 @@ def test_types_that_no_live_worker_handles_are_named_with_near_ones() -> None:
 
 def test_a_worker_that_does_not_say_what_it_handles_may_handle_anything() -> None:
     assert unhandled(waiting(email=1), [worker()]) == []
+
+
+def test_near_names_are_looked_for_while_that_is_quick() -> None:
+    mistyped = waiting(**{f"emial{number:02}": 1 for number in range(30)})
+
+    few = unhandled(mistyped, [worker("email")])
+    many = unhandled(mistyped, [worker("email", *map(str, range(MAX_NAMES)))])
+
+    assert [bool(one.near) for one in few] == [True] * 10 + [False] * 20
+    assert not any(one.near for one in many)
+
+
+async def test_a_worker_logs_a_few_types_and_how_many_more_there_are(
+    q: Kue, wire: Wire, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(23):
+        await q.enqueue(f"type{number}")
+
+    await warn_of_unhandled(wire.store, 0, asyncio.sleep)
+
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == 21
+    assert "3 more types" in messages[-1]
+
+
+async def test_a_hint_that_fails_does_not_end_the_worker(
+    wire: Wire, caplog: pytest.LogCaptureFixture
+) -> None:
+    wire.spoil("workers", TypeError("a fault of ours"))
+
+    await warn_of_unhandled(wire.store, 0, asyncio.sleep)
+
+    assert "types without a worker are not known" in caplog.text
+
+
+async def test_a_command_does_not_fail_for_a_hint(wire: Wire, q: Kue) -> None:
+    wire.spoil("workers", StoreCorrupt("damaged"))
+
+    await known.warn_of_unhandled(q)
+    await known.warn_of_unhandled_type(q, "email")
 
 
 async def at_work(store: Store) -> None:

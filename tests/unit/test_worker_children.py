@@ -89,15 +89,36 @@ async def test_a_child_that_adds_jobs_is_told_what_to_do_instead(q: Kue) -> None
 
 def test_what_a_child_inherits_is_everything_else() -> None:
     """Friction 18: a REDIS_URL that is not that of the queue is the program's own."""
-    given = {"HOME": "/root", "KUE_PREFIX": "x", "REDIS_URL": "y"}
+    cache, queue = "redis://cache:6379/1", "redis://:pw@db:6379"
+    given = {"HOME": "/root", "KUE_PREFIX": "x", "REDIS_URL": queue}
 
-    kept = environment(given, "y")
-    as_ours = environment({**given, "KUE_URL": "y"}, "z")
-    with_its_own = environment(given, "z")
+    kept = environment(given, queue)
+    as_ours = environment({**given, "KUE_URL": queue}, "sqlite:///kue.db")
+    with_its_own = environment(given, cache)
 
     assert kept.keys() == as_ours.keys() == {"HOME", "KUE_URL", "PYTHONPATH"}
     assert kept["KUE_URL"] == "nowhere://"
-    assert with_its_own["REDIS_URL"] == "y"
+    assert with_its_own["REDIS_URL"] == queue
+
+
+@pytest.mark.parametrize(
+    ("queue", "other"),
+    [
+        ("redis://:pw@db:6379/0", "redis://:pw@db:6379"),
+        ("redis://db", "redis://ann:pw@DB:6379/2"),
+        ("redis+cluster://a:7000,b", "redis://b:6379"),
+        ("redis://[::1]", "redis://[::1]:6379"),
+        ("unix:///run/redis.sock?db=1", "unix:///run/redis.sock"),
+    ],
+)
+def test_a_child_is_not_told_of_the_same_server(queue: str, other: str) -> None:
+    assert "REDIS_URL" not in environment({"REDIS_URL": other}, queue)
+
+
+@pytest.mark.parametrize("queue", ["redis://db:6380", "sqlite:///db", "redis://[db"])
+def test_a_child_is_told_of_another_server(queue: str) -> None:
+    given = {"REDIS_URL": "redis://db"}
+    assert environment(given, queue)["REDIS_URL"] == "redis://db"
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 from typing import TYPE_CHECKING
 
 from kue.cli.terminal import say
-from kue.errors import KueError
+from kue.errors import KueError, StoreError
 from kue.unhandled import did_you_mean, ever_handled, unhandled
 from kue.unhandled import near as nearest
 
@@ -45,7 +46,9 @@ async def warn_of_new_type(q: Kue, type: str) -> None:
 
 async def warn_of_unhandled(q: Kue) -> None:
     """Report types whose jobs wait though live workers handle other types only."""
-    say_unhandled(await q.counts_by_type(), await q.workers())
+    # What was asked for is done: no hint may fail the command.
+    with contextlib.suppress(StoreError):
+        say_unhandled(await q.counts_by_type(), await q.workers())
 
 
 def say_unhandled(
@@ -62,7 +65,10 @@ def say_unhandled(
 
 async def warn_of_unhandled_type(q: Kue, type: str) -> None:
     """Report that no worker has ever handled *type*, if any handled another."""
-    known = ever_handled(await q.counts_by_type(), await q.workers())
+    known: set[str] = set()
+    # The job was added: no hint may fail the command.
+    with contextlib.suppress(StoreError):
+        known = ever_handled(await q.counts_by_type(), await q.workers())
     if known and type not in known:
         meant = did_you_mean(nearest(type, known))
         say(f"note: no worker has ever handled jobs of type {type!r}{meant}")

@@ -12,10 +12,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import socket
 import sys
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -187,13 +189,36 @@ def environment(variables: Mapping[str, str], url: str) -> dict[str, str]:
     kept = {
         name: value for name, value in variables.items() if not name.startswith(OURS)
     }
-    if kept.get(REDIS_URL) in (url, variables.get("KUE_URL")):
+    queues = (url, variables.get("KUE_URL", ""))
+    if any(_is_same_server(kept.get(REDIS_URL, ""), queue) for queue in queues):
         kept.pop(REDIS_URL, None)
     # Better an error than jobs in a file that nobody works on.
     kept["KUE_URL"] = nowhere.URL
     # What is importable here is importable there.
     kept["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     return kept
+
+
+def _is_same_server(url: str, other: str) -> bool:
+    """Return whether two URLs name the same Redis, whatever else they say."""
+    return url == other or not _servers(url).isdisjoint(_servers(other))
+
+
+def _servers(url: str) -> set[str]:
+    """Return the hosts of a Redis URL, each with its port, or its socket."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return set()
+    if parts.scheme == "unix":
+        return {parts.path}
+    if not parts.scheme.startswith("redis"):
+        return set()
+    hosts = parts.netloc.rpartition("@")[2].lower().split(",")
+    return {
+        host if re.search(r":\d+$", host) else f"{host or 'localhost'}:6379"
+        for host in hosts
+    }
 
 
 def _command(target: Target, descriptor: int) -> list[str]:

@@ -89,6 +89,7 @@ INSERT INTO meta (name, value) VALUES (?, ?)
 ON CONFLICT DO UPDATE SET value = excluded.value
 """
 _NO_ORDERS = "{}"
+_read_info = msgspec.json.Decoder(dict[str, Any]).decode
 _read_orders = msgspec.json.Decoder(dict[str, int]).decode
 _TENDED, _GRACED = "tended_at", "graced_at"
 #: When the store was last tended, by a clock that nobody sets.
@@ -198,7 +199,7 @@ def show(db: sqlite3.Connection, now: int) -> list[WorkerStatus]:
             deadline,
             bool(alive),
             active,
-            msgspec.json.decode(info),
+            _read_info(info),
             bool(is_paused),
             bool(has_left) and not active,
         )
