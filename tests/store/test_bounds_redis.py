@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kue.draft import draft
-from kue.job import State
-from kue.store.values import Claim
+from kue.errors import StoreError
+from kue.job import Completed, State
+from kue.settings import Keep
+from kue.store.values import Claim, Limits, Outcome
 from tests.support.jobs import (
     HOUR,
     MINUTE,
@@ -17,6 +19,7 @@ from tests.support.jobs import (
     add_many,
     add_one,
     claim,
+    end,
     start_one,
     state_of,
 )
@@ -202,3 +205,97 @@ async def test_a_search_that_began_before_a_worker_was_lost_is_made_again(
     rescued = [(await store.tend(now=T0 + 2 * SECOND)).rescued for _ in range(2)]
 
     assert rescued == [0, 1]
+
+
+async def test_a_type_whose_held_jobs_were_left_out_is_first_in_the_next_pass(
+    store: Store, hands: Hands
+) -> None:
+    """R-8: a pass looks at few held jobs, of all types together."""
+    for type in ("email", "sms"):
+        await store.limit(type, Limits(per_key=1))
+        await add_many(store, 3, type, group="g", now=await store.now())
+        await claim(store, type, limit=3, lease=HOUR, now=await store.now())
+        hands.do("ZADD", hands.home("agenda"), 1, type)
+
+    await store.tend(limit=1)
+
+    assert sorted(looks(hands).values())[0] == 1
+
+
+async def test_a_parent_that_nobody_waits_for_any_more_leaves_the_outbox(
+    store: Store, hands: Hands
+) -> None:
+    """R-7: maintenance would carry on with it for ever."""
+    job_id = await add_one(store)
+    hands.do("HSET", hands.home("outbox"), f"rest:{job_id}", "complete")
+
+    await store.tend(now=T0)
+
+    assert hands.do("HLEN", hands.home("outbox")) == 0
+
+
+async def test_ended_jobs_with_their_own_retention_keep_no_type_busy(
+    store: Store, hands: Hands
+) -> None:
+    """R-11: they are older than the rule allows, for as long as they stay."""
+    job = await start_one(store, retention="2h", now=await store.now())
+    await end(store, job, Completed(), now=await store.now())
+
+    while (await store.tend(keep=Keep(complete_age=1))).quiet:
+        pass
+
+    # Less than the minute, for the time that this takes.
+    assert looks(hands)[b"email"] > looks(hands)[b":"] - 10 * SECOND
+
+
+async def test_schedules_are_read_once_for_all_types_that_are_forgotten(
+    store: Store, hands: Hands
+) -> None:
+    for type in ("email", "sms"):
+        await store.remove([await add_one(store, type)], now=T0)
+    await store.tend(now=T0)
+    before = calls(hands, "hvals")
+
+    await store.tend(now=T0 + 25 * HOUR)
+
+    assert await store.types() == []
+    assert calls(hands, "hvals") - before == 1
+
+
+async def test_an_outage_after_an_idle_time_is_one(store: Store, hands: Hands) -> None:
+    """What was due and not looked at tells that nobody could."""
+    await start_one(store)
+    await store.tend(now=T0)
+    hands.do("HSET", hands.home("meta"), "idle", T0)
+
+    assert (await store.tend(now=T0 + HOUR)).rescued == 0
+
+
+async def test_a_call_repeated_in_the_next_hour_is_not_kept_for_ever(
+    store: Store, hands: Hands
+) -> None:
+    end_of_hour = T0 // HOUR * HOUR + HOUR - 1
+    for now in (end_of_hour, end_of_hour + 1):
+        await store.add([draft("email")], producer="p", seq=1, now=now)
+
+    assert hands.do("TTL", hands.home(f"producers:{T0 // HOUR + 1}")) > 0
+
+
+@pytest.mark.damages
+async def test_nothing_is_settled_before_the_claims_could_be_read(
+    store: Store, hands: Hands
+) -> None:
+    job = await start_one(store)
+    hands.do("SET", hands.home(f"claims:{T0 // HOUR}"), "damaged")
+
+    with pytest.raises(StoreError):
+        await store.cycle(
+            [Outcome(job, Completed())],
+            ["email"],
+            1,
+            worker="w1",
+            claim=Claim("lane", 1),
+            now=T0 + HOUR,
+        )
+
+    assert await state_of(store, job.id) is State.ACTIVE

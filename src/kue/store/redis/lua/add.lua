@@ -47,6 +47,12 @@ local BUCKET_MS = 3600000
 local bucket = math.floor(now / BUCKET_MS)
 local producers = root .. ":producers:" .. bucket
 
+local function remember(answered)
+  if redis.call("HSET", producers, producer, answered) == 1 then
+    redis.call("EXPIRE", producers, 3 * BUCKET_MS / 1000)
+  end
+end
+
 -- Check.  Only what is written below and not read before.
 local minute = root .. ":stats:" .. math.floor(now / 60000)
 redis.call("HLEN", minute)
@@ -57,7 +63,7 @@ if last then
   local last_seq, answer = string.match(last, "^(%d+):(.*)$")
   if tonumber(last_seq) == seq then
     -- Written again, so that WAIT behind a repeated call counts who has the first.
-    redis.call("HSET", producers, producer, last)
+    remember(last)
     return { "OK", answer }
   elseif tonumber(last_seq) > seq then
     return { "STALE" }
@@ -329,9 +335,7 @@ if is_range and #answer > 1 and shards == 1 then
 else
   answer = now .. " " .. table.concat(answer, ",")
 end
-if redis.call("HSET", producers, producer, seq .. ":" .. answer) == 1 then
-  redis.call("EXPIRE", producers, 3 * BUCKET_MS / 1000)
-end
+remember(seq .. ":" .. answer)
 
 -- Tell.
 for _, one in ipairs(born) do

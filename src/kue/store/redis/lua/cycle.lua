@@ -75,9 +75,14 @@ local has_work = #lines > 0 and redis.call("EXISTS", unpack(lines)) > 0
 
 -- Check what may be written before it is read: the settling comes before the claim.
 check_zsets(root .. ":", { "workers", "agenda" })
+local claimant, last = worker .. ":" .. lane, nil
+if lane ~= "" then
+  last = redis.call("HGET", claims, claimant)
+    or redis.call("HGET", root .. ":claims:" .. (hour - 1), claimant)
+end
 local is_idle = first_group > #ARGV and not has_work
 if not is_idle then
-  for _, name in ipairs({ "claims:" .. hour, "cancelling", "paused", "limits",
+  for _, name in ipairs({ "cancelling", "paused", "limits",
     "stats:" .. math.floor(now / 60000) }) do
     redis.call("HLEN", root .. ":" .. name)
   end
@@ -119,15 +124,12 @@ while ARGV[at] do
 end
 
 if lane ~= "" then
-  local field = worker .. ":" .. lane
-  local last = redis.call("HGET", claims, field)
-    or redis.call("HGET", root .. ":claims:" .. (hour - 1), field)
   last = tonumber(last) or -1
   local suffix = ":" .. worker .. ":" .. lane .. "." .. seq
   if seq == last then
     replay(types, suffix)
   elseif seq > last then
-    if redis.call("HSET", claims, field, seq) == 1 then
+    if redis.call("HSET", claims, claimant, seq) == 1 then
       redis.call("EXPIRE", claims, 3 * CLAIMS_MS / 1000)
     end
     redis.call("ZADD", root .. ":workers", now + lease, worker)

@@ -85,19 +85,22 @@ end
 -- Leases look over that are not when nobody tended for long: Redis was away, or everybody
 -- was.  Live workers get half a lease to say so, once in ten such graces.  A clock that
 -- was set back makes them look endless instead.
-local function mind_the_clock(swept, stepped_back)
+local function mind_the_clock(swept, stepped_back, first)
   local meta = redis.call("HMGET", root .. ":meta", "graced", "idle")
   local graced, was_idle = tonumber(meta[1]) or -math.huge, meta[2]
+  local is_overdue = first and now - first > gap
   local deadline
   if stepped_back then
     deadline = now + lease
     redis.call("HDEL", root .. ":meta", "graced")
-  elseif now - swept > gap and now - graced > 5 * lease and not was_idle then
+  elseif now - swept > gap and now - graced > 5 * lease
+    and (is_overdue or not was_idle) then
     deadline = now + math.floor(lease / 2)
     redis.call("HSET", root .. ":meta", "graced", now)
   end
   redis.call("HSET", root .. ":meta", "swept", now)
-  -- Nobody tended because there was nothing to tend: no lease was at stake.
+  -- While nothing was due nobody tended because there was nothing to tend: no lease was
+  -- at stake.
   if was_idle then
     redis.call("HDEL", root .. ":meta", "idle")
   end
@@ -166,6 +169,10 @@ local function rouse(job_type, q, limits)
   local most = math.min(per_key and MAX_ROUSED or limit, limit - roused)
   local held = most > 0 and redis.call("ZRANGE", q .. "held", 0, most - 1) or {}
   roused = roused + #held
+  -- Its turn comes first in the next pass; who owns the clock would never come to an end.
+  if most <= 0 and not is_clock_owned and redis.call("ZCARD", q .. "held") > 0 then
+    is_cut_short = true
+  end
   for _, id in ipairs(held) do
     local head = header(id)
     local running = head and head.group
@@ -192,7 +199,10 @@ local function release_rest()
     and redis.call("HRANDFIELD", root .. ":outbox", MAX_DEPENDANTS, "WITHVALUES") or {}
   for i = 1, #rest, 2 do
     local parent = string.match(rest[i], "^rest:(%d+)$")
-    if parent and looked_at < MAX_DEPENDANTS then
+    if parent and redis.call("SISMEMBER", root .. ":parents", parent) == 0 then
+      -- All that waited for it were removed meanwhile.
+      redis.call("HDEL", root .. ":outbox", rest[i])
+    elseif parent and looked_at < MAX_DEPENDANTS then
       tell_dependants(parent, rest[i + 1])
     end
   end
@@ -276,7 +286,7 @@ local full_minutes, last_minute, minute_cursor =
   unrolled(tonumber(ARGV[9]), tonumber(ARGV[10]))
 
 -- Move.
-mind_the_clock(swept or now, stepped_back)
+mind_the_clock(swept or now, stepped_back, first)
 local is_rolled = roll_up(full_minutes, last_minute, minute_cursor, hours_kept)
 forget_stacks()
 forget_pauses()

@@ -18,5 +18,9 @@
 --- @include lib/start
 --- @include lib/unlink
 
+-- Check.
+redis.call("HLEN", root .. ":outbox")
+
+-- Move.
 unlink(ARGV[4], ARGV[5])
 return "OK"

@@ -5,6 +5,8 @@ local DAY_MS = 86400000
 -- that comes and nothing was entered before, it was empty all the time.
 local EMPTY_MARK = 0.5
 local MAX_SCHEDULES = 1000
+-- Behind ended jobs with their own retention others may be due: looked at this often.
+local OWN_REST_MS = 60000
 local HELD_BY_TYPE = { "waiting", "held", "active", "delayed", "complete", "failed",
   "cancelled", "blocked", "parked", "expires", "ttl", "lapse", "unique", "running",
   "tries", "progress" }
@@ -53,6 +55,7 @@ local function is_empty(q)
   return redis.call("EXISTS", unpack(keys)) == 0
 end
 
+local schedules
 -- Whether a schedule adds jobs of the type; where there are very many, one might.
 local function has_schedule(job_type)
   if redis.call("HLEN", root .. ":schedules") > MAX_SCHEDULES then
@@ -61,7 +64,8 @@ local function has_schedule(job_type)
   local name = string.gsub(job_type, "%%(%x%x)", function(code)
     return string.char(tonumber(code, 16))
   end)
-  for _, text in ipairs(redis.call("HVALS", root .. ":schedules")) do
+  schedules = schedules or redis.call("HVALS", root .. ":schedules")
+  for _, text in ipairs(schedules) do
     if string.find(text, '"type":"' .. name .. '"', 1, true) then
       return true
     end
@@ -86,20 +90,32 @@ local function forget_type(entry)
   end
 end
 
+-- When the oldest of a state is to be pruned by the rule for its age.  One with its own
+-- retention is not: what is behind it is looked at later, unless this pass was limited.
+local function prune_time(q, state, age, is_limited)
+  local head = redis.call("ZRANGE", q .. state, 0, 0, "WITHSCORES")
+  local at = (tonumber(head[2]) or math.huge) + age
+  if head[1] and not is_limited
+    and redis.call("ZSCORE", q .. "retain_" .. state, head[1]) then
+    return math.max(at, now + OWN_REST_MS)
+  end
+  return at
+end
+
 -- When the first of the type's times comes.
-local function first_time(q, rules)
+local function first_time(q, rules, is_limited)
   local first = math.huge
-  local function look(name, after)
+  local function look(name)
     local head = redis.call("ZRANGE", q .. name, 0, 0, "WITHSCORES")
-    first = math.min(first, (tonumber(head[2]) or math.huge) + after)
+    first = math.min(first, tonumber(head[2]) or math.huge)
   end
   for _, name in ipairs({ "delayed", "expires", "lapse" }) do
-    look(name, 0)
+    look(name)
   end
   for i, state in ipairs({ "complete", "failed", "cancelled" }) do
-    look("retain_" .. state, 0)
+    look("retain_" .. state)
     if rules[2 * i] then
-      look(state, rules[2 * i])
+      first = math.min(first, prune_time(q, state, rules[2 * i], is_limited))
     end
   end
   return first
@@ -118,7 +134,7 @@ local function enter_next_look(entry, rules, is_limited)
       end
       at = till and till > now and till or now + DAY_MS + EMPTY_MARK
     else
-      at = math.max(soon, math.min(first_time(q, rules), now + MAX_REST_MS))
+      at = math.max(soon, math.min(first_time(q, rules, is_limited), now + MAX_REST_MS))
     end
   end
   -- No later: its time also says since when its runs have been searched (lib/lost).
