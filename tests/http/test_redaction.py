@@ -12,7 +12,7 @@ from kue.http.access import Anyone
 from kue.http.problem import Refused
 from kue.http.redaction import MASK, Redaction
 from kue.job import Completed, Error, Failed, State
-from kue.store.values import LogLine, Progress
+from kue.store.values import Act, LogLine, Progress
 from tests.http.test_bulk import ended
 from tests.support.jobs import claim_one, end, get_one
 
@@ -336,6 +336,36 @@ async def test_no_route_that_shows_jobs_shows_a_secret(
     assert answers[f"/api/v1/jobs/{running.id}"].json()["progress_data"] == {
         "token": MASK
     }
+
+
+async def test_no_route_shows_the_password_of_a_url_that_others_noted(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    job = await q.enqueue("email", unique=STORE)
+    await q.store.renew("w", info={"trouble": f"{STORE} is damaged"})
+    await q.pause("email", reason=f"{STORE} moves")
+    await q.pause(worker="w", reason=f"{STORE} moves")
+    await q.store.note(
+        Act(
+            who="cli:ann",
+            what="queue.pause",
+            target=f"email {STORE}",
+            status=200,
+            address="here",
+            detail=json.dumps({"reason": f"token={CANARY}", "from": STORE}),
+        )
+    )
+    paths = [f"/jobs/{job.id}", "/workers", "/workers/w", "/queues", "/queues/email"]
+    paths += ["/stats", "/audit"]
+
+    answers = [await client.get(path) for path in paths]
+    answers.append(await client.post("/pause", json={"reason": STORE}))
+
+    assert {answer.status_code for answer in answers} == {200}
+    assert [one.url.path for one in answers if CANARY in one.text] == []
+    assert [one.url.path for one in answers if HIDDEN_STORE not in one.text] == []
+    assert answers[0].json()["unique"] == HIDDEN_STORE
+    assert answers[2].json()["trouble"] == f"{HIDDEN_STORE} is damaged"
 
 
 async def test_events_tell_no_secret(http: Http, q: Kue) -> None:

@@ -4,7 +4,8 @@ Values that nobody is to see: passwords, tokens, numbers of cards.
 What is told is decided by the names of keys, whatever their case and separators:
 ``api_key``, ``apiKey`` and ``X-Api-Key`` are one.  A hidden value is shown as ``•••``.
 Who edits data sends that back where the value is to stay.  So are passwords inside
-URLs, in every text: ``redis://ann:•••@host``.
+URLs: ``redis://ann:•••@host``.  Names that jobs are found by, such as groups and tags,
+are shown as they are.
 """
 
 from __future__ import annotations
@@ -173,6 +174,9 @@ class Redaction:
         return replace(
             job,
             spec=spec,
+            unique=None if job.unique is None else self._url(job.unique),
+            # Of a pause it says the reason.
+            held=self.text(job.held),
             progress_data=self.hide(job.progress_data),
             history=tuple(self._attempt(attempt) for attempt in job.history),
         )

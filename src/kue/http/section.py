@@ -15,6 +15,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 import msgspec
+from msgspec.structs import replace
 
 from kue.http.access import Guard, Scope, User
 from kue.http.problem import Refused
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from kue.http.redaction import Redaction
     from kue.http.rules import Rules
     from kue.queue import Kue
+    from kue.store.values import Pause
 
 Handler = Callable[..., Awaitable[Any]]
 
@@ -49,6 +51,13 @@ class Call:
     @property
     def redaction(self) -> Redaction:
         return self.rules.redaction
+
+    async def pauses(self) -> list[Pause]:
+        """Return the pauses in force, as all may see them."""
+        hide = self.redaction.text
+        return [
+            replace(pause, reason=hide(pause.reason)) for pause in await self.q.paused()
+        ]
 
 
 @dataclass(frozen=True)

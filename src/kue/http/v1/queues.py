@@ -159,7 +159,7 @@ class Cleared(msgspec.Struct, frozen=True):
 @section.get("/queues")
 async def list_queues(call: Call, query: QueueListQuery) -> QueueList:
     """All types with their numbers, by name; up to 200 at a time."""
-    facts = await _look(call.q)
+    facts = await _look(call)
     names = facts.names()
     rest = [name for name in names if query.after is None or name > query.after]
     shown = rest[: query.limit]
@@ -173,7 +173,7 @@ async def list_queues(call: Call, query: QueueListQuery) -> QueueList:
 @section.get("/queues/{type:path}")
 async def show_queue(call: Call, type: TypeName) -> QueueDetail:
     """One type."""
-    facts = await _look(call.q)
+    facts = await _look(call)
     if type not in facts.names():
         raise Refused(HTTPStatus.NOT_FOUND, f"there is no queue {type!r}")
     return await _detail(call.q, type, facts)
@@ -193,7 +193,7 @@ async def pause_queue(call: Call, type: TypeName, body: PauseOrder) -> QueueDeta
     await check_type(call.q, type)
     with given("path.type"):
         await call.q.pause(type, reason=body.reason, by=call.user.name, until=until)
-    return await _detail(call.q, type, await _look(call.q))
+    return await _detail(call.q, type, await _look(call))
 
 
 @section.post("/queues/{type:path}/resume")
@@ -202,7 +202,7 @@ async def resume_queue(call: Call, type: TypeName) -> QueueDetail:
     if not await call.q.resume(type):
         # It may be known by its pause alone.
         await check_type(call.q, type)
-    return await _detail(call.q, type, await _look(call.q))
+    return await _detail(call.q, type, await _look(call))
 
 
 @section.post("/pause")
@@ -210,14 +210,14 @@ async def pause_everything(call: Call, body: PauseOrder) -> list[PauseView]:
     """Hand out no more jobs of any type; answers the pauses now in force."""
     until = await end_of(call.q, body)
     await call.q.pause(reason=body.reason, by=call.user.name, until=until)
-    return views(await call.q.paused())
+    return views(await call.pauses())
 
 
 @section.post("/resume")
 async def resume_everything(call: Call) -> list[PauseView]:
     """End the pause of everything; those of types and workers stay, and are told."""
     await call.q.resume()
-    return views(await call.q.paused())
+    return views(await call.pauses())
 
 
 @section.put("/queues/{type:path}/limits")
@@ -243,7 +243,7 @@ async def set_limits(call: Call, type: TypeName, body: LimitsOrder) -> QueueDeta
             per=body.per,
             per_key=body.per_key,
         )
-    return await _detail(call.q, type, await _look(call.q))
+    return await _detail(call.q, type, await _look(call))
 
 
 @section.delete("/queues/{type:path}/limits", status=HTTPStatus.NO_CONTENT)
@@ -337,14 +337,15 @@ def _limits_view(limits: Limits | None) -> LimitsView | None:
     return None if limits is None else LimitsView(**msgspec.structs.asdict(limits))
 
 
-async def _look(q: Kue) -> _Facts:
+async def _look(call: Call) -> _Facts:
+    q = call.q
     now = await q.now()
     stats = await recent(q, now)
     return _Facts(
         now=now,
         counts=await q.counts_by_type(),
         # A worker's pause holds back no type: others take its jobs.
-        pauses=[pause for pause in await q.paused() if pause.worker is None],
+        pauses=[pause for pause in await call.pauses() if pause.worker is None],
         limits=await q.limits(),
         workers=await q.workers(),
         sums=summed(stats.full, lambda stat: stat.type),

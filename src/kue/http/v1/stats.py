@@ -197,7 +197,7 @@ async def overview(call: Call) -> Overview:
     measured = total(stats.all)
     concerns = [
         *_of_lost(workers),
-        *_of_pauses(await q.paused()),
+        *_of_pauses(await call.pauses()),
         *_of_unserved(by_type, workers),
         *_of_backlogs(by_type, workers, stats),
     ]

@@ -20,7 +20,7 @@ from kue.names import MAX_BYTES
 from kue.store.values import MAX_BATCH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from kue.job import Job
     from kue.queue import Kue
@@ -127,7 +127,7 @@ async def list_workers(call: Call) -> WorkerList:
     """
     facts = await call.q.workers()
     page = await call.q.page(State.ACTIVE, limit=MAX_RUNNING)
-    return WorkerList(await _shown(call.q, facts, page.jobs))
+    return WorkerList(await _shown(call, facts, page.jobs))
 
 
 # Before that of one worker, whose name may be any path.
@@ -151,7 +151,7 @@ async def show_worker(call: Call, name: WorkerName) -> WorkerView:
     """One worker, with what it runs; up to 5,000 running jobs are looked at."""
     worker = await _worker(call.q, name)
     jobs = await _running(call.q, worker) if worker.active else []
-    [shown] = await _shown(call.q, [worker], jobs)
+    [shown] = await _shown(call, [worker], jobs)
     return shown
 
 
@@ -168,7 +168,7 @@ async def pause_worker(call: Call, name: WorkerName, body: PauseOrder) -> Worker
         await call.q.pause(
             worker=name, reason=body.reason, by=call.user.name, until=until
         )
-    return WorkerPause(name, (await _pauses(call.q)).get(name))
+    return WorkerPause(name, (await _pauses(call)).get(name))
 
 
 @section.post("/workers/{name:path}/resume")
@@ -177,7 +177,7 @@ async def resume_worker(call: Call, name: WorkerName) -> WorkerPause:
     if not await call.q.resume(worker=name):
         # One that is away may be known by its pause alone.
         await _worker(call.q, name)
-    return WorkerPause(name, (await _pauses(call.q)).get(name))
+    return WorkerPause(name, (await _pauses(call)).get(name))
 
 
 @section.post("/workers/{name:path}/stop", status=HTTPStatus.ACCEPTED)
@@ -210,8 +210,9 @@ async def _worker(q: Kue, name: str) -> WorkerStatus:
     raise Refused(HTTPStatus.NOT_FOUND, f"no worker is named {name!r}")
 
 
-async def _pauses(q: Kue) -> dict[str, PauseView]:
-    return {pause.worker: pause for pause in views(await q.paused()) if pause.worker}
+async def _pauses(call: Call) -> dict[str, PauseView]:
+    pauses = views(await call.pauses())
+    return {pause.worker: pause for pause in pauses if pause.worker}
 
 
 async def _running(q: Kue, worker: WorkerStatus) -> list[Job]:
@@ -228,24 +229,29 @@ async def _running(q: Kue, worker: WorkerStatus) -> list[Job]:
 
 
 async def _shown(
-    q: Kue, workers: Iterable[WorkerStatus], jobs: Iterable[Job]
+    call: Call, workers: Iterable[WorkerStatus], jobs: Iterable[Job]
 ) -> list[WorkerView]:
-    now = await q.now()
-    pauses = await _pauses(q)
+    now = await call.q.now()
+    pauses = await _pauses(call)
+    hide = call.redaction.text
     running: dict[str | None, list[Running]] = {}
     for job in jobs:
         running.setdefault(job.worker, []).append(_run(job, now))
     return [
-        _view(worker, pauses.get(worker.name), running.get(worker.name, []))
+        _view(worker, pauses.get(worker.name), running.get(worker.name, []), hide)
         for worker in workers
     ]
 
 
 def _view(
-    worker: WorkerStatus, pause: PauseView | None, running: list[Running]
+    worker: WorkerStatus,
+    pause: PauseView | None,
+    running: list[Running],
+    hide: Callable[[str], str],
 ) -> WorkerView:
+    said = msgspec.structs.asdict(_said(worker))
     return WorkerView(
-        **msgspec.structs.asdict(_said(worker)),
+        **{**said, "trouble": said["trouble"] and hide(said["trouble"])},
         name=worker.name,
         alive=worker.alive,
         lost=worker.lost,
