@@ -32,6 +32,7 @@ WRONG: dict[str, Any] = {
     "blob": b"\x00\xff\xfe",
     "empty": "",
     "json": '{"a": [1,',
+    "list": "[1]",
     "utf8": b"\xff\xfe",
 }
 #: Verbs that are not about jobs, for the tables of those that are not.

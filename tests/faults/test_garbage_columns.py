@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.damages
 
-_TEXT, _NAME, _NULL = {"text", "json", "empty"}, {"text", "json"}, {"null"}
+_TEXT, _NAME = {"text", "json", "list", "empty"}, {"text", "json", "list"}
+_NULL = {"null"}
 #: Values that are no damage to be seen: the column may hold any text, name or nothing.
 LEGAL = {
     "claims.lane": _NAME,
@@ -47,7 +48,7 @@ LEGAL = {
     "jobs.retention": _NULL,
     "jobs.worker": {"empty"},
     "jobs.ttl_at": _NULL,
-    "jobs.progress_data": _NULL,
+    "jobs.progress_data": _NULL | {"list"},
     "jobs.cancelling": _TEXT | _NULL,
     "kept.room": {"text"},
     "kept.name": _NAME,
@@ -61,6 +62,8 @@ LEGAL = {
     "pauses.who": _TEXT,
     "pauses.until": _NULL,
     "producers.name": _NAME,
+    # JSON is all that the doctor looks for here; a repeated add looks closer.
+    "producers.answer": {"list"},
     "schedules.name": _NAME,
     "stats.type": _NAME,
     "uniques.key": _NAME,
