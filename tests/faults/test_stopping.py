@@ -72,7 +72,9 @@ class Scene:
 
     def said(self, word: str) -> Counter[int]:
         """Return how often each job began, or ended."""
-        lines = [line.split() for line in self._path.read_text().splitlines()]
+        # What is being written at the moment may lack the end of its last line.
+        whole = self._path.read_text().rpartition("\n")[0]
+        lines = [line.split() for line in whole.splitlines()]
         return Counter(int(job_id) for said, job_id, _ in lines if said == word)
 
     async def begun(self, *ids: int) -> None:

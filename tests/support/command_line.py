@@ -75,7 +75,7 @@ class CommandLine:
                 main([str(argument) for argument in arguments])
         assert isinstance(stop.value.code, int)
         captured = self._capsys.readouterr()
-        assert "Traceback" not in captured.err
+        assert "Traceback" not in captured.err, captured.err
         return Said(stop.value.code, captured.out, captured.err)
 
     def on_a_terminal(self, width: int = 120) -> None:

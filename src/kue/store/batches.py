@@ -30,12 +30,11 @@ _PARENT_BYTES = 1024
 
 def split(things: Sequence[T], weigh: Callable[[T], int]) -> list[Sequence[T]]:
     """Return *things* in parts that are light enough, in order; one part at least."""
-    weights = list(map(weigh, things))
-    if sum(weights) <= MAX_CALL_BYTES:
+    if sum(map(weigh, things)) <= MAX_CALL_BYTES:
         return [things]
     parts: list[Sequence[T]] = []
     start, total = 0, 0
-    for index, weight in enumerate(weights):
+    for index, weight in enumerate(map(weigh, things)):
         if total and total + weight > MAX_CALL_BYTES:
             parts.append(things[start:index])
             start, total = index, 0
@@ -46,7 +45,10 @@ def split(things: Sequence[T], weigh: Callable[[T], int]) -> list[Sequence[T]]:
 def bytes_of_draft(draft: Draft) -> int:
     """Return about how much it costs to store *draft*."""
     spec = draft.spec
-    return _bytes_of(spec.data) + _PARENT_BYTES * len(spec.after)
+    # Every job that is added comes along here: its data is JSON already.
+    data, after = spec.data, spec.after
+    size = len(data) if type(data) is msgspec.Raw else len(encode_json(data))
+    return size + _PARENT_BYTES * len(after) if after else size
 
 
 def bytes_of_outcome(outcome: Outcome) -> int:
