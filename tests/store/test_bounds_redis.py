@@ -225,7 +225,7 @@ async def test_a_type_whose_held_jobs_were_left_out_is_first_in_the_next_pass(
 async def test_a_parent_that_nobody_waits_for_any_more_leaves_the_outbox(
     store: Store, hands: Hands
 ) -> None:
-    """R-7: maintenance would carry on with it for ever."""
+    """R-7: maintenance would carry on with it forever."""
     job_id = await add_one(store)
     hands.do("HSET", hands.home("outbox"), f"rest:{job_id}", "complete")
 

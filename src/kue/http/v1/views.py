@@ -309,7 +309,7 @@ def check_paths(wanted: JobFilter, redaction: Redaction, place: str) -> None:
 def found_openly(
     wanted: JobFilter, redaction: Redaction
 ) -> Callable[[jobs.Job], bool] | None:
-    """Return what tells whether a job matches also by what is shown of it."""
+    """Return a test of whether a job matches by what is shown of it, too."""
     given = {
         name: value
         for name, value in wanted.wanted.items()

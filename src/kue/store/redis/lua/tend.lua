@@ -255,7 +255,7 @@ local function next_shard_look(has_more)
   return math.max(first, now + LOOK_MS)
 end
 
--- A look that was not due keeps its time: or busy types would put it off for ever.
+-- A look that was not due keeps its time: or busy types would put it off forever.
 local function enter_shard_look(has_more)
   local at = next_shard_look(has_more)
   if is_shard_due then
