@@ -142,7 +142,7 @@ async def test_a_node_that_hears_nobody_there_any_more_says_so(nodes: Nodes) -> 
     await consumer.ready()
     await knows(a, "ask", 1)
 
-    asked = asyncio.create_task(a.request("ask", timeout=10), name="ask")
+    asked = asyncio.create_task(a.request("ask", timeout=45), name="ask")
     # The consumer goes before the message can come.
     consumer.unregister()
 

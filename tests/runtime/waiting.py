@@ -28,7 +28,7 @@ class Signal:
 
     def wait(self) -> Any:
         """Block the thread until it is told."""
-        return self._told.result(10)
+        return self._told.result(45)
 
 
 def thread() -> str:

@@ -69,6 +69,9 @@ class CommandLine:
     def __call__(self, *arguments: str | int, stdin: str = "") -> Said:
         """Run a command to its end."""
         typed = io.TextIOWrapper(io.BytesIO(stdin.encode()))
+        # Between fixtures and test nobody takes log records, and Python writes them to
+        # standard error: those of other threads, or of garbage of earlier tests.
+        self._capsys.readouterr()
         with self._monkeypatch.context() as patch:
             patch.setattr(sys, "stdin", typed)
             with lent(), pytest.raises(SystemExit) as stop:

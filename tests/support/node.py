@@ -24,13 +24,13 @@ class Other:
 
     def __init__(self, url: str, prefix: str) -> None:
         self.heard: list[Message] = []
-        self.bus = EventBus(RedisCluster(url, prefix=prefix, beat=0.2, lease=3))
+        self.bus = EventBus(RedisCluster(url, prefix=prefix, beat=0.2, lease=10))
         self.loop = asyncio.new_event_loop()
         self._is_up = threading.Event()
         self._end: asyncio.Event | None = None
         self._thread = threading.Thread(target=self._run, name="another node")
         self._thread.start()
-        assert self._is_up.wait(20)
+        assert self._is_up.wait(45)
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
@@ -58,13 +58,13 @@ class Other:
             found = act()
             return await found if asyncio.iscoroutine(found) else found
 
-        return asyncio.run_coroutine_threadsafe(done(), self.loop).result(20)
+        return asyncio.run_coroutine_threadsafe(done(), self.loop).result(50)
 
     def hears(self, count: int) -> list[Any]:
-        self.run(lambda: until(lambda: len(self.heard) >= count, seconds=20))
+        self.run(lambda: until(lambda: len(self.heard) >= count, seconds=45))
         return [message.body for message in self.heard]
 
     def close(self) -> None:
         assert self._end is not None
         self.loop.call_soon_threadsafe(self._end.set)
-        self._thread.join(20)
+        self._thread.join(45)

@@ -47,7 +47,7 @@ def rows_when(
     kue: CommandLine, is_so: Callable[[list[list[str]]], bool], *words: str
 ) -> list[list[str]]:
     """Ask until the answer is what is waited for: nodes tell with their beats."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 45
     while not ((rows := kue(*words).rows) and is_so(rows)):
         assert time.monotonic() < end, rows
     return rows
@@ -150,8 +150,9 @@ def test_a_message_that_nobody_hears_exits_with_1(
 
 
 def test_a_request_prints_the_reply(kue: CommandLine, other: Other) -> None:
-    plain = kue("bus", "request", "greeter", '"ann"', "-H", "lang:en")
-    [item] = kue("bus", "request", "greeter", "--json").items
+    patient = ("--timeout", "45s")
+    plain = kue("bus", "request", "greeter", '"ann"', "-H", "lang:en", *patient)
+    [item] = kue("bus", "request", "greeter", "--json", *patient).items
 
     assert (plain.code, plain.items) == (0, [{"hello": "ann", "lang": "en"}])
     assert item["body"] == {"hello": None, "lang": ""}
@@ -160,15 +161,17 @@ def test_a_request_prints_the_reply(kue: CommandLine, other: Other) -> None:
 
 
 def test_a_reply_of_bytes_is_printed_in_base64(kue: CommandLine, other: Other) -> None:
-    assert kue("bus", "request", "odd").items == [{"base64": "AAE="}]
+    said = kue("bus", "request", "odd", "--timeout", "45s")
+
+    assert said.items == [{"base64": "AAE="}]
 
 
 @pytest.mark.parametrize(
     ("address", "timeout", "message"),
     [
-        ("nobody", "20s", "NO_HANDLERS: No handlers for address nobody\n"),
+        ("nobody", "45s", "NO_HANDLERS: No handlers for address nobody\n"),
         ("deaf", "0.1s", "TIMEOUT: Timed out after waiting 100(ms) for a reply. "),
-        ("broken", "20s", "RECIPIENT_FAILURE: no room (code 7)\n"),
+        ("broken", "45s", "RECIPIENT_FAILURE: no room (code 7)\n"),
     ],
 )
 def test_a_request_without_reply_says_why_and_exits_with_1(
@@ -251,7 +254,7 @@ def test_listening_ends_after_a_count_and_answers(
 ) -> None:
     with listening("stock", "--count", "2", "--reply", "42", "--json") as process:
         kue("bus", "send", "stock", "1")
-        said = kue("bus", "request", "stock", "2")
+        said = kue("bus", "request", "stock", "2", "--timeout", "45s")
         out, complaints = process.communicate(timeout=50)
 
     assert said.items == [42]

@@ -101,7 +101,7 @@ def test_a_result_arrives_while_a_thread_waits_for_it(plain_q: Kue) -> None:
         waiting = pool.submit(job.result, 10)
         q.call(run_next, Completed(7))
 
-        assert waiting.result(10) == 7
+        assert waiting.result(45) == 7
 
 
 def test_the_errors_are_those_of_the_awaited_verbs(plain_q: Kue) -> None:
@@ -280,7 +280,7 @@ def test_what_threads_add_at_the_same_time_travels_together(
 
         q._connected().portal.tell(gate.set)
 
-        assert len({add.result(10).id for add in adds}) == 20
+        assert len({add.result(45).id for add in adds}) == 20
         assert wire.times("add") == 2
 
 
@@ -309,7 +309,7 @@ def test_the_events_of_a_job_are_a_plain_iterator(plain_q: Kue) -> None:
         until(lambda: job.job is not None)
         q.call(run_next, Completed())
 
-        assert heard.result(10) == [Kind.START, Kind.COMPLETE]
+        assert heard.result(45) == [Kind.START, Kind.COMPLETE]
 
 
 def test_a_job_that_has_ended_yields_its_last_event(plain_q: Kue) -> None:
@@ -458,7 +458,7 @@ def test_whoever_waits_is_told_when_the_queue_is_closed(plain_q: Kue) -> None:
         q.close()
 
         with pytest.raises(StoreUnavailable, match="the queue was closed"):
-            waiting.result(10)
+            waiting.result(45)
 
 
 def test_settings_are_those_of_the_queue() -> None:

@@ -96,11 +96,11 @@ def test_closing_ends_what_is_left() -> None:
     portal = Portal(nothing)
     with ThreadPoolExecutor(1) as pool:
         hanging = pool.submit(portal.call, hang())
-        assert begun.wait(10)
+        assert begun.wait(45)
         portal.close()
 
         with pytest.raises(StoreUnavailable, match="the queue was closed"):
-            hanging.result(10)
+            hanging.result(45)
     assert ended.is_set()
 
 
@@ -225,7 +225,7 @@ def test_a_thread_that_works_hears_no_signals_and_stops_when_told(
         running = pool.submit(
             plain_q.sync.run, on_start=lambda worker: started.set(), grace=1
         )
-        assert started.wait(10)
+        assert started.wait(45)
         plain_q.sync.stop()
 
         running.result(20)

@@ -97,7 +97,7 @@ def test_a_worker_whose_loop_is_held_tells_where(plain_q: Kue) -> None:
     working = threading.Thread(target=lambda: asyncio.run(work()))
     working.start()
     try:
-        assert held.wait(10)
+        assert held.wait(45)
         [worker] = sync.workers()
         assert sync.order(worker.name, "stacks")
         deadline = time.monotonic() + 10

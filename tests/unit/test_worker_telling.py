@@ -118,7 +118,7 @@ async def test_a_run_that_is_no_longer_ours_is_interrupted_when_it_speaks(
     @q.task
     def speak(job: ActiveJob) -> None:
         entered.set()
-        removed.wait(10)
+        removed.wait(45)
         job.progress(1)
         try:
             while not job.should_stop:

@@ -113,7 +113,7 @@ async def test_an_interruption_that_comes_too_late_hits_nobody() -> None:
 
 async def test_a_plain_handler_does_not_block_the_loop(q: Kue) -> None:
     release = threading.Event()
-    q.process("slow", 2, lambda job: release.wait(10))
+    q.process("slow", 2, lambda job: release.wait(45))
 
     @q.process("quick")
     async def quick(job: ActiveJob) -> str:
