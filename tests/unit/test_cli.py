@@ -138,3 +138,15 @@ def test_importing_kue_does_not_look_for_its_version() -> None:
     code = "import sys, kue; assert 'importlib.metadata' not in sys.modules"
 
     subprocess.run([sys.executable, "-c", f"{code}; kue.__version__"], check=True)
+
+
+def test_a_worker_imports_no_tables_and_a_dashboard_of_a_file_no_redis() -> None:
+    code = """
+import sys
+import kue.cli.worker
+assert not {"rich", "kue.bus", "kue.http"} & set(sys.modules)
+import kue.cli.site_server
+assert not {"rich", "redis"} & set(sys.modules)
+"""
+
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import click
 
-from kue.cli.bench import bench
-from kue.cli.bus import bus
-from kue.cli.completion import completion
-from kue.cli.dashboard import dashboard
-from kue.cli.demo import demo
-from kue.cli.doctor import doctor
-from kue.cli.failed import failed
-from kue.cli.job import job
-from kue.cli.queue import queue
 from kue.cli.reach import url_option, was_given
 from kue.cli.terminal import (
     DONE,
@@ -26,11 +18,6 @@ from kue.cli.terminal import (
     UNAVAILABLE,
     say,
 )
-from kue.cli.token import token
-from kue.cli.up import up
-from kue.cli.user import user
-from kue.cli.worker import worker
-from kue.cli.workers import workers
 from kue.errors import ConfigError, KueError, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -38,8 +25,29 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
+#: Each is in the module of its name.
+COMMANDS = (
+    *("bench", "bus", "completion", "dashboard", "demo", "doctor", "failed", "job"),
+    *("queue", "token", "up", "user", "worker", "workers"),
+)
+
+
+class Commands(click.Group):
+    """Imports a command when it is asked for: a process runs only one of them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"{__name__}.{cmd_name}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
 
 @click.group(
+    cls=Commands,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=EXIT_CODES,
@@ -78,7 +86,7 @@ def group(context: click.Context) -> None:
 def _check_url_is_used(context: click.Context) -> None:
     """Refuse a --url before a command that finds its queue in another way."""
     name = context.invoked_subcommand
-    found = group.commands.get(name or "")
+    found = group.get_command(context, name or "")
     if found is None or not was_given(context):
         return
     if not any(param.name == "url_option" for param in found.params):
@@ -87,14 +95,6 @@ def _check_url_is_used(context: click.Context) -> None:
             "it finds the queue",
             context,
         )
-
-
-COMMANDS = (
-    *(demo, up, worker, dashboard, job, queue, workers, failed, bus, user, token),
-    *(doctor, bench, completion),
-)
-for command in COMMANDS:
-    group.add_command(command)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from rich.console import Console
 
 from kue.cli.text import visible_lines
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 T = TypeVar("T")
 
@@ -69,9 +71,14 @@ def program() -> str:
 
 def output() -> Console:
     """Return the console for what was asked for; lines are never broken in a pipe."""
+    # It takes long to import, and what only serves or works shows no table.
+    from rich.console import Console
+
     return Console(soft_wrap=True)
 
 
 def notices() -> Console:
     """Return the console for what is shown only while it happens."""
+    from rich.console import Console
+
     return Console(stderr=True)

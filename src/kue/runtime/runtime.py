@@ -8,7 +8,6 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Self, TypeVarTuple, Unpack
 
 from kue.bus import EventBus
-from kue.cluster.redis import RedisCluster
 from kue.loops import new_event_loop
 from kue.runtime.context import Context, current_context, over, sparing_me
 from kue.runtime.deploying import Deployer, Deployment, Options
@@ -19,7 +18,6 @@ from kue.runtime.loop_context import LoopContext
 from kue.runtime.loops import Loops
 from kue.runtime.services import WORKERS, Services
 from kue.runtime.shared import LocalShared, SharedData
-from kue.runtime.shared.redis import RedisShared
 from kue.runtime.timers import Alarm
 from kue.runtime.watch import Limits, Watch
 from kue.runtime.worker_context import WorkerContext
@@ -120,6 +118,10 @@ class Runtime(Services):
             quorum: How many nodes the group must have for those verticles to run.
             rest: What `Runtime` takes besides.
         """
+        # Here, because a runtime without a cluster does not need redis-py.
+        from kue.cluster.redis import RedisCluster
+        from kue.runtime.shared.redis import RedisShared
+
         return cls(
             bus=EventBus(RedisCluster(url, prefix=prefix)),
             shared=RedisShared(url, prefix=prefix),
