@@ -51,3 +51,6 @@ install() {
 install --require-hashes --requirement "$1"
 # The build tool is among the pins, so that nothing unpinned is fetched to build with.
 install --no-deps --no-build-isolation --editable .
+# As pip does with what it does not link: else every process that tests start compiles
+# it again where Python is not to write bytecode.
+.venv/bin/python -m compileall -q src
