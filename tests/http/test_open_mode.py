@@ -148,7 +148,10 @@ async def test_a_mounted_application_is_closed_to_other_names(
 ) -> None:
     inner = create_app(q, guard=ThisMachine(StartupToken(SECRET)))
     app = Starlette(routes=[Mount("/jobs", inner)])
-    async with serving(app) as address, httpx.AsyncClient(headers=BEARER) as client:
+    async with (
+        serving(app) as address,
+        httpx.AsyncClient(headers=BEARER, verify=False) as client,
+    ):
         url = f"{address}/jobs{path}"
         here = await client.get(url)
         elsewhere = await client.get(url, headers={"Host": "ops.example.com"})
@@ -182,7 +185,10 @@ async def test_the_token_in_the_address_becomes_a_cookie(q: Kue) -> None:
 async def test_below_a_prefix_cookie_and_redirect_are_below_it_too(q: Kue) -> None:
     inner = create_app(q, guard=ThisMachine(StartupToken(SECRET)))
     app = Starlette(routes=[Mount("/ops/jobs", inner)])
-    async with serving(app) as address, httpx.AsyncClient(base_url=address) as client:
+    async with (
+        serving(app) as address,
+        httpx.AsyncClient(base_url=address, verify=False) as client,
+    ):
         right = await client.get(f"/ops/jobs/?token={SECRET}")
         wrong = await client.get("/ops/jobs/?token=wrong")
 
@@ -280,7 +286,7 @@ async def test_an_application_without_a_guard_logs_how_to_get_in(
 ) -> None:
     with caplog.at_level(logging.WARNING, logger="kue.http.app"):
         app = create_app(q)
-    async with serving(app) as address, httpx.AsyncClient() as client:
+    async with serving(app) as address, httpx.AsyncClient(verify=False) as client:
         path = app.state.open_path
         answer = await client.get(f"{address}{path}", follow_redirects=True)
         known = await client.get(f"{address}/api/v1/stats")

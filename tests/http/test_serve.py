@@ -49,7 +49,7 @@ async def served(q: Kue, **options: Any) -> AsyncIterator[tuple[str, int]]:
 
 
 async def get(place: tuple[str, int], path: str = HEALTH) -> httpx.Response:
-    async with httpx.AsyncClient(timeout=45) as client:
+    async with httpx.AsyncClient(timeout=45, verify=False) as client:
         return await client.get(f"http://{place[0]}:{place[1]}{path}")
 
 
@@ -80,7 +80,7 @@ def test_no_answer_waits_for_the_client_to_confirm_what_came_before() -> None:
 
 
 async def test_open_streams_end_when_the_server_stops(q: Kue) -> None:
-    async with httpx.AsyncClient(timeout=45) as client:
+    async with httpx.AsyncClient(timeout=45, verify=False) as client:
         async with asyncio.timeout(50), served(q) as place:
             stream = client.stream("GET", f"http://{HOST}:{place[1]}/api/v1/events")
             answer = await stream.__aenter__()
@@ -171,7 +171,7 @@ async def test_a_stream_outlives_the_time_for_headers(
     async with (
         served(q) as place,
         websockets.connect(f"ws://{HOST}:{place[1]}/api/v1/events/ws") as socket,
-        httpx.AsyncClient(timeout=45) as client,
+        httpx.AsyncClient(timeout=45, verify=False) as client,
         client.stream("GET", f"http://{HOST}:{place[1]}/api/v1/events") as answer,
     ):
         lines = answer.aiter_lines()
@@ -284,7 +284,7 @@ async def test_a_proxy_says_where_it_is_if_it_is_believed(
     headers = {"X-Forwarded-Prefix": "/ops"}
     async with (
         served(q, proxies=(proxy,)) as place,
-        httpx.AsyncClient(headers=headers) as client,
+        httpx.AsyncClient(headers=headers, verify=False) as client,
     ):
         missing = await client.get(f"http://{HOST}:{place[1]}{path}")
 

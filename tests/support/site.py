@@ -121,5 +121,5 @@ async def command(
 
 
 async def get(url: str, headers: dict[str, str] | None = None) -> httpx.Response:
-    async with httpx.AsyncClient(timeout=PATIENCE_SECONDS) as client:
+    async with httpx.AsyncClient(timeout=PATIENCE_SECONDS, verify=False) as client:
         return await client.get(url, headers=headers)

@@ -39,7 +39,9 @@ async def folder(tmp_path: Path) -> Path:
 async def client_of(site: Command) -> AsyncIterator[httpx.AsyncClient]:
     """Yield a client that has the start-up token."""
     headers = await site.headers()
-    async with httpx.AsyncClient(timeout=PATIENCE_SECONDS, headers=headers) as client:
+    async with httpx.AsyncClient(
+        timeout=PATIENCE_SECONDS, headers=headers, verify=False
+    ) as client:
         yield client
 
 
@@ -255,7 +257,7 @@ async def test_a_name_that_was_not_allowed_is_refused(folder: Path) -> None:
     options = ("--port", "0", "--allow-host", "ops.example.com")
     async with (
         command("dashboard", *options, folder=folder) as site,
-        httpx.AsyncClient(timeout=PATIENCE_SECONDS) as client,
+        httpx.AsyncClient(timeout=PATIENCE_SECONDS, verify=False) as client,
     ):
         url = f"{await site.url()}api/v1/queues"
         known = await client.get(url, headers={"Host": "ops.example.com"})
