@@ -131,4 +131,6 @@ def info_of(server: RedisServer, section: str) -> dict[str, Any]:
 
 def _server(directory: Path) -> RedisServer:
     directory.mkdir(parents=True)
-    return RedisServer(directory, config={"repl-diskless-sync-delay": "0"})
+    # A replica that a test froze is not given up, however long that takes.
+    config = {"repl-diskless-sync-delay": "0", "repl-timeout": "600"}
+    return RedisServer(directory, config=config)

@@ -13,13 +13,14 @@ import pytest
 from kue.draft import draft
 from kue.errors import DurabilityUnknown
 from kue.job import State
+from kue.store.redis import producing
 from tests.faults.conftest import assert_sound
 from tests.faults.sentinels import Replicated, info_of, say
 from tests.support.jobs import count_of
 from tests.support.servers import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from kue.store.base import Store
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from tests.support.servers import RedisServer
 
 MANY = 100
+#: More than anything here takes: a call within it has not waited for it.
+PATIENT = "120s"
 
 
 @pytest.fixture
@@ -36,10 +39,16 @@ def pair(tmp_path: Path) -> Iterator[Replicated]:
     pair.stop()
 
 
-async def add_durably(store: Store, number: int) -> str:
-    """Add a job of a producer of its own; return how that ended."""
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for a replica for as long as a busy machine, or a test, needs."""
+    monkeypatch.setattr(producing, "DURABLE_WAIT_MS", 100_000)
+
+
+async def add_durably(store: Store, producer: str) -> str:
+    """Add a job; return how that ended."""
     try:
-        await store.add([draft("email")], producer=f"p{number}", seq=1, durable=True)
+        await store.add([draft("email")], producer=producer, seq=1, durable=True)
     except DurabilityUnknown as exc:
         return f"unknown {len(exc.job_ids)}"
     except Exception as exc:
@@ -49,7 +58,8 @@ async def add_durably(store: Store, number: int) -> str:
 
 async def add_many(store: Store) -> set[str]:
     """Make many durable adds at once; return how they ended, each kind once."""
-    return set(await asyncio.gather(*(add_durably(store, n) for n in range(MANY))))
+    adds = (add_durably(store, f"p{number}") for number in range(MANY))
+    return set(await asyncio.gather(*adds))
 
 
 def calls_of(server: RedisServer, command: str) -> int:
@@ -66,15 +76,26 @@ def frozen(server: RedisServer) -> Iterator[None]:
         os.kill(server.pid, signal.SIGCONT)
 
 
+async def until_seen(
+    server: RedisServer, is_so: Callable[[RedisServer], bool], what: str
+) -> None:
+    await asyncio.to_thread(wait_until, lambda: is_so(server), what)
+
+
 def has_no_replica(server: RedisServer) -> bool:
     return bool(info_of(server, "replication")["connected_slaves"] == 0)
 
 
+def someone_waits(server: RedisServer) -> bool:
+    return bool(info_of(server, "clients")["blocked_clients"] > 0)
+
+
+@pytest.mark.usefixtures("patient")
 async def test_adds_at_the_same_time_share_a_wait(
     pair: Replicated, new_store: NewStore
 ) -> None:
     """R-5: one WAIT confirms all that was added over its connection before."""
-    store = new_store(pair.master.url)
+    store = new_store(pair.master.url, budget=PATIENT)
 
     assert await add_many(store) == {"confirmed"}
 
@@ -87,12 +108,10 @@ async def test_without_a_replica_nobody_waits_for_one(
     pair: Replicated, new_store: NewStore
 ) -> None:
     """R-5: no add is reported as failed that was stored, and none waits."""
-    store = new_store(pair.master.url)
+    store = new_store(pair.master.url, budget=PATIENT)
     await store.open()
     pair.replica.kill()
-    await asyncio.to_thread(
-        wait_until, lambda: has_no_replica(pair.master), "the replica is missed"
-    )
+    await until_seen(pair.master, has_no_replica, "the replica is missed")
 
     assert await add_many(store) == {"unknown 1"}
 
@@ -100,58 +119,70 @@ async def test_without_a_replica_nobody_waits_for_one(
     assert await count_of(store) == {State.WAITING: MANY}
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_frozen_replica_delays_nothing_but_confirmations(
     pair: Replicated, new_store: NewStore
 ) -> None:
     """R-5: other calls of the process do not queue up behind those that wait."""
-    store = new_store(pair.master.url, budget="30s")
+    store = new_store(pair.master.url, budget=PATIENT)
     await store.open()
 
     with frozen(pair.replica):
         adding = asyncio.create_task(add_many(store))
-        others = 0
-        while not adding.done():
+        await until_seen(pair.master, someone_waits, "adds wait for the replica")
+        for _ in range(10):
             await store.get([1])
             await store.count()
-            others += 1
-        assert await adding == {"unknown 1"}
+        # Behind them, nobody would have been answered before the replica is back.
+        assert someone_waits(pair.master)
+        assert not adding.done()
+    assert await adding == {"confirmed"}
 
-    # WAIT takes 2 s; behind it, there would have been a handful.
-    assert others > 10
     assert calls_of(pair.master, "wait") <= 10
     assert await count_of(store) == {State.WAITING: MANY}
 
 
+async def test_adds_that_a_frozen_replica_does_not_confirm_are_stored_and_say_so(
+    pair: Replicated, new_store: NewStore
+) -> None:
+    store = new_store(pair.master.url, budget=PATIENT)
+
+    with frozen(pair.replica):
+        assert await add_many(store) == {"unknown 1"}
+
+    assert 1 <= calls_of(pair.master, "wait") <= 10
+    assert await count_of(store) == {State.WAITING: MANY}
+
+
+@pytest.mark.usefixtures("patient")
 async def test_a_budget_that_is_shorter_than_the_wait_fails_no_add(
     pair: Replicated, new_store: NewStore
 ) -> None:
     """R-5: once the script is answered, an add is stored, whatever the time."""
-    store = new_store(pair.master.url, budget="1s")
+    store = new_store(pair.master.url, budget="3s")
     await store.open()
 
     with frozen(pair.replica):
-        assert await add_durably(store, 1) == "unknown 1"
+        assert await add_durably(store, "p") == "unknown 1"
+        # It was the budget that ended, not the wait.
+        assert someone_waits(pair.master)
 
     assert await count_of(store) == {State.WAITING: 1}
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_connection_that_is_lost_while_it_waits_fails_no_add(
     pair: Replicated, new_store: NewStore
 ) -> None:
-    store = new_store(pair.master.url, budget="30s")
+    store = new_store(pair.master.url, budget=PATIENT)
     await store.open()
 
     with frozen(pair.replica):
-        adding = asyncio.create_task(add_durably(store, 1))
-        await asyncio.to_thread(
-            wait_until, lambda: calls_of(pair.master, "info") > 0, "it is stored"
-        )
-        await asyncio.to_thread(wait_until, lambda: waits(pair.master), "it waits")
+        adding = asyncio.create_task(add_durably(store, "p"))
+        # It waits only when its job is stored.
+        await until_seen(pair.master, someone_waits, "the add waits")
+        assert await count_of(store) == {State.WAITING: 1}
         say(pair.master, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
         assert await adding == "unknown 1"
 
     assert await count_of(store) == {State.WAITING: 1}
-
-
-def waits(server: RedisServer) -> bool:
-    return bool(info_of(server, "clients")["blocked_clients"] > 0)
