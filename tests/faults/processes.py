@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import signal
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tests.support.freezing import freeze
+from tests.support.warm import start
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-_HOME = Path(__file__).parents[2]
+    from tests.support.warm import Running
 
 
 class Process:
@@ -28,17 +28,12 @@ class Process:
         *,
         program: str = "tests.faults.program",
     ) -> None:
-        self._arguments = ("-m", program, role, url, prefix, name)
-        self._process: asyncio.subprocess.Process | None = None
+        self._arguments = (program, role, url, prefix, name)
+        self._url = url
+        self._process: Running | None = None
 
     async def __aenter__(self) -> Process:
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *self._arguments,
-            cwd=_HOME,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-        )
+        self._process = await start(*self._arguments)
         assert await self.line() == "ready"
         return self
 
@@ -50,35 +45,30 @@ class Process:
     ) -> None:
         self.kill()
         await self.rest()
-        await self._running.wait()
+        await self._running.close()
 
     async def line(self) -> str:
         """Return what it says next; empty once it is gone."""
-        process = self._running
-        assert process.stdout is not None
-        return (await process.stdout.readline()).decode().rstrip("\n")
+        return (await self._running.stdout.readline()).decode().rstrip("\n")
 
     async def rest(self) -> list[str]:
         """Return all it still has to say before it ends."""
-        process = self._running
-        assert process.stdout is not None
-        return (await process.stdout.read()).decode().splitlines()
+        return (await self._running.stdout.read()).decode().splitlines()
 
     def tell(self) -> None:
         """Let it go on."""
-        process = self._running
-        assert process.stdin is not None
-        process.stdin.write(b"go on\n")
+        self._running.write(b"go on\n")
 
     def freeze(self) -> None:
-        os.kill(self._running.pid, signal.SIGSTOP)
+        """Stop it where it holds up nobody else."""
+        freeze(self._running.pid, self._url)
 
     def thaw(self) -> None:
         os.kill(self._running.pid, signal.SIGCONT)
 
     def terminate(self) -> None:
         """Ask it to end, as an operator would."""
-        self._running.terminate()
+        self._running.send_signal(signal.SIGTERM)
 
     def signal(self, number: signal.Signals) -> None:
         self._running.send_signal(number)
@@ -94,9 +84,9 @@ class Process:
     def kill(self) -> None:
         """End it at once, as a crash would; what it had written can still be read."""
         with contextlib.suppress(ProcessLookupError):
-            self._running.kill()
+            self._running.send_signal(signal.SIGKILL)
 
     @property
-    def _running(self) -> asyncio.subprocess.Process:
+    def _running(self) -> Running:
         assert self._process is not None, "it was not started"
         return self._process

@@ -7,15 +7,16 @@ import contextlib
 import json
 import os
 import signal
-import sys
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kue.draft import draft
 from kue.supervisor import procfs
+from tests.support.freezing import freeze
 from tests.support.jobs import get_one
 from tests.support.leases import SHORT_LEASE_SECONDS
+from tests.support.warm import COMMAND, start
 from tests.unit.patience import until
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from kue.job import Job
     from kue.store.base import Store
+    from tests.support.warm import Running
 
 SHIFT = Path(__file__).with_name("shift.py")
 #: An app that fits on a page, for tests that change it.
@@ -55,7 +57,7 @@ class Supervised:
         self._arguments = ("worker", target, *options)
         self._folder = folder
         self._environ = {**_clean(), **(environ or {})}
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: Running | None = None
         self._seen: set[int] = set()
         #: What it wrote to standard error so far.
         self.log: list[str] = []
@@ -63,15 +65,11 @@ class Supervised:
         self._logging: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Supervised:
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-c",
-            "from kue.cli import main; main()",
-            *self._arguments,
+        self._process = await start(
+            *(COMMAND, *self._arguments),
             cwd=self._folder,
-            env=self._environ,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+            environ=self._environ,
+            has_log=True,
         )
         self._logging = asyncio.create_task(self._read_log())
         return self
@@ -84,14 +82,14 @@ class Supervised:
     ) -> None:
         children = {*self.children(), *self._seen}
         with contextlib.suppress(ProcessLookupError):
-            self._running.kill()
+            self._running.send_signal(signal.SIGKILL)
         for pid in children:
             # Each leads a group, with whatever its handlers started.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
-        await self._running.wait()
         assert self._logging is not None
         await self._logging
+        await self._running.close()
 
     @property
     def pid(self) -> int:
@@ -105,10 +103,8 @@ class Supervised:
 
     async def line(self) -> list[str]:
         """Return the words of the next line that a handler said."""
-        stdout = self._running.stdout
-        assert stdout is not None
         async with asyncio.timeout(PATIENCE_SECONDS):
-            words = (await stdout.readline()).decode().split()
+            words = (await self._running.stdout.readline()).decode().split()
         if words:
             self._seen.add(int(words[-1]))
         return words
@@ -147,15 +143,13 @@ class Supervised:
             return await self._running.wait()
 
     async def _read_log(self) -> None:
-        stderr = self._running.stderr
-        assert stderr is not None
-        while data := await stderr.readline():
+        while data := await self._running.stderr.readline():
             async with self._logged:
                 self.log.append(data.decode().rstrip("\n"))
                 self._logged.notify_all()
 
     @property
-    def _running(self) -> asyncio.subprocess.Process:
+    def _running(self) -> Running:
         assert self._process is not None, "it was not started"
         return self._process
 
@@ -197,6 +191,10 @@ class Shift:
         batch = [draft(type, {"seconds": seconds})] * count
         added = await self.store.add(batch, producer=uuid.uuid4().hex, seq=1)
         return [one.id for one in added]
+
+    def freeze(self, pid: int) -> None:
+        """Stop a process of a worker where it holds up nobody else."""
+        freeze(pid, self.url)
 
     async def job(self, job_id: int) -> Job:
         return await get_one(self.store, job_id)

@@ -55,7 +55,7 @@ async def test_a_frozen_child_is_not_beaten_for_and_its_job_is_taken_over(
     [job_id] = await shift.add("nap", seconds=6)
     async with shift.start("--processes", "2") as workers:
         _, _, zombie = await workers.line()
-        os.kill(int(zombie), signal.SIGSTOP)
+        shift.freeze(int(zombie))
         _, again, heir = await workers.line()
 
         os.kill(int(zombie), signal.SIGCONT)

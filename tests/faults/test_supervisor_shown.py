@@ -62,7 +62,7 @@ async def test_health_is_told_by_a_port_and_a_file(
         ready = await get(unused_tcp_port, "/readyz")
         [child] = workers.children()
 
-        os.kill(child, signal.SIGSTOP)
+        lone.freeze(child)
         await patiently(lambda: not file.exists())
         frozen = await get(unused_tcp_port, "/readyz")
         live = await get(unused_tcp_port, "/healthz")
