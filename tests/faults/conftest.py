@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import uuid
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
@@ -16,7 +19,6 @@ from tests.support.servers import RedisServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
 
     from kue.store.base import Store
 
@@ -37,6 +39,17 @@ class NewServer(Protocol):
 def prefix() -> str:
     """What all keys of one test begin with."""
     return f"fault-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def swift(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory, where there is one, for files that no power cut threatens."""
+    memory = Path("/dev/shm")
+    if not os.access(memory, os.W_OK):
+        yield tmp_path
+        return
+    with TemporaryDirectory(prefix="kue-", dir=memory) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

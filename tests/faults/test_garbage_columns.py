@@ -85,13 +85,13 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Scene]:
 
 @pytest.mark.parametrize("column", COLUMNS, ids=".".join)
 async def test_wrong_values_raise_store_errors_and_are_found(
-    prepared: tuple[Path, Scene], tmp_path: Path, column: Column
+    prepared: tuple[Path, Scene], swift: Path, column: Column
 ) -> None:
     sound, scene = prepared
     faults: list[str] = []
     cases = 0
     for kind in WRONG:
-        path = tmp_path / f"{kind}.db"
+        path = swift / f"{kind}.db"
         if garbled(path, sound, column, kind):
             cases += 1
             is_legal = kind in LEGAL.get(".".join(column), ())

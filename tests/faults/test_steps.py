@@ -7,11 +7,11 @@ import signal
 from collections import Counter
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 
-from kue import Kue, State, StoreUnavailable
+from kue import Kue, State
 from kue.draft import draft
 from kue.policy import CANCELLED
 from kue.store.values import Claim, Word
@@ -27,12 +27,11 @@ from tests.support.jobs import get_one
 from tests.support.leases import PATIENT_LEASE_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
     from pathlib import Path
 
     from kue.job import Job
     from kue.store.base import Store
-    from kue.store.values import Reply
     from kue.worker.active import ActiveJob
     from tests.faults.conftest import NewStore
     from tests.support.servers import RedisServer
@@ -40,13 +39,9 @@ if TYPE_CHECKING:
 PATIENCE_SECONDS = 60.0
 KILLED = -signal.SIGKILL
 
-
-@pytest.fixture(params=["sqlite", "redis"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'kue.db'}"
-    server: RedisServer = request.getfixturevalue("redis_server")
-    return server.url
+#: What happens to a worker that is killed at a step.
+Happens: TypeAlias = "Callable[[Story, str], Awaitable[None]]"
+AtEach: TypeAlias = "Callable[[Iterable[str], Happens], Awaitable[None]]"
 
 
 class Story:
@@ -112,11 +107,49 @@ class Story:
         return job
 
 
+@pytest.fixture(params=["sqlite", "redis"])
+def new_story(
+    request: pytest.FixtureRequest, prefix: str, new_store: NewStore, tmp_path: Path
+) -> Callable[[str], Story]:
+    """Makes stories that know nothing of each other."""
+
+    def make(name: str) -> Story:
+        name = name.replace(" ", "-")
+        effects = tmp_path / f"effects-{name}"
+        effects.touch()
+        url = f"sqlite:///{tmp_path / name}.db"
+        if request.param == "redis":
+            server: RedisServer = request.getfixturevalue("redis_server")
+            url = server.url
+        own = f"{prefix}-{name}"
+        return Story(url, own, new_store(url, prefix=own), effects)
+
+    return make
+
+
 @pytest.fixture
-async def story(url: str, prefix: str, new_store: NewStore, tmp_path: Path) -> Story:
-    effects = tmp_path / "effects"
-    effects.touch()
-    return Story(url, prefix, new_store(url), effects)
+def story(new_story: Callable[[str], Story]) -> Story:
+    return new_story("only")
+
+
+@pytest.fixture
+def at_each(new_story: Callable[[str], Story]) -> AtEach:
+    """Tells what happens at each of some steps, all at once: leases take their time."""
+
+    async def tell(steps: Iterable[str], happens: Happens) -> None:
+        async with asyncio.TaskGroup() as group:
+            for step in steps:
+                group.create_task(_noted(step, happens(new_story(step), step)))
+
+    return tell
+
+
+async def _noted(step: str, happening: Awaitable[None]) -> None:
+    try:
+        await happening
+    except Exception as exc:
+        exc.add_note(f"the worker was killed at the step {step!r}")
+        raise
 
 
 def outcomes(job: Job) -> list[str]:
@@ -129,22 +162,29 @@ def assert_completed_once(job: Job, by: str = "heir") -> None:
     assert outcomes(job).count("complete") == 1
 
 
-@pytest.mark.parametrize(
-    "step",
-    ["claimed", "received", "before the effect", "before a beat", "after a beat"],
-)
 async def test_killed_before_its_effect_the_job_runs_again_and_has_it_once(
-    story: Story, step: str
+    at_each: AtEach,
 ) -> None:
     """After the claim, before the handler, in the handler, while it beats."""
-    ids = await story.add()
-    await story.kill_at(step)
 
-    [job] = await story.finish(ids)
+    async def happens(story: Story, step: str) -> None:
+        ids = await story.add()
+        await story.kill_at(step)
 
-    assert_completed_once(job)
-    assert (outcomes(job), job.stalls) == (["stalled", "complete"], 1)
-    assert story.effects == Counter(ids)
+        [job] = await story.finish(ids)
+
+        assert_completed_once(job)
+        assert (outcomes(job), job.stalls) == (["stalled", "complete"], 1)
+        assert story.effects == Counter(ids)
+
+    steps = (
+        "claimed",
+        "received",
+        "before the effect",
+        "before a beat",
+        "after a beat",
+    )
+    await at_each(steps, happens)
 
 
 async def test_killed_after_its_effect_and_before_it_could_say_so_the_job_runs_twice(
@@ -174,74 +214,78 @@ async def test_killed_when_the_store_had_heard_of_its_end_the_job_is_over(
     assert story.effects == Counter(ids)
 
 
-@pytest.mark.parametrize("step", ["claimed", "received", "before settling", "settled"])
 async def test_killed_with_many_jobs_in_hand_none_is_lost_or_completed_twice(
-    story: Story, step: str
+    at_each: AtEach,
 ) -> None:
-    ids = await story.add(TYPE, 20) + await story.add(OTHER_TYPE, 20)
-    await story.kill_at(step)
+    async def happens(story: Story, step: str) -> None:
+        ids = await story.add(TYPE, 20) + await story.add(OTHER_TYPE, 20)
+        await story.kill_at(step)
 
-    jobs = await story.finish(ids)
+        jobs = await story.finish(ids)
 
-    for job in jobs:
-        assert (job.state, job.attempts) == (State.COMPLETE, 1)
-        assert outcomes(job) in (["complete"], ["stalled", "complete"])
-    # What ran twice is what was in hand.
-    repeated = [job.id for job in jobs if job.stalls]
-    assert len(repeated) <= 2 * SLOTS
-    assert story.effects.keys() == set(ids)
-    assert {job_id for job_id, times in story.effects.items() if times > 1} <= set(
-        repeated
-    )
+        for job in jobs:
+            assert (job.state, job.attempts) == (State.COMPLETE, 1)
+            assert outcomes(job) in (["complete"], ["stalled", "complete"])
+        # What ran twice is what was in hand.
+        repeated = [job.id for job in jobs if job.stalls]
+        assert len(repeated) <= 2 * SLOTS
+        assert story.effects.keys() == set(ids)
+        assert {job_id for job_id, times in story.effects.items() if times > 1} <= set(
+            repeated
+        )
+
+    await at_each(("claimed", "received", "before settling", "settled"), happens)
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
+async def test_killed_while_handing_back_each_job_is_handed_back_or_rescued(
+    at_each: AtEach,
+) -> None:
+    async def happens(story: Story, step: str) -> None:
+        ids = await story.add(TYPE, SLOTS) + await story.add(OTHER_TYPE, SLOTS)
+        async with asyncio.timeout(PATIENCE_SECONDS), story.victim(step) as victim:
+            for _ in ids:
+                await victim.line()
+            victim.terminate()
+            assert await victim.ended() == KILLED
+
+        jobs = await story.finish(ids)
+
+        for job in jobs:
+            assert_completed_once(job)
+            assert outcomes(job) in (["released", "complete"], ["stalled", "complete"])
+            assert job.stalls == outcomes(job).count("stalled")
+        if step == "before handing back":
+            assert {job.stalls for job in jobs} == {1}
+        if step == "after handing back some":
+            assert any(job.stalls == 0 for job in jobs)
+        assert story.effects == Counter(ids)
+
+    steps = (
         "before handing back",
         "after handing back some",
         "before handing back the rest",
         "after handing back",
-    ],
-)
-async def test_killed_while_handing_back_each_job_is_handed_back_or_rescued(
-    story: Story, step: str
-) -> None:
-    ids = await story.add(TYPE, SLOTS) + await story.add(OTHER_TYPE, SLOTS)
-    async with asyncio.timeout(PATIENCE_SECONDS), story.victim(step) as victim:
-        for _ in ids:
-            await victim.line()
-        victim.terminate()
-        assert await victim.ended() == KILLED
-
-    jobs = await story.finish(ids)
-
-    for job in jobs:
-        assert_completed_once(job)
-        assert outcomes(job) in (["released", "complete"], ["stalled", "complete"])
-        assert job.stalls == outcomes(job).count("stalled")
-    if step == "before handing back":
-        assert {job.stalls for job in jobs} == {1}
-    if step == "after handing back some":
-        assert any(job.stalls == 0 for job in jobs)
-    assert story.effects == Counter(ids)
+    )
+    await at_each(steps, happens)
 
 
-@pytest.mark.parametrize("step", ["before upkeep", "after upkeep"])
 async def test_killed_in_its_upkeep_the_next_worker_goes_on_with_it(
-    story: Story, step: str
+    at_each: AtEach,
 ) -> None:
-    ids = await story.add()
-    await story.store.claim([TYPE], 1, worker="lost", claim=Claim("a", 1))
-    await story.store.leave("lost")
-    await story.kill_at(step)
+    async def happens(story: Story, step: str) -> None:
+        ids = await story.add()
+        await story.store.claim([TYPE], 1, worker="lost", claim=Claim("a", 1))
+        await story.store.leave("lost")
+        await story.kill_at(step)
 
-    [job] = await story.finish(ids)
+        [job] = await story.finish(ids)
 
-    # Taken back once, by whoever came first; the one who died may have begun it too.
-    assert_completed_once(job, by=str(job.result))
-    assert outcomes(job).count("stalled") == job.stalls >= 1
-    assert story.effects.keys() == set(ids)
+        # Taken back once, by whoever came first; the one who died may have begun it.
+        assert_completed_once(job, by=str(job.result))
+        assert outcomes(job).count("stalled") == job.stalls >= 1
+        assert story.effects.keys() == set(ids)
+
+    await at_each(("before upkeep", "after upkeep"), happens)
 
 
 async def test_killed_when_it_was_woken_its_wake_up_is_not_lost(story: Story) -> None:
@@ -277,19 +321,6 @@ async def test_killed_when_it_was_handed_jobs_while_it_waited_they_run_elsewhere
     assert story.effects == Counter(ids)
 
 
-async def ask_behind_its_back(victim: Process, store: Store, job_id: int) -> Reply:
-    """Cancel a job of a process that stands still from then on."""
-    while True:
-        victim.freeze()
-        try:
-            [reply] = await store.cancel([job_id], reason="not wanted")
-        except StoreUnavailable:
-            # It was stopped in the middle of a write, and locks the file.
-            victim.thaw()
-        else:
-            return reply
-
-
 async def test_killed_over_a_job_that_was_asked_to_end_the_job_is_cancelled(
     story: Story,
 ) -> None:
@@ -297,7 +328,9 @@ async def test_killed_over_a_job_that_was_asked_to_end_the_job_is_cancelled(
     [job_id] = ids = await story.add()
     async with asyncio.timeout(PATIENCE_SECONDS), story.victim("held") as victim:
         await victim.line()
-        reply = await ask_behind_its_back(victim, story.store, job_id)
+        # It does not hear of the request, and dies.
+        victim.freeze()
+        [reply] = await story.store.cancel([job_id], reason="not wanted")
         assert reply.word is Word.ASKED
         victim.kill()
         await victim.ended()
