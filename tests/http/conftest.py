@@ -35,7 +35,13 @@ async def serving(app: ASGIApp) -> AsyncIterator[str]:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         port = listener.getsockname()[1]
         config = uvicorn.Config(
-            app, lifespan="off", log_level="warning", ws="auto", access_log=False
+            app,
+            lifespan="off",
+            # Set up for each server of each test, it would take as long as a request.
+            log_config=None,
+            log_level="warning",
+            ws="auto",
+            access_log=False,
         )
         config.load()
         server = uvicorn.Server(config)

@@ -67,17 +67,20 @@ def test_another_shell_is_not_known(kue: CommandLine) -> None:
     assert "'tcsh' is not one of 'bash', 'zsh', 'fish'" in said.err
 
 
-def test_types_states_priorities_and_workers_are_completed(kue: CommandLine) -> None:
+def test_types_are_completed(kue: CommandLine) -> None:
     kue("job", "add", "email")
     kue("job", "add", "export")
     kue("job", "add", "report")
 
     assert offered("queue", "pause", "e") == ["email", "export"]
     assert offered("queue", "--url", kue.url, "clear", "r") == ["report"]
+    assert completed("workers", "pause", "") == []
+
+
+def test_verbs_states_and_priorities_are_completed() -> None:
+    assert "retry" in completed("job", "re")
     assert completed("job", "list", "--state", "comp") == ["complete"]
     assert completed("job", "add", "email", "--priority", "h") == ["high"]
-    assert completed("workers", "pause", "") == []
-    assert "retry" in completed("job", "re")
 
 
 def test_a_store_that_is_not_there_completes_nothing_and_is_not_made(
