@@ -7,6 +7,7 @@ works, or it raises `StoreError` and has written nothing at all.
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -43,35 +44,44 @@ PLACES = [
 ]
 
 
-class Snapshot:
-    """All keys of one test, as they were; what was spoiled can be put back."""
+class Spoiled:
+    """The keys of one test with something wrong at *key*, again and again the same."""
 
-    def __init__(self, client: redis.Redis, prefix: str) -> None:
+    def __init__(self, client: redis.Redis, key: str) -> None:
         self._client = client
-        self._match = f"{{{prefix}}}:*"
-        self.kept = self.read()
+        self._key = key
+        self._sound = self._read()
+        # What is restored does not expire by itself.
+        self.restore()
+        self._spoiled = self._read()
 
-    def read(self) -> dict[bytes, bytes]:
-        keys = sorted(self._client.scan_iter(self._match, count=1000))
+    def changes(self) -> list[str]:
+        """Return the names of keys that are not as they were."""
+        changed = self._spoiled.items() ^ self._read().items()
+        return sorted({name.decode().partition("}:")[2] for name, _ in changed})
+
+    def restore(self) -> None:
+        pipe = self._client.pipeline(transaction=False)
+        pipe.flushall()
+        for name, value in self._sound.items():
+            pipe.restore(name, 0, value)
+        pipe.execute()
+        plant(self._client, self._key)
+
+    def _read(self) -> dict[bytes, bytes]:
+        keys = [*self._client.scan_iter(count=1000)]
         pipe = self._client.pipeline(transaction=False)
         for key in keys:
             pipe.dump(key)
         return dict(zip(keys, pipe.execute(), strict=True))
 
-    def restore(self) -> None:
-        pipe = self._client.pipeline(transaction=False)
-        for key in self._client.scan_iter(self._match, count=1000):
-            pipe.delete(key)
-        for key, value in self.kept.items():
-            pipe.restore(key, 0, value)
-        pipe.execute()
-
 
 @pytest.fixture
 def client(redis_server: RedisServer) -> Iterator[redis.Redis]:
-    client = redis_server.client()
-    yield client
-    client.close()
+    """An operator's, of a Redis that has nothing but the keys of one test."""
+    with closing(redis_server.client()) as client:
+        client.flushall()
+        yield client
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -84,34 +94,31 @@ async def test_a_key_of_the_wrong_type_leaves_no_verb_half_done(
 ) -> None:
     store = new_store(redis_server.url)
     scene = await build(store)
-    snapshot = Snapshot(client, prefix)
     key = Keys(root_of(prefix, 0, 1)).of_shard(_at(place, scene))
+    spoiled = Spoiled(client, key)
     faults: list[str] = []
 
     for verb in VERBS:
-        snapshot.restore()
-        plant(client, key)
-        faults += await say(verb, store, scene, snapshot, key)
+        faults += await say(verb, store, scene, spoiled)
 
     assert "\n".join(faults) == ""
 
 
-async def say(
-    verb: str, store: Store, scene: Scene, snapshot: Snapshot, key: str
-) -> list[str]:
+async def say(verb: str, store: Store, scene: Scene, spoiled: Spoiled) -> list[str]:
     """Return what is wrong with how *verb* meets a key of the wrong type."""
-    before = snapshot.read()
     try:
         await VERBS[verb](store, scene)
     except StoreError:
-        if verb == "tend":
-            return []  # many calls, of which each is whole and those before it stand
-        after = snapshot.read()
-        changed = before.items() ^ after.items()
-        names = sorted({name.decode().partition("}:")[2] for name, _ in changed})
-        return [f"{verb} stopped half-way and left {names}"] if names else []
+        names = spoiled.changes()
+        if names:
+            spoiled.restore()
+        # Maintenance is many calls, of which each is whole and those before it stand.
+        is_whole = verb == "tend" or not names
+        return [] if is_whole else [f"{verb} stopped half-way and left {names}"]
     except Exception as exc:
+        spoiled.restore()
         return [f"{verb} raised {exc!r}"]
+    spoiled.restore()
     return []
 
 
