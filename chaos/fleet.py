@@ -14,7 +14,7 @@ from chaos.processes import children_of, send
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from chaos.processes import Household
 
@@ -148,8 +148,8 @@ class Fleet:
         """Ask a worker to end, as a deployment does."""
         self._dismiss(_picked(self._members, pick), signal.SIGTERM)
 
-    async def freeze(self, pick: float, seconds: float) -> None:
-        """Stop a process for a while; it does not notice but by the clock."""
+    async def freeze(self, pick: float, pause: Callable[[], Awaitable[None]]) -> None:
+        """Stop a process during *pause*; it does not notice but by the clock."""
         pids = {member.process.pid for member in self._members} | set(self.pids)
         pid = _picked(sorted(pids), pick)
         if pid in self._frozen:
@@ -158,8 +158,7 @@ class Fleet:
         since = now_ms()
         send(pid, signal.SIGSTOP)
         try:
-            # The wait is the fault.
-            await asyncio.sleep(seconds)
+            await pause()
         finally:
             self._frozen.discard(pid)
             send(pid, signal.SIGCONT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ class Injector:
             case "kill":
                 self._fleet.kill(fault.pick)
             case "stop":
-                await self._fleet.freeze(fault.pick, fault.seconds)
+                pause = partial(self._stage.pause, fault.seconds)
+                await self._fleet.freeze(fault.pick, pause)
             case "terminate":
                 self._fleet.terminate(fault.pick)
             case "orphan":

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from chaos.processes import Household
 
 PATIENCE_SECONDS = 2.0
+#: Longer than writes take, as a rule.
+LOCKED_SECONDS = 0.1
 
 
 class SqliteStage(Stage):
@@ -45,6 +47,21 @@ class SqliteStage(Stage):
                 await self._hold_lock(fault.seconds)
         else:
             await asyncio.to_thread(self._check_point)
+
+    async def pause(self, seconds: float) -> None:
+        """One that is stopped in the middle of a write keeps others from writing."""
+        is_halted = await asyncio.to_thread(self._is_locked)
+        with self.absence() if is_halted else contextlib.nullcontext():
+            await super().pause(seconds)
+
+    def _is_locked(self) -> bool:
+        database = sqlite3.connect(self._path, timeout=LOCKED_SECONDS)
+        with contextlib.closing(database):
+            try:
+                database.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                return True
+        return False
 
     async def _hold_lock(self, seconds: float) -> None:
         command = (sys.executable, "-m", "chaos.lock", str(self._path), str(seconds))

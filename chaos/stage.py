@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -40,6 +41,11 @@ class Stage(ABC):
     @abstractmethod
     async def heal(self) -> None:
         """End every fault."""
+
+    async def pause(self, seconds: float) -> None:
+        """Return after *seconds*, during which a process of the run is stopped."""
+        # The wait is the fault.
+        await asyncio.sleep(seconds)
 
     @contextmanager
     def absence(self) -> Iterator[None]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import re
 import signal
-import subprocess
-import sys
+import sqlite3
 from collections import Counter
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,14 +21,16 @@ from chaos.facts import Attempted, Away, Came, Died, Given, Idled, Started
 from chaos.figures import breaches, effects_repeated, figures
 from chaos.history import History
 from chaos.plan import ENGINES, TYPES, Plan, draw
-from chaos.processes import HOME, descendants_of, is_running
+from chaos.processes import HOME, Household, descendants_of, is_running
 from chaos.recovery import times
 from chaos.run import run
 from chaos.sink import Effect, Sink
+from chaos.sqlite_stage import SqliteStage
 from chaos.view import View
 
 from kue import Event, Job, Kind, State
 from kue.job import Attempt, Error, Spec
+from tests.support.warm import start
 from tests.unit.patience import until
 
 if TYPE_CHECKING:
@@ -376,6 +380,20 @@ def test_the_sink_takes_no_effect_of_an_older_run(tmp_path: Path) -> None:
     assert sink.refusals() == 1
 
 
+async def test_a_process_that_is_stopped_while_it_writes_takes_the_store_away(
+    tmp_path: Path,
+) -> None:
+    stage = SqliteStage(Household(), tmp_path)
+    with closing(sqlite3.connect(tmp_path / "kue.db", isolation_level=None)) as writer:
+        await stage.pause(0)
+        assert stage.away == []
+
+        writer.execute("BEGIN IMMEDIATE")
+        await stage.pause(0)
+
+    assert len(stage.away) == 1
+
+
 # -- the real thing ----------------------------------------------------------------
 
 
@@ -390,22 +408,26 @@ async def test_a_short_run_loses_nothing(engine: str, tmp_path: Path) -> None:
     assert outcome.figures.acknowledged > 100
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 async def test_no_process_survives_a_run_that_is_broken_off(
     number: signal.Signals, tmp_path: Path
 ) -> None:
     environ = {**os.environ, "TMPDIR": str(tmp_path)}
-    command = [sys.executable, "-m", "chaos", "--engine", "redis", "--seconds", "50"]
-    with subprocess.Popen(  # noqa: ASYNC220 - it is waited for with a time limit
-        command, cwd=HOME, env=environ, stderr=subprocess.PIPE, text=True
-    ) as harness:
-        await until(lambda: any(tmp_path.glob("*/started-*.jsonl")), seconds=30)
+    command = ("chaos", "--engine", "redis", "--seconds", "100")
+    harness = await start(*command, cwd=HOME, environ=environ, has_log=True)
+    try:
+        await until(lambda: any(tmp_path.glob("*/started-*.jsonl")))
         family = descendants_of(harness.pid)
         harness.send_signal(number)
-        _, complaint = harness.communicate(timeout=30)
+        async with asyncio.timeout(50):
+            complaint = (await harness.stderr.read()).decode()
+            code = await harness.wait()
+        await until(lambda: not any(map(is_running, family)))
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            harness.send_signal(signal.SIGKILL)
+        await harness.close()
 
-    assert harness.returncode != 0
-    await until(lambda: not any(map(is_running, family)))
+    assert code != 0
     if number != signal.SIGKILL:
         assert re.search(rf"kept: {tmp_path}/kue-chaos-redis-1-", complaint)
