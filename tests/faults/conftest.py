@@ -12,7 +12,7 @@ import pytest
 
 from kue import settings
 from kue.store import store_for
-from kue.store.redis import link
+from kue.store.redis import link, producing
 from tests.faults.supervised import Shift
 from tests.support.proxy import Proxy
 from tests.support.servers import RedisServer
@@ -124,6 +124,12 @@ def lone(tmp_path: Path, new_store: NewStore) -> Shift:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give up on an answer after a moment, so that many lost ones can be tested."""
     monkeypatch.setattr(link, "COMMAND_TIMEOUT_SECONDS", 0.2)
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for a replica for as long as a busy machine, or a test, needs."""
+    monkeypatch.setattr(producing, "DURABLE_WAIT_MS", 100_000)
 
 
 async def assert_sound(store: Store) -> None:

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kue import Kue
@@ -26,10 +27,17 @@ def say(*words: object) -> None:
     sys.stdout.flush()
 
 
+def is_there(path: str) -> bool:
+    return not path or Path(path).exists()
+
+
 @q.process("nap", 20)
 async def nap(job: ActiveJob) -> int:
+    """Sleep for some time, or until there is a file."""
     say("started", job.id, os.getpid())
     await asyncio.sleep(job.data["seconds"])
+    while not is_there(job.data["until"]):  # noqa: ASYNC110 - nobody tells
+        await asyncio.sleep(0.05)
     say("returned", job.id, os.getpid())
     return os.getpid()
 
@@ -55,11 +63,14 @@ async def fork(job: ActiveJob) -> None:
 
 @q.process("hold", 1)
 async def hold(job: ActiveJob) -> None:
+    """Hold the interpreter for some time, or until someone writes to a pipe."""
     say("started", job.id, os.getpid())
     left = job.data["seconds"]
     while left:
         # A signal cuts it short.
         left = held.sleep(left)
+    if until := job.data["until"]:
+        held.open(until.encode(), os.O_RDONLY)
     say("returned", job.id, os.getpid())
 
 

@@ -186,9 +186,16 @@ class Shift:
         return "small.py"
 
     async def add(
-        self, type: str = "nap", *, seconds: float = 0, count: int = 1
+        self,
+        type: str = "nap",
+        *,
+        seconds: float = 0,
+        until: Path | None = None,
+        count: int = 1,
     ) -> list[int]:
-        batch = [draft(type, {"seconds": seconds})] * count
+        """Add jobs that take some *seconds*, or *until* there is such a file."""
+        data = {"seconds": seconds, "until": str(until) if until else ""}
+        batch = [draft(type, data)] * count
         added = await self.store.add(batch, producer=uuid.uuid4().hex, seq=1)
         return [one.id for one in added]
 

@@ -77,6 +77,7 @@ async def test_other_shards_do_not_notice_a_node_that_is_away(
     await assert_sound(new_store(cluster.url, budget="20s"))
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_replica_takes_over_for_a_node_that_is_lost(
     replicated: Cluster, new_store: NewStore, prefix: str
 ) -> None:

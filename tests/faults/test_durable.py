@@ -13,7 +13,6 @@ import pytest
 from kue.draft import draft
 from kue.errors import DurabilityUnknown
 from kue.job import State
-from kue.store.redis import producing
 from tests.faults.conftest import assert_sound
 from tests.faults.sentinels import Replicated, info_of, say
 from tests.support.jobs import count_of
@@ -37,12 +36,6 @@ def pair(tmp_path: Path) -> Iterator[Replicated]:
     pair = Replicated(tmp_path)
     yield pair
     pair.stop()
-
-
-@pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait for a replica for as long as a busy machine, or a test, needs."""
-    monkeypatch.setattr(producing, "DURABLE_WAIT_MS", 100_000)
 
 
 async def add_durably(store: Store, producer: str) -> str:

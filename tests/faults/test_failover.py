@@ -48,6 +48,7 @@ async def claim(store: Store, seq: int, *, worker: str = "w1") -> list[Job]:
     return claimed.jobs
 
 
+@pytest.mark.usefixtures("patient")
 async def test_work_goes_on_by_itself_after_a_failover(
     pair: Replicated, sentinels: Sentinels, new_store: NewStore
 ) -> None:
@@ -172,10 +173,11 @@ async def test_an_id_given_out_anew_after_a_failover_is_another_job(
     await assert_sound(store)
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_durable_add_is_confirmed_by_the_replica(
     pair: Replicated, new_store: NewStore
 ) -> None:
-    old = new_store(pair.master.url)
+    old = new_store(pair.master.url, budget="60s")
     added = await old.add([draft("email")] * 5, producer="p", seq=1, durable=True)
     pair.master.kill()
     pair.promote()
@@ -188,9 +190,9 @@ async def test_a_durable_add_is_confirmed_by_the_replica(
 
 
 async def test_a_durable_add_says_when_no_replica_confirmed_it(
-    pair: Replicated, new_store: NewStore
+    pair: Replicated, new_store: NewStore, request: pytest.FixtureRequest
 ) -> None:
-    store = new_store(pair.master.url)
+    store = new_store(pair.master.url, budget="60s")
     await store.open()
     drafts = [draft("email")] * 5
     os.kill(pair.replica.pid, signal.SIGSTOP)
@@ -199,6 +201,7 @@ async def test_a_durable_add_says_when_no_replica_confirmed_it(
         await store.add(drafts, producer="p", seq=1, durable=True)
 
     os.kill(pair.replica.pid, signal.SIGCONT)
+    request.getfixturevalue("patient")
     added = await store.add(drafts, producer="p", seq=1, durable=True)
     assert [one.id for one in added] == caught.value.job_ids
     assert await count_of(store) == {State.WAITING: 5}

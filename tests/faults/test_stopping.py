@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import time
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,10 +30,10 @@ if TYPE_CHECKING:
 #: Each starts several processes, one after the other.
 pytestmark = pytest.mark.timeout(120)
 
-#: More than any of its jobs needs, and much more than stopping may take beside them.
-GRACE_SECONDS = 20.0
+#: More than anyone here waits: whoever stops has not waited for it to be over.
+GRACE_SECONDS = 600.0
 #: Python takes its time to begin and to end on a busy machine.
-MARGIN_SECONDS = 50.0
+PATIENCE_SECONDS = 50.0
 #: Jobs of each kind, and how long each of them takes.
 LOAD = {"coroutine": (400, 0.1), "thread": (100, 0.1), "child": (20, 0.1)}
 
@@ -100,12 +99,10 @@ def outcomes(job: Job) -> list[str]:
     return [past.outcome for past in job.history]
 
 
-async def stopped(
-    worker: Process, number: signal.Signals, *, within: float = GRACE_SECONDS
-) -> int:
+async def stopped(worker: Process, number: signal.Signals) -> int:
     """Stop a worker and return its exit code."""
     worker.signal(number)
-    async with asyncio.timeout(within + MARGIN_SECONDS):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         return await worker.ended()
 
 
@@ -120,11 +117,9 @@ async def test_under_load_nothing_is_lost_and_nothing_counted_twice(
     ids = [job_id for some in kinds.values() for job_id in some]
     async with scene.worker() as worker:
         await scene.begun(*(some[0] for some in kinds.values()))
-        began = time.monotonic()
         code = await stopped(worker, number)
-        took = time.monotonic() - began
 
-    assert (code, took < GRACE_SECONDS) == (0, True)
+    assert code == 0
     halfway = await scene.jobs(ids)
     assert_all_over_or_untouched(halfway, scene)
     left = [job.id for job in halfway if job.state is State.WAITING]
@@ -162,7 +157,7 @@ async def test_what_never_ends_is_handed_back_when_the_grace_is_over(
     ids = [(await scene.add(kind, how=FOR_EVER))[0] for kind in SLOTS]
     async with scene.worker(grace=0.3) as worker:
         await scene.begun(*ids)
-        code = await stopped(worker, signal.SIGTERM, within=0.3)
+        code = await stopped(worker, signal.SIGTERM)
 
     assert code == 0
     for job in await scene.jobs(ids):
@@ -181,11 +176,11 @@ async def test_a_second_signal_hands_back_at_once(
     ids = [(await scene.add(kind, how=FOR_EVER))[0] for kind in SLOTS]
     # More than there are slots for: nobody begins these while it stops.
     more = [job_id for kind in SLOTS for job_id in await scene.add(kind, SLOTS[kind])]
-    async with scene.worker(grace=3600) as worker:
+    async with scene.worker() as worker:
         await scene.begun(*ids)
         worker.signal(first)
         assert await worker.line() == "stopping"
-        code = await stopped(worker, second, within=1)
+        code = await stopped(worker, second)
 
     assert code == 0
     for job in await scene.jobs(ids):
@@ -203,7 +198,7 @@ async def test_a_thread_that_hears_nothing_is_left_behind_and_its_job_runs_again
     [job_id] = await scene.add("thread", how=DEAF)
     async with scene.worker(grace=0.1) as worker:
         await scene.begun(job_id)
-        code = await stopped(worker, signal.SIGTERM, within=1)
+        code = await stopped(worker, signal.SIGTERM)
 
     assert code == 0
     # The worker took its leave: nobody has to wait for its lease.

@@ -197,7 +197,7 @@ async def test_a_target_that_cannot_be_worked_on_is_told_once_and_exits_with_1(
 ) -> None:
     if source is not None:
         (lone.folder / "small.py").write_text(source)
-    async with lone.start("--processes", "3", target="small.py:q") as workers:
+    async with lone.start("--processes", "2", target="small.py:q") as workers:
         assert await workers.ended() == 1
 
     assert sum(message in line for line in workers.log) == 1
