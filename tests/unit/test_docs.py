@@ -89,7 +89,7 @@ def start(folder: Path, *command: str) -> subprocess.Popen[str]:
 def run(folder: Path, *command: str) -> str:
     """Run a program that must not complain, and return what it wrote."""
     with start(folder, *command) as program:
-        output, complaints = program.communicate(timeout=30)
+        output, complaints = program.communicate(timeout=50)
     assert (program.returncode, complaints) == (0, "")
     return output
 
