@@ -4,6 +4,8 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 BIN := .venv/bin
+# Set in many containers; every process that tests start would compile Kue again.
+unexport PYTHONDONTWRITEBYTECODE
 # Passed on to the program a target runs: make test ARGS="-k claim"
 ARGS ?=
 # Test processes at once.

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import redis
 
+from kue.store.redis.connecting import DRIVER
 from kue.store.redis.keys import LIVE_CHUNK, Keys, root_of, shard_of_type
 
 if TYPE_CHECKING:
@@ -26,7 +27,9 @@ class Hands:
 
     def __init__(self, engine: Engine) -> None:
         address = urlsplit(engine.settings.url)
-        self.redis = redis.Redis(host=str(address.hostname), port=address.port or 0)
+        self.redis = redis.Redis(
+            host=str(address.hostname), port=address.port or 0, **DRIVER
+        )
         self.shards = engine.shards
         self._keys = [
             Keys(root_of(engine.settings.prefix, shard, engine.shards))

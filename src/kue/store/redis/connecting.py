@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import hiredis
+import redis
 import redis.asyncio as aioredis
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
     from kue.store.redis.slots import Node
 
 CONNECT_TIMEOUT_SECONDS = 2.0
+#: What a client says of itself.  Left to redis-py from 7.1 on, every new connection
+#: reads the metadata of the installed package, which takes longer than connecting.
+DRIVER: dict[str, Any] = (
+    {"driver_info": redis.DriverInfo()} if hasattr(redis, "DriverInfo") else {}
+)
 
 
 class _Packing:
@@ -108,4 +114,5 @@ def _options() -> dict[str, Any]:
         "retry_on_error": [],
         # Replies as plain lists, the same from every server version.
         "protocol": 2,
+        **DRIVER,
     }

@@ -1,0 +1,26 @@
+"""Making connections to Redis."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from typing import TYPE_CHECKING
+
+from kue.store.redis.address import read_url
+from kue.store.redis.connecting import Connector
+
+if TYPE_CHECKING:
+    import pytest
+
+    from tests.support.servers import RedisServer
+
+
+async def test_a_connection_does_not_look_for_installed_packages(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+    monkeypatch.setattr(importlib.metadata, "version", looked.append)
+
+    connection = await Connector(read_url(redis_server.url)).connect()
+
+    await connection.disconnect()
+    assert looked == []
