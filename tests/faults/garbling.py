@@ -115,7 +115,7 @@ async def prepare(path: Path, *, jobs: int = 1) -> Scene:
     await store.measure([TIMING], now=T0 - 3 * HOUR)
     scene = await build(store)
     await add_many(store, jobs, "filler")
-    await _surround(store)
+    await surround(store)
     await store.close()
     with closing(sqlite3.connect(path)) as db, db:
         for sql in _IN_PASSING:
@@ -123,7 +123,7 @@ async def prepare(path: Path, *, jobs: int = 1) -> Scene:
     return scene
 
 
-async def _surround(store: Store) -> None:
+async def surround(store: Store) -> None:
     await store.measure([TIMING], now=T0)
     await store.keep("user", "ann", "{}", until=LATER + HOUR, now=T0)
     await store.note(ACT, now=T0)

@@ -78,6 +78,8 @@ from kue.names import quote
 
 SCHEMA = 1
 LIVE_CHUNK = 65_536
+#: A score has 41 bits for it.
+MAX_SEQUENCE = 2**41 - 1
 #: Structures of a type that hold its jobs, with the state each means.
 PLACES = {
     "waiting": "waiting",

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -22,7 +23,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from redis import exceptions
 
-from kue.errors import StoreError, StoreFull, StoreRefused, StoreUnavailable
+from kue.errors import (
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreRefused,
+    StoreUnavailable,
+)
 from kue.store.redis.channels import Channels
 from kue.store.redis.connecting import Connector
 from kue.store.redis.durable import GROUPS, DurableCalls
@@ -71,6 +78,11 @@ _AGAIN = (
 )
 #: The same, where redis-py has no class for them: how their text begins.
 _AGAIN_WORDS = ("NOREPLICAS", "UNBLOCKED", "LOADING", "MISCONF", "BUSY ", "CLUSTERDOWN")
+#: What scripts and commands stop with at a key, a value or a score of the wrong kind.
+_DAMAGE = re.compile(
+    r"^WRONGTYPE |^DAMAGED |^user_script:\d+: "
+    r"|(not|isn't) an integer|not a valid float|would overflow|is not a number"
+)
 #: Answers that no repetition will change; the message must reach the user.
 _REFUSED = (exceptions.AuthenticationError, exceptions.NoPermissionError)
 
@@ -279,6 +291,11 @@ class Link:
             return StoreUnavailable(
                 f"{name} cannot be reached or does not answer "
                 f"({str(exc) or 'timed out'}); is it running, and is the URL right?"
+            )
+        if _DAMAGE.search(str(exc)):
+            return StoreCorrupt(
+                f"{name} has something that Kue does not write ({exc}); "
+                "find it with kue doctor; if that finds nothing, this is a bug of Kue"
             )
         return StoreError(f"{name} answered with an error: {exc}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kue.store.redis.counters import Counters
-from kue.store.redis.keys import LIVE_CHUNK
+from kue.store.redis.keys import LIVE_CHUNK, MAX_SEQUENCE
 from kue.store.values import MAX_BATCH
 
 if TYPE_CHECKING:
@@ -84,7 +84,11 @@ class Live(Counters):
         async def read(shard: int) -> int:
             key = self._keys[shard].of_shard("ids")
             [last] = await self._read_many(shard, [("GET", key)])
-            return int(last or 0)
+            number = int(last or 0)
+            if number > MAX_SEQUENCE:
+                # There is a bitmap for each 65,536 up to it, to look for.
+                raise ValueError(f"the last of {key} is {last[:60]!r}")
+            return number
 
         return max(await self._on_all(read)) // LIVE_CHUNK
 
@@ -99,7 +103,7 @@ class Live(Counters):
             base = chunk * LIVE_CHUNK
             ids += (
                 (base + offset) * self._shards + shard
-                for offset in _bits(bitmap or b"")
+                for offset in _bits((bitmap or b"")[: LIVE_CHUNK // 8])
             )
         return ids
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kue.errors import StoreRefused
+from kue.errors import StoreCorrupt, StoreRefused
 from kue.store.redis.keys import SCHEMA, Keys, root_of
 
 if TYPE_CHECKING:
@@ -110,22 +111,37 @@ async def _check_layout(link: Link, root: str, shard: int, shards: int) -> bytes
     schema, written, known_id = await link.run(
         "open", root, "", shards, shard, SCHEMA, new_id
     )
-    if int(schema) > SCHEMA:
+    version = _number(root, "schema", schema, SCHEMA)
+    if version > SCHEMA:
         raise StoreRefused(
-            f"the jobs here were written by a newer Kue (data version {int(schema)}, "
+            f"the jobs here were written by a newer Kue (data version {version}, "
             f"this one knows {SCHEMA}); upgrade Kue in this process"
         )
-    if int(written) != shards:
-        raise _wrong_shards(int(written), shards)
+    count = _number(root, "shards", written, shards)
+    if count != shards:
+        raise _wrong_shards(count, shards)
     return bytes(known_id)
+
+
+def _number(root: str, name: str, text: bytes, expected: int) -> int:
+    """Return a number that every opening writes or reads."""
+    if not re.fullmatch(rb"[1-9]\d{0,5}", text):
+        raise StoreCorrupt(
+            f"the field {name} of {root}:meta is {text[:60]!r}, which Kue does not "
+            f"write; if nothing else is damaged, HSET {root}:meta {name} {expected}, "
+            "and run kue doctor"
+        )
+    return int(text)
 
 
 async def _check_other_layout(link: Link, prefix: str, shards: int) -> None:
     """One shard and several use different tags; each must notice the other."""
     other = root_of(prefix, 0, 2) if shards == 1 else root_of(prefix, 0, 1)
     written = await link.read(other, "HGET", f"{other}:meta", "shards")
-    if written is not None and int(written) != shards:
-        raise _wrong_shards(int(written), shards)
+    if written is not None:
+        count = _number(other, "shards", written, 1 if shards > 1 else 2)
+        if count != shards:
+            raise _wrong_shards(count, shards)
 
 
 def _wrong_shards(written: int, given: int) -> StoreRefused:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from kue.policy import after_cancel
+from kue.store.codec import tail_of
 from kue.store.redis.health.chart import FINAL_PLACES, LINE
 from kue.store.redis.health.mending import (
     leave,
@@ -35,6 +39,7 @@ def judge(chart: Chart) -> Iterator[Trouble]:
     yield from _strays(chart, place)
     yield from _missing(chart, place, where)
     yield from _held(chart, place)
+    yield from _cancelling(chart, place)
     if place not in FINAL_PLACES:
         yield from _unique(chart)
 
@@ -168,11 +173,19 @@ def _missing(chart: Chart, place: str, where: str) -> Iterator[Trouble]:
     if _WHOLE.fullmatch(where) is None and place in FINAL_PLACES:
         return  # its score is mended first
     for name, score in _times(chart, place, where).items():
-        if (chart.type, name) not in chart.facts.entries:
+        found = chart.facts.entries.get((chart.type, name))
+        if found is None:
             yield chart.trouble(
                 "missing-entry",
                 f"is in {place} and has a time of its own, but no entry in {name}",
                 f"add it to {name}",
+                (("ZADD", chart.key(name), score, chart.job_id),),
+            )
+        elif _WHOLE.fullmatch(found) is None:
+            yield chart.trouble(
+                "bad-score",
+                f"is in {name} with the score {found}, where {score} is right",
+                f"set it to {score}",
                 (("ZADD", chart.key(name), score, chart.job_id),),
             )
 
@@ -191,9 +204,44 @@ def _held(chart: Chart, place: str) -> Iterator[Trouble]:
     elif not chart.facts.is_group_limited:
         problem = "is held, but its type has no limit for a group"
     else:
+        yield from _held_score(chart, f"held:{group}")
         return
     commands = (*put_in_line(chart), *leave(chart, chart.type, "held"))
     yield chart.trouble("held-drift", problem, "put it back in line", commands)
+
+
+def _held_score(chart: Chart, name: str) -> Iterator[Trouble]:
+    [found] = chart.facts.held.values()
+    right = chart.line_score
+    if found != str(right):
+        message = f"is in {name} with the score {found}, where {right} is right"
+        commands = (("ZADD", chart.key(name), right, chart.job_id),)
+        yield chart.trouble("bad-score", message, f"set it to {right}", commands)
+
+
+def _cancelling(chart: Chart, place: str) -> Iterator[Trouble]:
+    asked = chart.facts.cancelling
+    if place != "active" or asked is None or _is_request(chart, asked):
+        return
+    request = f'{chart.type}\t{tail_of(after_cancel("")).decode()}\t""'
+    yield chart.trouble(
+        "bad-value",
+        f"was asked to end with {asked[:60]!r}, which says nothing",
+        "ask it without a reason",
+        (("HSET", chart.keys.of_shard("cancelling"), chart.job_id, request),),
+    )
+
+
+def _is_request(chart: Chart, asked: str) -> bool:
+    """Return whether a request to end is as ``cancel.lua`` writes it."""
+    job_type, _, rest = asked.partition("\t")
+    tail, _, reason = rest.partition("\t")
+    try:
+        msgspec.json.decode("{" + tail)
+        msgspec.json.decode(reason, type=str)
+    except (ValueError, RecursionError):
+        return False
+    return job_type == chart.type
 
 
 def _unique(chart: Chart) -> Iterator[Trouble]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _KEYS, _MANY_KEYS = 1000, 10_000
 #: Looks at one case beyond one for each trouble: it may change under our hands.
 _MORE_ROUNDS = 8
+_LONGEST = 2000
 
 
 class Examination:
@@ -167,13 +168,18 @@ def _findings(found: list[Trouble], left: list[Trouble]) -> list[Finding]:
     return [
         Finding(
             trouble.code,
-            trouble.message,
+            _cut(trouble.message),
             trouble.job_id,
             trouble.repair,
             _name(trouble) not in still,
         )
         for trouble in (*found, *new)
     ]
+
+
+def _cut(text: str) -> str:
+    """Keep a message readable: what it quotes may be a megabyte."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def _name(trouble: Trouble) -> tuple[str, str]:

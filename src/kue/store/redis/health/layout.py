@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kue.store.redis.keys import MAX_SEQUENCE
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kue.store.redis.keys import Keys
-
-#: A score has 41 bits for it.
-MAX_SEQUENCE = 2**41 - 1
 
 
 class Layout:

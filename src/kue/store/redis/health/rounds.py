@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kue.store.redis.health import shardwide, timetable
 from kue.store.redis.health.bits import Bits
+from kue.store.redis.health.forms import Form, form_of, is_log_line, odd_entry
 from kue.store.redis.health.jobs import Sighting
 from kue.store.redis.health.keyspace import Key, is_number
 from kue.store.redis.health.screening import is_unremarkable, parents_of
@@ -32,21 +33,10 @@ _FENCE = re.compile(rb"([1-8]\d{15}):")
 #: Whom a job tells of its end.
 _LISTS = ("then", "finally")
 _SCANS = {"zset": "ZSCAN", "hash": "HSCAN", "set": "SSCAN"}
-#: Structures of a type whose members are jobs, or its unique keys.
-_WALKED = frozenset(PLACES) | {
-    "parked",
-    "tries",
-    "progress",
-    "ttl",
-    "expires",
-    "retain_complete",
-    "retain_failed",
-    "retain_cancelled",
-    "unique",
-    "lapse",
-}
-#: Structures of the shard that are gone through.
-_WALKED_OF_SHARD = frozenset({"cancelling", "parents", "outbox", "schedules", "due"})
+#: Sums of what other structures hold: counted again, not gone through.
+_SUMS = frozenset({"errors", "running"})
+#: Logs read at once, and lines of each.
+_LOGS, _LINES = 20, 100
 
 
 class Entry(NamedTuple):
@@ -81,11 +71,15 @@ class Rounds:
         """Go through everything that the survey has found keys of."""
         await self._walk_structures()
         await self._walk_ties()
+        await self._walk_logs()
         await self._compare()
         await self._judge_the_rest()
 
     async def _walk_structures(self) -> None:
         async for key, entries in self._read(self._survey.structures.values()):
+            form = form_of(key)
+            if form is not None:
+                self._compare_with(form, key, entries)
             match key.kind, key.name:
                 case "type", name if name in PLACES:
                     await self._meet(key, entries)
@@ -101,8 +95,25 @@ class Rounds:
                 case "shard", "schedules" | "due":
                     judged = partial(timetable.schedule, self._shard)
                     await self._sift(judged, entries)
-                case _:
+                case "shard", "kept" | "fading":
+                    judged = partial(shardwide.fading_record, self._shard)
+                    await self._sift(judged, entries)
+                case "shard", "agenda":
+                    types = self._survey.types
+                    judged = partial(shardwide.next_look, self._shard, types)
+                    await self._sift(judged, entries)
+                case _, "progress":
                     await self._sight(key, entries)
+                case _ if form is None:
+                    await self._sight(key, entries)
+
+    def _compare_with(self, form: Form, key: Key, entries: list[Entry]) -> None:
+        """Suspect entries that are not as Kue writes them."""
+        self._survey.cases += (
+            odd_entry(self._shard, key, form, entry.member)
+            for entry in entries
+            if not form.is_sound(entry.member, entry.value)
+        )
 
     async def _read(
         self, keys: Iterable[Key]
@@ -203,6 +214,9 @@ class Rounds:
                 text = entry.member.decode("ascii", "replace")
                 if is_number(text) and self._layout.is_at_home(int(text)):
                     child = int(text)
+                    if entry.value != child:
+                        case = shardwide.listed_dependant(self._shard, key, child)
+                        survey.cases.append(case)
                     tied = Sighting(parents={key.number})
                     await self._elsewhere(child).sight(child, tied)
                 else:
@@ -218,6 +232,32 @@ class Rounds:
                 job_id = self._id(sequence)
                 text = f"job:{job_id}:{name}"
                 yield Key(text, JOB_KEYS[name], "part", name, number=job_id)
+
+    async def _walk_logs(self) -> None:
+        """Read every line of every log, a few at a time."""
+        waiting = iter(self._survey.parts["log"])
+        under_way: list[tuple[int, int]] = []
+        while True:
+            room = _LOGS - len(under_way)
+            under_way += [(self._id(sequence), 0) for sequence in islice(waiting, room)]
+            if not under_way:
+                return
+            replies = await self._shard.read(
+                [
+                    ("LRANGE", self._shard.keys.log(job_id), at, at + _LINES - 1)
+                    for job_id, at in under_way
+                ]
+            )
+            unfinished: list[tuple[int, int]] = []
+            for (job_id, at), lines in zip(under_way, replies, strict=True):
+                self._survey.cases += (
+                    shardwide.log_line(self._shard, job_id, line)
+                    for line in lines
+                    if not is_log_line(line)
+                )
+                if len(lines) == _LINES:
+                    unfinished.append((job_id, at + _LINES))
+            under_way = unfinished
 
     def _id(self, sequence: int) -> int:
         return sequence * self._layout.shards + self._shard.number
@@ -249,17 +289,15 @@ class Rounds:
         }
         cases += (shardwide.groups(shard, name) for name in sorted(counted))
         highest = survey.recorded.highest
-        cases.append(shardwide.at_least(shard, "ids", highest, "a job"))
-        cases.append(shardwide.at_least(shard, "fence", self._fence, "a run"))
+        cases.append(shardwide.counter(shard, "ids", highest, "a job"))
+        cases.append(shardwide.counter(shard, "fence", self._fence, "a run"))
         await survey.sift(cases)
 
 
 def _is_walked(key: Key) -> bool:
     match key.kind:
-        case "shard":
-            return key.name in _WALKED_OF_SHARD
-        case "type":
-            return key.name in _WALKED
+        case "shard" | "type":
+            return key.redis_type in _SCANS and key.name not in _SUMS
         case _:
             return True
 

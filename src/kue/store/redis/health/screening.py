@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from kue.store.redis.health.chart import Unreadable, read_record
+from kue.store.redis.health.forms import is_time
 
 #: A header without options: nothing but its state can be wrong with such a job.
 _PLAIN = re.compile(rb"(-?\d+)\t\d+\t([^\t\n]+)\n")
@@ -31,7 +32,7 @@ def is_unremarkable(
     if place == "waiting":
         is_ordered = score == int(match[1]) * 2**41 + sequence
     else:
-        is_ordered = place in _ORDERED_BY_TIME and score.is_integer()
+        is_ordered = place in _ORDERED_BY_TIME and is_time(score)
     if not is_ordered or record is None:
         return False
     try:

@@ -8,17 +8,28 @@ from typing import TYPE_CHECKING
 from kue.names import unquote
 from kue.store.redis.health.case import PlainCase
 from kue.store.redis.health.chart import FINAL_PLACES
+from kue.store.redis.health.forms import is_agenda_time, is_time, shown
 from kue.store.redis.health.keyspace import is_number
 from kue.store.redis.health.mending import freed_for, looked_at
 from kue.store.redis.health.trouble import Trouble
+from kue.store.redis.keys import MAX_SEQUENCE
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from kue.store.redis.health.keyspace import Key
     from kue.store.redis.health.shard import Command, Seen, Shard
 
 _HOLDER = re.compile(r"(\d+):(\d+)", re.ASCII)
 #: What upkeep carries: see ``lib/dependants.lua``.
-_OUTBOX = re.compile(rb"(link|unlink|end):\d+:\d+|rest:\d+")
+_OUTBOX = re.compile(rb"(?P<kind>link|unlink|end):\d+:\d+|(?P<rest>rest):\d+")
+#: What stands there of each.
+_ENDS = frozenset({b"complete", b"failed", b"cancelled", b"removed"})
+_NEWS = {b"link": {b"0", b"1"}, b"unlink": {b""}, b"end": _ENDS, b"rest": _ENDS}
+#: The most that counters can give out: a score has 41 bits for a number, and a fence
+#: past 2^53 would not be exact.
+_MOST = {"ids": MAX_SEQUENCE, "fence": 2**53 - 1}
+_DIGITS = 16
 
 
 def known_key(shard: Shard, key: Key) -> PlainCase:
@@ -103,17 +114,22 @@ def type_looked_at(shard: Shard, job_type: str) -> PlainCase:
     return PlainCase(shard, ("entry", "agenda", job_type), judge)
 
 
-def at_least(shard: Shard, name: str, highest: int, because: str) -> PlainCase:
-    """A counter (``ids``, ``fence``) that must not be behind what it gave out."""
+def counter(shard: Shard, name: str, highest: int, because: str) -> PlainCase:
+    """A counter (``ids``, ``fence``): not behind what it gave out, nor at its end."""
+    most = _MOST[name]
 
     def judge(seen: Seen) -> list[Trouble]:
-        text = seen.facts[0].decode("utf-8", "replace") if seen.facts else "0"
-        if is_number(text) and int(text) >= highest:
+        text = _shown(seen.facts[0]) if seen.facts else "0"
+        number = int(text) if is_number(text) and len(text) <= _DIGITS else None
+        if number is not None and highest <= number <= most:
             return []
-        message = f"the last of {name} is {text}, but {because} has {highest}"
-        up: Command = ("SET", shard.keys.of_shard(name), highest)
+        code, problem = f"{name}-behind", f"{because} has {highest}"
+        if (number is not None and number > most) or len(text) > _DIGITS:
+            code, problem = "bad-value", f"the highest there can be is {most}"
+        message = f"the last of {name} is {text:.60}, but {problem}"
+        right: Command = ("SET", shard.keys.of_shard(name), highest)
         repair = f"set it to {highest}"
-        return [Trouble(f"{name}-behind", message, None, repair, (up,))]
+        return [Trouble(code, message, None, repair, (right,))]
 
     return PlainCase(shard, ("value", name), judge)
 
@@ -157,16 +173,109 @@ def lapsing_key(shard: Shard, job_type: str, key: bytes) -> PlainCase:
     structure = shard.keys.of_type(unquote(job_type), "lapse")
 
     def judge(seen: Seen) -> list[Trouble]:
-        # What is due is about to be forgotten, held or not.
-        if not seen.facts or seen.facts[1] == b"1" or float(seen.facts[0]) <= seen.at:
+        if not seen.facts:
             return []
-        name = unquote(_shown(key))
-        message = f"unique key {name!r} of {unquote(job_type)!r} is to be freed later, "
-        message += "but nobody holds it"
+        score, held = seen.facts
+        name = f"unique key {unquote(_shown(key))!r} of {unquote(job_type)!r}"
+        match = _HOLDER.fullmatch(_shown(held))
+        if match and not is_time(float(score)):
+            message = f"{name} is to be freed at {_shown(score)}, which is not a time"
+            right: Command = ("ZADD", structure, match[2], key)
+            repair = f"free it at {match[2]}"
+            return [Trouble("bad-score", message, None, repair, (right,))]
+        # What is due is about to be forgotten, held or not.
+        if held or float(score) <= seen.at:
+            return []
+        message = f"{name} is to be freed later, but nobody holds it"
         out: Command = ("ZREM", structure, key)
         return [Trouble("unique-drift", message, None, "take it out", (out,))]
 
     return PlainCase(shard, ("lapse", job_type, key), judge)
+
+
+def fading_record(shard: Shard, field: bytes) -> PlainCase:
+    """A small record: is it swept when its time is over, and not before?"""
+    fading = shard.keys.of_shard("fading")
+
+    def judge(seen: Seen) -> list[Trouble]:
+        # One that cannot be read is found by its form.
+        if not seen.facts or seen.facts[0] == b"unread":
+            return []
+        is_there, until, score = seen.facts
+        if until == score:
+            return []
+        if not is_there:
+            problem = "is to be swept, but is not there"
+        elif not until:
+            problem = f"is to be swept at {_shown(score)}, but has no end"
+        else:
+            when = f"at {_shown(score)}" if score else "never"
+            problem = f"ends at {_shown(until)}, but is to be swept {when}"
+        repair = "sweep it then" if until else "do not sweep it"
+        right: Command = ("ZADD", fading, until, field)
+        if not until:
+            right = ("ZREM", fading, field)
+        message = f"the record {shown(field)} {problem}"
+        return [Trouble("bad-score", message, None, repair, (right,))]
+
+    return PlainCase(shard, ("kept", field), judge)
+
+
+def next_look(shard: Shard, types: Container[str], member: bytes) -> PlainCase:
+    """When maintenance looks at a type, or (a colon) at the shard: can it?"""
+    agenda = shard.keys.of_shard("agenda")
+
+    def judge(seen: Seen) -> list[Trouble]:
+        if not seen.facts:
+            return []
+        score, is_type = seen.facts
+        is_known = (
+            is_type == b"1"
+            or member == b":"
+            or member.decode("utf-8", "replace") in types
+        )
+        if not is_known:
+            message = f"maintenance is to look at {shown(member)}, which is not a type"
+            out: Command = ("ZREM", agenda, member)
+            return [Trouble("unknown-type", message, None, "take it out", (out,))]
+        if is_agenda_time(float(score)):
+            return []
+        message = f"maintenance is to look at {shown(member)} at {_shown(score)}, "
+        message += "which is not a time"
+        now: Command = ("ZADD", agenda, 0, member)
+        return [Trouble("bad-score", message, None, "have it looked at now", (now,))]
+
+    return PlainCase(shard, ("agenda", member), judge)
+
+
+def listed_dependant(shard: Shard, key: Key, job_id: int) -> PlainCase:
+    """A job that waits for another: is it on that one's list in its turn?"""
+
+    def judge(seen: Seen) -> list[Trouble]:
+        if not seen.facts or float(seen.facts[0]) == job_id:
+            return []
+        message = f"job {job_id} is in {key.text} with the score "
+        message += f"{_shown(seen.facts[0])}, where {job_id} is right"
+        right: Command = ("ZADD", f"{shard.keys.root}:{key.text}", job_id, job_id)
+        repair = f"set it to {job_id}"
+        return [Trouble("bad-score", message, job_id, repair, (right,))]
+
+    return PlainCase(shard, ("entry", key.text, str(job_id)), judge)
+
+
+def log_line(shard: Shard, job_id: int, line: bytes) -> PlainCase:
+    """A line of a job's log that cannot be read."""
+
+    def judge(seen: Seen) -> list[Trouble]:
+        if not seen.facts:
+            return []
+        message = f"the log of job {job_id} has a line that cannot be read: "
+        out: Command = ("LREM", shard.keys.log(job_id), 0, line)
+        return [
+            Trouble("bad-value", message + shown(line), job_id, "take it out", (out,))
+        ]
+
+    return PlainCase(shard, ("entry", f"job:{job_id}:log", line), judge)
 
 
 def groups(shard: Shard, job_type: str) -> PlainCase:
@@ -201,11 +310,15 @@ def outbox_entry(shard: Shard, field: bytes) -> PlainCase:
     """What upkeep must still carry: can it?"""
 
     def judge(seen: Seen) -> list[Trouble]:
-        if not seen.facts or _OUTBOX.fullmatch(field):
+        if not seen.facts:
             return []
-        message = (
-            f"the outbox has {_shown(field)!r}, which upkeep cannot carry to any job"
-        )
+        match = _OUTBOX.fullmatch(field)
+        if match and seen.facts[0] in _NEWS[match["kind"] or match["rest"]]:
+            return []
+        # A job that was to receive it is found waiting for nothing, and mended then.
+        message = f"the outbox has {shown(field)}"
+        message += f" with {shown(seen.facts[0])}" if match else ""
+        message += ", which upkeep cannot carry to any job"
         out: Command = ("HDEL", shard.keys.of_shard("outbox"), field)
         return [Trouble("stray-entry", message, None, "take it out", (out,))]
 

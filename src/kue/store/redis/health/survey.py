@@ -15,8 +15,7 @@ from kue.store.redis.health.bits import Bits
 from kue.store.redis.health.errors import ErrorsCase, Tally
 from kue.store.redis.health.jobs import MAX_LOOKS, Examiner, Sighting
 from kue.store.redis.health.keyspace import Key, read_key
-from kue.store.redis.health.layout import MAX_SEQUENCE
-from kue.store.redis.keys import JOB_KEYS, shard_of_type
+from kue.store.redis.keys import JOB_KEYS, MAX_SEQUENCE, shard_of_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -155,7 +154,7 @@ class Survey:
             case "type" | "held":
                 self.structures[key.text] = key
                 self.types.add(key.job_type)
-            case "shard":
+            case _:
                 self.structures[key.text] = key
 
     async def sight_in(self, job_id: int, job_type: str, size: int = 0) -> None:

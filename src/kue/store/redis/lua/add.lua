@@ -75,7 +75,12 @@ if schedule ~= "" and redis.call("HGET", root .. ":schedules", schedule) ~= old 
   return { "LATE" }
 end
 
+-- Beyond what a score has room for, numbers no longer grow: a loop over them never ends.
+local MAX_SEQ = 2199023255551 - 500
 local next_seq = tonumber(redis.call("GET", root .. ":ids") or 0)
+if not next_seq or not (next_seq >= 0 and next_seq <= MAX_SEQ and next_seq % 1 == 0) then
+  return redis.error_reply("DAMAGED key " .. root .. ":ids is not the number of a job")
+end
 local first_seq = next_seq + 1
 local records, answer, is_range = {}, {}, true
 -- One entry a type: what is to be added to its structures.
@@ -324,7 +329,7 @@ for _, plan in ipairs(plans) do
     end
   end
   if plan.added > 0 then
-    local added = redis.call("HINCRBY", minute, plan.type .. ":added", plan.added)
+    local added = add_up(minute, plan.type .. ":added", plan.added)
     if added == plan.added then
       redis.call("EXPIRE", minute, 90000)
     end

@@ -16,6 +16,8 @@
        "unique", type, key            who holds a unique key
        "lapse", type, key             when a unique key is to be freed, and if it is held
        "schedule", name               a schedule, and when it fires next
+       "kept", field                  a small record, and when it is swept
+       "agenda", type                 when maintenance looks at a type
        "groups", type                 groups whose running jobs were counted wrongly
        "errors", type                 how failed jobs are counted by error
        "entry", key, member           what a structure says of a member

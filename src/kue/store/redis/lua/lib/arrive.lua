@@ -29,7 +29,7 @@ local function arrive_final(id, q, head, state, line)
   stir(head.type)
   if state == "failed" then
     local minute = root .. ":stats:" .. math.floor(now / 60000)
-    redis.call("HINCRBY", minute, head.type .. ":failed", 1)
+    add_up(minute, head.type .. ":failed", 1)
     redis.call("EXPIRE", minute, 90000)
     if line then
       blame(q, 1, id, line)

@@ -65,7 +65,7 @@ local function look(entry, ids, records)
       local group = head and head.group
       local per_key = group and limits and limits.per_key
       local running = per_key and (entry.running[group]
-        or tonumber(redis.call("HGET", q .. "running", group) or 0))
+        or tonumber(redis.call("HGET", q .. "running", group) or 0) or 0)
       if not head then
         entry.parked[#entry.parked + 1] = id
       elseif head.expires and head.created + head.expires <= now then
@@ -175,7 +175,7 @@ local function start(entry, suffix, fence)
         redis.call("ZREM", q .. "expires", id)
       end
       if head.group then
-        redis.call("HINCRBY", q .. "running", head.group, 1)
+        add_up(q .. "running", head.group, 1)
       end
     end
     if heard or watched then
@@ -193,7 +193,7 @@ end
 local function is_full(entry, group)
   local per_key = entry.limits and entry.limits.per_key
   local running = entry.running[group]
-    or tonumber(redis.call("HGET", entry.q .. "running", group) or 0)
+    or tonumber(redis.call("HGET", entry.q .. "running", group) or 0) or 0
   return per_key ~= nil and running >= per_key
 end
 
@@ -221,9 +221,15 @@ local function set_aside(entry, expired_tail)
   end
 end
 
+-- Fences are times, so that one that cannot be read may be left out.
+local function last_fence()
+  local last = tonumber(redis.call("GET", root .. ":fence") or 0)
+  return last and last < 9007199254740992 and last or 0
+end
+
 local function claim(types, limit, suffix, expired_tail)
   -- Check.
-  local fence = math.max(tonumber(redis.call("GET", root .. ":fence") or 0) or 0, micros)
+  local fence = math.max(last_fence(), micros)
   local pauses = redis.call("HMGET", root .. ":paused", "", unpack(types))
   local limits = redis.call("EXISTS", root .. ":limits") == 1
     and redis.call("HMGET", root .. ":limits", unpack(types)) or {}

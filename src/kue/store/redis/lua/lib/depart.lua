@@ -12,7 +12,7 @@ end
 
 -- Give back a group's slot, for the best job that waited for it.
 local function free_slot(q, group)
-  if redis.call("HINCRBY", q .. "running", group, -1) <= 0 then
+  if add_up(q .. "running", group, -1) <= 0 then
     redis.call("HDEL", q .. "running", group)
   end
   let_back(q, group)

@@ -91,6 +91,10 @@ local function note_ties(note, id, others)
   end
 end
 
+local function is_time(score)
+  return #score <= 15 and string.find(score, "^%d+$")
+end
+
 -- What a type's structures say of the job.
 local function note_type(note, id, job_type)
   local q = queue(job_type)
@@ -103,7 +107,8 @@ local function note_type(note, id, job_type)
   note("has", job_type .. ":progress", read_entry("HGET", q .. "progress", id) and "1")
   for _, name in ipairs({ "ttl", "expires", "retain_complete", "retain_failed",
     "retain_cancelled" }) do
-    note("has", job_type .. ":" .. name, read_entry("ZSCORE", q .. name, id) and "1")
+    local at = read_entry("ZSCORE", q .. name, id)
+    note("has", job_type .. ":" .. name, at and (is_time(at) and "1" or at))
   end
   local worker = run and string.match(run, "^%d+:%d+:%d+:([^:]*):")
   note("leased", "", worker and read("ZSCORE", root .. ":workers", worker) and "1")

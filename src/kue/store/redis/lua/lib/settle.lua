@@ -242,9 +242,9 @@ local function settle(ending, job_type, delay, flags, first, count)
   if ending == "complete" or ending == "failed" or ending == "retry" then
     local minute = root .. ":stats:" .. math.floor(now / 60000)
     if is_final then
-      redis.call("HINCRBY", minute, job_type .. ":" .. ending, #done)
+      add_up(minute, job_type .. ":" .. ending, #done)
     end
-    redis.call("HINCRBY", minute, job_type .. ":run_ms", run_ms)
+    add_up(minute, job_type .. ":run_ms", run_ms)
     redis.call("EXPIRE", minute, 90000)
   end
   -- Tell.

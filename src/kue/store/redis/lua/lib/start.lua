@@ -40,6 +40,17 @@ local function stir(job_type)
   end
 end
 
+-- Add to a sum.  One that is not a number begins again: it must not stop a script amid
+-- what it writes, and the doctor counts again what can be counted.
+local function add_up(key, field, number)
+  local sum = redis.pcall("HINCRBY", key, field, number)
+  if type(sum) ~= "number" then
+    redis.call("HSET", key, field, number)
+    return number
+  end
+  return sum
+end
+
 -- Let one sleeping worker look.  The marker carries no job: losing it costs time only.
 local function wake(q)
   redis.call("ZADD", q .. "wake", 0, "0")

@@ -30,11 +30,11 @@ local function facts_of_unique(job_type, key)
     read("ZSCORE", q .. "lapse", key) and "1" or "0" }
 end
 
--- A unique key that is to be freed: when, and whether anyone holds it.
+-- A unique key that is to be freed: when, and its entry.
 local function facts_of_lapse(job_type, key)
   local q = queue(job_type)
   local till = read("ZSCORE", q .. "lapse", key)
-  return till and { till, read("HEXISTS", q .. "unique", key) == 1 and "1" or "0" } or {}
+  return till and { till, read("HGET", q .. "unique", key) or "" } or {}
 end
 
 -- A schedule: whether there is one, what it says, and when it is to fire.
@@ -101,11 +101,30 @@ local function facts_of_errors(job_type)
   return facts
 end
 
--- One entry of a set or a hash, or nothing.
+-- A small record: whether it is there, when it ends, and when it is to be swept.
+local function facts_of_kept(field)
+  local text = read("HGET", root .. ":kept", field)
+  local at = read("ZSCORE", root .. ":fading", field)
+  if not text and not at then
+    return {}
+  end
+  local till = string.match(text or "\t", "^(%d*)\t")
+  return till and { text and "1" or "", till, at or "" } or { "unread" }
+end
+
+-- When maintenance looks at a type, and whether there is such a type.
+local function facts_of_agenda(job_type)
+  local at = read("ZSCORE", root .. ":agenda", job_type)
+  return at and { at, read("SISMEMBER", root .. ":types", job_type) == 1 and "1" or "0" }
+    or {}
+end
+
+-- One entry of a set, a hash or a list, or nothing.
 local function facts_of_entry(key, member)
   local key_of = root .. ":" .. key
   local value = read("HGET", key_of, member) or read("ZSCORE", key_of, member)
     or (read("SISMEMBER", key_of, member) == 1 and "1")
+    or (read("LPOS", key_of, member) and "1")
   return { value or nil }
 end
 
@@ -129,6 +148,10 @@ local function look_at(from, to)
     facts = facts_of_lapse(name, rest)
   elseif kind == "schedule" then
     facts = facts_of_schedule(name)
+  elseif kind == "kept" then
+    facts = facts_of_kept(name)
+  elseif kind == "agenda" then
+    facts = facts_of_agenda(name)
   elseif kind == "groups" then
     facts = facts_of_groups(name)
   elseif kind == "errors" then
