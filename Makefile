@@ -82,7 +82,7 @@ bench-bounds: setup ## measure the longest script of Redis with very much of eve
 bench-bus: setup ## measure the event bus: alone, between processes beside bare redis-py, and when a node dies
 	$(BIN)/python -m benchmarks.bus $(ARGS)
 
-chaos: setup ## faults of all kinds, then an account (ENGINE=redis|sqlite SECONDS=60 SEED=1 or SEEDS=1..5)
+chaos: setup ## faults of all kinds, then an account (ENGINE=redis|sqlite|sentinel|cluster|lossy SECONDS=60 SEED=1 or SEEDS=1..5)
 	@$(BIN)/python -m chaos --engine $(ENGINE) --seconds $(SECONDS) --seeds $(SEEDS) $(ARGS)
 
 mutants: setup ## break the source on purpose and see that tests notice

@@ -97,7 +97,7 @@ async def perform(job: ActiveJob) -> int:
     elif chore.does != "release":
         await asyncio.sleep(chore.seconds)
     misbehave(job, chore)
-    return have_effect(job)
+    return have_effect(job, chore)
 
 
 def perform_blocking(job: ActiveJob) -> int:
@@ -109,7 +109,7 @@ def perform_blocking(job: ActiveJob) -> int:
     else:
         time.sleep(chore.seconds)
     misbehave(job, chore)
-    return have_effect(job)
+    return have_effect(job, chore)
 
 
 async def tell(job: ActiveJob, chore: Chore) -> None:
@@ -165,9 +165,9 @@ def note(job: ActiveJob, chore: Chore) -> None:
     )
 
 
-def have_effect(job: ActiveJob) -> int:
+def have_effect(job: ActiveJob, chore: Chore) -> int:
     """Do what cannot be undone; return the fence that it was done with."""
-    effect = Effect(job.id, job.fence, job.attempt, os.getpid(), now_ms())
+    effect = Effect(job.id, job.fence, job.attempt, os.getpid(), now_ms(), chore.key)
     Sink(FOLDER).take(effect)
     return job.fence
 

@@ -34,6 +34,9 @@ SUMS = (
     "stuck",
     "violations",
     "effects_repeated",
+    "lost_by_store",
+    "warned",
+    "durable",
 )
 
 

@@ -22,6 +22,10 @@ class Attempted(msgspec.Struct, frozen=True, omit_defaults=True):
     id: int = 0
     #: False when an unfinished job with the same unique key answered for it.
     is_new: bool = True
+    #: Acknowledged, it survives a fail-over.
+    is_durable: bool = False
+    #: Acknowledged, with the warning that a fail-over could lose it.
+    is_warned: bool = False
     error: str = ""
 
 
@@ -75,6 +79,14 @@ class Died(msgspec.Struct, frozen=True):
 
     pid: int
     at: int
+
+
+class Loss(msgspec.Struct, frozen=True):
+    """The store lost what it was told in this time, or all that it had."""
+
+    since: int
+    until: int
+    is_all: bool = False
 
 
 class Away(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from chaos import delivery, news, orders, recovery, stories
+from chaos import delivery, losses, news, orders, recovery, stories
 from chaos.breach import Breach
 from kue import State
 
@@ -45,6 +45,11 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     #: Adds that were not answered, and those of them that are there nevertheless.
     indeterminate: int = 0
     recovered: int = 0
+    #: Acknowledged jobs that the store lost by a fail-over or when it was emptied, adds
+    #: that were warned of that, and adds that were promised the contrary.
+    lost_by_store: int = 0
+    warned: int = 0
+    durable: int = 0
     states: dict[str, int] = {}
     runs: int = 0
     #: Jobs given up because they lost too many workers.
@@ -56,7 +61,11 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
 def breaches(history: History) -> list[Breach]:
     """Return everything that is wrong with *history*."""
-    found = list(chain.from_iterable(check(history) for check in CHECKS))
+    held = losses.held_to_all_rules(history)
+    found = list(chain.from_iterable(check(held) for check in CHECKS))
+    if history.losses:
+        earlier = (*losses.lost_without_cause(history), *delivery.stuck(history))
+        found += [breach for breach in earlier if breach not in found]
     found += [Breach("store", finding) for finding in history.findings]
     return found + [Breach("process", mishap) for mishap in history.mishaps]
 
@@ -74,7 +83,8 @@ def figures(
 ) -> Figures:
     """Return the figures of a run; *faults* are those that struck."""
     rules = Counter(breach.rule for breach in breaches(history))
-    times = recovery.times(history)
+    held = losses.held_to_all_rules(history)
+    times = recovery.times(held)
     acknowledged = len(history.acknowledged)
     return Figures(
         engine=plan.engine,
@@ -86,11 +96,14 @@ def figures(
         completed_twice=rules[stories.COMPLETED_TWICE],
         stuck=rules[delivery.STUCK],
         violations=sum(rules.values()) - sum(rules[rule] for rule in _COUNTED),
-        effects_repeated=effects_repeated(history),
+        effects_repeated=effects_repeated(held),
         recovery_p50_s=recovery.middle(times),
         recovery_max_s=max(times, default=None),
         faults=dict(sorted(faults.items())),
         recoveries=len(times),
+        lost_by_store=len(losses.missing(history)) if history.losses else 0,
+        warned=sum(one.is_warned for one in history.attempted),
+        durable=sum(one.is_durable for one in history.attempted),
         states=dict(Counter(job.state.value for job in history.jobs)),
         runs=len(history.started),
         given_up=_given_up(history),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from chaos.facts import Attempted, Away, Came, Died, Given, Idled, Started
+from chaos.facts import Attempted, Away, Came, Died, Given, Idled, Loss, Started
 from chaos.journal import Reader
 from chaos.sink import Effect, Sink
 from kue import Event, Job
@@ -37,6 +37,7 @@ class History(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     idled: tuple[Idled, ...] = ()
     died: tuple[Died, ...] = ()
     away: tuple[Away, ...] = ()
+    losses: tuple[Loss, ...] = ()
     #: What a listener heard, in its order.
     events: tuple[Event, ...] = ()
     #: All jobs that were there after everything had healed and drained.

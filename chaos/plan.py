@@ -12,6 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,6 +60,8 @@ class Chore(msgspec.Struct, frozen=True, omit_defaults=True):
     unique: str | None = None
     #: Delivered at most once.
     once: bool = False
+    #: Once acknowledged, it is to survive a fail-over.
+    durable: bool = False
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -153,6 +156,14 @@ _KINDS = (
     _Kind(0.3, APART, "return", (20.0, 20.0), timeout=0.5),
 )
 
+#: The engine that loses what it acknowledged, by these faults, in this first part of a
+#: run; what is added later is to be held to all the rules.
+LOSSY = "lossy"
+LOSSES = frozenset({"empty", "failover"})
+LOSSY_SHARE = 0.6
+#: Of the jobs there, so many are to survive.
+DURABLE_SHARE = 0.3
+
 #: Kind of fault → how common it is, and the range of how long it lasts.
 _WORKER_FAULTS = {
     "kill": (30.0, (0.0, 0.0)),
@@ -170,6 +181,30 @@ _STORE_FAULTS = {
         "client_pause": (8.0, (0.2, 1.5)),
         "redis_kill": (12.0, (0.05, 1.0)),
         "redis_stop": (12.0, (0.3, 2.5)),
+    },
+    "sentinel": {
+        "flush": (10.0, (0.0, 0.0)),
+        "client_kill": (12.0, (0.0, 0.0)),
+        "client_pause": (8.0, (0.2, 1.5)),
+        "redis_stop": (10.0, (0.3, 2.0)),
+        "sentinel_kill": (10.0, (0.3, 2.0)),
+        "failover": (24.0, (0.0, 0.5)),
+    },
+    "cluster": {
+        "flush": (10.0, (0.0, 0.0)),
+        "client_kill": (12.0, (0.0, 0.0)),
+        "client_pause": (8.0, (0.2, 1.5)),
+        "redis_stop": (10.0, (0.3, 2.0)),
+        "redis_kill": (12.0, (0.05, 1.0)),
+        "move_slot": (24.0, (0.0, 0.0)),
+        "failover": (16.0, (0.0, 0.0)),
+    },
+    LOSSY: {
+        "cut": (12.0, (0.0, 0.0)),
+        "client_kill": (12.0, (0.0, 0.0)),
+        "redis_stop": (10.0, (0.3, 2.0)),
+        "empty": (6.0, (0.0, 0.0)),
+        "failover": (24.0, (0.1, 1.5)),
     },
     "sqlite": {
         "lock": (30.0, (0.2, 4.0)),
@@ -205,15 +240,24 @@ _PAUSE_SECONDS = (0.3, 2.0)
 
 def draw(engine: str, seed: int, seconds: float) -> Plan:
     """Return what will be done to *engine* for so many *seconds*."""
+    faults = _faults(Random(f"faults {engine} {seed}"), engine, seconds)
+    durable = 0.0
+    if engine == LOSSY:
+        durable = DURABLE_SHARE
+        faults = [fault for fault in faults if not _is_late_loss(fault, seconds)]
     return Plan(
         engine=engine,
         seed=seed,
         seconds=seconds,
         calls=tuple(
-            tuple(_calls(Random(f"jobs {engine} {seed} {number}"), number, seconds))
+            tuple(
+                _calls(
+                    Random(f"jobs {engine} {seed} {number}"), number, seconds, durable
+                )
+            )
             for number in range(PRODUCERS)
         ),
-        faults=tuple(_faults(Random(f"faults {engine} {seed}"), engine, seconds)),
+        faults=tuple(faults),
         orders=tuple(_orders(Random(f"orders {engine} {seed}"), seconds)),
     )
 
@@ -226,7 +270,7 @@ def _moments(random: Random, every: float, seconds: float) -> Iterator[float]:
         at += random.uniform(0.2, 1.8) * every
 
 
-def _calls(random: Random, producer: int, seconds: float) -> list[Call]:
+def _calls(random: Random, producer: int, seconds: float, durable: float) -> list[Call]:
     calls: list[Call] = []
     number = 0
     every = PRODUCERS * (1 + MAX_CALL) / 2 / RATE
@@ -234,6 +278,8 @@ def _calls(random: Random, producer: int, seconds: float) -> list[Call]:
         keys = [f"p{producer}-{number + more}" for more in range(_size(random))]
         number += len(keys)
         chores = tuple(_chore(random, key) for key in keys)
+        if durable and random.random() < durable:
+            chores = tuple(replace(chore, durable=True) for chore in chores)
         calls.append(Call(at, random.choice(("together", "bulk")), chores))
     return calls
 
@@ -274,6 +320,10 @@ def _faults(random: Random, engine: str, seconds: float) -> list[Fault]:
         length = round(random.uniform(*kinds[kind][1]), 3)
         faults.append(Fault(at, kind, length, random.random()))
     return faults
+
+
+def _is_late_loss(fault: Fault, seconds: float) -> bool:
+    return fault.kind in LOSSES and fault.at > LOSSY_SHARE * seconds
 
 
 def _orders(random: Random, seconds: float) -> list[Order]:

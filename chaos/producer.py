@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 import kue
 from chaos.facts import Attempted
@@ -46,20 +47,35 @@ class Producer:
             self._journal.write(Attempted(chore.key, at))
         try:
             handles = await self._send(chores)
+        except kue.DurabilityUnknown as exc:
+            self._warn(chores, at, exc)
+            return
         except kue.StoreError as exc:
             self._fail(chores, at, exc)
             return
         for chore, handle in zip(chores, handles, strict=True):
-            self._journal.write(
-                Attempted(chore.key, at, now_ms(), handle.id, handle.is_new)
-            )
+            added = Attempted(chore.key, at, now_ms(), handle.id, handle.is_new)
+            self._journal.write(replace(added, is_durable=chore.durable))
 
     async def _send(self, chores: Sequence[Chore]) -> Sequence[kue.JobHandle[Any]]:
+        durable = chores[0].durable
         if len(chores) > 1:
-            return await self._queue.enqueue_many(map(self._draft, chores))
+            drafts = map(self._draft, chores)
+            return await self._queue.enqueue_many(drafts, durable=durable)
         [chore] = chores
         data = msgspec.to_builtins(chore)
-        return [await self._queue.enqueue(chore.type, data, **options(chore))]
+        added = self._queue.enqueue(chore.type, data, durable=durable, **options(chore))
+        return [await added]
+
+    def _warn(
+        self, chores: Sequence[Chore], at: int, warning: kue.DurabilityUnknown
+    ) -> None:
+        for chore, job_id in zip(chores, warning.job_ids, strict=True):
+            # It does not say whether a unique job was there already.
+            is_new = chore.unique is None
+            self._journal.write(
+                Attempted(chore.key, at, now_ms(), job_id, is_new, is_warned=True)
+            )
 
     def _fail(self, chores: Sequence[Chore], at: int, exc: Exception) -> None:
         for chore in chores:

@@ -11,14 +11,17 @@ import msgspec
 
 from chaos import history as histories
 from chaos.clients import Clients
+from chaos.cluster_stage import ClusterStage
 from chaos.figures import Figures, breaches, figures
 from chaos.fleet import WORKERS, Fleet
 from chaos.injector import Injector
 from chaos.listener import Listener
+from chaos.lossy_stage import LossyStage
 from chaos.plan import TYPES
 from chaos.probe import Probe
 from chaos.processes import Household
 from chaos.redis_stage import RedisStage
+from chaos.sentinel_stage import SentinelStage
 from chaos.sink import Sink
 from chaos.sqlite_stage import SqliteStage
 from kue import Kind, settings
@@ -164,6 +167,7 @@ class Run:
         return msgspec.structs.replace(
             histories.read(self._folder),
             away=tuple(self._stage.away),
+            losses=tuple(self._stage.losses),
             events=tuple(self._listener.events),
             jobs=tuple(await self._jobs()),
             findings=tuple(f"{one.code}: {one.message}" for one in report.findings),
@@ -201,9 +205,17 @@ class Run:
 
 
 def _stage(plan: Plan, household: Household, folder: Path) -> Stage:
-    if plan.engine == "redis":
-        return RedisStage(folder, plan.seed)
-    return SqliteStage(household, folder)
+    match plan.engine:
+        case "sqlite":
+            return SqliteStage(household, folder)
+        case "sentinel":
+            return SentinelStage(folder)
+        case "cluster":
+            return ClusterStage(folder)
+        case "lossy":
+            return LossyStage(folder)
+        case _:
+            return RedisStage(folder, plan.seed)
 
 
 def _environ(url: str, folder: Path) -> dict[str, str]:

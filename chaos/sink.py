@@ -20,15 +20,15 @@ PATIENCE_SECONDS = 30.0
 
 _SCHEMA = """
 CREATE TABLE effect (
-    job INTEGER, fence INTEGER, attempt INTEGER, pid INTEGER, at INTEGER
+    job INTEGER, fence INTEGER, attempt INTEGER, pid INTEGER, at INTEGER, key TEXT
 );
-CREATE INDEX effect_by_job ON effect (job, fence);
+CREATE INDEX effect_by_key ON effect (key, fence);
 CREATE TABLE refused (job INTEGER, fence INTEGER);
 """
 _TAKE = """
 INSERT INTO effect
-SELECT :job, :fence, :attempt, :pid, :at
-WHERE NOT EXISTS (SELECT 1 FROM effect WHERE job = :job AND fence > :fence)
+SELECT :job, :fence, :attempt, :pid, :at, :key
+WHERE NOT EXISTS (SELECT 1 FROM effect WHERE key = :key AND fence > :fence)
 """
 
 
@@ -40,6 +40,8 @@ class Effect(NamedTuple):
     attempt: int
     pid: int
     at: int
+    #: Names the job, whose id may be given again after a loss.
+    key: str = ""
 
 
 class Sink:

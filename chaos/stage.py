@@ -13,6 +13,7 @@ from chaos.journal import now_ms
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from chaos.facts import Loss
     from chaos.plan import Fault
 
 
@@ -27,6 +28,7 @@ class Stage(ABC):
     def __init__(self) -> None:
         #: When it could not be used, or not reliably.
         self.away: list[Away] = []
+        self.losses: list[Loss] = []
 
     @abstractmethod
     async def __aenter__(self) -> Stage: ...

@@ -17,22 +17,40 @@ from tests.support.servers import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 MASTERS = 3
 SHARDS = 4
-#: A master is thought dead after this long.
-NODE_TIMEOUT_MS = 1000
+_CONFIG = {
+    "cluster-enabled": "yes",
+    # A master is thought dead after so many ms.
+    "cluster-node-timeout": "1000",
+    # The slots of those who are there are served, whoever else is away.
+    "cluster-require-full-coverage": "no",
+    "appendonly": "yes",
+    # With "everysec" Redis may answer for up to 2 s before it writes.
+    "appendfsync": "no",
+    "repl-diskless-sync-delay": "0",
+}
 
 
 class Cluster:
     """Three masters that share the slots evenly; with *replicas*, each has one."""
 
-    def __init__(self, directory: Path, *, replicas: bool = False) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        replicas: bool = False,
+        kind: type[RedisServer] = RedisServer,
+        config: Mapping[str, str] | None = None,
+    ) -> None:
         self._servers: list[RedisServer] = []
+        known = {**_CONFIG, **(config or {})}
         try:
             for number in range(2 * MASTERS if replicas else MASTERS):
-                self._servers.append(_node(directory / f"node-{number}"))
+                self._servers.append(_node(directory / f"node-{number}", kind, known))
             self._join()
             self._replicate()
         except BaseException:
@@ -43,6 +61,13 @@ class Cluster:
     def url(self) -> str:
         hosts = ",".join(server.address for server in self._servers)
         return f"redis+cluster://{hosts}?shards={SHARDS}"
+
+    @property
+    def masters(self) -> list[RedisServer]:
+        """Those of the servers that are masters now, in the order of starting."""
+        return [
+            server for server in self._servers if _info(server).get("role") == "master"
+        ]
 
     def owner_of(self, prefix: str, job_type: str) -> RedisServer:
         """Return the master that jobs of a type were on when all began."""
@@ -57,10 +82,10 @@ class Cluster:
     def move_slot(self, key: str) -> None:
         """Move the slot of *key* to the next master, key by key as operators do."""
         slot = int(_ask(self._servers[0], "KEYSLOT", key))
-        masters = self._servers[:MASTERS]
+        masters = self.masters
         ids = [_ask(server, "MYID").decode() for server in masters]
         at = ids.index(_owner_id(masters[0], slot))
-        to = (at + 1) % MASTERS
+        to = (at + 1) % len(masters)
         _ask(masters[to], "SETSLOT", slot, "IMPORTING", ids[at])
         _ask(masters[at], "SETSLOT", slot, "MIGRATING", ids[to])
         while names := _ask(masters[at], "GETKEYSINSLOT", slot, 10):
@@ -71,9 +96,22 @@ class Cluster:
         for server in (masters[to], masters[at], *masters):
             _ask(server, "SETSLOT", slot, "NODE", ids[to])
 
+    def replica_of(self, master: RedisServer) -> RedisServer:
+        """Return the replica that *master* has now."""
+        return next(
+            server
+            for server in self._servers
+            if _info(server).get("master_port") == master.port
+        )
+
+    def fail_over(self, replica: RedisServer) -> None:
+        """Have *replica* take over from its master, with everything that it has."""
+        _ask(replica, "FAILOVER")
+
     def stop(self) -> None:
+        # Killed, because a master that is asked to end waits for its replica.
         for server in self._servers:
-            server.stop()
+            server.kill()
 
     def _join(self) -> None:
         first, *others = self._servers
@@ -83,50 +121,38 @@ class Cluster:
             _ask(server, "ADDSLOTSRANGE", low, high)
         for server in others:
             _ask(server, "MEET", HOST, first.port, first.cluster_port)
-        wait_until(self._is_whole, "the cluster is whole")
+        wait_until(self.is_whole, "the cluster is whole")
 
     def _replicate(self) -> None:
         for master, replica in zip(
             self._servers, self._servers[MASTERS:], strict=False
         ):
             _ask(replica, "REPLICATE", _ask(master, "MYID").decode())
-        wait_until(self._is_in_step, "each master has its replica")
+        wait_until(self.is_whole, "each master has its replica")
 
-    def _is_whole(self) -> bool:
-        infos = [_ask(server, "INFO") for server in self._servers]
-        return all(
-            info["cluster_state"] == "ok"
-            and int(info["cluster_known_nodes"]) == len(self._servers)
-            for info in infos
-        )
-
-    def _is_in_step(self) -> bool:
-        return all(
-            _info(server).get("master_link_status") == "up"
-            for server in self._servers[MASTERS:]
-        )
+    def is_whole(self) -> bool:
+        """Return whether all nodes know of all, and replicas hear their masters."""
+        return all(_is_well(server, len(self._servers)) for server in self._servers)
 
 
 def _first_slot(number: int) -> int:
     return number * SLOTS // MASTERS
 
 
-def _node(directory: Path) -> RedisServer:
+def _node(
+    directory: Path, kind: type[RedisServer], config: dict[str, str]
+) -> RedisServer:
     directory.mkdir(parents=True)
-    return RedisServer(
-        directory,
-        config={
-            "cluster-enabled": "yes",
-            "cluster-node-timeout": str(NODE_TIMEOUT_MS),
-            # The slots of those who are there are served, whoever else is away.
-            "cluster-require-full-coverage": "no",
-            # Ports past 55535 leave no room for the default of port + 10000.
-            "cluster-port": str(free_port()),
-            "appendonly": "yes",
-            # With "everysec" Redis may answer for up to 2 s before it writes.
-            "appendfsync": "no",
-            "repl-diskless-sync-delay": "0",
-        },
+    # Ports past 55535 leave no room for the default of port + 10000.
+    return kind(directory, config=config | {"cluster-port": str(free_port())})
+
+
+def _is_well(server: RedisServer, nodes: int) -> bool:
+    info = _ask(server, "INFO")
+    return (
+        info["cluster_state"] == "ok"
+        and int(info["cluster_known_nodes"]) == nodes
+        and _info(server).get("master_link_status", "up") == "up"
     )
 
 

@@ -17,6 +17,7 @@ from tests.support.servers import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 SERVICE = "mymaster"
@@ -27,16 +28,18 @@ DOWN_AFTER_MS = 500
 class Replicated:
     """A master and a replica in step with it."""
 
-    def __init__(self, directory: Path) -> None:
-        self.master = _server(directory / "master")
-        self.replica = _server(directory / "replica")
+    def __init__(
+        self, directory: Path, *, kind: type[RedisServer] = RedisServer
+    ) -> None:
+        self.master = _server(directory / "master", kind)
+        self.replica = _server(directory / "replica", kind)
         say(self.replica, "REPLICAOF", HOST, str(self.master.port))
-        wait_until(self._is_in_step, "the replica is in step")
+        wait_until(self.is_in_step, "the replica is in step")
 
     def promote(self) -> None:
         """Make the replica a master of its own: what the other is told now is lost."""
         if self.master.is_running:
-            wait_until(self._is_in_step, "the replica is in step")
+            wait_until(self.is_in_step, "the replica is in step")
         say(self.replica, "REPLICAOF", "NO", "ONE")
 
     def stop(self) -> None:
@@ -44,7 +47,7 @@ class Replicated:
         self.master.kill()
         self.replica.kill()
 
-    def _is_in_step(self) -> bool:
+    def is_in_step(self) -> bool:
         info = info_of(self.replica, "replication")
         there = info_of(self.master, "replication")["master_repl_offset"]
         is_up = info["role"] == "slave" and info["master_link_status"] == "up"
@@ -54,13 +57,23 @@ class Replicated:
 class Sentinels:
     """Three Sentinels, which agree on who is master."""
 
-    def __init__(self, directory: Path, master: RedisServer) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        master: RedisServer,
+        *,
+        down_after_ms: int = DOWN_AFTER_MS,
+        wrap: Callable[[list[str]], list[str]] = list,
+    ) -> None:
+        """Start them; *wrap* makes the command that starts another command."""
         self._directory = directory
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._wrap = wrap
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self.ports = [free_port() for _ in range(3)]
         for port in self.ports:
-            self._start(port, master)
-        wait_until(self._are_acquainted, "the Sentinels know each other")
+            self._configure(port, master, down_after_ms)
+            self.start_one(port)
+        self.until_acquainted()
 
     @property
     def url(self) -> str:
@@ -81,27 +94,47 @@ class Sentinels:
                 )
         return found
 
-    def stop_one(self) -> None:
-        process = self._processes.pop()
+    def start_one(self, port: int) -> None:
+        config = str(self._config_of(port))
+        command = self._wrap([server_binary(), config, "--sentinel"])
+        self._processes[port] = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+
+    def stop_one(self) -> int:
+        """Kill one of them; return its port, at which it can be started again."""
+        port, process = self._processes.popitem()
         process.kill()
         process.wait()
+        return port
 
     def stop(self) -> None:
         while self._processes:
             self.stop_one()
 
-    def _start(self, port: int, master: RedisServer) -> None:
-        config = self._directory / f"sentinel-{port}.conf"
-        config.write_text(
+    def until_acquainted(self) -> None:
+        wait_until(self._are_acquainted, "the Sentinels know each other")
+
+    def fail_over(self) -> None:
+        """Have the replica take over, whatever the master does."""
+        with closing(redis.Redis(host=HOST, port=self.ports[0])) as client:
+            send: Any = client.execute_command
+            send("SENTINEL", "FAILOVER", SERVICE)
+
+    def has_master(self, server: RedisServer) -> bool:
+        """Return whether all of them call *server* the master."""
+        return all(_master_at(port) == server.port for port in self.ports)
+
+    def _config_of(self, port: int) -> Path:
+        return self._directory / f"sentinel-{port}.conf"
+
+    def _configure(self, port: int, master: RedisServer, down_after_ms: int) -> None:
+        self._config_of(port).write_text(
             f"port {port}\n"
             f"bind {HOST}\n"
             f'dir "{self._directory}"\n'
             f"sentinel monitor {SERVICE} {HOST} {master.port} 2\n"
-            f"sentinel down-after-milliseconds {SERVICE} {DOWN_AFTER_MS}\n"
+            f"sentinel down-after-milliseconds {SERVICE} {down_after_ms}\n"
             f"sentinel failover-timeout {SERVICE} 5000\n"
         )
-        command = [server_binary(), str(config), "--sentinel"]
-        self._processes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
 
     def _are_acquainted(self) -> bool:
         return all(self._knows_all(port) for port in self.ports)
@@ -129,8 +162,15 @@ def info_of(server: RedisServer, section: str) -> dict[str, Any]:
         return dict(client.info(section))
 
 
-def _server(directory: Path) -> RedisServer:
+def _master_at(port: int) -> int:
+    """Return the port of the master as the Sentinel at *port* knows it."""
+    with closing(redis.Redis(host=HOST, port=port)) as client:
+        ask: Any = client.sentinel_get_master_addr_by_name
+        return int(ask(SERVICE)[1])
+
+
+def _server(directory: Path, kind: type[RedisServer]) -> RedisServer:
     directory.mkdir(parents=True)
     # A replica that a test froze is not given up, however long that takes.
     config = {"repl-diskless-sync-delay": "0", "repl-timeout": "600"}
-    return RedisServer(directory, config=config)
+    return kind(directory, config=config)

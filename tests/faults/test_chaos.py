@@ -17,9 +17,10 @@ import msgspec
 import pytest
 from chaos.breach import Breach
 from chaos.command import Seeds, summed
-from chaos.facts import Attempted, Away, Came, Died, Given, Idled, Started
+from chaos.facts import Attempted, Away, Came, Died, Given, Idled, Loss, Started
 from chaos.figures import breaches, effects_repeated, figures
 from chaos.history import History
+from chaos.losses import missing
 from chaos.plan import ENGINES, TYPES, Plan, draw
 from chaos.processes import HOME, Household, descendants_of, is_running
 from chaos.recovery import times
@@ -394,18 +395,82 @@ async def test_a_process_that_is_stopped_while_it_writes_takes_the_store_away(
     assert len(stage.away) == 1
 
 
+# -- stores that lose what they acknowledged ---------------------------------------
+
+
+#: Job 4 was added while no replica listened, and is gone with the fail-over.
+FORGOTTEN = doctored(
+    attempted=(*SOUND.attempted[:3], Attempted("k4", 8_000, 8_100, 4)),
+    losses=(Loss(7_900, 8_200),),
+)
+
+
+def test_what_a_fail_over_lost_is_counted_apart() -> None:
+    assert breaches(FORGOTTEN) == []
+    assert [one.key for one in missing(FORGOTTEN)] == ["k4"]
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        Attempted("k4", 8_000, 8_100, 4, is_durable=True),
+        Attempted("k4", 7_000, 7_100, 4),
+        Attempted("k4", 8_300, 8_400, 4),
+    ],
+    ids=["durable", "before", "after"],
+)
+def test_what_a_fail_over_must_not_lose_is_lost(attempt: Attempted) -> None:
+    history = msgspec.structs.replace(
+        FORGOTTEN, attempted=(*SOUND.attempted[:3], attempt)
+    )
+
+    assert [breach.rule for breach in breaches(history)] == ["lost"]
+
+
+def test_an_emptied_store_may_lose_all_that_it_had() -> None:
+    history = doctored(jobs=(), losses=(Loss(9_000, 9_001, is_all=True),))
+
+    assert breaches(history) == []
+    assert [one.key for one in missing(history)] == ["k1", "k2", "k3"]
+
+
+@pytest.mark.parametrize("rule", ["completed-twice", "without-effect", "stuck"])
+def test_what_was_added_after_the_last_loss_is_held_to_all_rules(rule: str) -> None:
+    early = (Loss(-9_000, -8_000),)
+    late = (Loss(9_000, 9_001, is_all=True),)
+    broken = DOCTORED[rule]
+
+    found = breaches(msgspec.structs.replace(broken, losses=early))
+    excused = breaches(msgspec.structs.replace(broken, losses=late))
+
+    assert rule in {breach.rule for breach in found}
+    # Whatever was lost, what is there must end.
+    assert {breach.rule for breach in excused} == ({rule} & {"stuck"})
+
+
 # -- the real thing ----------------------------------------------------------------
 
 
-@pytest.mark.timeout(180)
+#: Seeds whose first seconds have the faults that an engine is there for.
+TELLING = {"redis": 1, "sqlite": 1, "sentinel": 1, "cluster": 2, "lossy": 34}
+STRIKING = {
+    "sentinel": {"failover"},
+    "cluster": {"failover", "move_slot"},
+    "lossy": {"failover", "empty"},
+}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("engine", ENGINES)
 async def test_a_short_run_loses_nothing(engine: str, tmp_path: Path) -> None:
     with View() as view:
-        outcome = await run(draw(engine, 1, SECONDS), tmp_path, view)
+        outcome = await run(draw(engine, TELLING[engine], SECONDS), tmp_path, view)
 
     assert outcome.breaches == []
     assert outcome.figures.ok
     assert outcome.figures.acknowledged > 100
+    assert outcome.figures.faults.keys() >= STRIKING.get(engine, set())
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

@@ -199,10 +199,10 @@ class Both:
         same(said, wanted)
         return said
 
-    def begin(self, job: Job, *, alone: bool) -> Job | None:
+    def begin(self, job: Job, *, alone: bool) -> Job | Word:
         began = self.ask(self.store.begin(job, alone=alone, now=self.now))
-        token = self.model.begin(job, self.now, alone=alone)
-        same(began.token if began else None, token)
+        wanted = self.model.begin(job, self.now, alone=alone)
+        same(began if isinstance(began, Word) else began.token, wanted)
         return began
 
     # -- signs of life ---------------------------------------------------------

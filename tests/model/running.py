@@ -319,13 +319,17 @@ class Running(Holding):
             known.deadline = min(known.deadline, now)
             known.has_left = True
 
-    def begin(self, job: Job, now: int, *, alone: bool) -> str | None:
-        """Return the token of a run that was held back and begins."""
+    def begin(self, job: Job, now: int, *, alone: bool) -> str:
+        """Return the token of a run that was held back and begins, or why not."""
         entry = self.jobs.get(job.id)
         fence = job.token.partition(":")[0]
         if entry is None or entry.token.partition(":")[0] != fence:
-            return None
-        entry.token = f"{fence}:{now}:{begun(job, BEGAN[not alone])}"
+            return Word.LOST
+        rest = begun(job, BEGAN[not alone])
+        has_begun = entry.token.endswith(f":{rest}")
+        if not has_begun and self.is_paused(job.type, now):
+            return Word.REFUSED
+        entry.token = f"{fence}:{now}:{rest}"
         if entry.draft.ttl:
             entry.ttl_at = now + entry.draft.ttl
         return entry.token

@@ -25,13 +25,18 @@ async def suspect(store: Store, stalls: int = 2, **options: Any) -> Job:
     now = T0
     for _ in range(stalls):
         if job.stalls >= 2:
-            began = await store.begin(job, alone=True, now=now)
-            assert began is not None
+            await begin(store, job, now)
         await lose_worker(store, now)
         now = (await get_one(store, job.id)).promote_at or now + LEASE + 1
         job = await claim_one(store, now=now)
     assert job.stalls == stalls
     return job
+
+
+async def begin(store: Store, job: Job, now: int, *, alone: bool = True) -> Job:
+    began = await store.begin(job, alone=alone, now=now)
+    assert not isinstance(began, Word)
+    return began
 
 
 @pytest.mark.parametrize(("alone", "mark"), [(True, "alone"), (False, "beside")])
@@ -41,9 +46,8 @@ async def test_a_run_begins_when_it_says_so(
     job = await suspect(store)
     later = job.updated_at + SECOND
 
-    began = await store.begin(job, alone=alone, now=later)
+    began = await begin(store, job, later, alone=alone)
 
-    assert began is not None
     assert began.run is not None
     assert (began.run.began, began.run.started_at) == (mark, later)
     assert (began.fence, began.attempts) == (job.fence, job.attempts)
@@ -53,8 +57,7 @@ async def test_a_run_begins_when_it_says_so(
 
 async def test_the_token_of_before_can_no_longer_end_the_run(store: Store) -> None:
     job = await suspect(store)
-    began = await store.begin(job, alone=True, now=job.updated_at + SECOND)
-    assert began is not None
+    began = await begin(store, job, job.updated_at + SECOND)
 
     word = await end(store, job, Completed(), now=job.updated_at + SECOND)
 
@@ -66,11 +69,10 @@ async def test_a_run_can_begin_twice_and_is_the_same(store: Store) -> None:
     """The first answer may have been lost."""
     job = await suspect(store)
     now = job.updated_at
-    await store.begin(job, alone=True, now=now)
+    await begin(store, job, now)
 
-    again = await store.begin(job, alone=True, now=now + SECOND)
+    again = await begin(store, job, now + SECOND)
 
-    assert again is not None
     assert await store.settle([Outcome(again, Completed())], now=now) == [Word.DONE]
 
 
@@ -80,10 +82,38 @@ async def test_a_run_that_was_taken_back_cannot_begin(store: Store) -> None:
     now = job.updated_at + LEASE + SECOND
     other = await claim_one(store, worker="w2", now=now)
 
-    assert await store.begin(job, alone=True, now=now) is None
+    assert await store.begin(job, alone=True, now=now) is Word.LOST
     assert (await get_one(store, job.id)).token == other.token
     await store.remove([job.id], force=True, now=now)
-    assert await store.begin(other, alone=True, now=now) is None
+    assert await store.begin(other, alone=True, now=now) is Word.LOST
+
+
+@pytest.mark.parametrize("type", ["email", None])
+async def test_a_run_does_not_begin_while_its_type_is_paused(
+    store: Store, type: str | None
+) -> None:
+    job = await suspect(store)
+    now = job.updated_at
+    await store.pause(type, now=now)
+
+    assert await store.begin(job, alone=True, now=now) is Word.REFUSED
+    assert (await get_one(store, job.id)).token == job.token
+    await store.resume(type, now=now)
+    await begin(store, job, now)
+
+
+async def test_a_run_that_has_begun_goes_on_when_its_type_is_paused(
+    store: Store,
+) -> None:
+    """The first answer may have been lost."""
+    job = await suspect(store)
+    now = job.updated_at
+    await begin(store, job, now)
+    await store.pause("email", now=now)
+
+    again = await begin(store, job, now)
+
+    assert (await get_one(store, job.id)).token == again.token
 
 
 @pytest.mark.parametrize("stalls", [2, MAX_STALLS])
@@ -124,8 +154,7 @@ async def test_the_ttl_of_a_run_starts_when_it_begins(store: Store) -> None:
     claimed_at = job.updated_at
     began_at = claimed_at + 20 * SECOND
     await store.renew("w1", lease=600 * SECOND, now=claimed_at)
-    began = await store.begin(job, alone=True, now=began_at)
-    assert began is not None
+    began = await begin(store, job, began_at)
 
     await pass_time(store, claimed_at, began_at + 29 * SECOND)
     assert (await get_one(store, job.id)).token == began.token

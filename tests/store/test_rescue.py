@@ -39,7 +39,7 @@ async def lose(store: Store, job_id: int, now: int) -> int:
     job = await claim_one(store, now=start)
     assert job.id == job_id
     if policy.runs_alone(job):
-        assert await store.begin(job, alone=True, now=start) is not None
+        assert await store.begin(job, alone=True, now=start) is not Word.LOST
     await lose_worker(store, start)
     return start + LEASE + 1
 

@@ -75,6 +75,11 @@ class Proxy:
         self._server = await asyncio.start_server(self._connect, HOST, self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
+    def lead_to(self, port: int) -> None:
+        """Lead new connections to another Redis, and end those there are."""
+        self._target = port
+        self.cut()
+
     def refuse(self) -> None:
         """Take no new connections; those there are stay."""
         if self._server is not None:

@@ -261,6 +261,26 @@ async def test_one_whose_turn_does_not_come_is_released(
     assert job.history[-1].reason == isolation.NO_TURN.reason
 
 
+async def test_one_whose_type_is_paused_meanwhile_is_released(
+    q: Kue, kue_store: Store
+) -> None:
+    company = Company()
+    q.process("email", 10, company)
+    suspect = await add_suspect(q, kue_store, stalls=2)
+    other = (await q.enqueue("email")).id
+
+    async with q.work():
+        await until(lambda: company.running == [other])
+        await q.pause("email")
+        company.go_on.set()
+        await until_waiting(kue_store, suspect)
+        job = await get_one(kue_store, suspect)
+
+    assert (job.stalls, job.attempts) == (2, 0)
+    assert job.history[-1].reason == isolation.PAUSED.reason
+    assert suspect not in company.seen
+
+
 async def until_waiting(store: Store, job_id: int) -> None:
     async with asyncio.timeout(60), store.watch([job_id]) as events:
         while (await get_one(store, job_id)).state is not State.WAITING:

@@ -272,14 +272,15 @@ class Store(ABC):
     @abstractmethod
     async def begin(
         self, job: Job, *, alone: bool, now: int | None = None
-    ) -> Job | None:
+    ) -> Job | Word:
         """
         Record that a claimed job which was held back begins now, *alone* or not.
 
         For jobs that a worker must run alone (`policy.runs_alone`): a loss of the
         worker before this call counts nothing.  The run starts now, and so does its
-        ttl; the returned job has its new token.  None when the run was taken back, or
-        the job is gone.  Repeated, it starts the same run again.
+        ttl; the returned job has its new token.  `Word.LOST` when the run was taken
+        back or the job is gone, `Word.REFUSED` when its type is paused by now: the
+        caller is to release it.  Repeated, it starts the same run again.
         """
 
     @abstractmethod

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from kue.job import Released
 from kue.policy import ALONE_MS
+from kue.store.values import Word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 ALONE_SECONDS = ALONE_MS / 1000
 NO_TURN = Released(reason="its worker had other jobs to run alone before it")
+PAUSED = Released(reason="its type was paused before it could run alone")
 
 
 class Isolation:
@@ -126,18 +128,18 @@ class Isolation:
             f"begin {run.id}", lambda: self._ask(run, alone=alone)
         )
         self._beginning.discard(run)
-        if job is None:
-            run.interrupt(None)
-        else:
+        if not isinstance(job, Word):
             run.job = job
-        if job is None or not alone:
+        else:
+            run.interrupt(PAUSED if job is Word.REFUSED else None)
+        if isinstance(job, Word) or not alone:
             self.leave(run)
         else:
             asyncio.get_running_loop().call_later(ALONE_SECONDS, self.leave, run)
 
-    async def _ask(self, run: Run, *, alone: bool) -> Job | None:
+    async def _ask(self, run: Run, *, alone: bool) -> Job | Word:
         if self._is_closed:
-            return None
+            return Word.LOST
         return await self._store.begin(run.job, alone=alone)
 
 

@@ -45,32 +45,60 @@ class Producing(Shards):
     ) -> list[Added]:
         check_batch(drafts, "drafts")
         self._check_seq(producer, seq)
-        homes: dict[int, list[int]] = {}
         if self._shards == 1:
-            homes[0] = list(range(len(drafts)))
+            confirmed, added = await self._add_at(
+                0, drafts, producer, seq, durable, now
+            )
         else:
-            for position, draft in enumerate(drafts):
-                homes.setdefault(self._home_of(draft.type), []).append(position)
-        added: list[Added | None] = [None] * len(drafts)
-        unconfirmed = False
+            confirmed, added = await self._add_at_homes(
+                drafts, producer, seq, durable, now
+            )
+            await self._link_across(drafts, added, now=now)
+        if not confirmed:
+            raise DurabilityUnknown([one.id for one in added])
+        return added
+
+    async def _add_at_homes(
+        self,
+        drafts: Sequence[Draft],
+        producer: str,
+        seq: int,
+        durable: bool,
+        now: int | None,
+    ) -> tuple[bool, list[Added]]:
+        """Add each draft at the shard of its type; return whether all are confirmed."""
+        homes: dict[int, list[int]] = {}
+        for position, draft in enumerate(drafts):
+            homes.setdefault(self._home_of(draft.type), []).append(position)
+        found: dict[int, Added] = {}
+        all_confirmed = True
         for shard, positions in homes.items():
-            answers: list[Added] = []
             here = [drafts[position] for position in positions]
-            for number, part in enumerate(split(here, bytes_of_draft)):
-                name = producer_of_part(producer, number)
-                args = (name, seq, *NO_SCHEDULE, *arguments(part))
-                confirmed, answer = await self._add(
-                    shard, args, durable=durable, now=now
-                )
-                unconfirmed = unconfirmed or not confirmed
-                answers += read_answer(answer)
-            for position, one in zip(positions, answers, strict=True):
-                added[position] = one
-        result = [one for one in added if one is not None]
-        await self._link_across(drafts, result, now=now)
-        if unconfirmed:
-            raise DurabilityUnknown([one.id for one in result])
-        return result
+            confirmed, added = await self._add_at(
+                shard, here, producer, seq, durable, now
+            )
+            all_confirmed = all_confirmed and confirmed
+            found.update(zip(positions, added, strict=True))
+        return all_confirmed, [found[position] for position in range(len(drafts))]
+
+    async def _add_at(
+        self,
+        shard: int,
+        drafts: Sequence[Draft],
+        producer: str,
+        seq: int,
+        durable: bool,
+        now: int | None,
+    ) -> tuple[bool, list[Added]]:
+        added: list[Added] = []
+        all_confirmed = True
+        for number, part in enumerate(split(drafts, bytes_of_draft)):
+            name = producer_of_part(producer, number)
+            args = (name, seq, *NO_SCHEDULE, *arguments(part))
+            confirmed, answer = await self._add(shard, args, durable=durable, now=now)
+            all_confirmed = all_confirmed and confirmed
+            added += read_answer(answer)
+        return all_confirmed, added
 
     async def _add(
         self, shard: int, args: tuple[Any, ...], *, durable: bool, now: int | None
@@ -107,8 +135,6 @@ class Producing(Shards):
         self, drafts: Sequence[Draft], added: list[Added], *, now: int | None
     ) -> None:
         """Tell other shards at once whom their jobs are waited for by."""
-        if self._shards == 1:
-            return
         for draft, one in zip(drafts, added, strict=True):
             for parent in draft.spec.after:
                 if one.new and self._shard_of(parent) != self._shard_of(one.id):

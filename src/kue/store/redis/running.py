@@ -262,7 +262,7 @@ class Running(Shards):
 
     async def begin(
         self, job: Job, *, alone: bool, now: int | None = None
-    ) -> Job | None:
+    ) -> Job | Word:
         reply: bytes = await self._run(
             self._shard_of(job.id),
             "begin",
@@ -272,7 +272,9 @@ class Running(Shards):
             now=now,
         )
         token = reply.decode()
-        return msgspec.structs.replace(job, token=token) if token else None
+        if token in (Word.LOST, Word.REFUSED):
+            return Word(token)
+        return msgspec.structs.replace(job, token=token)
 
     async def leave(self, worker: str, *, now: int | None = None) -> None:
         await self._on_all(

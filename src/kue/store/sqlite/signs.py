@@ -9,6 +9,7 @@ import msgspec
 from kue.events import Kind
 from kue.job import State
 from kue.store.codec import begun
+from kue.store.sqlite import gates
 from kue.store.sqlite.rows import slips_of
 from kue.store.sqlite.turn import Turn, as_json
 from kue.store.values import MAX_LOG_LINES, MAX_LOG_TEXT, Word
@@ -57,13 +58,19 @@ def _progress(turn: Turn, slip: Slip | None, update: Progress) -> Word:
     return Word.DONE
 
 
-def begin(turn: Turn, job: Job, mark: str) -> Job | None:
+def begin(turn: Turn, job: Job, mark: str) -> Job | Word:
     """Start a run that was held back; only its own fence may."""
     slip = slips_of(turn.db, [job.id]).get(job.id)
     fence = job.token.partition(":")[0]
     if slip is None or not slip.token.startswith(f"{fence}:"):
-        return None
-    token = f"{fence}:{turn.now}:{begun(job, mark)}"
+        return Word.LOST
+    rest = begun(job, mark)
+    # One that has begun goes on: this is the same call again.
+    is_new = slip.token.split(":", 2)[2] != rest
+    paused = (pause.type for pause in gates.pauses(turn.db, turn.now))
+    if is_new and any(type in (None, job.type) for type in paused):
+        return Word.REFUSED
+    token = f"{fence}:{turn.now}:{rest}"
     turn.run(_BEGIN, token, turn.now, job.id)
     return msgspec.structs.replace(job, token=token)
 

@@ -184,7 +184,7 @@ class SqliteStore(SqliteReads):
 
     async def begin(
         self, job: Job, *, alone: bool, now: int | None = None
-    ) -> Job | None:
+    ) -> Job | Word:
         return await self._write(now, signs.begin, job, BEGAN[not alone])
 
     async def leave(self, worker: str, *, now: int | None = None) -> None:

@@ -12,24 +12,32 @@
     5  fence   of its run
     6  rest    of the token that the run has from now on: attempt:worker:claim
 
-  Returns  the token, or nothing when the run is over
+  Returns  the token | "lost": the run is over | "refused": its type is paused
 ]]
 
 --- @include lib/start
 --- @include lib/sound
 --- @include lib/header
+--- @include lib/limits
 
 -- Check.
 local id, fence = ARGV[4], ARGV[5]
 local head = header(id)
 if not head then
-  return ""
+  return "lost"
 end
 check_type(head.type)
 local q = queue(head.type)
 local token = redis.call("HGET", q .. "active", id)
 if not token or string.match(token, "^%d+") ~= fence then
-  return ""
+  return "lost"
+end
+-- One that has begun goes on: this is the same call again.
+if string.match(token, "^%d+:%d+:(.*)$") ~= ARGV[6] then
+  local pauses = redis.call("HMGET", root .. ":paused", "", head.type)
+  if is_paused(pauses[1]) or is_paused(pauses[2]) then
+    return "refused"
+  end
 end
 
 -- Move.

@@ -1,0 +1,81 @@
+"""
+What a store that loses acknowledged writes owes its users all the same.
+
+A fail-over may lose what was written while no replica listened; an emptied Redis has
+lost everything.  Adds that asked for it (`durable=True`) are told which of the two
+holds: acknowledged, they survive every fail-over.  What is gone may only be from the
+time of a loss, and what was added after the last loss is held to all the rules.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from chaos.breach import Breach
+from chaos.delivery import LOST, key_of
+from chaos.history import LATE_MS
+from kue import Event, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from chaos.facts import Attempted, Loss
+    from chaos.history import History
+
+#: Clients may go on for so long with what they were told before the loss.
+SETTLED_MS = LATE_MS
+
+
+def missing(history: History) -> list[Attempted]:
+    """Return the acknowledged adds whose jobs are gone though nobody removed them."""
+    there = {key_of(job) for job in history.jobs}
+    return [
+        attempt
+        for attempt in history.acknowledged
+        if attempt.is_new
+        and attempt.key not in there
+        and not history.may_be_removed(attempt.id)
+    ]
+
+
+def lost_without_cause(history: History) -> Iterator[Breach]:
+    """Jobs that are gone and were added outside of every loss, or durably."""
+    for attempt in missing(history):
+        if not any(_excuses(loss, attempt) for loss in history.losses):
+            yield Breach(LOST, f"job {attempt.id} ({attempt.key}) was acknowledged")
+
+
+def _excuses(loss: Loss, attempt: Attempted) -> bool:
+    if attempt.at > loss.until:
+        return False
+    return loss.is_all or (attempt.ended >= loss.since and not attempt.is_durable)
+
+
+def held_to_all_rules(history: History) -> History:
+    """Return what became of the jobs that were added after the last loss."""
+    if not history.losses:
+        return history
+    since = max(loss.until for loss in history.losses) + SETTLED_MS
+    attempted = tuple(one for one in history.attempted if one.at >= since)
+    keys = {one.key for one in attempted}
+    jobs = tuple(job for job in history.jobs if key_of(job) in keys)
+    ids = {job.id for job in jobs} | {one.id for one in attempted if one.is_new}
+    # What is heard begins in the middle.
+    lagged = Event(kind=Kind.LAGGED, job_id=0, type="", at=since)
+    events = (
+        one
+        for one in history.events
+        if one.kind is Kind.LAGGED or (one.at >= since and one.job_id in ids)
+    )
+    return msgspec.structs.replace(
+        history,
+        attempted=attempted,
+        started=tuple(run for run in history.started if run.key in keys),
+        effects=tuple(effect for effect in history.effects if effect.key in keys),
+        given=tuple(order for order in history.given if order.at >= since),
+        events=(lagged, *events),
+        jobs=jobs,
+        losses=(),
+    )

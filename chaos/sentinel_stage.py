@@ -1,0 +1,81 @@
+"""
+A master and its replica, which three Sentinels watch over.
+
+A fail-over loses nothing here: writes are held back until the replica has all that was
+acknowledged.  For one that does lose writes see `chaos.lossy_stage`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tests.faults.sentinels import Replicated, Sentinels, say
+from tests.support.servers import HOST
+
+from chaos.processes import leashed
+from chaos.servers import LeashedRedis, RedisServers, surely, tell
+
+if TYPE_CHECKING:
+    from tests.support.servers import RedisServer
+
+    from chaos.plan import Fault
+
+#: A master that is only stopped for a moment stays the master: with two of them, what
+#: the first one acknowledges would be lost.
+DOWN_AFTER_MS = 10_000
+#: Longer than a fail-over takes.
+HOLD_MS = 60_000
+
+
+class SentinelStage(RedisServers):
+    """The servers, the Sentinels, and what is done to either."""
+
+    @property
+    def masters(self) -> list[RedisServer]:
+        return [self._pair.master]
+
+    async def start(self) -> None:
+        self._pair = await asyncio.to_thread(
+            Replicated, self._folder, kind=LeashedRedis
+        )
+        self._cleanup.callback(self._pair.stop)
+        self._sentinels = await asyncio.to_thread(
+            Sentinels,
+            self._folder,
+            self._pair.master,
+            down_after_ms=DOWN_AFTER_MS,
+            wrap=leashed,
+        )
+        self._cleanup.callback(self._sentinels.stop)
+        self.url = self.direct = self._sentinels.url
+
+    async def strike_own(self, fault: Fault) -> None:
+        if fault.kind == "sentinel_kill":
+            await self._kill_sentinel(fault.seconds)
+        else:
+            with self.absence():
+                await self._fail_over(fault.seconds)
+
+    async def _kill_sentinel(self, seconds: float) -> None:
+        port = await asyncio.to_thread(self._sentinels.stop_one)
+        try:
+            # The wait is the fault.
+            await asyncio.sleep(seconds)
+        finally:
+            self._sentinels.start_one(port)
+
+    async def _fail_over(self, seconds: float) -> None:
+        """Kill the master once its replica has everything; bring it back as that."""
+        pair = self._pair
+        await tell(pair.master, "CLIENT", "PAUSE", HOLD_MS, "WRITE")
+        await surely(pair.is_in_step)
+        await asyncio.to_thread(self._sentinels.until_acquainted)
+        pair.master.kill()
+        await asyncio.to_thread(self._sentinels.fail_over)
+        await surely(lambda: self._sentinels.has_master(pair.replica))
+        await asyncio.sleep(seconds)
+        pair.master, pair.replica = pair.replica, pair.master
+        await asyncio.to_thread(pair.replica.restart)
+        say(pair.replica, "REPLICAOF", HOST, str(pair.master.port))
+        await surely(pair.is_in_step)

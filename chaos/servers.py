@@ -1,0 +1,164 @@
+"""Redis servers of a run, and what is done to any of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import redis
+from tests.support.servers import RedisServer
+
+from chaos.processes import leashed, send
+from chaos.stage import Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from chaos.plan import Fault
+
+#: For changes that servers agree on among themselves, such as a new master.
+PATIENCE_SECONDS = 60.0
+TICK_SECONDS = 0.05
+
+
+class LeashedRedis(RedisServer):
+    """A Redis that dies with us."""
+
+    def _command(self) -> list[str]:
+        return leashed(super()._command())
+
+
+class RedisServers(Stage):
+    """Servers of a kind, and the faults that all kinds share."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder / "redis"
+        #: Faults of servers and of the network come one after another.
+        self._one_by_one = asyncio.Lock()
+        self._cleanup = contextlib.AsyncExitStack()
+
+    @property
+    @abstractmethod
+    def masters(self) -> Sequence[RedisServer]:
+        """The servers that take writes now."""
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Start everything, and say at which URLs it is found."""
+
+    @abstractmethod
+    async def strike_own(self, fault: Fault) -> None:
+        """Do what only servers of this kind can suffer."""
+
+    async def __aenter__(self) -> RedisServers:
+        self._folder.mkdir()
+        try:
+            await self.start()
+        except BaseException:
+            await self._cleanup.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._cleanup.aclose()
+
+    async def heal(self) -> None:
+        async with self._one_by_one:
+            for server in self.masters:
+                if not server.is_running:
+                    await asyncio.to_thread(server.restart)
+
+    async def strike(self, fault: Fault) -> None:
+        async with self._one_by_one:
+            match fault.kind:
+                case "flush":
+                    await self._tell_all("SCRIPT", "FLUSH")
+                case "client_kill":
+                    await self._tell_all("CLIENT", "KILL", "TYPE", "normal")
+                    await self._tell_all("CLIENT", "KILL", "TYPE", "pubsub")
+                case "client_pause":
+                    with self.absence():
+                        await self._tell_all(
+                            "CLIENT", "PAUSE", int(fault.seconds * 1000)
+                        )
+                        # The wait is the fault, here and below.
+                        await asyncio.sleep(fault.seconds)
+                case "redis_stop":
+                    with self.absence():
+                        await freeze(self.picked(fault), fault.seconds)
+                case _:
+                    await self.strike_own(fault)
+
+    def picked(self, fault: Fault) -> RedisServer:
+        """Return the master that *fault* is for."""
+        return self.masters[int(fault.pick * len(self.masters))]
+
+    async def _tell_all(self, *command: str | int) -> None:
+        for server in self.masters:
+            await tell(server, *command)
+
+
+async def kill(server: RedisServer, seconds: float) -> None:
+    """Kill a server that keeps its data on disk; start it again after a while."""
+    # With everysec Redis holds writes back while the disk is busy, answers them all
+    # the same, and loses them with its process.  That is no fault of Kue's.
+    await tell(server, "CONFIG", "SET", "appendfsync", "always")
+    server.kill()
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        await asyncio.to_thread(server.restart)
+
+
+async def freeze(server: RedisServer, seconds: float) -> None:
+    """Stop a server for a while; it does not notice but by the clock."""
+    pid = server.pid
+    send(pid, signal.SIGSTOP)
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        send(pid, signal.SIGCONT)
+
+
+async def tell(server: RedisServer, *command: str | int) -> None:
+    """Send a command, whatever becomes of it: it may be paused, or cut us off."""
+
+    def send_it() -> None:
+        client: Any = server.client()
+        with contextlib.closing(client), contextlib.suppress(redis.RedisError):
+            client.execute_command(*command)
+
+    await asyncio.to_thread(send_it)
+
+
+async def until(is_so: Callable[[], bool], *, seconds: float) -> bool:
+    """Ask again and again, errors mean no; return whether it became so in time."""
+
+    def ask() -> bool:
+        try:
+            return is_so()
+        except redis.RedisError:
+            return False
+
+    end = asyncio.get_running_loop().time() + seconds
+    while not await asyncio.to_thread(ask):
+        if asyncio.get_running_loop().time() > end:
+            return False
+        await asyncio.sleep(TICK_SECONDS)
+    return True
+
+
+async def surely(is_so: Callable[[], bool]) -> None:
+    """
+    Wait until it is so.
+
+    Raises:
+        TimeoutError: The servers do not come to terms, so this run says nothing.
+    """
+    if not await until(is_so, seconds=PATIENCE_SECONDS):
+        raise TimeoutError(f"it did not become true in time: {is_so}")
