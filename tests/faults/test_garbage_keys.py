@@ -8,17 +8,24 @@ For every kind of key and every kind of wrong value (R-6): each verb works or ra
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 import pytest
 
-from kue import settings
-from kue.errors import StoreError, StoreUnavailable
+from kue import ActiveJob, Kue, settings
+from kue.draft import draft
+from kue.errors import StoreCorrupt, StoreError, StoreUnavailable
 from kue.store import store_for
 from tests.faults.garbling_keys import PLACES, VERBS, Garbling, place_of, prepare
+from tests.support.command_line import CommandLine
+from tests.support.engines import Engine
+from tests.support.site import command
+from tests.unit.patience import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
 
     from kue.store.base import Store
     from tests.faults.garbling_keys import Case
@@ -163,3 +170,162 @@ async def call_all(store: Store, filled: Place, case: Case) -> list[str]:
 def is_fit(error: Exception) -> bool:
     """Return whether it is an error of the store that does not look like an outage."""
     return isinstance(error, StoreError) and not isinstance(error, StoreUnavailable)
+
+
+#: Damage to what a worker reads all the time, and whether it must say so.
+AT_WORK = [
+    ("*:waiting", "type", True),
+    ("*:active", "type", True),
+    ("*:tries", "*=text", False),
+    ("*:running", "g=text", False),
+    ("*:rate", "at=nan", False),
+    ("job:*", "text", False),
+    ("fence", "huge", False),
+    ("limits", "email=text", False),
+    ("paused", "+text", False),
+    ("cancelling", "*=text", False),
+    ("agenda", "+binary", False),
+    ("workers", "+binary", False),
+]
+
+
+@pytest.mark.parametrize(("place", "what", "is_told"), AT_WORK)
+async def test_a_worker_lives_and_other_types_go_on(
+    filled: Place,
+    store: Store,
+    caplog: pytest.LogCaptureFixture,
+    place: str,
+    what: str,
+    is_told: bool,
+) -> None:
+    """R-6: damage is an error in the log, once a minute, and never silence."""
+    q = Kue(filled.url, prefix=PREFIX)
+    ran: list[int] = []
+
+    @q.process("email")
+    async def damaged(job: ActiveJob) -> None: ...
+
+    @q.process("innocent")
+    async def innocent(job: ActiveJob) -> None:
+        ran.append(job.id)
+
+    async with q:
+        first = await q.enqueue("innocent")
+        [case] = [one for one in filled.garbling.cases(place) if one.what == what]
+        filled.garbling.garble(case)
+        async with q.work():
+            await until(lambda: first.id in ran, seconds=45)
+            second = await q.enqueue("innocent")
+            await until(lambda: second.id in ran, seconds=45)
+            if is_told:
+                await until(lambda: bool(errors(caplog)), seconds=45)
+
+    told = errors(caplog)
+    assert len(told) == len({record.getMessage() for record in told})
+    for record in told:
+        assert isinstance(record.exc_info and record.exc_info[1], StoreCorrupt)
+
+
+def errors(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    return [record for record in caplog.records if record.levelno == logging.ERROR]
+
+
+@pytest.fixture
+def kue(
+    filled: Place,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> CommandLine:
+    filled.garbling.restore()
+    known = settings.load(environ={}, url=filled.url, prefix=PREFIX)
+    return CommandLine(Engine("redis", known), capsys, monkeypatch)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_the_command_finds_damage_in_every_kind_of_key(
+    filled: Place, kue: CommandLine, place: str
+) -> None:
+    harmful = [one for one in filled.garbling.cases(place) if not is_harmless(one)]
+    filled.garbling.garble(harmful[0])
+
+    found = kue("doctor")
+
+    assert found.code in (1, 2)
+    assert "left" in found.err or "kue doctor" in found.err
+
+
+#: Damage, a command that must read it, and whether the command can do without.
+READ = [
+    ("types", "+binary", ("queue", "list"), False),
+    ("limits", "email=text", ("queue", "limit", "email"), False),
+    ("workers", "+binary", ("workers",), False),
+    ("workers", "=inf", ("workers",), False),
+    ("*:waiting", "type", ("queue", "list"), False),
+    ("*:waiting", "type", ("job", "list"), False),
+    ("*:causes", "f*eab*bf:last=text", ("failed", "list"), True),
+    ("*:failed", "type", ("failed", "list"), False),
+    ("ids", "huge", ("job", "list"), False),
+    ("ids", "float", ("job", "add", "email"), False),
+    ("ids", "negative", ("job", "add", "email"), False),
+    ("*:active", "type", ("job", "show", "1"), False),
+    ("job:*:log", "+text", ("job", "show", "1"), False),
+    ("kept", "user:ann=binary", ("user", "list"), False),
+    ("meta", "schema=text", ("queue", "list"), False),
+    ("meta", "type", ("queue", "list"), False),
+]
+
+
+@pytest.mark.parametrize(("place", "what", "words", "is_spared"), READ)
+def test_commands_report_damage(
+    filled: Place,
+    kue: CommandLine,
+    place: str,
+    what: str,
+    words: tuple[str, ...],
+    is_spared: bool,
+) -> None:
+    [case] = [one for one in filled.garbling.cases(place) if one.what == what]
+    filled.garbling.garble(case)
+
+    told = kue(*words)
+
+    if is_spared:
+        assert told.code == 0
+    else:
+        assert told.code == 1
+        assert "kue doctor" in told.err
+
+
+APP = """
+import kue
+
+q = kue.Kue({url!r}, prefix={prefix!r})
+
+@q.process("email")
+async def email(job):
+    pass
+
+@q.process("innocent")
+async def innocent(job):
+    print("innocent ran", flush=True)
+"""
+
+
+async def test_real_commands_meet_damage(
+    filled: Place, store: Store, tmp_path: Path
+) -> None:
+    (tmp_path / "app.py").write_text(APP.format(url=filled.url, prefix=PREFIX))
+    await store.add([draft("innocent")], producer="p", seq=1)
+    [case] = [one for one in filled.garbling.cases("*:waiting") if one.what == "type"]
+    filled.garbling.garble(case)
+    environment = {"KUE_URL": filled.url, "KUE_PREFIX": PREFIX}
+
+    async with command("worker", "app:q", folder=tmp_path) as worker:
+        await worker.says("innocent ran")
+        await worker.says("kue doctor")
+        assert await worker.end() == 0
+    async with command("doctor", folder=tmp_path, **environment) as doctor:
+        assert await doctor.ended() == 1
+
+    assert "must be a zset" in doctor.said
+    assert "Traceback" not in doctor.said
