@@ -74,7 +74,9 @@ class Both:
 
     def ask(self, answer: Coroutine[Any, Any, T]) -> T:
         """Wait for the store's answer."""
-        return self._runner.run(answer)
+        # `Runner.run` sets a signal handler each time, which takes longer than many an
+        # answer.
+        return self._runner.get_loop().run_until_complete(answer)
 
     # -- producing and running -------------------------------------------------
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from tests.support.servers import RedisServer
 
 EXAMPLES = int(os.environ.get("KUE_MODEL_EXAMPLES", "80"))
+#: Each part looks at as many examples of its own, so that processes share the work.
+PARTS = range(1, 5)
 #: Nightly runs and the search for a small example take far longer than a test may.
 PATIENCE_SECONDS = 3600
 
@@ -39,7 +41,7 @@ FOUND = (Phase.explicit, Phase.generate)
 KEPT = (*FOUND, Phase.reuse, Phase.shrink)
 
 SETTINGS = settings(
-    max_examples=EXAMPLES,
+    max_examples=-(-EXAMPLES // len(PARTS)),
     stateful_step_count=40,
     deadline=None,
     print_blob=True,
@@ -59,7 +61,8 @@ def patient(engine: Engine) -> Engine:
 
 @pytest.mark.long
 @pytest.mark.timeout(PATIENCE_SECONDS)
-def test_sqlite_does_what_the_model_does(tmp_path: Path) -> None:
+@pytest.mark.parametrize("part", PARTS)
+def test_sqlite_does_what_the_model_does(part: int, tmp_path: Path) -> None:
     examples = 0
 
     class SqliteMachine(GuidedMachine):
@@ -84,8 +87,9 @@ def test_sqlite_does_what_the_model_does(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(PATIENCE_SECONDS)
+@pytest.mark.parametrize("part", PARTS)
 def test_redis_does_what_the_model_does(
-    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+    part: int, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A call that is sent again because the machine is busy may answer otherwise: a job
     # that the first one removed is gone by the second.
