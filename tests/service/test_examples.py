@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 import uuid
 from pathlib import Path
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from tests.support.servers import RedisServer
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+#: What a runtime says of threads, with their stacks; on a busy machine it is right.
+BLOCKED = re.compile(r"Thread \S+ has been blocked for [^\n]*\n(?:  [^\n]*\n)*")
 
 
 @pytest.fixture(params=["no server", "redis"])
@@ -47,7 +50,8 @@ async def run(name: str, url: list[str], folder: Path) -> list[str]:
         stderr=asyncio.subprocess.PIPE,
     )
     said, complaints = await process.communicate()
-    assert (process.returncode, complaints.decode()) == (0, "")
+    complaint = BLOCKED.sub("", complaints.decode())
+    assert (process.returncode, complaint) == (0, "")
     return said.decode().splitlines()
 
 

@@ -79,7 +79,8 @@ def start(folder: Path, *command: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         command,
         cwd=folder,
-        env=environ | {"PYTHONUNBUFFERED": "1"},
+        # A busy machine would be told of as a handler that holds the loop.
+        env=environ | {"PYTHONUNBUFFERED": "1", "KUE_BLOCKED": "0s"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
