@@ -18,6 +18,7 @@ from kue.document import document
 from kue.http.access import Anyone, Role
 from kue.job import Completed, Error, Retried
 from kue.store.values import LogLine, Outcome, Progress
+from tests.browser.finding import is_live, opened
 from tests.browser.making import (
     STACK,
     WEBHOOK,
@@ -598,13 +599,93 @@ async def test_an_act_that_comes_too_late_is_refused_and_told(
     await page.goto(f"{address}/jobs/{job.id}")
     await expect(badge(page)).to_have_text("delayed")
     # So that the page has not heard of it yet.
-    await page.keyboard.press("p")
-    await expect(page.get_by_text("Paused")).to_be_visible()
+    await paused(page)
     await job.cancel()
 
     await page.get_by_role("button", name="Run now").click()
 
     await expect(page.get_by_role("alert")).to_contain_text("cancelled")
+
+
+class Held:
+    """Holds back the answers to what a page asks."""
+
+    def __init__(self) -> None:
+        self.asked: list[Route] = []
+        self.is_asked = asyncio.Event()
+        self._may_pass = asyncio.Event()
+
+    async def __call__(self, route: Route) -> None:
+        self.asked.append(route)
+        self.is_asked.set()
+        await self._may_pass.wait()
+        await route.continue_()
+
+    async def release(self) -> None:
+        """Let them pass, and wait until they came, or were given up."""
+        self._may_pass.set()
+        for route in self.asked:
+            response = await route.request.response()
+            if response is not None:
+                await response.finished()
+
+
+async def paused(page: Page) -> None:
+    await page.keyboard.press("p")
+    await expect(page.get_by_role("button", name="Paused:")).to_be_visible()
+
+
+@pytest.mark.usefixtures("context")
+async def test_an_answer_under_way_does_not_change_a_paused_page(
+    page: Page, address: str, q: Kue
+) -> None:
+    job = await running(q)
+    await q.store.log(job.id, lines_of(1, 3))
+    await page.clock.install()
+    await opened(page, f"{address}/jobs/{job.id}")
+    await is_live(page)
+    held = Held()
+    await page.route(re.compile(rf"/api/v1/jobs/{job.id}(/logs.*)?$"), held)
+    await q.store.progress([Progress(job.id, 10, {}, token=job.token)])
+    await held.is_asked.wait()
+
+    await paused(page)
+    await q.store.log(job.id, lines_of(4, 5))
+    await q.store.settle([Outcome(job, Completed(None))])
+    await held.release()
+    # All that the page meant to do later, it does now.
+    await page.clock.fast_forward(5_000)
+
+    await expect(badge(page)).to_have_text("active")
+    await expect(log(page).locator(".log-line")).to_have_count(3)
+    await page.keyboard.press("p")
+    await expect(badge(page)).to_have_text("complete")
+    await expect(log(page).locator(".log-line")).to_have_count(5)
+
+
+@pytest.mark.usefixtures("context")
+async def test_a_paused_page_shows_what_it_first_asked_for_and_asks_no_more(
+    page: Page, address: str, q: Kue
+) -> None:
+    job = await q.enqueue("email", delay="1h")
+    await page.clock.install()
+    held = Held()
+    await page.route(f"**/api/v1/jobs/{job.id}", held)
+    await page.goto(f"{address}/jobs/{job.id}")
+    await held.is_asked.wait()
+    # By then it wants to ask again: something may have happened in between.
+    await is_live(page)
+
+    await paused(page)
+    await held.release()
+    await expect(badge(page)).to_have_text("delayed")
+    await job.cancel()
+    await page.clock.fast_forward(5_000)
+
+    await expect(badge(page)).to_have_text("delayed")
+    assert len(held.asked) == 1
+    await page.keyboard.press("p")
+    await expect(badge(page)).to_have_text("cancelled")
 
 
 # -- gone ----------------------------------------------------------------------

@@ -211,6 +211,8 @@ class Live {
     this._source?.close();
     this._source = null;
     this._isStreaming = false;
+    // Whatever comes next begins with a reading of everything.
+    this._waiting = [];
   }
 
   _away() {
@@ -258,51 +260,67 @@ export const live = new Live();
 //: Call fn(signal) now, when something wanted happens, and every *everyMs* if given; at
 //: most every *minMs* (or what it returns), and never twice at once.  Returns a function
 //: that ends it.
+//:
+//: While updates are paused only the first call is made; an answer to a later one that is
+//: on its way by then is not shown.
 export function refresher(fn, { minMs = 1_000, everyMs, types, kinds, jobIds } = {}) {
-  const end = new AbortController();
-  let isRunning = false;
+  let question = null;
+  let isEnded = false;
+  let isFirst = true;
   let isStale = false;
   let last = 0;
   let timer = 0;
 
   async function run() {
-    if (end.signal.aborted) return;
-    isRunning = true;
+    if (isEnded) return;
+    question = new AbortController();
     isStale = false;
     last = Date.now();
     try {
-      await fn(end.signal);
+      await fn(question.signal);
       live.heard();
     } catch (error) {
       if (!isAbort(error)) blame(error);
     }
-    isRunning = false;
+    question = null;
+    isFirst = false;
     if (isStale) soon();
   }
 
   function soon() {
     isStale = true;
-    if (isRunning || timer || end.signal.aborted) return;
+    if (question || timer || isEnded) return;
     const pause = typeof minMs === "function" ? minMs() : minMs;
     timer = window.setTimeout(again, Math.max(0, last + pause - Date.now()));
   }
 
   function again() {
     timer = 0;
-    // When the tab is shown again, everyone is told to read anew.
-    if (!document.hidden) run();
+    // When the tab is shown again, or resumed, everyone is told to read anew.
+    if (!isResting()) run();
   }
 
   function tick() {
-    if (!document.hidden && !live.isHeld) soon();
+    if (!isResting()) soon();
+  }
+
+  function isResting() {
+    return document.hidden || live.isHeld;
+  }
+
+  function stand() {
+    if (live.isHeld && !isFirst) question?.abort();
   }
 
   const off = live.on(soon, { types, kinds, jobIds });
+  const offState = live.onState(stand);
   const beat = everyMs ? window.setInterval(tick, everyMs) : 0;
   run();
   return () => {
-    end.abort();
+    isEnded = true;
+    question?.abort();
     off();
+    offState();
     window.clearTimeout(timer);
     window.clearInterval(beat);
   };

@@ -4,6 +4,7 @@ import { table } from "../../components/table.js";
 import { api, isAbort, report } from "../../lib/api.js";
 import { fill, h } from "../../lib/dom.js";
 import { NOTHING, bytes, exact, time } from "../../lib/format.js";
+import { live } from "../../lib/live.js";
 
 //: Milliseconds between two looks.
 const EVERY = 1_000;
@@ -69,7 +70,7 @@ export function samples() {
 
   async function look(signal) {
     try {
-      if (!document.hidden) take(await api.get("/bus/samples", { after: last }, { signal }));
+      if (live.state !== "paused") take(await api.get("/bus/samples", { after: last }, { signal }));
     } catch (error) {
       if (!isAbort(error)) report(error);
     }

@@ -56,11 +56,15 @@ export function logPanel(api, id) {
   let isOver = false;
   let isStopped = false;
   let reading = null;
+  //: Whether something was read that is not shown, as updates were paused meanwhile.
+  let isBehind = false;
 
   async function more() {
     const known = lines.length;
     const last = lines.at(-1);
     const found = await page(Math.min(known, KEPT - PAGE));
+    isBehind = live.isHeld && drawn.length > 0;
+    if (isBehind) return false;
     if (known < KEPT - PAGE) {
       lines.push(...found);
     } else {
@@ -164,6 +168,7 @@ export function logPanel(api, id) {
       isOver = FINAL.includes(state);
       // The log may have been read before it had a place to scroll in.
       toEnd();
+      if (isBehind) refresh();
       tick();
     },
     stop() {

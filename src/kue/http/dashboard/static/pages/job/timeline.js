@@ -2,6 +2,7 @@
 
 import { h, fill } from "../../lib/dom.js";
 import { duration, time } from "../../lib/format.js";
+import { live } from "../../lib/live.js";
 import { STRETCHES, stretches, totals } from "./story.js";
 
 //: A gap longer than so many times all runs together is shortened, with a mark: runs of
@@ -35,7 +36,7 @@ export function timeline(clock) {
   }
 
   const timer = setInterval(() => {
-    if (shown && !document.hidden && isGoingOn(shown)) draw();
+    if (shown && live.state !== "paused" && isGoingOn(shown)) draw();
   }, 1000);
   return {
     node,

@@ -6,6 +6,7 @@ import { spark } from "../../components/spark.js";
 import { isAbort } from "../../lib/api.js";
 import { rate } from "../../lib/format.js";
 import { full, history, perSecond } from "../../lib/history.js";
+import { live } from "../../lib/live.js";
 
 const HOUR = 3_600_000;
 //: Milliseconds for which a line is good.
@@ -43,7 +44,7 @@ export function sparks({ label = hourOf, series = inAndOut, format = rate } = {}
     if (document.hidden) return;
     const stale = [...seen]
       .map((key) => lines.get(key))
-      .filter((line) => Date.now() - line.at > FRESH);
+      .filter((line) => !line.at || (!live.isHeld && Date.now() - line.at > FRESH));
     for (const line of stale.slice(0, AT_ONCE - running)) draw(line);
   }
 
