@@ -1,8 +1,9 @@
 """
 Chromium, and a server that it talks to.
 
-One browser a test process, so these tests share one event loop; each has a context,
-a page and a store of its own.  What the page does behind a test's back fails the test.
+One browser a test process, so these tests share one event loop; each has a store of
+its own, and a page that was emptied, or one in a `context` of its own if it asks for
+that.  What the page does behind a test's back fails the test.
 """
 
 from __future__ import annotations
@@ -19,19 +20,21 @@ from kue import Kue
 from kue.http import create_app
 from kue.http.access import Anyone
 from tests.browser.chromium import launched
-from tests.browser.serving import served, working
-from tests.browser.watching import SIZE, Watch
+from tests.browser.serving import listening, served, working
+from tests.browser.watching import SIZE
+from tests.browser.window import PATIENCE, Window
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import AsyncIterator, Callable, Iterator
     from contextlib import AbstractAsyncContextManager
 
     from playwright.async_api import Browser, BrowserContext, Page
     from starlette.applications import Starlette
 
+    from tests.browser.watching import Watch
+
 HERE = Path(__file__).parent
-#: Milliseconds: the machine may do much else.
-PATIENCE = 45_000
 expect.set_options(timeout=PATIENCE)
 
 
@@ -57,22 +60,52 @@ async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
     await context.close()
 
 
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def window(browser: Browser) -> AsyncIterator[Window]:
+    window = Window(browser)
+    yield window
+    await window.close()
+
+
 @pytest.fixture
-def watch() -> Watch:
+def watch(window: Window) -> Watch:
     """What goes wrong in the page; `Watch.allow` says what is meant to."""
-    return Watch()
+    window.watch.begin()
+    return window.watch
+
+
+@pytest.fixture
+def own_context(request: pytest.FixtureRequest) -> BrowserContext | None:
+    """The `context`, if the test asks for it."""
+    if "context" not in request.fixturenames:
+        return None
+    context: BrowserContext = request.getfixturevalue("context")
+    return context
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def page(
-    context: BrowserContext, watch: Watch, serve: Callable[..., str]
+    request: pytest.FixtureRequest,
+    own_context: BrowserContext | None,
+    window: Window,
+    watch: Watch,
+    serve: Callable[..., str],
 ) -> AsyncIterator[Page]:
-    """A page that is closed before its server stops."""
-    page = await context.new_page()
-    await watch.attach(page)
-    yield page
-    # What the page was about to say, it has said by then.
-    await page.close()
+    """A page that is left before its server stops."""
+    if own_context is not None:
+        page = await own_context.new_page()
+        await watch.attach(page)
+        yield page
+        # What the page was about to say, it has said by then.
+        await page.close()
+    else:
+        failed = request.session.testsfailed
+        yield await window.open()
+        # Who knows what a test that failed left behind.
+        if request.session.testsfailed > failed:
+            await window.close()
+        else:
+            await window.empty()
     assert watch.wrong == []
 
 
@@ -89,8 +122,15 @@ async def q(url: str) -> AsyncIterator[Kue]:
         yield q
 
 
+@pytest.fixture(scope="session")
+def listener() -> Iterator[socket.socket]:
+    """Where the servers of all tests listen, one after the other: files are cached."""
+    with listening() as listener:
+        yield listener
+
+
 @pytest.fixture
-def serve(url: str) -> Iterator[Callable[..., str]]:
+def serve(url: str, listener: socket.socket) -> Iterator[Callable[..., str]]:
     """Serve the application, or what ``make(q)`` returns; answer the address."""
     with ExitStack() as stack:
 
@@ -100,7 +140,7 @@ def serve(url: str) -> Iterator[Callable[..., str]]:
             def app(q: Kue) -> Starlette:
                 return create_app(q, **{"guard": Anyone(), **options})
 
-            return stack.enter_context(served(url, make or app))
+            return stack.enter_context(served(url, make or app, listener))
 
         yield begin
 

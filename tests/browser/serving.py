@@ -28,11 +28,24 @@ _KUE = "from kue.cli import main; main()"
 _HOME = Path(__file__).parents[2]
 
 
+def listening(port: int = 0) -> socket.socket:
+    """Return a socket that a server can take connections from."""
+    listener = socket.create_server((HOST, port))
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
+
+
 @contextmanager
-def served(url: str, make: Callable[[Kue], Starlette], port: int = 0) -> Iterator[str]:
-    """Serve what *make* makes of a queue on *url*; yield the address."""
-    with socket.create_server((HOST, port)) as listener:
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+def served(
+    url: str, make: Callable[[Kue], Starlette], listener: socket.socket | None = None
+) -> Iterator[str]:
+    """
+    Serve what *make* makes of a queue on *url*; yield the address.
+
+    A *listener* that is given is left open; otherwise there is a port of its own.
+    """
+    # Servers close what they are given.
+    with listener.dup() if listener else listening() as listener:
         server = uvicorn.Server(
             uvicorn.Config(
                 lambda: None, lifespan="off", log_level="warning", access_log=False

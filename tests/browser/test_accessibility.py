@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+import pytest_asyncio
 from playwright.async_api import expect
 
+from kue import Kue
 from kue.http import Accounts, create_app
+from kue.http.access import Anyone
 from tests.browser.busy import PAUSED, keep_busy
 from tests.browser.finding import opened, press
+from tests.browser.serving import served
 from tests.browser.watching import NARROW, barriers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from playwright.async_api import Page
 
-    from kue import Kue
+    from tests.browser.busy import Made
     from tests.browser.watching import Watch
 
 #: Every page; in braces, jobs that `keep_busy` made.
@@ -37,6 +41,22 @@ DIALOGS = {
 }
 
 
+class Shop(NamedTuple):
+    """A server that only answers questions here, and so may be shared."""
+
+    address: str
+    made: Made
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def shop(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shop]:
+    url = f"sqlite:///{tmp_path_factory.mktemp('shop')}/kue.db"
+    async with Kue(url) as q:
+        made = await keep_busy(q)
+    with served(url, lambda q: create_app(q, guard=Anyone())) as address:
+        yield Shop(address, made)
+
+
 async def look(page: Page, what: str) -> None:
     """See that there is no barrier; in the dark, only colours are others."""
     await page.emulate_media(color_scheme="light", reduced_motion="reduce")
@@ -47,12 +67,11 @@ async def look(page: Page, what: str) -> None:
 
 @pytest.mark.parametrize("path", PAGES)
 async def test_no_page_keeps_anyone_out(
-    page: Page, address: str, q: Kue, path: str, watch: Watch
+    page: Page, shop: Shop, path: str, watch: Watch
 ) -> None:
     watch.allow("404")
-    made = await keep_busy(q)
 
-    await opened(page, address + path.format(**made._asdict()))
+    await opened(page, shop.address + path.format(**shop.made._asdict()))
 
     await look(page, path)
 
@@ -68,11 +87,8 @@ async def test_the_login_keeps_nobody_out_but_strangers(
 
 
 @pytest.mark.parametrize("path", DIALOGS)
-async def test_no_dialog_keeps_anyone_out(
-    page: Page, address: str, q: Kue, path: str
-) -> None:
-    await keep_busy(q)
-    await opened(page, address + path)
+async def test_no_dialog_keeps_anyone_out(page: Page, shop: Shop, path: str) -> None:
+    await opened(page, shop.address + path)
 
     for button in DIALOGS[path]:
         await press(page, button)
@@ -97,11 +113,8 @@ async def test_an_empty_dashboard_keeps_nobody_out(page: Page, address: str) -> 
         await look(page, path)
 
 
-async def test_charts_read_as_tables_keep_nobody_out(
-    page: Page, address: str, q: Kue
-) -> None:
-    await keep_busy(q)
-    await opened(page, f"{address}/metrics")
+async def test_charts_read_as_tables_keep_nobody_out(page: Page, shop: Shop) -> None:
+    await opened(page, f"{shop.address}/metrics")
 
     for one in await page.get_by_text("As a table").all():
         await one.click()
@@ -109,10 +122,9 @@ async def test_charts_read_as_tables_keep_nobody_out(
     await look(page, "tables")
 
 
-async def test_narrow_pages_keep_nobody_out(page: Page, address: str, q: Kue) -> None:
-    await keep_busy(q)
+async def test_narrow_pages_keep_nobody_out(page: Page, shop: Shop) -> None:
     await page.set_viewport_size(NARROW)
 
     for path in ("/", "/queues", "/jobs", "/workers"):
-        await opened(page, address + path)
+        await opened(page, shop.address + path)
         assert await barriers(page) == [], path

@@ -13,7 +13,7 @@ from kue.http import create_app
 from kue.http.access import Anyone
 from kue.job import State
 from tests.browser.finding import is_live, opened, told
-from tests.browser.serving import served
+from tests.browser.serving import listening, served
 from tests.support.jobs import HOUR, job_in
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ async def test_designer_1_a_stopped_server_is_reported_and_so_is_its_return(
     # One notice is enough: nothing piles up in the corner.
     await expect(told(page, "does not answer")).to_have_count(0)
 
-    with served(url, open_app, port=int(address.rpartition(":")[2])):
+    port = int(address.rpartition(":")[2])
+    with listening(port) as again, served(url, open_app, again):
         await is_live(page)
         await expect(banner(page)).to_have_count(0)
         await expect(verdict).to_have_text("All is well")

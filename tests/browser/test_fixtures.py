@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
+import pytest
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
 from kue.http.headers import SafeHeaders
-from tests.browser.watching import Watch, barriers, shoot
+from tests.browser.watching import NARROW, Watch, barriers, shoot
 from tests.unit.patience import until
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from kue import Kue
+    from tests.browser.window import Window
 
 #: Without the link, browsers ask for a picture that is not there.
 PLAIN = (
@@ -65,6 +68,43 @@ async def test_a_page_hears_of_a_job_that_another_process_added(
 
     told = await page.evaluate("window.heard")
     assert (told["kind"], told["job_id"]) == ("enqueue", job.id)
+
+
+KEEP = """() => {
+  document.cookie = "kept=1";
+  for (const kept of [localStorage, sessionStorage]) kept.setItem("kept", "1");
+}"""
+KEPT = """() => [
+  document.cookie, localStorage.length, sessionStorage.length, history.length,
+  innerWidth, matchMedia("(prefers-color-scheme: dark)").matches,
+]"""
+
+
+async def test_a_page_that_is_emptied_remembers_nothing(
+    page: Page, serve: Callable[..., str], window: Window
+) -> None:
+    address = serve(page_of(PLAIN))
+    await page.goto(address)
+    fresh = await page.evaluate(KEPT)
+    await page.goto(f"{address}/?again")
+    await page.route("**", lambda route: route.abort())
+    await page.evaluate(KEEP)
+    await page.emulate_media(color_scheme="dark")
+    await page.set_viewport_size(NARROW)
+    assert await page.evaluate(KEPT) != fresh
+
+    await window.empty()
+
+    assert page.url == "about:blank"
+    await page.goto(address)
+    assert await page.evaluate(KEPT) == fresh
+
+
+async def test_what_would_stay_needs_a_page_of_its_own(page: Page) -> None:
+    for name in ("clock.install", "add_init_script", "expose_function"):
+        stays = attrgetter(name)(page)
+        with pytest.raises(AssertionError, match="fixture `context`"):
+            await stays()
 
 
 async def test_a_worker_process_runs_jobs(

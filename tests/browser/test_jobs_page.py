@@ -524,6 +524,7 @@ async def test_a_selection_is_retried(page: Page, address: str, q: Kue) -> None:
     assert await count_of(q.store) == {State.WAITING: 2, State.FAILED: 1}
 
 
+@pytest.mark.usefixtures("context")
 async def test_a_thousand_failed_jobs_are_retried_with_progress(
     page: Page, address: str, q: Kue
 ) -> None:
@@ -551,6 +552,7 @@ async def test_a_thousand_failed_jobs_are_retried_with_progress(
     assert await count_of(q.store) == {State.WAITING: 1_000}
 
 
+@pytest.mark.usefixtures("context")
 async def test_all_that_match_a_filter_are_cancelled_and_no_others(
     page: Page, address: str, q: Kue
 ) -> None:
@@ -572,6 +574,7 @@ async def test_all_that_match_a_filter_are_cancelled_and_no_others(
     assert await state_of(q.store, kept.id) is State.WAITING
 
 
+@pytest.mark.usefixtures("context")
 async def test_what_was_undone_is_not_done(page: Page, address: str, q: Kue) -> None:
     ids = await failed(q, "a", "b")
     asked: list[str] = []
@@ -591,6 +594,7 @@ async def test_what_was_undone_is_not_done(page: Page, address: str, q: Kue) -> 
     assert [await state_of(q.store, id) for id in ids] == [State.FAILED] * 2
 
 
+@pytest.mark.usefixtures("context")
 async def test_jobs_are_removed_once_it_is_typed(
     page: Page, address: str, q: Kue
 ) -> None:

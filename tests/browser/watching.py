@@ -38,14 +38,26 @@ document.addEventListener("securitypolicyviolation", (event) => {
   );
 });
 """
+#: What passed is not needed, and much.
+_VIOLATIONS = """async (options) => {
+  const found = await axe.run({...options, resultTypes: ["violations"]});
+  return found.violations.map(({id, help, impact, nodes}) => (
+    {id, help, impact, targets: nodes.map(({target}) => target)}
+  ));
+}"""
 
 
 class Watch:
-    """Notes whatever goes wrong in a page."""
+    """Notes whatever goes wrong in the pages that it is attached to."""
 
     def __init__(self) -> None:
         self._wrong: list[str] = []
         self._allowed: list[re.Pattern[str]] = []
+
+    def begin(self) -> None:
+        """Forget what was noted and allowed."""
+        self._wrong.clear()
+        self._allowed.clear()
 
     def allow(self, pattern: str) -> None:
         """Take what matches for meant: ``console: .* 409`` after a refused click."""
@@ -112,12 +124,12 @@ async def barriers(page: Page, *rules: str) -> list[str]:
     It looks by all rules there are, or by those that are named.
     """
     # Evaluated by the browser itself, which the page's policy does not forbid.
-    await page.evaluate(AXE.read_text())
+    if not await page.evaluate("'axe' in window"):
+        await page.evaluate(AXE.read_text())
     options = {"runOnly": rules} if rules else {}
-    run = "(options) => axe.run(options)"
-    found: dict[str, Any] = await page.evaluate(run, options)
+    found: list[dict[str, Any]] = await page.evaluate(_VIOLATIONS, options)
     return [
-        f"{one['id']}: {one['help']} {[node['target'] for node in one['nodes']]}"
-        for one in found["violations"]
+        f"{one['id']}: {one['help']} {one['targets']}"
+        for one in found
         if one["impact"] in SERIOUS
     ]
