@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from kue.store.redis.link import Link
 
 MIN_VERSION = (7, 0)
+#: The parts of INFO that say whether a server is fit, and how durable it is.
+_SECTIONS = ("server", "replication", "memory", "persistence")
 
 
 class Opened(NamedTuple):
@@ -38,7 +40,7 @@ async def probe(
     # Only looks: what is written below must not outlive a refusal.
     await _check_other_layout(link, prefix, len(keys))
     for shard, key in enumerate(keys):
-        info = await link.info(key.root, "everything")
+        info = await link.info(key.root, *_SECTIONS)
         info["save"] = await link.config(key.root, "save") or ""
         check(info, allow_eviction=allow_eviction)
         sentences[durability(info)] = None
