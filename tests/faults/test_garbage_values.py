@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kue.draft import draft
-from kue.job import Completed, Retried
+from kue.errors import StoreCorrupt
+from kue.job import Completed, Retried, State
 from kue.schedule import every
 from kue.store.redis.keys import Keys, root_of, worker_field
 from kue.store.values import Limits, Outcome, Progress, Word
@@ -125,6 +126,24 @@ async def test_a_schedule_that_is_garbage_stops_neither_upkeep_nor_other_schedul
 
     assert {"of a", "of c"} <= set(await store.types())
     await assert_neighbours_run(store, running)
+
+
+async def test_a_damaged_type_keeps_maintenance_from_no_other(
+    store: Store, client: redis.Redis, keys: Keys
+) -> None:
+    """It is an error of every pass, and the others are looked at all the same."""
+    delayed = await add_many(store, 2, "a", delay="1s")
+    [lost] = await add_many(store, 1, "z")
+    assert await claim_ids(store, "z", worker="w9", lease=SECOND) == [lost]
+    await add_many(store, 1, "m")
+    client.set(keys.of_type("m", "held"), "not a sorted set")
+
+    for now in (LATER, LATER + SECOND):
+        with pytest.raises(StoreCorrupt, match=r"in type m\).*kue doctor"):
+            await store.tend(now=now)
+
+    found = await store.get([*delayed, lost])
+    assert [job.state for job in found if job] == [State.WAITING] * 3
 
 
 @pytest.mark.parametrize("garbage", GARBAGE, ids=IDS)

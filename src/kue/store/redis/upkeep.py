@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 import msgspec
+from redis.exceptions import ResponseError
 
 from kue import policy
 from kue.errors import StoreFull
@@ -93,11 +94,14 @@ class Upkeep(Producing, Running, Operating, Reading):
             self._clocks[shard] = reply[0] / 1000 - asked
         if len(reply) == 1:
             return Tended(quiet=True)
-        _, promoted, expired, pruned, released, more, lost, late, due = reply
+        _, promoted, expired, pruned, released, more, lost, late, due, *damage = reply
         rescued = await self._end(lost, "lease", policy.after_lost_worker, now)
         timed_out = await self._end(late, "ttl", policy.after_ttl, now)
         fired = await self._fire(shard, due, now)
         released += await self._relay(shard, limit, now)
+        for text in damage:
+            # The other types were looked at all the same.
+            raise self._link.translate(ResponseError(text.decode()))
         return Tended(
             promoted=promoted,
             expired=expired,

@@ -39,8 +39,9 @@
     12 stacks   ms that a worker's are
 
   Returns  {now}, if nothing is due; else
-           {now, promoted, expired, pruned, released, more, lost, timed_out, due}
-           lost, timed_out: ids of runs that are overdue; due: names of schedules
+           {now, promoted, expired, pruned, released, more, lost, timed_out, due, damage}
+           lost, timed_out: ids of runs that are overdue; due: names of schedules;
+           damage: why a type was left out, if one was
   Events   promotion, failed, cancelled, remove, error
 ]]
 
@@ -265,6 +266,23 @@ local function enter_shard_look(has_more)
   end
 end
 
+-- Return the types whose structures are what they must be, the others, and what is wrong
+-- with one of those: it must not keep all others from being looked at.
+local function sound_of(types)
+  local sound, damaged, damage = {}, {}, nil
+  for _, entry in ipairs(types) do
+    local is_sound, problem = pcall(check_type, entry.type)
+    if is_sound then
+      sound[#sound + 1] = entry
+    else
+      damaged[#damaged + 1] = entry
+      problem = type(problem) == "table" and problem.err or tostring(problem)
+      damage = problem .. " (in type " .. entry.type .. ")"
+    end
+  end
+  return sound, damaged, damage
+end
+
 local first, swept = first_due(), tonumber(redis.call("HGET", root .. ":meta", "swept"))
 local stepped_back = now < (swept or now) - CLOCK_SLACK_MS
 if not is_clock_owned and not stepped_back and first and first > now then
@@ -279,13 +297,16 @@ if stepped_back then
 end
 local types, due_types
 types, due_types, is_shard_due = types_due()
-for _, entry in ipairs(types) do
-  check_type(entry.type)
-end
+local damaged, damage
+types, damaged, damage = sound_of(types)
 local full_minutes, last_minute, minute_cursor =
   unrolled(tonumber(ARGV[9]), tonumber(ARGV[10]))
 
 -- Move.
+for _, entry in ipairs(damaged) do
+  -- Or it would be the first in every pass.
+  redis.call("ZADD", agenda, now + LOOK_MS, entry.type)
+end
 mind_the_clock(swept or now, stepped_back, first)
 local is_rolled = roll_up(full_minutes, last_minute, minute_cursor, hours_kept)
 forget_stacks()
@@ -342,7 +363,9 @@ for _, entry in ipairs(types) do
 end
 enter_shard_look(has_more_dependants or #due >= limit)
 first = first_due()
-forget_dead(is_clock_owned and searched or first - LOOK_MS)
+if not damage then
+  forget_dead(is_clock_owned and searched or first - LOOK_MS)
+end
 -- With very many busy types each is looked at less often.
 local is_late = first <= now - math.max(0, due_types / 2 - LOOK_MS)
 local more = is_limited or is_late or not all_done or not is_rolled
@@ -352,4 +375,4 @@ if not is_clock_owned and first - now >= MIN_QUIET_MS then
 end
 publish()
 return { now, promoted, expired, pruned, released - in_this_call, more and 1 or 0,
-  lost, timed_out, due }
+  lost, timed_out, due, damage }
