@@ -15,7 +15,7 @@ import pytest
 
 from kue import ActiveJob, Kue, settings
 from kue.draft import draft
-from kue.errors import StoreCorrupt, StoreError, StoreUnavailable
+from kue.errors import StoreCorrupt, StoreError, StoreRefused
 from kue.store import store_for
 from tests.faults.garbling_keys import PLACES, VERBS, Garbling, place_of, prepare
 from tests.support.command_line import CommandLine
@@ -168,8 +168,8 @@ async def call_all(store: Store, filled: Place, case: Case) -> list[str]:
 
 
 def is_fit(error: Exception) -> bool:
-    """Return whether it is an error of the store that does not look like an outage."""
-    return isinstance(error, StoreError) and not isinstance(error, StoreUnavailable)
+    """Return whether it says that something is damaged, or not as the URL has it."""
+    return isinstance(error, StoreCorrupt | StoreRefused)
 
 
 #: Damage to what a worker reads all the time, and whether it must say so.

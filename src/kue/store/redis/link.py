@@ -80,7 +80,7 @@ _AGAIN = (
 _AGAIN_WORDS = ("NOREPLICAS", "UNBLOCKED", "LOADING", "MISCONF", "BUSY ", "CLUSTERDOWN")
 #: What scripts and commands stop with at a key, a value or a score of the wrong kind.
 _DAMAGE = re.compile(
-    r"^WRONGTYPE |^DAMAGED |^user_script:\d+: "
+    r"^(ERR )?(WRONGTYPE|DAMAGED|user_script:\d+:) "
     r"|(not|isn't) an integer|not a valid float|would overflow|is not a number"
 )
 #: Answers that no repetition will change; the message must reach the user.
