@@ -105,6 +105,7 @@ async def prepare(store: Store, client: redis.Redis, prefix: str) -> Scene:
     [parent] = client.smembers(keys.job(f"{scene.blocked}:after"))
     far = 2**45
     for key, add in {
+        "meta": ("HSET", *_meta()),
         "listeners": ("ZADD", far, "0123456789abcdef"),
         "watched": ("ZADD", far, scene.waiting),
         "outbox": ("HSET", f"rest:{int(parent)}", "complete"),
@@ -113,6 +114,19 @@ async def prepare(store: Store, client: redis.Redis, prefix: str) -> Scene:
     }.items():
         _do(client, (add[0], keys.of_shard(key), *add[1:]))
     return scene
+
+
+def _meta() -> list[str | int]:
+    """Return what maintenance notes while it is amid something."""
+    noted: dict[str, str | int] = {
+        "graced": T0,
+        "idle": T0,
+        "pauses": 0,
+        "types": 0,
+        "rolling": f"{T0 // 60_000}:0",
+        f"pruned:complete:{TYPE}": f"{T0}:1:{T0}",
+    }
+    return [word for pair in noted.items() for word in pair]
 
 
 class Garbling:

@@ -128,6 +128,17 @@ async def test_a_schedule_that_is_garbage_stops_neither_upkeep_nor_other_schedul
     await assert_neighbours_run(store, running)
 
 
+@pytest.mark.parametrize("garbage", GARBAGE, ids=IDS)
+async def test_garbage_in_what_maintenance_notes_stops_nobody(
+    store: Store, client: redis.Redis, keys: Keys, running: list[Job], garbage: bytes
+) -> None:
+    notes = ("swept", "graced", "idle", "rolled", "rolling", "pauses", "types")
+    for note in notes:
+        client.hset(keys.of_shard("meta"), note, garbage)
+
+    await assert_neighbours_run(store, running)
+
+
 async def test_a_damaged_type_keeps_maintenance_from_no_other(
     store: Store, client: redis.Redis, keys: Keys
 ) -> None:

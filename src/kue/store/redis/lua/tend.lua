@@ -223,7 +223,7 @@ end
 
 -- A pause that is over holds nothing back; this only tidies up, a part at a time.
 local function forget_pauses()
-  local cursor = redis.call("HGET", root .. ":meta", "pauses") or "0"
+  local cursor = cursor_of("pauses")
   local page = redis.call("HSCAN", root .. ":paused", cursor, "COUNT", MAX_SWEPT)
   for i = 1, #page[2], 2 do
     if not is_paused(page[2][i + 1]) then

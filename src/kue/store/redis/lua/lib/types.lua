@@ -31,9 +31,15 @@ local function types_due()
   return types, count, is_shard_due
 end
 
+-- Where a walk in parts goes on; from its beginning, if that cannot be read.
+local function cursor_of(walk)
+  local cursor = redis.call("HGET", root .. ":meta", walk) or "0"
+  return #cursor < 20 and string.match(cursor, "^%d+$") or "0"
+end
+
 -- Enter types that are missing, a part of them at a time: nobody would look at them.
 local function enter_types()
-  local cursor = redis.call("HGET", root .. ":meta", "types") or "0"
+  local cursor = cursor_of("types")
   local page = redis.call("SSCAN", root .. ":types", cursor, "COUNT", MAX_TYPES)
   local entries = {}
   for i, job_type in ipairs(page[2]) do
