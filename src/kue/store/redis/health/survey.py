@@ -165,10 +165,13 @@ class Survey:
 
     async def sight(self, job_id: int, sighting: Sighting | None = None) -> None:
         """Have a job looked at closely, soon."""
+        pending = self._pending.get(job_id)
+        before = 0 if pending is None else pending.weight
         pending = self._pending.setdefault(job_id, Sighting())
         pending.merge(sighting or Sighting())
         self.looked.add(self.layout.sequence_of(job_id))
-        self._weight += pending.weight
+        # A job with many parents is sighted many times before it is looked at.
+        self._weight += pending.weight - before
         if self._weight >= MAX_LOOKS:
             await self.look()
 
