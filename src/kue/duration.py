@@ -56,7 +56,7 @@ def milliseconds(value: Duration, *, field: str = "duration") -> int:
 
 def epoch_ms(value: datetime, *, field: str = "at") -> int:
     """
-    Return an aware datetime as Unix time in milliseconds.
+    Return an aware datetime as Unix time in milliseconds; 0 for all before 1970.
 
     Raises:
         ValueError: It has no time zone, so nobody can know which moment it means.
@@ -69,7 +69,7 @@ def epoch_ms(value: datetime, *, field: str = "at") -> int:
             f"{field} needs a datetime with a time zone, but {value!r} has none; "
             "write datetime.now(timezone.utc) or .astimezone()"
         )
-    return (value - _EPOCH) // timedelta(milliseconds=1)
+    return max(0, (value - _EPOCH) // timedelta(milliseconds=1))
 
 
 def _parse(text: str, field: str) -> float:

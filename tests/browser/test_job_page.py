@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import sys
@@ -40,6 +41,10 @@ if TYPE_CHECKING:
     from kue import Kue
     from kue.job import Job
     from tests.browser.watching import Watch
+
+
+#: Twice a second, until it takes too long.
+SCROLLS = 90
 
 
 def panel(page: Page, title: str) -> Locator:
@@ -97,15 +102,25 @@ async def test_a_run_is_seen_as_it_goes(
     ).to_be_visible()
 
 
+async def reveal(page: Page, text: str) -> None:
+    """Scroll to the log until a line is in sight: what is above it may still grow."""
+    line = page.get_by_text(text, exact=True)
+    for _ in range(SCROLLS):
+        await log(page).scroll_into_view_if_needed()
+        with contextlib.suppress(AssertionError):
+            await expect(line).to_be_in_viewport(timeout=500)
+            return
+    await expect(line).to_be_in_viewport()
+
+
 async def test_the_log_follows_until_the_reader_scrolls_up(
     page: Page, address: str, q: Kue
 ) -> None:
     job = await running(q)
     await q.store.log(job.id, lines_of(1, 80))
     await page.goto(f"{address}/jobs/{job.id}")
-    await log(page).scroll_into_view_if_needed()
     following = page.get_by_role("checkbox", name="Follow")
-    await expect(page.get_by_text("line 80", exact=True)).to_be_in_viewport()
+    await reveal(page, "line 80")
     await expect(following).to_be_checked()
 
     await q.store.log(job.id, lines_of(81, 120))
@@ -142,8 +157,7 @@ async def test_a_log_that_is_there_before_its_job_is_shown_from_its_end(
     await page.evaluate("() => new Promise((done) => requestAnimationFrame(done))")
     is_read.set()
 
-    await log(page).scroll_into_view_if_needed()
-    await expect(page.get_by_text("line 80", exact=True)).to_be_in_viewport()
+    await reveal(page, "line 80")
 
 
 async def test_the_log_is_searched_and_shown_by_level(

@@ -25,10 +25,10 @@ class Process:
         url: str,
         prefix: str,
         name: str,
-        *,
+        *more: str,
         program: str = "tests.faults.program",
     ) -> None:
-        self._arguments = (program, role, url, prefix, name)
+        self._arguments = (program, role, url, prefix, name, *more)
         self._url = url
         self._process: Running | None = None
 

@@ -234,12 +234,12 @@ async def patiently(is_so: Callable[[], bool]) -> None:
 
 
 def children_of(pid: int) -> list[int]:
-    """Return the pids of its children, oldest first."""
+    """Return the pids of its children that live, oldest first."""
     try:
         text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
     except OSError:
         return []
-    return sorted(map(int, text.split()))
+    return sorted(filter(is_there, map(int, text.split())))
 
 
 def is_there(pid: int) -> bool:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
+from kue.events import Event, Kind
+from kue.job import State
 from kue.store.values import (
     MAX_BATCH,
     NOTHING_SEEN,
@@ -36,7 +38,7 @@ from tests.support.upkeep import PASSES, together
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 
-    from kue.job import Draft, Job, State
+    from kue.job import Draft, Job
     from kue.schedule import Schedule
     from kue.settings import Keep
     from kue.store.base import Store
@@ -292,14 +294,31 @@ class Both:
         self.model.limit(type, limits, self.now)
 
     def clear(self, type: str | None, states: Sequence[State], limit: int) -> None:
-        """Clear; which of too many jobs go is the engine's choice."""
+        """
+        Clear; which of too many jobs go is the engine's choice, and in which order.
+
+        A job that waits for another one of them is removed before it, or cancelled
+        with it: then it may be removed all the same, or be out of reach.
+        """
         before = {e.id for state in states for e in self.model.of(state, type)}
         said = self.ask(self.store.clear(type, states, limit=limit, now=self.now))
-        same(said, min(limit, len(before)))
-        left = self.ask(self.store.get(sorted(before)))
-        removed = sorted(before - {job.id for job in left if job is not None})
+        left = [job for job in self.ask(self.store.get(sorted(before))) if job]
+        removed = before - {job.id for job in left}
         same(len(removed), said)
-        self.model.remove(removed, False, self.now)
+        if said < min(limit, len(before)):
+            same({job.state for job in left} & set(states), set())
+        for entry in (self.model.jobs[job_id] for job_id in removed):
+            if entry.state is State.BLOCKED:
+                self.model.perhaps.append(
+                    Event(
+                        kind=Kind.CANCELLED,
+                        job_id=entry.id,
+                        type=entry.type,
+                        at=self.now,
+                    )
+                )
+        # Those that wait have higher ids than those that they wait for.
+        self.model.remove(sorted(removed, reverse=True), False, self.now)
 
     def schedule(self, schedule: Schedule) -> None:
         self.ask(self.store.schedule(schedule))

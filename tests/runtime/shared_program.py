@@ -15,8 +15,6 @@ import redis.asyncio as aioredis
 
 from kue.runtime.shared.redis import RedisShared, shared
 
-#: Quick, so that tests need not wait long for a death.
-LEASE = 3.0
 #: What each process does in a race.
 ROUNDS = 300
 
@@ -101,10 +99,10 @@ ROLES: dict[str, Role] = {"count": count, "race": race, "enter": enter, "hold": 
 shared._BUDGET_SECONDS = 30.0
 
 
-async def main(role: str, url: str, prefix: str, name: str) -> None:
+async def main(role: str, url: str, prefix: str, name: str, lease: str) -> None:
     async with (
         aioredis.Redis.from_url(url) as client,
-        RedisShared(url, prefix=prefix, lease=LEASE) as room,
+        RedisShared(url, prefix=prefix, lease=float(lease)) as room,
     ):
         say("ready")
         await ROLES[role](room, client, prefix, name)

@@ -12,7 +12,8 @@ import pytest
 
 from kue.runtime.shared.redis import RedisShared
 from tests.faults.processes import Process
-from tests.runtime.shared_program import LEASE, ROUNDS
+from tests.runtime.shared_program import ROUNDS
+from tests.support.leases import PATIENT_LEASE_SECONDS, SHORT_LEASE_SECONDS
 from tests.support.servers import RedisServer
 from tests.unit.patience import until
 
@@ -28,15 +29,21 @@ PROGRAM = "tests.runtime.shared_program"
 class Room:
     """Processes that share data with this one, in a place of their own."""
 
-    def __init__(self, server: RedisServer, client: redis.Redis) -> None:
+    def __init__(
+        self,
+        server: RedisServer,
+        client: redis.Redis,
+        lease: float = SHORT_LEASE_SECONDS,
+    ) -> None:
         self.server = server
         self.client = client
+        self.lease = lease
         self.prefix = uuid.uuid4().hex
         self._stack = AsyncExitStack()
 
     async def shared(self) -> RedisShared:
         return await self._stack.enter_async_context(
-            RedisShared(self.server.url, prefix=self.prefix, lease=LEASE)
+            RedisShared(self.server.url, prefix=self.prefix, lease=self.lease)
         )
 
     async def start(self, role: str, *names: str) -> list[Process]:
@@ -70,7 +77,8 @@ class Room:
         await self._stack.aclose()
 
     async def _start(self, role: str, name: str) -> Process:
-        process = Process(role, self.server.url, self.prefix, name, program=PROGRAM)
+        where = (self.server.url, self.prefix, name, str(self.lease))
+        process = Process(role, *where, program=PROGRAM)
         return await self._stack.enter_async_context(process)
 
 
@@ -223,7 +231,7 @@ async def test_a_lock_outlives_a_redis_that_was_away_for_longer_than_its_lease(
     own_redis: RedisServer,
 ) -> None:
     with own_redis.client() as client:
-        room = Room(own_redis, client)
+        room = Room(own_redis, client, PATIENT_LEASE_SECONDS)
         try:
             holder, waiter = await room.start("hold", "holder", "waiter")
             holder.tell()
@@ -233,7 +241,7 @@ async def test_a_lock_outlives_a_redis_that_was_away_for_longer_than_its_lease(
             own_redis.kill()
             before = time.monotonic()
             # Nobody could renew it.
-            await until(lambda: time.monotonic() > before + LEASE)
+            await until(lambda: time.monotonic() > before + room.lease)
             await asyncio.to_thread(own_redis.restart)
             # Who makes a second step has heard of the first.
             await room.renewed()

@@ -202,6 +202,23 @@ async def test_all_types_can_be_cleared_of_several_states(store: Store) -> None:
         assert await count_of(store, type) == {State.WAITING: 1}
 
 
+@pytest.mark.parametrize("type", ["a", "z"])
+async def test_what_waits_for_a_cleared_job_is_removed_or_cancelled(
+    store: Store, type: str
+) -> None:
+    """Which of them depends on whose turn comes first."""
+    parent = await add_one(store, type)
+    child = await add_one(store, "m", after=[parent])
+    grandchild = await add_one(store, "m", after=[child])
+
+    await store.clear(None, [State.BLOCKED, State.WAITING], now=T0)
+    await tend(store)
+
+    assert await store.get([parent]) == [None]
+    left = [job for job in await store.get([child, grandchild]) if job]
+    assert {job.state for job in left} <= {State.CANCELLED}
+
+
 async def test_clearing_goes_in_bounded_steps(store: Store) -> None:
     await add_many(store, 25)
 

@@ -103,6 +103,10 @@ def test_a_moment_is_kept_to_the_millisecond(ms: int) -> None:
     assert epoch_ms(moment) == ms
 
 
+def test_what_was_before_1970_is_as_past_as_its_beginning() -> None:
+    assert epoch_ms(datetime(1095, 7, 7, tzinfo=UTC)) == 0
+
+
 def test_a_moment_is_a_datetime() -> None:
     with pytest.raises(TypeError, match=r"at must be a datetime, not '2030-01-01'"):
         epoch_ms("2030-01-01")  # type: ignore[arg-type]

@@ -544,7 +544,9 @@ class Store(ABC):
         """
         Remove up to *limit* jobs of *type* (None: any) in *states*; return how many.
 
-        Call until it returns 0.  ``active`` is refused with `ValueError`.
+        Call until it returns 0.  ``active`` is refused with `ValueError`.  What waits
+        for one of them is removed as well, if it is in *states* and its turn comes
+        first; else it is cancelled.
         """
 
     @abstractmethod
