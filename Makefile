@@ -12,6 +12,8 @@ ARGS ?=
 WORKERS ?= 4
 # How often `make steady` runs them.
 TIMES ?= 30
+# How many of the model's examples `make explore` tries on each engine.
+EXAMPLES ?= 800
 # What `make chaos` does.
 ENGINE ?= redis
 SECONDS ?= 60
@@ -20,7 +22,7 @@ SEEDS ?= $(SEED)
 # Where `make redis` listens.
 PORT ?= 6379
 
-.PHONY: help setup demo test test-clients steady test-lowest test-lowest-part check lint types docs bench bench-peers bench-http bench-bounds bench-bus chaos mutants redis clean
+.PHONY: help setup demo test test-clients steady explore test-lowest test-lowest-part check lint types docs bench bench-peers bench-http bench-bounds bench-bus chaos mutants redis clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -37,6 +39,10 @@ test: setup lint types docs ## everything: lint, types, docs, then all tests (AR
 
 steady: setup ## run the tests that start processes 30 times, half of them under load (TIMES=5 ARGS=tests)
 	$(BIN)/python tools/steady.py --times $(TIMES) -n $(WORKERS) --dist worksteal $(or $(ARGS),-m processes)
+
+explore: setup ## try what was not tried yet: model, properties and REST API, drawn anew (EXAMPLES=800)
+	KUE_EXPLORE=1 KUE_MODEL_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n $(WORKERS) \
+		--dist worksteal $(or $(ARGS),$(shell grep -rlE "hypothesis|schemathesis" tests --include="test_*.py"))
 
 test-lowest: setup .venv-lowest/stamp ## all tests, with the lowest versions of packages that pyproject.toml allows
 	.venv-lowest/bin/python -m pytest -p tools.no_skips -n $(WORKERS) --ignore tests/http/test_schema.py $(ARGS)

@@ -11,6 +11,7 @@ from hypothesis import settings as hypothesis_settings
 
 from kue.store.redis import connecting, link
 from tests.support.engines import ENGINES, SHARDS, Engine, engine_at
+from tests.support.exploring import EXPLORES
 from tests.support.servers import (
     PATIENCE_SECONDS,
     RedisCluster,
@@ -38,7 +39,10 @@ STARTING = (Path(__file__).parent / "processes.txt").read_text().split()
 def pytest_configure(config: pytest.Config) -> None:
     # How long something takes says nothing on a busy machine.
     hypothesis_settings.register_profile(
-        "busy", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+        "busy",
+        deadline=None,
+        derandomize=not EXPLORES,
+        suppress_health_check=[HealthCheck.too_slow],
     )
     hypothesis_settings.load_profile("busy")
     for marker in MARKERS:
