@@ -43,8 +43,9 @@ if TYPE_CHECKING:
 LEASE = "1.5s"
 #: Workers are there this soon, on a busy machine.
 START_SECONDS = 60.0
-#: What is left must have ended this long after everything healed.
-DRAIN_SECONDS = 60.0
+#: What is left must have ended this long after everything healed.  Runs of a worker
+#: that a Redis has forgotten are found within a minute.
+DRAIN_SECONDS = 120.0
 TICK_SECONDS = 0.1
 
 

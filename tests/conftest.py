@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +39,9 @@ STARTING = (Path(__file__).parent / "processes.txt").read_text().split()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell has its background jobs ignore Ctrl-C, and so would all that they start.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # How long something takes says nothing on a busy machine.
     hypothesis_settings.register_profile(
         "busy",
@@ -86,6 +91,17 @@ def _patient_calls(
     if request.path.parent.name in PATIENT:
         monkeypatch.setattr(link, "COMMAND_TIMEOUT_SECONDS", PATIENCE_SECONDS)
         monkeypatch.setattr(connecting, "CONNECT_TIMEOUT_SECONDS", PATIENCE_SECONDS)
+
+
+@pytest.fixture(autouse=True)
+def _root_logger() -> Iterator[None]:
+    """See to it that no test leaves a handler for the logs of all that follow."""
+    yield
+    root = logging.getLogger()
+    left = [one for one in root.handlers if type(one) is logging.StreamHandler]
+    for handler in left:
+        root.removeHandler(handler)
+    assert left == []
 
 
 @pytest.fixture

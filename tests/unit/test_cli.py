@@ -10,13 +10,14 @@ import pytest
 
 import kue
 from kue.cli import main
+from tests.support.root_logger import lent
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 def exit_code(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as stop:
+    with lent(), pytest.raises(SystemExit) as stop:
         main(arguments)
     assert isinstance(stop.value.code, int)
     return stop.value.code

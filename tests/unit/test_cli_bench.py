@@ -71,11 +71,12 @@ def test_a_redis_is_measured_and_left_as_it_was(
 def test_shards_and_clusters_are_measured_and_cleared_alike(
     redis_cluster: RedisCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = [keys(server) for server in redis_cluster.servers]
+    before = {key for server in redis_cluster.servers for key in keys(server)}
 
     assert exit_code("bench", redis_cluster.url(shards=3), "--jobs", "20") == 0
 
-    assert [keys(server) for server in redis_cluster.servers] == before
+    # Some of what other tests left there ends by itself.
+    assert {key for server in redis_cluster.servers for key in keys(server)} <= before
 
 
 def test_a_file_is_measured_beside_the_store_and_removed(
