@@ -49,6 +49,7 @@ STALL_SCATTER = 4
 UNKNOWN_BACKOFF_MS = 10_000
 
 CANCELLED = "cancelled while it ran"
+LOST_ENDING = "the store lost how this run ended"
 TTL_EXCEEDED = Error("TTLExceeded", "TTL exceeded")
 EXPIRED = Error("Expired", "the job was not started before it expired")
 
@@ -90,6 +91,15 @@ def after_lost_worker(job: Job, now: int) -> Ending:
     if job.once or job.stalls >= _most_stalls(job, now):
         return Failed(error)
     return Stalled(error, stall_delay_ms(job.id, job.stalls))
+
+
+def after_lost_ending(job: Job) -> Ending:
+    """Return how a run ends that is over, and of which the store has lost how."""
+    if job.cancelling:
+        return after_cancel()
+    if job.once:
+        return Failed(Error("EndingLost", LOST_ENDING))
+    return Released(reason=LOST_ENDING)
 
 
 def _never_began(job: Job) -> bool:

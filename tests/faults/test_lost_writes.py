@@ -15,8 +15,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
-from kue import JobNotFound, Kue
+from kue import JobNotFound, Kue, State
+from kue.policy import LOST_ENDING
 from kue.sync.handle import SyncJobHandle
+from kue.worker import lost_endings
+from tests.support.leases import PATIENT_LEASE_SECONDS
+from tests.unit.patience import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -210,3 +214,36 @@ async def test_a_result_is_never_that_of_another_job(
     async with q.work():
         with pytest.raises(JobNotFound):
             await waiting
+
+
+async def test_a_job_whose_end_was_lost_runs_again(
+    new_server: NewServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For the store it runs here, and this worker, which knows better, lives on."""
+    monkeypatch.setattr(lost_endings, "PATIENCE_SECONDS", 3)
+    forgetful = ForgetfulRedis(new_server())
+    runs: list[int] = []
+    may_end = asyncio.Event()
+    async with Kue(forgetful.url, lease=PATIENT_LEASE_SECONDS) as q:
+
+        @q.process("email", 2)
+        async def run(job: ActiveJob) -> int:
+            runs.append(job.fence)
+            await may_end.wait()
+            return len(runs)
+
+        async with q.work():
+            job = await q.enqueue("email")
+            await until(lambda: len(runs) == 1)
+            forgetful.remember()
+            may_end.set()
+            assert await job.result(timeout=50) == 1
+
+            await asyncio.to_thread(forgetful.lose_writes)
+            assert (await job.refresh()).state is State.ACTIVE
+
+            assert await job.result(timeout=100) == 2
+            [lost, done] = (await job.refresh()).history
+
+    assert (lost.outcome, lost.reason) == ("released", LOST_ENDING)
+    assert (done.outcome, len(set(runs))) == ("complete", 2)

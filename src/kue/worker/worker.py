@@ -24,6 +24,7 @@ from kue.worker.crew import Crew
 from kue.worker.isolation import Isolation
 from kue.worker.lookout import Lookout
 from kue.worker.loop import LANES, Loop, Processor
+from kue.worker.lost_endings import LostEndings
 from kue.worker.pulse import pulse
 from kue.worker.services import Heart, Meter, Obey, Sleep, StoreCheck, Upkeep
 from kue.worker.stacks import stacks
@@ -222,11 +223,15 @@ class Worker:
             group.create_task(self._retire(), name="kue retirement"),
         ]
         check = StoreCheck(self._store, outage=self._outage)
+        lost = LostEndings(
+            self._store, self._loops, worker=self.name, outage=self._outage
+        )
         services = [
             group.create_task(heart.run(), name="kue beat"),
             group.create_task(self._upkeep().run(), name="kue upkeep"),
             group.create_task(meter.run(), name="kue meter"),
             group.create_task(check.run(), name="kue store check"),
+            group.create_task(lost.run(), name="kue lost endings"),
         ]
         grace = 0.0
         try:
