@@ -452,13 +452,17 @@ def test_what_was_added_after_the_last_loss_is_held_to_all_rules(rule: str) -> N
 
 
 #: Seeds whose first seconds have the faults that an engine is there for.
-TELLING = {"redis": 1, "sqlite": 1, "sentinel": 1, "cluster": 2}
-STRIKING = {"sentinel": {"failover"}, "cluster": {"failover", "move_slot"}}
+TELLING = {"redis": 1, "sqlite": 1, "sentinel": 1, "cluster": 2, "lossy": 34}
+STRIKING = {
+    "sentinel": {"failover"},
+    "cluster": {"failover", "move_slot"},
+    "lossy": {"failover", "empty"},
+}
 
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("engine", TELLING)
+@pytest.mark.parametrize("engine", ENGINES)
 async def test_a_short_run_loses_nothing(engine: str, tmp_path: Path) -> None:
     with View() as view:
         outcome = await run(draw(engine, TELLING[engine], SECONDS), tmp_path, view)
