@@ -239,7 +239,9 @@ def _environ(url: str, folder: Path) -> dict[str, str]:
 
 @asynccontextmanager
 async def _opened(stage: Stage) -> AsyncIterator[Store]:
-    store = store_for(settings.load(environ={}, url=stage.direct))
+    # A busy machine keeps us waiting; what we see is to be the end of it.
+    known = settings.load(environ={}, url=stage.direct, budget="60s")
+    store = store_for(known)
     try:
         await store.open()
         yield store
