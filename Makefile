@@ -40,7 +40,7 @@ test: setup lint types docs ## everything: lint, types, docs, then all tests (AR
 steady: setup ## run the tests that start processes 30 times, half of them under load (TIMES=5 ARGS=tests)
 	$(BIN)/python tools/steady.py --times $(TIMES) -n $(WORKERS) --dist worksteal $(or $(ARGS),-m processes)
 
-explore: setup ## try what was not tried yet: model, properties and REST API, drawn anew (EXAMPLES=800)
+explore: setup ## run the model, property tests and REST API fuzzer with new random seeds (EXAMPLES=800)
 	KUE_EXPLORE=1 KUE_MODEL_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n $(WORKERS) \
 		--dist worksteal $(or $(ARGS),$(shell grep -rlE "hypothesis|schemathesis" tests --include="test_*.py"))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tests.faults.clusters import SHARDS, Cluster
 
-from chaos.servers import LeashedRedis, RedisServers, kill, surely, until
+from chaos.servers import LeashedRedis, RedisServers, kill
 from kue.store.redis.keys import root_of
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ PREFIX = "kue"
 #: A master that is only killed or stopped for a moment stays the master: a replica that
 #: takes its place by itself may lack what was acknowledged last.
 CONFIG = {"cluster-replica-no-failover": "yes", "cluster-node-timeout": "2000"}
-#: A fail-over may find no majority, and is not asked for again while one is under way.
-TRY_SECONDS = 6.0
 
 
 class ClusterStage(RedisServers):
@@ -51,16 +49,6 @@ class ClusterStage(RedisServers):
                 case "redis_kill":
                     await kill(self.picked(fault), fault.seconds)
                 case _:
-                    await self._fail_over(self.picked(fault))
-        # The next fault may need the replicas, and all nodes at one mind.
-        await surely(self._cluster.is_whole)
-
-    async def _fail_over(self, master: RedisServer) -> None:
-        """Let the replica of a master take over, with everything."""
-        replica = await asyncio.to_thread(self._cluster.replica_of, master)
-        took_over = False
-        while not took_over:
-            await asyncio.to_thread(self._cluster.fail_over, replica)
-            took_over = await until(
-                lambda: replica in self._cluster.masters, seconds=TRY_SECONDS
-            )
+                    await asyncio.to_thread(self._cluster.fail_over, self.picked(fault))
+        # The next fault may need the replicas, and nodes that agree on all others.
+        await asyncio.to_thread(self._cluster.until_whole)

@@ -82,7 +82,7 @@ class Died(msgspec.Struct, frozen=True):
 
 
 class Loss(msgspec.Struct, frozen=True):
-    """The store lost what it was told in this time, or all that it had."""
+    """The store lost what was written in this time, or everything."""
 
     since: int
     until: int

@@ -2,8 +2,8 @@
 What a store that loses acknowledged writes owes its users all the same.
 
 A fail-over may lose what was written while no replica listened; an emptied Redis has
-lost everything.  Adds that asked for it (`durable=True`) are told which of the two
-holds: acknowledged, they survive every fail-over.  What is gone may only be from the
+lost everything.  Adds with `durable=True` that were acknowledged survive every
+fail-over; the others were warned.  What is gone may only be from the
 time of a loss, and what was added after the last loss is held to all the rules.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from chaos.facts import Attempted, Loss
     from chaos.history import History
 
-#: Clients may go on for so long with what they were told before the loss.
+#: Clients may go on for so long with replies from before the loss.
 SETTLED_MS = LATE_MS
 
 

@@ -9,32 +9,23 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from tests.faults.sentinels import Replicated, say
+from tests.faults.sentinels import say
 from tests.support.proxy import Proxy
-from tests.support.servers import HOST
 
 from chaos.facts import Loss
 from chaos.journal import now_ms
-from chaos.servers import LeashedRedis, RedisServers, surely, tell
+from chaos.replicated_stage import ReplicatedStage
+from chaos.servers import tell
 
 if TYPE_CHECKING:
-    from tests.support.servers import RedisServer
-
     from chaos.plan import Fault
 
 
-class LossyStage(RedisServers):
-    """A master and its replica, the proxy before them, and what is lost there."""
-
-    @property
-    def masters(self) -> list[RedisServer]:
-        return [self._pair.master]
+class LossyStage(ReplicatedStage):
+    """The servers, the proxy before them, and what is lost there."""
 
     async def start(self) -> None:
-        self._pair = await asyncio.to_thread(
-            Replicated, self._folder, kind=LeashedRedis
-        )
-        self._cleanup.callback(self._pair.stop)
+        await super().start()
         self._proxy = await self._cleanup.enter_async_context(
             Proxy(self._pair.master.port)
         )
@@ -53,16 +44,13 @@ class LossyStage(RedisServers):
 
     async def _lose(self, seconds: float) -> None:
         """Let the master alone be written to for a while, and then be gone."""
-        pair = self._pair
-        await surely(pair.is_in_step)
+        await self.until_in_step()
         since = now_ms()
-        say(pair.replica, "REPLICAOF", "NO", "ONE")
+        await asyncio.to_thread(say, self._pair.replica, "REPLICAOF", "NO", "ONE")
         # The wait is the fault.
         await asyncio.sleep(seconds)
-        pair.master.kill()
-        pair.master, pair.replica = pair.replica, pair.master
-        self._proxy.lead_to(pair.master.port)
+        self._pair.master.kill()
+        self.swap()
+        self._proxy.lead_to(self._pair.master.port)
         self.losses.append(Loss(since, now_ms()))
-        await asyncio.to_thread(pair.replica.restart)
-        say(pair.replica, "REPLICAOF", HOST, str(pair.master.port))
-        await surely(pair.is_in_step)
+        await self.bring_back()

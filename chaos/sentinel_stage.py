@@ -10,15 +10,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from tests.faults.sentinels import Replicated, Sentinels, say
-from tests.support.servers import HOST
+from tests.faults.sentinels import Sentinels
+from tests.support.servers import wait_until
 
 from chaos.processes import leashed
-from chaos.servers import LeashedRedis, RedisServers, surely, tell
+from chaos.replicated_stage import ReplicatedStage
+from chaos.servers import tell
 
 if TYPE_CHECKING:
-    from tests.support.servers import RedisServer
-
     from chaos.plan import Fault
 
 #: A master that is only stopped for a moment stays the master: with two of them, what
@@ -28,18 +27,11 @@ DOWN_AFTER_MS = 10_000
 HOLD_MS = 60_000
 
 
-class SentinelStage(RedisServers):
+class SentinelStage(ReplicatedStage):
     """The servers, the Sentinels, and what is done to either."""
 
-    @property
-    def masters(self) -> list[RedisServer]:
-        return [self._pair.master]
-
     async def start(self) -> None:
-        self._pair = await asyncio.to_thread(
-            Replicated, self._folder, kind=LeashedRedis
-        )
-        self._cleanup.callback(self._pair.stop)
+        await super().start()
         self._sentinels = await asyncio.to_thread(
             Sentinels,
             self._folder,
@@ -67,15 +59,17 @@ class SentinelStage(RedisServers):
 
     async def _fail_over(self, seconds: float) -> None:
         """Kill the master once its replica has everything; bring it back as that."""
-        pair = self._pair
-        await tell(pair.master, "CLIENT", "PAUSE", HOLD_MS, "WRITE")
-        await surely(pair.is_in_step)
+        master, replica = self._pair.master, self._pair.replica
+        await tell(master, "CLIENT", "PAUSE", HOLD_MS, "WRITE")
+        await self.until_in_step()
         await asyncio.to_thread(self._sentinels.until_acquainted)
-        pair.master.kill()
+        master.kill()
         await asyncio.to_thread(self._sentinels.fail_over)
-        await surely(lambda: self._sentinels.has_master(pair.replica))
+        await asyncio.to_thread(
+            wait_until,
+            lambda: self._sentinels.has_master(replica),
+            "the Sentinels agree on the new master",
+        )
+        self.swap()
         await asyncio.sleep(seconds)
-        pair.master, pair.replica = pair.replica, pair.master
-        await asyncio.to_thread(pair.replica.restart)
-        say(pair.replica, "REPLICAOF", HOST, str(pair.master.port))
-        await surely(pair.is_in_step)
+        await self.bring_back()

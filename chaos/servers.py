@@ -15,14 +15,10 @@ from chaos.processes import leashed, send
 from chaos.stage import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from chaos.plan import Fault
-
-#: For changes that servers agree on among themselves, such as a new master.
-PATIENCE_SECONDS = 60.0
-TICK_SECONDS = 0.05
 
 
 class LeashedRedis(RedisServer):
@@ -106,7 +102,7 @@ class RedisServers(Stage):
 async def kill(server: RedisServer, seconds: float) -> None:
     """Kill a server that keeps its data on disk; start it again after a while."""
     # With everysec Redis holds writes back while the disk is busy, answers them all
-    # the same, and loses them with its process.  That is no fault of Kue's.
+    # the same, and loses them with its process.  That is not a fault of Kue.
     await tell(server, "CONFIG", "SET", "appendfsync", "always")
     server.kill()
     try:
@@ -134,31 +130,3 @@ async def tell(server: RedisServer, *command: str | int) -> None:
             client.execute_command(*command)
 
     await asyncio.to_thread(send_it)
-
-
-async def until(is_so: Callable[[], bool], *, seconds: float) -> bool:
-    """Ask again and again, errors mean no; return whether it became so in time."""
-
-    def ask() -> bool:
-        try:
-            return is_so()
-        except redis.RedisError:
-            return False
-
-    end = asyncio.get_running_loop().time() + seconds
-    while not await asyncio.to_thread(ask):
-        if asyncio.get_running_loop().time() > end:
-            return False
-        await asyncio.sleep(TICK_SECONDS)
-    return True
-
-
-async def surely(is_so: Callable[[], bool]) -> None:
-    """
-    Wait until it is so.
-
-    Raises:
-        TimeoutError: The servers do not come to terms, so this run says nothing.
-    """
-    if not await until(is_so, seconds=PATIENCE_SECONDS):
-        raise TimeoutError(f"it did not become true in time: {is_so}")

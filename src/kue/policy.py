@@ -94,7 +94,7 @@ def after_lost_worker(job: Job, now: int) -> Ending:
 
 
 def after_lost_ending(job: Job) -> Ending:
-    """Return how a run ends that is over, and of which the store has lost how."""
+    """Return the ending to record for a finished run whose own ending was lost."""
     if job.cancelling:
         return after_cancel()
     if job.once:

@@ -188,7 +188,7 @@ async def test_a_worker_process_shows_its_stacks_and_stops(
 
         await press(page, f"Stacks {known.name}")
         stacks = dialog(page, f"Stacks of {known.name}")
-        await expect(stacks.locator("pre")).to_contain_text("in steps", timeout=20_000)
+        await expect(stacks.locator("pre")).to_contain_text("in steps")
         await page.keyboard.press("Escape")
         await job.cancel()
         await expect(running).to_have_count(0)
@@ -197,7 +197,7 @@ async def test_a_worker_process_shows_its_stacks_and_stops(
 
         await expect(told(page, "was asked to stop")).to_be_visible()
         gone = card(page, known.name).get_by_text("gone", exact=True)
-        await expect(gone).to_be_visible(timeout=20_000)
+        await expect(gone).to_be_visible()
         # A heartbeat of the supervisor may be on its way while its child deregisters;
         # it deregisters the child once more when the process is gone.
         async with asyncio.timeout(PATIENCE):

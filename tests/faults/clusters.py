@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +23,13 @@ if TYPE_CHECKING:
 
 MASTERS = 3
 SHARDS = 4
+#: Redis gives up a fail-over after five seconds.
+TRY_SECONDS = 6.0
 _CONFIG = {
     "cluster-enabled": "yes",
     # A master is thought dead after so many ms.
     "cluster-node-timeout": "1000",
-    # The slots of those who are there are served, whoever else is away.
+    # Slots of live nodes are served while others are away.
     "cluster-require-full-coverage": "no",
     "appendonly": "yes",
     # With "everysec" Redis may answer for up to 2 s before it writes.
@@ -96,17 +99,28 @@ class Cluster:
         for server in (masters[to], masters[at], *masters):
             _ask(server, "SETSLOT", slot, "NODE", ids[to])
 
-    def replica_of(self, master: RedisServer) -> RedisServer:
-        """Return the replica that *master* has now."""
-        return next(
+    def fail_over(self, master: RedisServer) -> None:
+        """Have its replica take over from *master*, with everything that it has."""
+        replica = next(
             server
             for server in self._servers
             if _info(server).get("master_port") == master.port
         )
+        asked = -TRY_SECONDS
 
-    def fail_over(self, replica: RedisServer) -> None:
-        """Have *replica* take over from its master, with everything that it has."""
-        _ask(replica, "FAILOVER")
+        def has_taken_over() -> bool:
+            nonlocal asked
+            # Without a majority nothing comes of it.
+            if time.monotonic() > asked + TRY_SECONDS:
+                _ask(replica, "FAILOVER")
+                asked = time.monotonic()
+            return replica in self.masters
+
+        wait_until(has_taken_over, "the replica has taken over")
+
+    def until_whole(self) -> None:
+        """Wait until all nodes know of all, and replicas hear their masters."""
+        wait_until(self._is_whole, "the cluster is whole")
 
     def stop(self) -> None:
         # Killed, because a master that is asked to end waits for its replica.
@@ -121,17 +135,16 @@ class Cluster:
             _ask(server, "ADDSLOTSRANGE", low, high)
         for server in others:
             _ask(server, "MEET", HOST, first.port, first.cluster_port)
-        wait_until(self.is_whole, "the cluster is whole")
+        self.until_whole()
 
     def _replicate(self) -> None:
         for master, replica in zip(
             self._servers, self._servers[MASTERS:], strict=False
         ):
             _ask(replica, "REPLICATE", _ask(master, "MYID").decode())
-        wait_until(self.is_whole, "each master has its replica")
+        self.until_whole()
 
-    def is_whole(self) -> bool:
-        """Return whether all nodes know of all, and replicas hear their masters."""
+    def _is_whole(self) -> bool:
         return all(_is_well(server, len(self._servers)) for server in self._servers)
 
 
@@ -148,7 +161,10 @@ def _node(
 
 
 def _is_well(server: RedisServer, nodes: int) -> bool:
-    info = _ask(server, "INFO")
+    try:
+        info = _ask(server, "INFO")
+    except redis.BusyLoadingError:
+        return False
     return (
         info["cluster_state"] == "ok"
         and int(info["cluster_known_nodes"]) == nodes

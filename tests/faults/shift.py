@@ -36,7 +36,7 @@ async def nap(job: ActiveJob) -> int:
     """Sleep for some time, or until there is a file."""
     say("started", job.id, os.getpid())
     await asyncio.sleep(job.data["seconds"])
-    while not is_there(job.data["until"]):  # noqa: ASYNC110 - nobody tells
+    while not is_there(job.data["until"]):  # noqa: ASYNC110 - no event
         await asyncio.sleep(0.05)
     say("returned", job.id, os.getpid())
     return os.getpid()

@@ -280,7 +280,7 @@ async def test_killed_in_its_upkeep_the_next_worker_goes_on_with_it(
 
         [job] = await story.finish(ids)
 
-        # Taken back once, by whoever came first; the one who died may have begun it.
+        # Taken back once; the worker that died may have begun it.
         assert_completed_once(job, by=str(job.result))
         assert outcomes(job).count("stalled") == job.stalls >= 1
         assert story.effects.keys() == set(ids)

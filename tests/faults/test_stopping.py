@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 #: Each starts several processes, one after the other.
 pytestmark = pytest.mark.timeout(120)
 
-#: More than anyone here waits: whoever stops has not waited for it to be over.
+#: Longer than any wait here: a call that ends has not waited for it to pass.
 GRACE_SECONDS = 600.0
 #: Python takes its time to begin and to end on a busy machine.
 PATIENCE_SECONDS = 50.0

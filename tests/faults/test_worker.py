@@ -223,7 +223,7 @@ async def test_a_frozen_redis_robs_no_worker_of_its_jobs(
         await asyncio.sleep(6.5)
         os.kill(server.pid, signal.SIGCONT)
         await tending
-        # When the grace is over, passes of upkeep would show a robbery.
+        # After the grace, maintenance would take back the runs, if it did.
         await asyncio.sleep(3.5)
         await store.tend(lease=6000)
         crew.go_on.set()

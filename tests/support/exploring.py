@@ -1,8 +1,8 @@
 """
-Chance in tests: `make test` tries the same each time, `make explore` something new.
+Random seeds of tests: the same in every `make test`, new ones in `make explore`.
 
-What is drawn at random finds faults that nobody thought of, at a time that nobody
-chose.  Those who change something else are to see only what they have broken.
+Random examples find faults that nobody thought of, at any time.  A developer who
+changes something else should see only what that change broke.
 """
 
 from __future__ import annotations
@@ -14,5 +14,5 @@ EXPLORES = bool(os.environ.get("KUE_EXPLORE"))
 
 
 def seed(part: int) -> int:
-    """Return a seed: the same for each *part*, or a new one to explore with."""
+    """Return the seed of a *part*: always the same, or a new one to explore with."""
     return secrets.randbits(32) if EXPLORES else part

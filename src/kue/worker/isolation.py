@@ -124,18 +124,19 @@ class Isolation:
             extra={"job_id": run.id},
         )
         self._beginning.add(run)
-        job = await self._outage.persist(
+        began = await self._outage.persist(
             f"begin {run.id}", lambda: self._ask(run, alone=alone)
         )
         self._beginning.discard(run)
-        if not isinstance(job, Word):
-            run.job = job
-        else:
-            run.interrupt(PAUSED if job is Word.REFUSED else None)
-        if isinstance(job, Word) or not alone:
+        if isinstance(began, Word):
+            run.interrupt(PAUSED if began is Word.REFUSED else None)
             self.leave(run)
-        else:
+            return
+        run.job = began
+        if alone:
             asyncio.get_running_loop().call_later(ALONE_SECONDS, self.leave, run)
+        else:
+            self.leave(run)
 
     async def _ask(self, run: Run, *, alone: bool) -> Job | Word:
         if self._is_closed:

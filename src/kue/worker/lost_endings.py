@@ -1,10 +1,10 @@
 """
 Runs whose ending the store has lost.
 
-A fail-over may lose what was written last.  A job whose end is lost in this way still
-runs, as far as the store knows: here, where nobody runs it, and for as long as this
-worker lives.  After a loss of the connection a worker looks for such jobs and ends
-their runs.
+A fail-over may lose the last writes.  If the end of a run is among them, the store
+takes the job for running, and this worker, which has finished it, keeps renewing the
+lease.  After each loss of the connection the worker compares both and releases such
+jobs.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: How often to see whether the connection was lost: nothing announces it.
-LOOK_SECONDS = 1.0
-#: Longer than a call goes on without an answer while the store answers others: a claim
-#: may be on its way here, or an ending on its way there.
+#: How often to check whether the connection was lost.
+CHECK_SECONDS = 1.0
+#: Between two comparisons.  Longer than any call waits for its reply while the store
+#: replies to others: a claim or a settle may be in flight at the first comparison.
 PATIENCE_SECONDS = 30.0
 
 
 class LostEndings:
-    """Looks for runs that the store takes for ours, and that nobody here knows."""
+    """Releases jobs that run here according to the store, and that do not."""
 
     def __init__(
         self,
@@ -51,25 +51,25 @@ class LostEndings:
         self._outage = outage
 
     async def run(self) -> None:
-        """Look each time the store was lost and is back, until cancelled."""
+        """Compare each time the connection was lost and is back, until cancelled."""
         losses = self._store.losses
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(CHECK_SECONDS)
             if self._store.losses != losses:
                 losses = self._store.losses
-                await self._outage.persist("lost endings", self._look)
+                await self._outage.persist("lost endings", self._compare)
 
-    async def _look(self) -> None:
+    async def _compare(self) -> None:
         suspects = {job.token for job in await self._unknown()}
         if not suspects:
             return
         await asyncio.sleep(PATIENCE_SECONDS)
         lost = [job for job in await self._unknown() if job.token in suspects]
         for start in range(0, len(lost), MAX_BATCH):
-            await self._end(lost[start : start + MAX_BATCH])
+            await self._release(lost[start : start + MAX_BATCH])
 
     async def _unknown(self) -> list[Job]:
-        """Return the jobs that this worker runs, but for those that it does run."""
+        """Return the jobs that run here according to the store, and that do not."""
         found: list[Job] = []
         for loop in self._loops:
             cursor: str | None = None
@@ -77,19 +77,16 @@ class LostEndings:
                 page = await self._store.page(
                     State.ACTIVE, loop.type, limit=MAX_BATCH, cursor=cursor
                 )
-                found += (job for job in page.jobs if self._is_ours(job))
+                found += (job for job in page.jobs if job.worker == self._worker)
                 cursor = page.cursor
                 if cursor is None:
                     break
         known = {job.id for loop in self._loops for job in loop.runs}
         return [job for job in found if job.id not in known]
 
-    def _is_ours(self, job: Job) -> bool:
-        return job.run is not None and job.run.worker == self._worker
-
-    async def _end(self, jobs: list[Job]) -> None:
+    async def _release(self, jobs: list[Job]) -> None:
         logger.warning(
-            "the store has lost how %d runs ended, and they are released: jobs %s",
+            "the store lost how %d runs ended; releasing jobs %s",
             len(jobs),
             ", ".join(str(job.id) for job in jobs),
         )

@@ -23,13 +23,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from redis import exceptions
 
-from kue.errors import (
-    StoreCorrupt,
-    StoreError,
-    StoreFull,
-    StoreRefused,
-    StoreUnavailable,
-)
+from kue.errors import StoreError, StoreFull, StoreRefused, StoreUnavailable
+from kue.store.damage import corrupt
 from kue.store.redis.channels import Channels
 from kue.store.redis.connecting import Connector
 from kue.store.redis.durable import GROUPS, DurableCalls
@@ -293,10 +288,7 @@ class Link:
                 f"({str(exc) or 'timed out'}); is it running, and is the URL right?"
             )
         if _DAMAGE.search(str(exc)):
-            return StoreCorrupt(
-                f"{name} has something that Kue does not write ({exc}); "
-                "find it with kue doctor; if that finds nothing, this is a bug of Kue"
-            )
+            return corrupt(name, exc)
         return StoreError(f"{name} answered with an error: {exc}")
 
     async def _send(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kue.errors import DurabilityUnknown
 from kue.names import quote
@@ -27,6 +27,15 @@ MAX_SEQS = 10_000
 DURABLE_WAIT_MS = 2000
 
 
+class _Call(NamedTuple):
+    """What all parts of one call to `add` share."""
+
+    producer: str
+    seq: int
+    durable: bool
+    now: int | None
+
+
 class Producing(Shards):
     """The verb `add`."""
 
@@ -45,26 +54,18 @@ class Producing(Shards):
     ) -> list[Added]:
         check_batch(drafts, "drafts")
         self._check_seq(producer, seq)
+        call = _Call(producer, seq, durable, now)
         if self._shards == 1:
-            confirmed, added = await self._add_at(
-                0, drafts, producer, seq, durable, now
-            )
+            confirmed, added = await self._add_at(0, drafts, call)
         else:
-            confirmed, added = await self._add_at_homes(
-                drafts, producer, seq, durable, now
-            )
+            confirmed, added = await self._add_at_homes(drafts, call)
             await self._link_across(drafts, added, now=now)
         if not confirmed:
             raise DurabilityUnknown([one.id for one in added])
         return added
 
     async def _add_at_homes(
-        self,
-        drafts: Sequence[Draft],
-        producer: str,
-        seq: int,
-        durable: bool,
-        now: int | None,
+        self, drafts: Sequence[Draft], call: _Call
     ) -> tuple[bool, list[Added]]:
         """Add each draft at the shard of its type; return whether all are confirmed."""
         homes: dict[int, list[int]] = {}
@@ -74,28 +75,23 @@ class Producing(Shards):
         all_confirmed = True
         for shard, positions in homes.items():
             here = [drafts[position] for position in positions]
-            confirmed, added = await self._add_at(
-                shard, here, producer, seq, durable, now
-            )
+            confirmed, added = await self._add_at(shard, here, call)
             all_confirmed = all_confirmed and confirmed
             found.update(zip(positions, added, strict=True))
         return all_confirmed, [found[position] for position in range(len(drafts))]
 
     async def _add_at(
-        self,
-        shard: int,
-        drafts: Sequence[Draft],
-        producer: str,
-        seq: int,
-        durable: bool,
-        now: int | None,
+        self, shard: int, drafts: Sequence[Draft], call: _Call
     ) -> tuple[bool, list[Added]]:
+        """Add drafts at one shard, in as many scripts as they need by their bytes."""
         added: list[Added] = []
         all_confirmed = True
         for number, part in enumerate(split(drafts, bytes_of_draft)):
-            name = producer_of_part(producer, number)
-            args = (name, seq, *NO_SCHEDULE, *arguments(part))
-            confirmed, answer = await self._add(shard, args, durable=durable, now=now)
+            name = producer_of_part(call.producer, number)
+            args = (name, call.seq, *NO_SCHEDULE, *arguments(part))
+            confirmed, answer = await self._add(
+                shard, args, durable=call.durable, now=call.now
+            )
             all_confirmed = all_confirmed and confirmed
             added += read_answer(answer)
         return all_confirmed, added

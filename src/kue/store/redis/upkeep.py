@@ -99,9 +99,9 @@ class Upkeep(Producing, Running, Operating, Reading):
         timed_out = await self._end(late, "ttl", policy.after_ttl, now)
         fired = await self._fire(shard, due, now)
         released += await self._relay(shard, limit, now)
-        for text in damage:
-            # The other types were looked at all the same.
-            raise self._link.translate(ResponseError(text.decode()))
+        if damage:
+            # Raised only now: the other types were looked at all the same.
+            raise self._link.translate(ResponseError(damage[0].decode()))
         return Tended(
             promoted=promoted,
             expired=expired,

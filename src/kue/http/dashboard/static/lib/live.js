@@ -296,7 +296,7 @@ export function refresher(fn, { minMs = 1_000, everyMs, types, kinds, jobIds } =
 
   function again() {
     timer = 0;
-    // When the tab is shown again, or resumed, everyone is told to read anew.
+    // When the tab is shown again, or resumed, every page reads again.
     if (!isResting()) run();
   }
 

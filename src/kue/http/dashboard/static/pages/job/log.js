@@ -56,7 +56,7 @@ export function logPanel(api, id) {
   let isOver = false;
   let isStopped = false;
   let reading = null;
-  //: Whether something was read that is not shown, as updates were paused meanwhile.
+  //: Whether something was read that is not shown, because updates were paused.
   let isBehind = false;
 
   async function more() {
