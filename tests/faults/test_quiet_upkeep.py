@@ -73,16 +73,12 @@ async def test_upkeep_rests_when_nothing_goes_on(
 ) -> None:
     await end_one(store)
     await settle_down()
-    client = redis_server.client()
 
-    before = client.info("stats")["total_commands_processed"]
     tended = await store.tend(keep=Keep())
-    after = client.info("stats")["total_commands_processed"]
-
     assert tended.quiet
     assert not tended
-    # The question itself, and ours about how many there were.
-    assert after - before == 2
+    # When something is due, and when the last pass was.
+    assert await fewest_commands(redis_server, store) == 2
 
 
 async def test_a_job_that_waits_or_runs_is_looked_at_again_and_again(
@@ -116,17 +112,35 @@ async def test_one_pass_a_second_is_made_however_many_workers_there_are(
     for store in stores:
         await store.tend()
 
-    client, is_free = redis_server.client(), False
-    # On a machine that is slow enough the next pass is due in between: then once more.
-    while not is_free:
+    async def make_a_pass() -> None:
         await _tended(stores[0], lambda tended: not tended.quiet)
-        before = client.info("stats")["total_commands_processed"]
-        tended = [await store.tend(keep=Keep()) for store in stores[1:]]
-        after = client.info("stats")["total_commands_processed"]
-        is_free = all(one.quiet for one in tended)
 
-    # One question each, and ours.
-    assert after - before == len(tended) + 1
+    assert await fewest_commands(redis_server, *stores[1:], after=make_a_pass) == 2 * 4
+
+
+async def fewest_commands(
+    server: RedisServer,
+    *stores: Store,
+    after: Callable[[], Awaitable[None]] | None = None,
+) -> int:
+    """
+    Return how many commands Redis runs when *stores* tend, the fewest of some tries.
+
+    The clock that a store takes Redis' to be is a little ahead: who asks right before a
+    pass is due asks once more.
+    """
+    client = server.client()
+    counts: list[int] = []
+    for _ in range(5):
+        if after:
+            await after()
+        before = client.info("stats")["total_commands_processed"]
+        for store in stores:
+            await store.tend(keep=Keep())
+        after_it = client.info("stats")["total_commands_processed"]
+        # The first of our own questions is counted in the second.
+        counts.append(after_it - before - 1)
+    return min(counts)
 
 
 STIRS: dict[str, Callable[[Store], Awaitable[object]]] = {

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.store.values import MAX_STACKS, ORDER_MS, STACKS_MS, Beat, Stacks
+from kue.store.values import MAX_STACKS, ORDER_MS, STACKS_MS, Stacks
 from tests.support.jobs import SECOND, T0, start_one
 from tests.support.upkeep import tend
 
@@ -49,7 +49,7 @@ async def test_only_who_can_obey_is_told(store: Store) -> None:
     await store.renew("w1", now=T0)
     await store.order("w1", "stop", now=T0)
 
-    assert await store.renew("w1", now=T0) == Beat([], {})
+    assert (await store.renew("w1", now=T0)).orders == ()
     assert await told(store) == ("stop",)
 
 

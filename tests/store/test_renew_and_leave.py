@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kue.job import Completed, State
-from kue.store.values import Beat
 from tests.support.jobs import (
     MINUTE,
     SECOND,
@@ -33,7 +32,7 @@ async def test_one_beat_keeps_everything_a_worker_runs(store: Store) -> None:
     jobs = await claim(store, *TYPES, limit=12)
 
     for now in range(T0, T0 + MINUTE, 3 * SECOND):
-        assert await store.renew("w1", runs=jobs, now=now) == Beat([], {})
+        assert (await store.renew("w1", runs=jobs, now=now)).lost == []
         assert (await store.tend(now=now)).rescued == 0
 
     assert [job.state for job in await store.get([j.id for j in jobs]) if job] == [
@@ -58,7 +57,7 @@ async def test_a_late_beat_is_fine_until_someone_took_the_run_back(
     await tend(store, T0)
 
     late = T0 + 30 * SECOND
-    assert await store.renew("w1", runs=[job], now=late) == Beat([], {})
+    assert (await store.renew("w1", runs=[job], now=late)).lost == []
     await tend(store, late)
 
     assert (await get_one(store, job.id)).token == job.token

@@ -248,7 +248,7 @@ class Store(ABC):
         Late is fine: until someone took a run back it is still the worker's.  *runs*
         are checked one by one: which are no longer the worker's, and which others
         someone asked to cancel.  *info* replaces what `workers` shows.  Also returns
-        whether the worker is paused.
+        whether the worker is paused, and whether maintenance is overdue.
 
         With *orders*, also what someone ordered it to do.  That is told once, so only
         those may ask who can obey, and a reply that is lost loses it.
@@ -301,7 +301,9 @@ class Store(ABC):
 
         A store needs about one pass a second, whichever process makes it: if another
         process has just made one, or nothing is due, nothing is done and the answer is
-        `quiet`.  With *now* a pass is made in any case.
+        `quiet`.  If another process made the last one, it is `elsewhere`, too: whoever
+        made the last pass sees to the next, and the others hear from `renew` when that
+        is overdue.  With *now* a pass is made in any case.
 
         Promotes due jobs, takes back the runs of workers whose lease is over
         (`policy.after_lost_worker`) and of jobs whose ttl passed (`policy.after_ttl`),

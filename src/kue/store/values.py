@@ -35,6 +35,8 @@ MAX_LOG_TEXT = 4000
 GRACE_GAP_MS = 5_000
 #: Tending comes each second; a gap shorter than this is nothing.
 MIN_GRACE_GAP_MS = 2_000
+#: Maintenance that nobody made for so long after it was due is overdue.
+OVERDUE_MS = 750
 #: What a worker can be ordered to do: stop in order, write down its stacks.
 ORDERS = ("stop", "stacks")
 #: A worker that does not hear an order for so long will not be told any more.
@@ -198,6 +200,8 @@ class Beat(msgspec.Struct, frozen=True):
     paused: Pause | None = None
     #: What someone ordered it to do, told once: see `ORDERS`.
     orders: tuple[str, ...] = ()
+    #: Nobody makes the passes of maintenance: see `Tended.elsewhere`.
+    overdue: bool = False
 
 
 class Tended(msgspec.Struct, frozen=True):
@@ -219,10 +223,12 @@ class Tended(msgspec.Struct, frozen=True):
     more: bool = False
     #: Nothing is due: another process has just made a pass, or nothing goes on.
     quiet: bool = False
+    #: Nothing is due, and another process made the last pass: the next is its task.
+    elsewhere: bool = False
 
     def __bool__(self) -> bool:
         """Whether it did anything."""
-        done = self.__struct_fields__[:-1]
+        done = self.__struct_fields__[:-2]
         return any(getattr(self, name) for name in done)
 
 

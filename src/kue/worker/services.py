@@ -41,13 +41,14 @@ LEASE_MARGIN = 0.1
 METER_SECONDS = 5.0
 #: How long a worker that leaves tries to tell the rest of it.
 LAST_WORD_SECONDS = 1.0
+#: How long to rest after a pass, and before we ask again whether one is due.
 UPKEEP_SECONDS = 1.0
+#: How long, if another worker makes the passes: the beat tells when it does not.
+ELSEWHERE_SECONDS = 30.0
 #: How often the store is compared with what it was when it was opened.
 CHECK_SECONDS = 60.0
 #: How soon after its loss and return.
 LOSS_SECONDS = 1.0
-#: How much longer to rest when the store says that nothing goes on.
-QUIET_RESTS = 2
 #: So that many workers do not tend in step.
 UPKEEP_JITTER = 0.2
 
@@ -66,6 +67,7 @@ class Heart:
         info: Callable[[], dict[str, Any]],
         sleep: Sleep,
         obey: Obey,
+        on_overdue: Callable[[], None],
         strict: bool = False,
     ) -> None:
         self._store = store
@@ -78,6 +80,7 @@ class Heart:
         self._beats = 0
         self._sleep = sleep
         self._obey = obey
+        self._on_overdue = on_overdue
         self._strict = strict
         #: When the last beat that was answered was sent, by our own clock.
         self._beaten = time.monotonic()
@@ -102,6 +105,8 @@ class Heart:
             asked = jobs[start : start + MAX_BATCH]
             heard = await self._renew(asked, info)
             self._heed(asked, heard)
+            if heard.overdue:
+                self._on_overdue()
             for order in heard.orders:
                 await self._obey(self._store, order)
             info = None
@@ -207,14 +212,30 @@ class Upkeep:
         self._lease = lease
         self._outage = outage
         self._sleep = sleep
+        self._is_overdue = asyncio.Event()
+
+    def wake(self) -> None:
+        """Look at once: whoever made the passes does not any more."""
+        self._is_overdue.set()
 
     async def run(self) -> None:
         """Tend until cancelled, each second or at once while there is more to do."""
         while True:
+            self._is_overdue.clear()
             tended = await self._outage.persist("upkeep", self._tend)
-            if not tended.more:
-                rests = QUIET_RESTS if tended.quiet else 1
-                await self._sleep(_scattered(UPKEEP_SECONDS * rests))
+            if tended.elsewhere:
+                await self._rest_until_overdue()
+            elif not tended.more:
+                await self._sleep(_scattered(UPKEEP_SECONDS))
+
+    async def _rest_until_overdue(self) -> None:
+        rest = asyncio.ensure_future(self._sleep(_scattered(ELSEWHERE_SECONDS)))
+        word = asyncio.ensure_future(self._is_overdue.wait())
+        try:
+            await asyncio.wait([rest, word], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            rest.cancel()
+            word.cancel()
 
     async def _tend(self) -> Tended:
         tended = await self._store.tend(keep=self._keep, lease=self._lease)
@@ -248,4 +269,4 @@ class StoreCheck:
 
 
 def _scattered(seconds: float) -> float:
-    return seconds * random.uniform(1 - UPKEEP_JITTER, 1 + UPKEEP_JITTER)
+    return seconds * random.uniform(1, 1 + UPKEEP_JITTER)

@@ -187,7 +187,8 @@ class Worker:
             stack.push_async_callback(self._leave)
             meter = Meter(self._store, self._loops, sleep=self._sleep)
             stack.push_async_callback(meter.close)
-            heart = self._heart(obey)
+            upkeep = self._upkeep()
+            heart = self._heart(obey, upkeep)
             if not self._plan.supervised:
                 lease = self._settings.lease
                 beating = pulse(self._store, self.name, lease, heart.silence, obey)
@@ -196,7 +197,7 @@ class Worker:
                 stack.enter_context(captured())
             self._look_out(stack)
             group = await stack.enter_async_context(asyncio.TaskGroup())
-            await self._live(group, crew, heart, meter)
+            await self._live(group, crew, heart, upkeep, meter)
         logger.info("worker %s stopped", self.name)
 
     def _look_out(self, stack: AsyncExitStack) -> None:
@@ -207,7 +208,12 @@ class Worker:
             stack.callback(lookout.stop)
 
     async def _live(
-        self, group: asyncio.TaskGroup, crew: Crew, heart: Heart, meter: Meter
+        self,
+        group: asyncio.TaskGroup,
+        crew: Crew,
+        heart: Heart,
+        upkeep: Upkeep,
+        meter: Meter,
     ) -> None:
         watch, isolation = self._join(crew)
         lanes = [
@@ -228,7 +234,7 @@ class Worker:
         )
         services = [
             group.create_task(heart.run(), name="kue beat"),
-            group.create_task(self._upkeep().run(), name="kue upkeep"),
+            group.create_task(upkeep.run(), name="kue upkeep"),
             group.create_task(meter.run(), name="kue meter"),
             group.create_task(check.run(), name="kue store check"),
             group.create_task(lost.run(), name="kue lost endings"),
@@ -372,7 +378,7 @@ class Worker:
 
         return obey
 
-    def _heart(self, obey: Obey) -> Heart:
+    def _heart(self, obey: Obey, upkeep: Upkeep) -> Heart:
         return Heart(
             self._store,
             self._loops,
@@ -382,6 +388,7 @@ class Worker:
             info=self.status,
             sleep=self._sleep,
             obey=obey,
+            on_overdue=upkeep.wake,
             strict=self._settings.strict_lease,
         )
 

@@ -35,6 +35,7 @@ from kue.store.redis.shards import Shards
 from kue.store.values import (
     MAX_LOG_LINES,
     MAX_LOG_TEXT,
+    OVERDUE_MS,
     Beat,
     Claim,
     Claimed,
@@ -231,13 +232,14 @@ class Running(Shards):
                 lease,
                 said,
                 1 if orders else "",
+                OVERDUE_MS,
                 *held[shard],
                 now=now,
                 beat=True,
             )
 
         replies = await self._on_all(beat)
-        lost, cancel, pauses, ordered = zip(*replies, strict=True)
+        lost, cancel, pauses, ordered, overdue = zip(*replies, strict=True)
         home = self._home_of(worker)
         pause = pauses[home]
         return Beat(
@@ -245,6 +247,7 @@ class Running(Shards):
             cancel=dict(sorted(told(list(chain(*cancel))))),
             paused=read_pause(None, pause, worker=worker) if pause else None,
             orders=tuple(word.decode() for word in ordered[home]),
+            overdue=any(overdue),
         )
 
     async def measure(

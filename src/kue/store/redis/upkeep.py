@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 import time
 from typing import TYPE_CHECKING
@@ -49,6 +50,8 @@ class Upkeep(Producing, Running, Operating, Reading):
         super().__init__(settings)
         #: By shard, what must be added to our monotonic clock to get Redis' time.
         self._clocks: dict[int, float] = {}
+        #: By shard, when the last pass was that we made, or knew of from the beginning.
+        self._passes: dict[int, float] = {}
 
     async def tend(
         self,
@@ -68,13 +71,17 @@ class Upkeep(Producing, Running, Operating, Reading):
         }
         more = any(done.more for done in passes)
         quiet = all(done.quiet for done in passes)
-        return Tended(**total | {"more": more, "quiet": quiet})
+        elsewhere = all(done.elsewhere for done in passes)
+        return Tended(**total | {"more": more, "quiet": quiet, "elsewhere": elsewhere})
 
     async def _tend(
         self, shard: int, limit: int, keep: Keep | None, lease: int, now: int | None
     ) -> Tended:
-        if now is None and not await self._is_due(shard):
-            return Tended(quiet=True)
+        if now is None:
+            next_look, last_pass = await self._passes_of(shard)
+            ours = self._passes.setdefault(shard, last_pass)
+            if not self._is_due(shard, next_look):
+                return Tended(quiet=True, elsewhere=last_pass != ours)
         asked = time.monotonic()
         reply = await self._run(
             shard,
@@ -94,6 +101,8 @@ class Upkeep(Producing, Running, Operating, Reading):
             self._clocks[shard] = reply[0] / 1000 - asked
         if len(reply) == 1:
             return Tended(quiet=True)
+        if now is None:
+            self._passes[shard] = reply[0]
         _, promoted, expired, pruned, released, more, lost, late, due, *damage = reply
         rescued = await self._end(lost, "lease", policy.after_lost_worker, now)
         timed_out = await self._end(late, "ttl", policy.after_ttl, now)
@@ -133,17 +142,23 @@ class Upkeep(Producing, Running, Operating, Reading):
         words = await self.settle(outcomes, now=now)
         return words.count(Word.DONE)
 
-    async def _is_due(self, shard: int) -> bool:
-        """Return whether a pass would find something to look at: see tend.lua."""
-        if shard not in self._clocks:
-            return True
+    async def _passes_of(self, shard: int) -> tuple[float, float]:
+        """Return when there is something to look at (see tend.lua), and was last."""
         keys = self._keys[shard]
-        head = await self._link.read(
-            keys.root, "ZRANGE", keys.of_shard("agenda"), 0, 0, "WITHSCORES"
+        first, swept = await self._read_many(
+            shard,
+            [
+                ("ZRANGE", keys.of_shard("agenda"), 0, 0, "WITHSCORES"),
+                ("HGET", keys.of_shard("meta"), "swept"),
+            ],
         )
-        first = next((score for _, score in pairs(head)), 0)
+        next_look = next((score for _, score in pairs(first)), 0)
+        return float(next_look), float(swept or 0)
+
+    def _is_due(self, shard: int, next_look: float) -> bool:
         # Redis' clock as the last pass saw it: that spares us a question.
-        return float(first) <= (self._clocks[shard] + time.monotonic()) * 1000
+        clock = self._clocks.get(shard, math.inf)
+        return next_look <= (clock + time.monotonic()) * 1000
 
     async def _fire(self, shard: int, names: list[bytes], now: int | None) -> int:
         """Add the jobs of due schedules and move those on to their next time."""

@@ -82,6 +82,11 @@ class SqliteStore(SqliteReads):
     by several processes on one file, each with a store of its own.
     """
 
+    def __init__(self, place: Place, clock: Clock, budget: float) -> None:
+        super().__init__(place, clock, budget)
+        #: The last pass that we made, or knew of from the beginning.
+        self._last_pass: int | None = None
+
     @classmethod
     def from_url(
         cls, url: str, clock: Clock | None = None, *, budget: int = BUDGET_MS
@@ -199,11 +204,16 @@ class SqliteStore(SqliteReads):
         now: int | None = None,
     ) -> Tended:
         check_limit(limit)
-        if now is None and not await self._read(upkeep.is_due, self._clock.now_ms()):
-            return Tended(quiet=True)
+        if now is None:
+            is_due, last = await self._read(upkeep.look, self._clock.now_ms())
+            if self._last_pass is None:
+                self._last_pass = last
+            if not is_due:
+                return Tended(quiet=True, elsewhere=last != self._last_pass)
         tended: Tended = await self._write(
             now, upkeep.tend, limit, keep, lease, now is None
         )
+        self._last_pass = await self._read(workers.last_pass)
         fired, has_more = await self._fire(limit, now)
         more = tended.more or has_more
         return msgspec.structs.replace(tended, fired=fired, more=more)

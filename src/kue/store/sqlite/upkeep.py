@@ -90,9 +90,6 @@ _NOTE_FORGOT = """
 INSERT INTO meta (name, value) VALUES ('forgot_at', ?)
 ON CONFLICT DO UPDATE SET value = excluded.value
 """
-#: Passes of all processes are this far apart, in ms: a little less than workers rest
-#: between two, so that each pass of a lone worker is made.
-PASS_MS = 750
 _NEXT_PASS = "SELECT value FROM meta WHERE name = 'next_pass'"
 _NOTE_PASS = """
 INSERT INTO meta (name, value) VALUES ('next_pass', ?)
@@ -102,11 +99,12 @@ ON CONFLICT DO UPDATE SET value = excluded.value
 _EVER = 2**62
 
 
-def is_due(db: sqlite3.Connection, now: int) -> bool:
-    """Return whether it is time for a pass: not when another process just made one."""
+def look(db: sqlite3.Connection, now: int) -> tuple[bool, int]:
+    """Return whether it is time for a pass, and when the last one was made."""
     row = db.execute(_NEXT_PASS).fetchone()
     # One that is further off was noted by a clock that has since been set back.
-    return row is None or not now < row[0] <= now + PASS_MS
+    is_due = row is None or not now < row[0] <= now + workers.PASS_MS
+    return is_due, workers.last_pass(db)
 
 
 def tend(
@@ -143,7 +141,7 @@ def tend(
         or more_held
         or any(0 < n >= limit for n in bounded),
     )
-    turn.run(_NOTE_PASS, turn.now if tended.more else turn.now + PASS_MS)
+    turn.run(_NOTE_PASS, turn.now if tended.more else turn.now + workers.PASS_MS)
     return tended
 
 

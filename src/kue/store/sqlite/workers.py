@@ -12,6 +12,7 @@ from kue.store.sqlite.turn import Turn, as_json
 from kue.store.values import (
     MAX_STACKS,
     ORDER_MS,
+    OVERDUE_MS,
     STACKS_MS,
     Beat,
     Pause,
@@ -92,6 +93,9 @@ _NO_ORDERS = "{}"
 _read_info = msgspec.json.Decoder(dict[str, Any]).decode
 _read_orders = msgspec.json.Decoder(dict[str, int]).decode
 _TENDED, _GRACED = "tended_at", "graced_at"
+#: Passes of all processes are this far apart, in ms: a little less than workers rest
+#: between two, so that each pass of a lone worker is made.
+PASS_MS = 750
 #: When the store was last tended, by a clock that nobody sets.
 _COUNTED = "tended_uptime"
 #: With the time that the machine was suspended, where there is such a clock.
@@ -124,11 +128,13 @@ def renew(
     if info is not None:
         turn.run(_INFO, as_json(info), worker)
     lost, cancel = _look_at(turn, runs)
+    passed = last_pass(turn.db)
     return Beat(
         lost,
         cancel,
         next(iter(pauses(turn.db, turn.now, worker)), None),
         _take_orders(turn, worker) if orders else (),
+        0 < passed < turn.now - PASS_MS - OVERDUE_MS,
     )
 
 
@@ -229,6 +235,12 @@ def pauses(db: sqlite3.Connection, now: int, worker: str | None = None) -> list[
 def end_pauses(turn: Turn) -> None:
     """Delete pauses that are over."""
     turn.run(_END_PAUSES, turn.now)
+
+
+def last_pass(db: sqlite3.Connection) -> int:
+    """Return when someone last tended; 0 for never."""
+    row = db.execute(_MOMENT, (_TENDED,)).fetchone()
+    return row[0] if row else 0
 
 
 def mind_the_clock(turn: Turn, duration: int, *, is_own: bool = False) -> None:

@@ -4,8 +4,8 @@
 
   Late is fine: until a run was taken back it is the worker's.  But for orders nothing is
   remembered for the worker to fetch: what it must hear follows from what is so, and so a
-  lost reply loses nothing else.  Looks at the given runs, which the caller bounds, and at
-  nothing of other workers.
+  lost reply loses nothing else.  Looks at the given runs, which the caller bounds, at when
+  maintenance is due next, and at nothing of other workers.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -17,11 +17,12 @@
     5  lease   ms that its lease runs from now
     6  info    JSON it says of itself, or empty
     7  orders  1 to be told of orders, and have them forgotten; else empty
+    8  late    ms after which maintenance that is due is overdue
     then for each run to check: type, id, token
 
-  Returns  {lost, cancel, pause, orders}: ids of given runs that are no longer the
-           worker's; of the others those that someone asked to cancel: id, reason as JSON;
-           its pause, if in force; words of orders
+  Returns  {lost, cancel, pause, orders, overdue}: ids of given runs that are no longer
+           the worker's; of the others those that someone asked to cancel: id, reason as
+           JSON; its pause, if in force; words of orders; 1 if maintenance is overdue
   Events   none
 ]]
 
@@ -35,7 +36,7 @@ if info ~= "" then
   redis.call("HLEN", root .. ":info")
 end
 local lost, mine = {}, {}
-for at = 8, #ARGV, 3 do
+for at = 9, #ARGV, 3 do
   if redis.call("HGET", queue(ARGV[at]) .. "active", ARGV[at + 1]) == ARGV[at + 2] then
     mine[#mine + 1] = ARGV[at + 1]
   else
@@ -52,6 +53,9 @@ if #mine > 0 and redis.call("EXISTS", root .. ":cancelling") == 1 then
   end
 end
 local pause = redis.call("HGET", root .. ":paused", ":" .. worker)
+-- Damage there is for maintenance to tell: it must not cost a worker its runs.
+local due = tonumber(redis.pcall("ZRANGE", root .. ":agenda", 0, 0, "WITHSCORES")[2])
+local overdue = due and now - due > tonumber(ARGV[8]) and 1 or 0
 local ordered = ARGV[7] ~= "" and redis.call("HGET", root .. ":orders", worker)
 
 -- Move.
@@ -69,4 +73,4 @@ if ordered then
     end
   end
 end
-return { lost, cancel, is_paused(pause) and pause or "", orders }
+return { lost, cancel, is_paused(pause) and pause or "", orders, overdue }
