@@ -48,7 +48,7 @@ async def test_a_store_with_nothing_to_do_is_left_alone(store: Store) -> None:
     assert await store.page(limit=50) == before
 
 
-@pytest.mark.parametrize("field", Tended.__struct_fields__[:-2])
+@pytest.mark.parametrize("field", [*Tended.COUNTS, "more"])
 def test_a_pass_that_did_anything_counts_as_true(field: str) -> None:
     assert msgspec.structs.replace(Tended(), **{field: True})
 

@@ -49,8 +49,5 @@ async def lose_worker(store: Store, since: int, *, lease: int = LEASE_MS) -> Ten
 
 def together(one: Tended, other: Tended) -> Tended:
     return Tended(
-        *(
-            getattr(one, name) + getattr(other, name)
-            for name in Tended.__struct_fields__[:-2]
-        )
+        *(getattr(one, name) + getattr(other, name) for name in Tended.COUNTS)
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import msgspec
 
@@ -207,6 +207,17 @@ class Beat(msgspec.Struct, frozen=True):
 class Tended(msgspec.Struct, frozen=True):
     """What one pass of upkeep did."""
 
+    #: What it counts.
+    COUNTS: ClassVar = (
+        "promoted",
+        "rescued",
+        "timed_out",
+        "expired",
+        "pruned",
+        "fired",
+        "released",
+    )
+
     promoted: int = 0
     #: Runs taken back from lost workers.
     rescued: int = 0
@@ -228,8 +239,7 @@ class Tended(msgspec.Struct, frozen=True):
 
     def __bool__(self) -> bool:
         """Whether it did anything."""
-        done = self.__struct_fields__[:-2]
-        return any(getattr(self, name) for name in done)
+        return self.more or any(getattr(self, name) for name in self.COUNTS)
 
 
 class Progress(msgspec.Struct, frozen=True):

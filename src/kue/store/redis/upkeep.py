@@ -65,14 +65,15 @@ class Upkeep(Producing, Running, Operating, Reading):
             return await self._tend(shard, limit, keep, lease, now)
 
         passes = await self._on_all(one)
-        total = {
-            name: sum(getattr(done, name) for done in passes)
-            for name in Tended.__struct_fields__
+        counts = {
+            name: sum(getattr(done, name) for done in passes) for name in Tended.COUNTS
         }
-        more = any(done.more for done in passes)
-        quiet = all(done.quiet for done in passes)
-        elsewhere = all(done.elsewhere for done in passes)
-        return Tended(**total | {"more": more, "quiet": quiet, "elsewhere": elsewhere})
+        return Tended(
+            **counts,
+            more=any(done.more for done in passes),
+            quiet=all(done.quiet for done in passes),
+            elsewhere=all(done.elsewhere for done in passes),
+        )
 
     async def _tend(
         self, shard: int, limit: int, keep: Keep | None, lease: int, now: int | None
