@@ -98,6 +98,7 @@ async def prepare(store: Store, client: redis.Redis, prefix: str) -> Scene:
     scene = await build(store)
     await surround(store)
     await store.note(Act(who="eve", what="jobs.remove", status=403), now=T0)
+    await store.note(Act(who="eve", what="jobs.add", status=201), now=T0)
     for state in (State.FAILED, State.CANCELLED):
         await job_in(store, state, "sms", retention="2s")
     await add_one(store, TYPE, after=[scene.delayed], after_any=True)

@@ -55,6 +55,7 @@ NEVER_THERE = {
     "paused",
     "producers:*",
     "refusals",
+    "routine",
     "search",
     "stacks",
     "stats:*",

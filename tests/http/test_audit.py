@@ -10,8 +10,7 @@ import pytest
 from kue import Kue
 from kue.errors import StoreUnavailable
 from kue.http.redaction import MASK
-from kue.store.redis import keeping as in_redis
-from kue.store.sqlite import kept as in_sqlite
+from kue.store.values import RINGS
 from tests.http.accounts import PASSWORD, Site, site_of
 from tests.http.conftest import HOST
 from tests.unit.flaky import Wire
@@ -202,22 +201,28 @@ async def test_a_store_that_takes_no_notes_does_not_hide_the_answer(
 # -- S-5: what nobody can wash out -----------------------------------------------
 
 
-async def test_s_5_refusals_do_not_push_out_what_was_done(
-    q: Kue, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("scope", "statuses"), [("read", {403}), ("enqueue", {200, 201})]
+)
+async def test_s_5_who_may_change_nothing_cannot_push_out_what_was_done(
+    q: Kue, monkeypatch: pytest.MonkeyPatch, scope: str, statuses: set[int]
 ) -> None:
-    for module in (in_sqlite, in_redis):
-        monkeypatch.setattr(module, "MAX_REFUSALS", 5)
-        monkeypatch.setattr(module, "MAX_ACTS", 5)
+    for ring in RINGS:
+        monkeypatch.setitem(RINGS, ring, 5)
+    await q.enqueue("email")
     async with site_of(q) as site:
         async with await client_for(site) as client:
-            await client.post("/jobs", json={"type": "email"})
-        async with await client_for(site, "read") as client:
-            for _ in range(12):
+            await client.post("/queues/email/pause", json={})
+        async with await client_for(site, scope) as client:
+            for _ in range(4):
                 await client.post("/jobs", json={"type": "email"})
+                await client.post("/jobs/batch", json=[{"type": "email"}])
+                await client.post(f"{site.address}/kue/job", json={"type": "email"})
 
     found = await acts(q)
-    assert [act.what for act in found if act.status == 201] == ["jobs.add"]
-    assert len([act for act in found if act.status == 403]) == 5
+    assert found[0].target == "email"
+    assert {act.status for act in found[-4:]} == statuses
+    assert len(found) < 12
 
 
 @on_any_store

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from kue.store.redis import keeping as in_redis
-from kue.store.sqlite import kept as in_sqlite
-from kue.store.values import MAX_KEPT, Act
+from kue.store.values import MAX_KEPT, RINGS, Act
 from tests.support.jobs import SECOND, T0
 from tests.support.upkeep import tend
 
@@ -196,8 +194,7 @@ async def test_pages_have_every_act_once_whatever_happens_meanwhile(
 async def test_the_oldest_acts_fall_off(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (in_sqlite, in_redis):
-        monkeypatch.setattr(module, "MAX_ACTS", 3)
+    monkeypatch.setitem(RINGS, "acts", 3)
 
     for number in range(5):
         await store.note(act(number))
@@ -205,26 +202,31 @@ async def test_the_oldest_acts_fall_off(
     assert [one.target for one in (await store.acts()).acts] == ["4", "3", "2"]
 
 
-async def test_s_5_refusals_do_not_push_out_what_was_done(
+async def test_s_5_refusals_and_adds_do_not_push_out_what_was_done(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (in_sqlite, in_redis):
-        monkeypatch.setattr(module, "MAX_ACTS", 3)
-        monkeypatch.setattr(module, "MAX_REFUSALS", 2)
+    for ring, size in (("acts", 3), ("routine", 2), ("refusals", 2)):
+        monkeypatch.setitem(RINGS, ring, size)
     done = [act(number) for number in range(4)]
     refused = [
         msgspec.structs.replace(act(10 + number), status=status)
         for number, status in enumerate((403, 401, 429, 403))
     ]
 
-    for one in (*done[:2], *refused, *done[2:]):
+    added = [
+        msgspec.structs.replace(act(20 + number), what="jobs.add", status=201)
+        for number in range(3)
+    ]
+
+    for one in (*done[:2], *refused, *added, *done[2:]):
         await store.note(one)
 
     shown = (await store.acts()).acts
-    assert [one.target for one in shown] == ["3", "2", "13", "12", "1"]
+    targets = [one.target for one in shown]
+    assert targets == ["3", "2", "22", "21", "13", "12", "1"]
     assert [one.id for one in shown] == sorted({one.id for one in shown}, reverse=True)
-    first = await store.acts(3)
-    rest = await store.acts(3, first.cursor)
+    first = await store.acts(4)
+    rest = await store.acts(4, first.cursor)
     assert [*first.acts, *rest.acts] == shown
 
 

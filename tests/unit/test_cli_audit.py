@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pwd
-from typing import TYPE_CHECKING
+import signal
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from kue import Kue
 
 if TYPE_CHECKING:
     from kue.store.base import Store
@@ -103,3 +107,24 @@ def test_a_password_is_never_noted(kue: CommandLine) -> None:
 
     assert (act.what, act.target) == ("user.add", "ann")
     assert json.loads(act.detail) == {"role": "admin"}
+
+
+def test_a_change_that_was_interrupted_is_noted(
+    kue: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pause = Kue.pause
+
+    async def interrupted(q: Kue, *given: Any, **options: Any) -> None:
+        await pause(q, *given, **options)
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Kue, "pause", interrupted)
+    kue("job", "add", "email")
+
+    assert kue("queue", "pause", "email").code == 130
+
+    assert [(act.what, act.status) for act in acts(kue)] == [
+        ("job.add", 200),
+        ("queue.pause", 409),
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ import click
 
 from kue import settings
 from kue.cli.audit import note_command
+from kue.cli.terminal import REFUSED
 from kue.errors import ConfigError
 from kue.loops import run
 from kue.queue import Kue
@@ -78,7 +80,13 @@ def _with_queue(
 
         async def ask() -> int | None:
             async with Kue(known.url) as q:
-                code = await function(q, *args, **kwargs)
+                try:
+                    code = await function(q, *args, **kwargs)
+                except asyncio.CancelledError:
+                    # Interrupted: some of it may have been done.
+                    if is_change:
+                        await note_command(q.store, REFUSED)
+                    raise
                 if is_change:
                     await note_command(q.store, code)
                 return code

@@ -745,8 +745,8 @@ class Store(ABC):
         """
         Append to the audit log; return the number.
 
-        The newest MAX_ACTS are kept, and of those that were refused the newest
-        MAX_REFUSALS: a client that may do nothing cannot push out what others did.
+        The newest of each of the `RINGS` are kept: a client that may do nothing, or
+        only add jobs, cannot push out what others did.
         Number and time of *act* are set here.
         """
 

@@ -25,18 +25,18 @@ MAX_PAGE_BYTES = 8 * 1024 * 1024
 MAX_LOG_LINES = 1000
 #: Bytes of a small record.
 MAX_KEPT = 64 * 1024
-#: Acts kept in the audit log; older ones fall off.
-MAX_ACTS = 10_000
-#: Refusals that it keeps besides, so that they cannot push out what was done.
-MAX_REFUSALS = 1_000
+#: The rings of the audit log, and how many acts each keeps; older ones fall off.  What
+#: anyone can do any number of times has rings of its own: it pushes out nothing else.
+RINGS = {"acts": 10_000, "routine": 1_000, "refusals": 1_000}
 #: Characters kept of one log line.
 MAX_LOG_TEXT = 4000
 #: Seen no tending for this long, the store (or everyone) was away: see `grace_gap`.
 GRACE_GAP_MS = 5_000
 #: Tending comes each second; a gap shorter than this is nothing.
 MIN_GRACE_GAP_MS = 2_000
-#: Maintenance that nobody made for so long after it was due is overdue.
-OVERDUE_MS = 750
+#: Maintenance that nobody made for so long after it was due is overdue.  With a beat on
+#: top that is still less than the gap after which leases get a grace.
+OVERDUE_MS = 400
 #: What a worker can be ordered to do: stop in order, write down its stacks.
 ORDERS = ("stop", "stacks")
 #: A worker that does not hear an order for so long will not be told any more.
@@ -441,6 +441,10 @@ class StoreFacts(NamedTuple):
 
 #: Answers to those who may not: unauthorized, forbidden, too many requests.
 _REFUSED = frozenset({401, 403, 429})
+#: What a client may do that may change nothing.
+_ROUTINE = frozenset(
+    {"jobs.add", "jobs.add_many", "kue.add", "vertx.add", "login", "logout"}
+)
 
 
 class Act(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -462,9 +466,11 @@ class Act(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     detail: str = ""
 
     @property
-    def is_refused(self) -> bool:
-        """Whether the client was not allowed to, and nothing was done."""
-        return self.status in _REFUSED
+    def ring(self) -> str:
+        """Return which of the `RINGS` keeps it."""
+        if self.status in _REFUSED:
+            return "refusals"
+        return "routine" if self.what in _ROUTINE else "acts"
 
 
 class Acts(msgspec.Struct, frozen=True):

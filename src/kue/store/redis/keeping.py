@@ -11,7 +11,7 @@ from kue.names import quote, unquote
 from kue.store.checks import check_kept, check_limit, read_act_cursor
 from kue.store.redis.link import pairs
 from kue.store.redis.shards import Shards
-from kue.store.values import MAX_ACTS, MAX_REFUSALS, Act, Acts
+from kue.store.values import RINGS, Act, Acts
 
 if TYPE_CHECKING:
     from msgspec import UnsetType
@@ -81,14 +81,15 @@ class Keeping(Shards):
 
     async def note(self, act: Act, *, now: int | None = None) -> int:
         call = secrets.token_hex(8)
-        ring = ("refusals", MAX_REFUSALS) if act.is_refused else ("acts", MAX_ACTS)
-        number = await self._run(HOME, "note", *ring, call, _encode(act), now=now)
+        number = await self._run(
+            HOME, "note", act.ring, RINGS[act.ring], call, _encode(act), now=now
+        )
         return int(number)
 
     async def acts(self, limit: int = 50, cursor: str | None = None) -> Acts:
         check_limit(limit)
         before = read_act_cursor(cursor)
-        keys = [self._keys[HOME].of_shard(ring) for ring in ("acts", "refusals")]
+        keys = [self._keys[HOME].of_shard(ring) for ring in RINGS]
         last = "+inf" if before is None else f"({before}"
         # One more than is shown tells whether there is more.
         span = (last, "-inf", "BYSCORE", "REV", "LIMIT", 0, limit + 1, "WITHSCORES")

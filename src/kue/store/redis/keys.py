@@ -60,7 +60,8 @@ key, after the tag             type    holds
 ``:listeners`` ``:watched``    zset    who listens to all; which jobs are listened to
 ``:kept``                      hash    room:name → until, tab, value: small records
 ``:fading``                    zset    those that end; score = until
-``:acts`` ``:refusals``        zset    audit log: time, tab, call, tab, JSON
+``:acts`` ``:routine``         zset    audit log: time, tab, call, tab, JSON
+``:refusals``
 ``:agenda``                    zset    type, or ":" for the rest of the shard; score =
                                        when maintenance looks at it next, ms
 ``:search``                    hash    search for runs of lost workers: type:<type> →
@@ -133,6 +134,7 @@ SHARD_KEYS = {
     "kept": "hash",
     "fading": "zset",
     "acts": "zset",
+    "routine": "zset",
     "refusals": "zset",
     "agenda": "zset",
     "search": "hash",

@@ -13,6 +13,7 @@ from kue.events import Kind
 from kue.job import MAX_PRIORITY, MIN_PRIORITY, State
 from kue.store.sqlite.removal import REMOVED
 from kue.store.sqlite.suspects import Suspect
+from kue.store.values import RINGS
 
 if TYPE_CHECKING:
     import sqlite3
@@ -45,6 +46,7 @@ _RULES = {
     "CASE WHEN json_valid({0}) THEN json_type({0}) = 'object' ELSE 0 END",
     "word": f"{_IS_NAME} AND {{0}} NOT GLOB '*[^a-z_]*'",
     "event": f"{{0}} IN {_listed(Kind)}",
+    "ring": f"{{0}} IN {_listed(RINGS)}",
     "end": f"{{0}} IN {_listed([*State, REMOVED])}",
 }
 _COUNTERS = (
@@ -82,7 +84,7 @@ _COLUMNS = {
     "events": "seq=id at=number kind=event job_id=number type=text attempt=number"
     " detail=object told_at=number",
     "kept": "room=word name=name value=text until=number",
-    "acts": "id=id at=number act=object refused=flag",
+    "acts": "id=id at=number act=object ring=ring",
     "errors": "type=name fingerprint=name n=number first_at=number last_at=number"
     " job_id=id kind=text message=text",
 }
@@ -124,6 +126,7 @@ _WORDS = {
     "object": "a JSON object",
     "word": "one word",
     "event": "a kind of event",
+    "ring": "a ring of the audit log",
     "end": "the end of a job",
 }
 

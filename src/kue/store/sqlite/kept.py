@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kue.store.sqlite.turn import Turn, as_json
-from kue.store.values import MAX_ACTS, MAX_REFUSALS, Act, Acts
+from kue.store.values import RINGS, Act, Acts
 
 if TYPE_CHECKING:
     import sqlite3
@@ -27,10 +27,10 @@ ORDER BY name
 """
 _FORGET = "DELETE FROM kept WHERE room = ? AND name = ?"
 _SWEEP = "DELETE FROM kept WHERE until IS NOT NULL AND until <= ?"
-_NOTE = "INSERT INTO acts (at, act, refused) VALUES (?, ?, ?)"
+_NOTE = "INSERT INTO acts (at, act, ring) VALUES (?, ?, ?)"
 _TRIM = """
-DELETE FROM acts WHERE refused = ?1 AND id <= (
-    SELECT id FROM acts WHERE refused = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2
+DELETE FROM acts WHERE ring = ?1 AND id <= (
+    SELECT id FROM acts WHERE ring = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2
 )
 """
 _ACTS = "SELECT id, at, act FROM acts WHERE id < ? ORDER BY id DESC LIMIT ?"
@@ -83,8 +83,8 @@ def sweep(turn: Turn) -> None:
 
 def note(turn: Turn, act: Act) -> int:
     """Append to the audit log; the oldest of its kind fall off."""
-    turn.run(_NOTE, turn.now, as_json(act), act.is_refused)
-    turn.run(_TRIM, act.is_refused, MAX_REFUSALS if act.is_refused else MAX_ACTS)
+    turn.run(_NOTE, turn.now, as_json(act), act.ring)
+    turn.run(_TRIM, act.ring, RINGS[act.ring])
     return int(turn.one("SELECT max(id) FROM acts"))
 
 

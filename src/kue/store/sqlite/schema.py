@@ -290,9 +290,9 @@ CREATE TABLE errors (
 """
 
 _FIFTH = """
--- refusals are trimmed by themselves: nobody can wash out what was done
-ALTER TABLE acts ADD COLUMN refused INTEGER NOT NULL DEFAULT 0;
-CREATE INDEX acts_refused ON acts (refused, id);
+-- each ring is trimmed by itself: nobody can wash out what was done
+ALTER TABLE acts ADD COLUMN ring TEXT NOT NULL DEFAULT 'acts';
+CREATE INDEX acts_ring ON acts (ring, id);
 """
 
 #: What makes version n + 1 of a file out of version n; version 0 is an empty file.

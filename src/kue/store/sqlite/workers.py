@@ -95,7 +95,7 @@ _read_orders = msgspec.json.Decoder(dict[str, int]).decode
 _TENDED, _GRACED = "tended_at", "graced_at"
 #: Passes of all processes are this far apart, in ms: a little less than workers rest
 #: between two, so that each pass of a lone worker is made.
-PASS_MS = 750
+PASS_MS = 900
 #: When the store was last tended, by a clock that nobody sets.
 _COUNTED = "tended_uptime"
 #: With the time that the machine was suspended, where there is such a clock.

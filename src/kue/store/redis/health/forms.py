@@ -290,5 +290,6 @@ FORMS = {
     "paused": Form(_pause, is_spare=False),
     "kept": Form(_kept, is_spare=False),
     "acts": Form(_act, is_spare=False),
+    "routine": Form(_act, is_spare=False),
     "refusals": Form(_act, is_spare=False),
 }

@@ -4,7 +4,8 @@
 
   The caller has decided, from what `inspect` told of a subject; here it is only compared.
   Commands are given so that the first one that Redis may refuse (its key has the wrong
-  type) comes before any that takes something away.
+  type) comes before any that takes something away.  Looks at one subject, as `inspect`
+  does, and runs the commands that repair it.
 
   KEYS
     1  root  tag that every key of the shard begins with

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 --[[
-  note: append an act to the audit log, which is two rings with one numbering: what was
-  done, and what was refused.
+  note: append an act to the audit log, which is three rings with one numbering: what was
+  done, what anyone does all day, and what was refused.
 
   Looks at the MAX_BETWEEN newest, and drops what is more than `keep`: one, as a rule.
 
@@ -11,7 +11,7 @@
     1  now     Unix ms, or empty for the server's clock
     2  shards  how many there are
     3  shard   which one this is
-    4  ring  acts or refusals
+    4  ring  acts, routine or refusals
     5  keep  acts to keep at most in this ring
     6  call  a random name of this call, so that saying it again adds nothing
     7  act   JSON
@@ -40,7 +40,8 @@ for i = 1, #newest, 2 do
 end
 
 -- Move.
-local number = math.max(last_of(root .. ":acts"), last_of(root .. ":refusals")) + 1
+local number = 1 + math.max(last_of(root .. ":acts"), last_of(root .. ":routine"),
+  last_of(root .. ":refusals"))
 redis.call("ZADD", ring, number, string.format(WHOLE, now) .. "\t" .. name .. "\t" .. act)
 redis.call("ZREMRANGEBYRANK", ring, 0, -keep - 1)
 return number

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 --[[
   open: write down, the first time, how this shard is laid out and an id to know it by;
-  read them ever after.
+  read them ever after.  Looks at three fields.
 
   KEYS
     1  root  tag that every key of the shard begins with
