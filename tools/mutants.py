@@ -34,6 +34,7 @@ PATIENCE_SECONDS = 300
 EXAMPLES = 100
 MODEL, CONTRACT = ["tests/model"], ["tests/store"]
 FAILED = re.compile(r"^(?:FAILED|ERROR) \S*?(\w+\.py\S*?)(?:\[| - |$)", re.MULTILINE)
+HANGING = re.compile(r"/(\w+\.py)\", line \d+, in test_")
 
 
 @dataclass(frozen=True)
@@ -191,6 +192,10 @@ def selection(engine: str) -> str:
 
 def failure_in(output: str) -> str:
     found = FAILED.search(output)
+    if found is None and "+ Timeout +" in output:
+        # pytest-timeout ends the process where the test hangs.
+        hanging = HANGING.findall(output)
+        return f"time-out in {hanging[-1]}" if hanging else "time-out"
     if found is None:
         raise Misfit(f"the tests could not run:\n{output[-2000:]}")
     return found[1]
