@@ -115,13 +115,23 @@ class Sentinels:
 
     def fail_over(self) -> None:
         """Have the replica take over, whatever the master does."""
-        with closing(redis.Redis(host=HOST, port=self.ports[0])) as client:
-            send: Any = client.execute_command
-            send("SENTINEL", "FAILOVER", SERVICE)
+        wait_until(self._has_failed_over, "Sentinel knows a replica to promote")
 
     def has_master(self, server: RedisServer) -> bool:
         """Return whether all of them call *server* the master."""
         return all(_master_at(port) == server.port for port in self.ports)
+
+    def _has_failed_over(self) -> bool:
+        with closing(redis.Redis(host=HOST, port=self.ports[0])) as client:
+            send: Any = client.execute_command
+            try:
+                send("SENTINEL", "FAILOVER", SERVICE)
+            except redis.ResponseError as exc:
+                # On a busy machine it may not have heard of the replica for a while.
+                if "NOGOODSLAVE" not in str(exc):
+                    raise
+                return False
+        return True
 
     def _config_of(self, port: int) -> Path:
         return self._directory / f"sentinel-{port}.conf"
