@@ -122,6 +122,7 @@ def _meta() -> list[str | int]:
     noted: dict[str, str | int] = {
         "graced": T0,
         "idle": T0,
+        "told": 7,
         "pauses": 0,
         "types": 0,
         "rolling": f"{T0 // 60_000}:0",

@@ -9,7 +9,8 @@ named ``root`` there.  ``<type>`` and ``<group>`` are percent-encoded (`names.qu
 =============================  ======  ================================================
 key, after the tag             type    holds
 =============================  ======  ================================================
-``:meta``                      hash    schema, shards, id; when upkeep last passed
+``:meta``                      hash    schema, shards, id; when upkeep last passed;
+                                       how many messages were told
 ``:ids`` ``:fence``            string  last sequence number; last fence
 ``:types``                     set     types; forgotten when idle for a day
 ``:live:<n>``                  string  a bit for each job there is, 65,536 to a key

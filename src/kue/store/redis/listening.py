@@ -21,7 +21,7 @@ from kue.store.values import WATCH_MS
 from kue.throttled_log import ThrottledLog
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Iterable, Sequence
 
     from kue.settings import Settings
     from kue.store.base import Events
@@ -53,14 +53,38 @@ class _Ear:
         self.error: StoreError | None = None
         self.task: asyncio.Task[None] | None = None
 
-    def hear(self, message: bytes) -> None:
-        for event in read_events(message):
+    def hear(self, events: Iterable[Event]) -> None:
+        for event in events:
             for feed in self.feeds:
                 feed.put(event)
 
     def lag(self) -> None:
         for feed in self.feeds:
             feed.lag(0)
+
+
+class _Count:
+    """Counts messages, to find that some did not come."""
+
+    def __init__(self, told: int) -> None:
+        #: How many had been told when we began, and when we last asked.
+        self._before = self._told = told
+        self._heard = told
+
+    def hear(self, number: int) -> None:
+        """Take the next message; raises `StoreUnavailable` when one is missing."""
+        if number <= self._before == self._heard:
+            # It came between our subscription and the question how many there were.
+            return
+        if number != self._heard + 1:
+            raise StoreUnavailable(f"message {self._heard + 1} of events did not come")
+        self._heard = number
+
+    def compare(self, told: int) -> None:
+        """Take how many were told by now; those told last time must have come."""
+        if not self._heard >= self._told <= told:
+            raise StoreUnavailable(f"message {self._told} of events did not come")
+        self._told = told
 
 
 class Listening(Shards):
@@ -166,34 +190,44 @@ class Listening(Shards):
         keys = self._keys[shard]
         loop = asyncio.get_running_loop()
         async with self._link.subscription(keys.root, keys.events) as messages:
-            await self._declare_all(shard, ear)
+            count = _Count(await self._declare_all(shard, ear))
             ear.ready.set()
             renew_at = loop.time() + _RENEW_SECONDS
             while True:
                 message = await messages(max(0.0, renew_at - loop.time()))
                 if message is not None:
-                    ear.hear(message)
+                    number, events = read_message(message)
+                    count.hear(number)
+                    ear.hear(events)
                 if loop.time() >= renew_at:
-                    await self._declare_all(shard, ear)
+                    count.compare(await self._declare_all(shard, ear))
                     renew_at = loop.time() + _RENEW_SECONDS
 
-    async def _declare_all(self, shard: int, ear: _Ear) -> None:
-        for wish in list(ear.feeds.values()):
-            await self._declare(shard, wish)
+    async def _declare_all(self, shard: int, ear: _Ear) -> int:
+        """Declare every wish; return how many messages were told before."""
+        # Who wishes for nothing is told how many there were all the same.
+        wishes = list(ear.feeds.values()) or [_Wish(())]
+        return min([await self._declare(shard, wish) for wish in wishes])
 
-    async def _declare(self, shard: int, wish: _Wish) -> None:
-        """Have transitions tell what happens, for the next while."""
+    async def _declare(self, shard: int, wish: _Wish) -> int:
+        """
+        Have transitions tell what happens, for the next while.
+
+        Returns how many messages were told so far.
+        """
         job_ids = wish.job_ids or ()
-        await self._run(shard, "listen", WATCH_MS, wish.listener, *job_ids)
+        told = await self._run(shard, "listen", WATCH_MS, wish.listener, *job_ids)
+        return int(told)
 
     async def _forget(self, shard: int, listener: str) -> None:
         keys = self._keys[shard]
         await self._link.read(keys.root, "ZREM", keys.of_shard("listeners"), listener)
 
 
-def read_events(message: bytes) -> list[Event]:
-    """Read one message: a row for each event, fields between tabs."""
-    return [_read_event(row) for row in message.split(b"\n")]
+def read_message(message: bytes) -> tuple[int, list[Event]]:
+    """Read one message: its number, and a row for each event, fields between tabs."""
+    number, *rows = message.split(b"\n")
+    return int(number), [_read_event(row) for row in rows]
 
 
 def _read_event(row: bytes) -> Event:

@@ -47,7 +47,7 @@ _META = {
     b"pauses": _CURSOR,
     b"types": _CURSOR,
     b"rolling": re.compile(rb"\d{1,15}:\d{1,20}"),
-    **dict.fromkeys((b"swept", b"graced", b"idle", b"rolled"), _WHOLE),
+    **dict.fromkeys((b"swept", b"graced", b"idle", b"rolled", b"told"), _WHOLE),
 }
 _PRUNED = re.compile(rb"\d{1,15}:\d{1,15}:\d{1,15}")
 _SEARCHED = re.compile(rb"\d{1,20}:\d{1,15}")

@@ -14,7 +14,7 @@
     5  listener  who listens to everything, or empty
     then ids of jobs to tell of
 
-  Returns  "OK"
+  Returns  the number of the last message that was told
   Events   none
 ]]
 
@@ -27,4 +27,4 @@ end
 for at = 6, #ARGV do
   redis.call("ZADD", root .. ":watched", "GT", until_when, ARGV[at])
 end
-return "OK"
+return redis.call("HGET", root .. ":meta", "told") or "0"

@@ -1,0 +1,75 @@
+"""Events that Redis does not deliver: who listens is told that some are missing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kue.draft import draft
+from kue.events import Kind
+from kue.store.redis import listening
+from kue.store.redis.keys import Keys, root_of
+from tests.support.listening import read_until
+
+if TYPE_CHECKING:
+    from kue.store.base import Store
+    from tests.faults.conftest import NewStore
+    from tests.support.servers import RedisServer
+
+
+@pytest.fixture
+def store(redis_server: RedisServer, new_store: NewStore) -> Store:
+    return new_store(redis_server.url)
+
+
+async def add(store: Store, number: int) -> None:
+    await store.add([draft("email")], producer="p", seq=number)
+
+
+def lose_a_message(server: RedisServer, prefix: str) -> None:
+    """Do what is left of a message that reached nobody: its number is taken."""
+    server.client().hincrby(Keys(root_of(prefix, 0, 1)).of_shard("meta"), "told", 1)
+
+
+async def test_a_message_that_did_not_come_is_noticed_by_the_next(
+    store: Store, redis_server: RedisServer, prefix: str
+) -> None:
+    async with store.watch() as events:
+        await add(store, 1)
+        await add(store, 2)
+        lose_a_message(redis_server, prefix)
+        await add(store, 3)
+        heard = await read_until(events, lambda event: event.kind is Kind.LAGGED)
+
+    assert [event.kind for event in heard] == [Kind.ENQUEUE, Kind.ENQUEUE, Kind.LAGGED]
+
+
+async def test_a_last_message_that_did_not_come_is_noticed_after_a_while(
+    store: Store,
+    redis_server: RedisServer,
+    prefix: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listening, "_RENEW_SECONDS", 0.1)
+    async with store.watch() as events:
+        await add(store, 1)
+        lose_a_message(redis_server, prefix)
+        heard = await read_until(events, lambda event: event.kind is Kind.LAGGED)
+
+    assert [event.kind for event in heard] == [Kind.ENQUEUE, Kind.LAGGED]
+
+
+async def test_who_listens_later_misses_nothing_by_what_went_before(
+    store: Store, redis_server: RedisServer, prefix: str
+) -> None:
+    async with store.watch():
+        await add(store, 1)
+    lose_a_message(redis_server, prefix)
+
+    async with store.watch() as events:
+        await add(store, 2)
+        await add(store, 3)
+        heard = await read_until(events, lambda event: event.job_id == 3)
+
+    assert [event.kind for event in heard] == [Kind.ENQUEUE, Kind.ENQUEUE]
