@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from kue.store.base import Store
 
 
-#: Folders whose tests leave connections alone.
-PATIENT = ("http", "store", "unit")
+#: Folders, and files, whose tests leave connections alone.
+PATIENT = frozenset({"http", "store", "unit", "test_garbage_keys.py"})
 MARKERS = (
     "damages: breaks the store on purpose; it is not checked afterwards",
     "long: takes long even alone, and is started before the others",
@@ -39,9 +39,14 @@ STARTING = (Path(__file__).parent / "processes.txt").read_text().split()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # A shell has its background jobs ignore Ctrl-C, and so would all that they start.
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    # A shell has its background jobs ignore Ctrl-C, nohup a hangup, and so would all
+    # that they start.
+    for number, usual in (
+        (signal.SIGINT, signal.default_int_handler),
+        (signal.SIGHUP, signal.SIG_DFL),
+    ):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
     # How long something takes says nothing on a busy machine.
     hypothesis_settings.register_profile(
         "busy",
@@ -88,7 +93,7 @@ def _patient_calls(
     A call that is repeated may answer otherwise: a job that the first one removed is
     gone by the second.  Tests of faults need the product's own patience.
     """
-    if request.path.parent.name in PATIENT:
+    if PATIENT & {request.path.parent.name, request.path.name}:
         monkeypatch.setattr(link, "COMMAND_TIMEOUT_SECONDS", PATIENCE_SECONDS)
         monkeypatch.setattr(connecting, "CONNECT_TIMEOUT_SECONDS", PATIENCE_SECONDS)
 

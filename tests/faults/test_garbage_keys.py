@@ -20,6 +20,7 @@ from kue.store import store_for
 from tests.faults.garbling_keys import PLACES, VERBS, Garbling, place_of, prepare
 from tests.support.command_line import CommandLine
 from tests.support.engines import Engine
+from tests.support.servers import PATIENCE_SECONDS, RedisServer
 from tests.support.site import command
 from tests.unit.patience import until
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from kue.store.base import Store
     from tests.faults.garbling_keys import Case
     from tests.faults.scene import Scene
-    from tests.support.servers import RedisServer
 
 pytestmark = pytest.mark.damages
 
@@ -83,7 +83,11 @@ class Place:
         self.garbling = Garbling(self.client, PREFIX)
 
     def new_store(self) -> Store:
-        return store_for(settings.load(environ={}, url=self.url, prefix=PREFIX))
+        # Slow is not wrong: a busy machine gets all the time it needs.
+        loaded = settings.load(
+            environ={}, url=self.url, prefix=PREFIX, budget=PATIENCE_SECONDS
+        )
+        return store_for(loaded)
 
     async def _fill(self) -> tuple[Scene, dict[bytes, list[str]]]:
         store = self.new_store()
