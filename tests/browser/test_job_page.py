@@ -456,6 +456,27 @@ async def test_keys_act_on_the_job(page: Page, address: str, q: Kue) -> None:
     await expect(page.get_by_role("searchbox", name="Search the log")).to_be_focused()
 
 
+async def test_a_key_right_after_a_dialog_was_closed_counts(
+    page: Page, address: str, q: Kue
+) -> None:
+    """A field of the dialog has the focus until the page is drawn again."""
+    job = await q.enqueue("email", delay="1h")
+    await page.goto(f"{address}/jobs/{job.id}")
+    await expect(badge(page)).to_have_text("delayed")
+    await page.keyboard.press("e")
+    await expect(page.get_by_role("dialog").get_by_role("textbox")).to_be_focused()
+
+    await page.evaluate(
+        """() => {
+          document.querySelector("dialog").close();
+          const key = new KeyboardEvent("keydown", { key: "l", bubbles: true });
+          document.activeElement.dispatchEvent(key);
+        }"""
+    )
+
+    await expect(page.get_by_role("searchbox", name="Search the log")).to_be_focused()
+
+
 async def test_a_delayed_job_runs_now(page: Page, address: str, q: Kue) -> None:
     job = await q.enqueue("email", delay="1h")
     await page.goto(f"{address}/jobs/{job.id}")

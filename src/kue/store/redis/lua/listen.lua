@@ -21,10 +21,15 @@
 --- @include lib/start
 
 local until_when, listener = now + tonumber(ARGV[4]), ARGV[5]
+
+-- Check.
+local told = redis.call("HGET", root .. ":meta", "told") or "0"
+
+-- Move.
 if listener ~= "" then
   redis.call("ZADD", root .. ":listeners", until_when, listener)
 end
 for at = 6, #ARGV do
   redis.call("ZADD", root .. ":watched", "GT", until_when, ARGV[at])
 end
-return redis.call("HGET", root .. ":meta", "told") or "0"
+return told

@@ -63,5 +63,6 @@ function isPrefix(key) {
 }
 
 function isTyping(node) {
-  return Boolean(node.closest?.(TYPED));
+  // A field of a dialog that has just been closed has the focus for a moment.
+  return Boolean(node.closest?.(TYPED)) && !node.closest("dialog:not([open])");
 }
