@@ -49,7 +49,7 @@ TARGET_MS = 25.0
 #: With `--quick` there is this much less of everything.
 QUICK = 10
 #: How long maintenance is watched, in seconds.
-WATCHED_SECONDS = 20.0
+WATCHED_SECONDS = 60.0
 #: Calls that are under way at once while a store is filled.
 TOGETHER = 50
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 #: What a job to wait for weighs: looking it up costs as much as so many bytes.
-_PARENT_BYTES = 1024
+_PARENT_BYTES = 2048
 
 
 def split(things: Sequence[T], weigh: Callable[[T], int]) -> list[Sequence[T]]:

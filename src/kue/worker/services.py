@@ -41,8 +41,9 @@ LEASE_MARGIN = 0.1
 METER_SECONDS = 5.0
 #: How long a worker that leaves tries to tell the rest of it.
 LAST_WORD_SECONDS = 1.0
-#: How long to rest after a pass, and before we ask again whether one is due.
 UPKEEP_SECONDS = 1.0
+#: How much longer to rest when the store says that nothing is due.
+QUIET_RESTS = 2
 #: How long, if another worker makes the passes: the beat tells when it does not.
 ELSEWHERE_SECONDS = 30.0
 #: How often the store is compared with what it was when it was opened.
@@ -226,7 +227,8 @@ class Upkeep:
             if tended.elsewhere:
                 await self._rest_until_overdue()
             elif not tended.more:
-                await self._sleep(_scattered(UPKEEP_SECONDS))
+                rests = QUIET_RESTS if tended.quiet else 1
+                await self._sleep(_scattered(UPKEEP_SECONDS * rests))
 
     async def _rest_until_overdue(self) -> None:
         rest = asyncio.ensure_future(self._sleep(_scattered(ELSEWHERE_SECONDS)))

@@ -50,8 +50,11 @@ class Upkeep(Producing, Running, Operating, Reading):
         super().__init__(settings)
         #: By shard, what must be added to our monotonic clock to get Redis' time.
         self._clocks: dict[int, float] = {}
-        #: By shard, when the last pass was that we made, or knew of from the beginning.
-        self._passes: dict[int, float] = {}
+        #: By shard, the pass that we made last, or knew of from the beginning; the last
+        #: of all that we know of; and when the next was due when we asked.
+        self._our_pass: dict[int, float] = {}
+        self._last_pass: dict[int, float] = {}
+        self._next_look: dict[int, float] = {}
 
     async def tend(
         self,
@@ -79,10 +82,10 @@ class Upkeep(Producing, Running, Operating, Reading):
         self, shard: int, limit: int, keep: Keep | None, lease: int, now: int | None
     ) -> Tended:
         if now is None:
-            next_look, last_pass = await self._passes_of(shard)
-            ours = self._passes.setdefault(shard, last_pass)
-            if not self._is_due(shard, next_look):
-                return Tended(quiet=True, elsewhere=last_pass != ours)
+            next_look = await self._due_at(shard)
+            if next_look > self._time(shard):
+                elsewhere = await self._is_elsewhere(shard, next_look)
+                return Tended(quiet=True, elsewhere=elsewhere)
         asked = time.monotonic()
         reply = await self._run(
             shard,
@@ -103,7 +106,7 @@ class Upkeep(Producing, Running, Operating, Reading):
         if len(reply) == 1:
             return Tended(quiet=True)
         if now is None:
-            self._passes[shard] = reply[0]
+            self._our_pass[shard] = self._last_pass[shard] = reply[0]
         _, promoted, expired, pruned, released, more, lost, late, due, *damage = reply
         rescued = await self._end(lost, "lease", policy.after_lost_worker, now)
         timed_out = await self._end(late, "ttl", policy.after_ttl, now)
@@ -143,23 +146,30 @@ class Upkeep(Producing, Running, Operating, Reading):
         words = await self.settle(outcomes, now=now)
         return words.count(Word.DONE)
 
-    async def _passes_of(self, shard: int) -> tuple[float, float]:
-        """Return when there is something to look at (see tend.lua), and was last."""
+    async def _due_at(self, shard: int) -> float:
+        """Return when a pass has something to look at, in ms: see tend.lua."""
         keys = self._keys[shard]
-        first, swept = await self._read_many(
-            shard,
-            [
-                ("ZRANGE", keys.of_shard("agenda"), 0, 0, "WITHSCORES"),
-                ("HGET", keys.of_shard("meta"), "swept"),
-            ],
+        first = await self._link.read(
+            keys.root, "ZRANGE", keys.of_shard("agenda"), 0, 0, "WITHSCORES"
         )
-        next_look = next((score for _, score in pairs(first)), 0)
-        return float(next_look), float(swept or 0)
+        return float(next((score for _, score in pairs(first)), 0))
 
-    def _is_due(self, shard: int, next_look: float) -> bool:
-        # Redis' clock as the last pass saw it: that spares us a question.
-        clock = self._clocks.get(shard, math.inf)
-        return next_look <= (clock + time.monotonic()) * 1000
+    def _time(self, shard: int) -> float:
+        """Return Redis' time as the last pass saw it: that spares us a question."""
+        return (self._clocks.get(shard, math.inf) + time.monotonic()) * 1000
+
+    async def _is_elsewhere(self, shard: int, next_look: float) -> bool:
+        """Return whether another process made the last pass."""
+        if next_look != self._next_look.get(shard):
+            # Someone made a pass since we last asked, or brought something to do.
+            keys = self._keys[shard]
+            swept = await self._link.read(
+                keys.root, "HGET", keys.of_shard("meta"), "swept"
+            )
+            self._next_look[shard] = next_look
+            self._last_pass[shard] = float(swept or 0)
+            self._our_pass.setdefault(shard, self._last_pass[shard])
+        return self._last_pass[shard] != self._our_pass[shard]
 
     async def _fire(self, shard: int, names: list[bytes], now: int | None) -> int:
         """Add the jobs of due schedules and move those on to their next time."""

@@ -115,7 +115,7 @@ end
 -- makes room for the next best, of whatever type.  Begins with few, to see how large
 -- they are: those that do not fit this claim wait for the next.
 local function look_into(entries, limit)
-  local started, looked, few = 0, 0, 32
+  local started, looked, few = 0, 0, 16
   repeat
     local want, found = math.min(limit - started, few), 0
     if #entries == 1 then
