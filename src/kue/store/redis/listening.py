@@ -71,14 +71,21 @@ class _Count:
         self._before = self._told = told
         self._heard = told
 
-    def hear(self, number: int) -> None:
-        """Take the next message; raises `StoreUnavailable` when one is missing."""
+    def hear(self, number: int) -> bool:
+        """
+        Take the next message; return whether it counts.
+
+        Raises:
+            StoreUnavailable: One is missing before it.
+        """
         if number <= self._before == self._heard:
-            # It came between our subscription and the question how many there were.
-            return
+            # It came between our subscription and the question how many there were:
+            # nobody knows whether all of those did.
+            return False
         if number != self._heard + 1:
             raise StoreUnavailable(f"message {self._heard + 1} of events did not come")
         self._heard = number
+        return True
 
     def compare(self, told: int) -> None:
         """Take how many were told by now; those told last time must have come."""
@@ -197,8 +204,8 @@ class Listening(Shards):
                 message = await messages(max(0.0, renew_at - loop.time()))
                 if message is not None:
                     number, events = read_message(message)
-                    count.hear(number)
-                    ear.hear(events)
+                    if count.hear(number):
+                        ear.hear(events)
                 if loop.time() >= renew_at:
                     count.compare(await self._declare_all(shard, ear))
                     renew_at = loop.time() + _RENEW_SECONDS
