@@ -1,4 +1,4 @@
-"""Events that Redis does not deliver: who listens is told that some are missing."""
+"""Events that Redis does not deliver: listeners get `lagged`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kue.draft import draft
+from kue.errors import StoreUnavailable
 from kue.events import Kind
 from kue.store.redis import listening
 from kue.store.redis.keys import Keys, root_of
@@ -73,3 +74,18 @@ async def test_who_listens_later_misses_nothing_by_what_went_before(
         heard = await read_until(events, lambda event: event.job_id == 3)
 
     assert [event.kind for event in heard] == [Kind.ENQUEUE, Kind.ENQUEUE]
+
+
+def test_a_message_from_before_the_count_began_is_left_out() -> None:
+    """Nobody knows whether those around it came."""
+    count = listening._Count(7)
+
+    assert [count.hear(number) for number in (5, 7, 8, 9)] == [False, False, True, True]
+    with pytest.raises(StoreUnavailable):
+        count.hear(7)
+
+
+def test_numbers_that_begin_again_are_a_gap() -> None:
+    """Someone emptied Redis."""
+    with pytest.raises(StoreUnavailable):
+        listening._Count(7).compare(0)

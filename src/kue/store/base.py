@@ -301,9 +301,9 @@ class Store(ABC):
 
         A store needs about one pass a second, whichever process makes it: if another
         process has just made one, or nothing is due, nothing is done and the answer is
-        `quiet`.  If another process made the last one, it is `elsewhere`, too: whoever
-        made the last pass sees to the next, and the others hear from `renew` when that
-        is overdue.  With *now* a pass is made in any case.
+        `quiet`.  If another process made the last one, it is `elsewhere`, too: that
+        process makes the next pass, and `renew` tells the others when it is overdue.
+        With *now* a pass is made in any case.
 
         Promotes due jobs, takes back the runs of workers whose lease is over
         (`policy.after_lost_worker`) and of jobs whose ttl passed (`policy.after_ttl`),

@@ -216,7 +216,7 @@ class Upkeep:
         self._is_overdue = asyncio.Event()
 
     def wake(self) -> None:
-        """Look at once: whoever made the passes does not any more."""
+        """Look at once: the worker that made the passes is gone."""
         self._is_overdue.set()
 
     async def run(self) -> None:
