@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SERVER = Path(__file__).parent / "large_lists_server.py"
 COUNT, BYTES = 300, 250_000
-CLIENTS, HANGING = 40, 90
+CLIENTS, HANGING = 40, 45
 #: Of memory, for all that is under way at once; without a bound it was 1.5 GB.
 MAX_MB = 300
 
