@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Passed on to the program a target runs: make test ARGS="-k claim"
 ARGS ?=
 # Test processes at once.
-WORKERS ?= 4
+WORKERS ?= 6
 # How often `make steady` runs them.
 TIMES ?= 30
 # How many of the model's examples `make explore` tries on each engine.
@@ -22,7 +22,7 @@ SEEDS ?= $(SEED)
 # Where `make redis` listens.
 PORT ?= 6379
 
-.PHONY: help setup demo test test-clients steady explore test-lowest test-lowest-part check lint types docs bench bench-peers bench-http bench-bounds bench-bus chaos mutants redis clean
+.PHONY: help setup demo test test-clients steady explore test-lowest test-lowest-part compiled-tests check lint types docs bench bench-peers bench-http bench-bounds bench-bus chaos mutants redis clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -33,7 +33,8 @@ setup: .venv/dev.stamp have-redis have-nginx have-browser ## make .venv with the
 demo: .venv/run.stamp ## see Kue work, in a browser; needs no Redis
 	$(BIN)/kue demo $(ARGS)
 
-test: setup lint types docs ## everything: lint, types, docs, then all tests (ARGS="-k claim", WORKERS=2)
+test: setup ## everything: lint, types, docs, then all tests (ARGS="-k claim", WORKERS=2)
+	$(MAKE) --jobs --output-sync --no-print-directory lint types docs compiled-tests
 	$(BIN)/python -m pytest -p tools.no_skips -n $(WORKERS) --dist worksteal $(ARGS)
 	$(if $(ARGS),,$(MAKE) test-lowest-part)
 
@@ -53,6 +54,11 @@ LOWEST_PART := $(addprefix tests/, store/test_add.py store/test_cycle.py store/t
 	unit/test_cli_help.py http/test_serve.py http/test_websocket.py)
 test-lowest-part: have-redis .venv-lowest/stamp
 	.venv-lowest/bin/python -m pytest -p tools.no_skips -n $(WORKERS) -q $(LOWEST_PART)
+
+# Once, or each of the test processes would compile them all.
+compiled-tests: .venv/dev.stamp
+	@mkdir -p build
+	@$(BIN)/python -m pytest --collect-only -q > build/tests.txt || { cat build/tests.txt; exit 1; }
 
 test-clients: setup ## generate clients from the OpenAPI document, and use them on a server
 	tools/clients/setup.sh
