@@ -26,23 +26,23 @@ from rich.progress import Progress
 from rich.table import Table
 from tests.support.servers import RedisServer
 
-from kue.draft import draft
-from kue.job import Completed, State
-from kue.outage import Outage
-from kue.settings import LEASE_MS, Keep, load
+from kue.aio.retry import Outage
+from kue.model.draft import draft
+from kue.model.job import Completed, State
+from kue.model.settings import LEASE_MS, Keep, load
 from kue.store import store_for
 from kue.store.redis.scripts import load as script
 from kue.store.redis.scripts import names as script_names
 from kue.store.values import MAX_BATCH, Claim, Outcome
-from kue.worker.services import Upkeep
+from kue.worker.heartbeat import Upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     import redis
 
-    from kue.job import Draft
-    from kue.store.base import Store
+    from kue.model.job import Draft
+    from kue.store.contract import Store
 
 #: No script is to take longer, in ms.
 TARGET_MS = 25.0

@@ -36,7 +36,7 @@ from benchmarks.bus_echo import (
 )
 from benchmarks.steps import in_turn
 from kue.bus import EventBus, RequestFailed
-from kue.cluster.redis import RedisCluster
+from kue.bus.redis import RedisCluster
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -14,7 +14,7 @@ import uvloop
 from redis.asyncio import BlockingConnectionPool, Redis
 
 from kue.bus import EventBus
-from kue.cluster.redis import RedisCluster
+from kue.bus.redis import RedisCluster
 
 PREFIX = "bench"
 #: Where the bare program listens, and where it answers.

@@ -23,7 +23,7 @@ from tests.support.servers import HOST, RedisServer
 
 import kue
 from benchmarks.serving import MEGABYTE, started
-from kue.job import Error, Failed
+from kue.model.job import Error, Failed
 from kue.store.values import MAX_BATCH, Claim, Outcome
 
 if TYPE_CHECKING:

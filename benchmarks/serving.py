@@ -17,7 +17,7 @@ from tests.support.servers import HOST
 
 import kue
 from kue.http import create_app
-from kue.http.access import Anyone
+from kue.http.auth.access import Anyone
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

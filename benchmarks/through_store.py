@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 from benchmarks.delivery import check_count, check_once
 from benchmarks.readings import stopwatch
 from benchmarks.traffic import LANES, Quota, batches, send
-from kue import settings
-from kue.draft import draft
-from kue.job import Completed, State
+from kue.model import settings
+from kue.model.draft import draft
+from kue.model.job import Completed, State
 from kue.store import store_for
 from kue.store.values import Claim, Outcome, Word
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from kue.job import Draft
-    from kue.store.base import Store
+    from kue.model.job import Draft
+    from kue.store.contract import Store
 
 TYPE, WORKER = "noop", "bench-1"
 #: Calls of `add` in flight.

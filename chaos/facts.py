@@ -55,7 +55,7 @@ class Given(msgspec.Struct, frozen=True, omit_defaults=True):
     word: str
     id: int = 0
     type: str = ""
-    #: Which ending a retry was for, as `kue.job.Job.ending` has it.
+    #: Which ending a retry was for, as `kue.model.job.Job.ending` has it.
     ending: str = ""
 
 

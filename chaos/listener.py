@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from kue import Event, Kind
-    from kue.store.base import Events, Store
+    from kue.store.contract import Events, Store
 
 #: More than a run has.
 BUFFER = 1_000_000

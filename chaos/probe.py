@@ -10,13 +10,13 @@ import msgspec
 from chaos.facts import Attempted, Came, Started
 from chaos.journal import Journal, Reader, now_ms
 from chaos.plan import Chore
-from kue.draft import draft
+from kue.model.draft import draft
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from chaos.fleet import Fleet
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 TYPE = "probe"
 #: A worker has one slot for these, so that it leaves the others to the others.

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from chaos.history import History
-    from kue.job import Job, Run
+    from kue.model.job import Job, Run
 
 #: Clients come back this long after the store, and a run may wait for them.
 EASE_MS = 2_000

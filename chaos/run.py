@@ -24,7 +24,8 @@ from chaos.redis_stage import RedisStage
 from chaos.sentinel_stage import SentinelStage
 from chaos.sink import Sink
 from chaos.sqlite_stage import SqliteStage
-from kue import Kind, settings
+from kue import Kind
+from kue.model import settings
 from kue.store import store_for
 from kue.store.values import MAX_BATCH
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from chaos.stage import Stage
     from chaos.view import View
     from kue import Job
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 LEASE = "1.5s"
 #: Workers are there this soon, on a busy machine.

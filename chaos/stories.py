@@ -15,14 +15,14 @@ from chaos.breach import Breach
 from chaos.facts import FOR_EVER
 from chaos.plan import APART
 from kue import State
-from kue.policy import MAX_STALLS
+from kue.model.retry_policy import MAX_STALLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from chaos.history import History
     from kue import Job
-    from kue.job import Attempt
+    from kue.model.job import Attempt
 
 COMPLETED_TWICE = "completed-twice"
 #: Lines that a story keeps; one that has so many may have lost its beginning.

@@ -12,7 +12,7 @@ import time
 
 from kue import ActiveJob, Kue
 from kue.runtime import Runtime
-from kue.service import KueWorker
+from kue.vertx import KueWorker
 
 
 class Mailer(KueWorker):

@@ -15,9 +15,9 @@ from typing import Any
 
 from kue import ActiveJob, Kue
 from kue.bus import EventBus
-from kue.cluster.redis import RedisCluster
+from kue.bus.redis import RedisCluster
 from kue.runtime import Runtime
-from kue.service import KueVerticle, KueWorker, on, on_job
+from kue.vertx import KueVerticle, KueWorker, on, on_job
 
 
 class Learner(KueWorker):
@@ -62,5 +62,5 @@ async def main(url: str = "sqlite:///kue.db") -> None:
 if __name__ == "__main__":
     # KueVerticle says that it is running.
     logging.basicConfig(format="%(message)s", stream=sys.stdout)
-    logging.getLogger("kue.service").setLevel(logging.INFO)
+    logging.getLogger("kue.vertx").setLevel(logging.INFO)
     asyncio.run(main(*sys.argv[1:]))

@@ -12,9 +12,9 @@ from typing import Any
 
 from kue import ActiveJob, Kue
 from kue.bus import EventBus
-from kue.cluster.redis import RedisCluster
+from kue.bus.redis import RedisCluster
 from kue.runtime import Runtime, Verticle
-from kue.service import KueVerticle, KueWorker, on
+from kue.vertx import KueVerticle, KueWorker, on
 
 JOBS = 50
 

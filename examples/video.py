@@ -13,9 +13,9 @@ from typing import Any
 
 from kue import ActiveJob, Kue
 from kue.bus import EventBus
-from kue.cluster.redis import RedisCluster
+from kue.bus.redis import RedisCluster
 from kue.runtime import Runtime
-from kue.service import KueVerticle, KueWorker, on
+from kue.vertx import KueVerticle, KueWorker, on
 
 FRAMES = 200
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
-from kue.store.redis import connecting, link
+from kue.store.redis.wire import client, connecting
 from tests.support.engines import ENGINES, SHARDS, Engine, engine_at
 from tests.support.exploring import EXPLORES
 from tests.support.servers import (
@@ -24,7 +24,7 @@ from tests.support.servers import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 
 #: Folders, and files, whose tests leave connections alone.
@@ -94,7 +94,7 @@ def _patient_calls(
     gone by the second.  Tests of faults need the product's own patience.
     """
     if PATIENT & {request.path.parent.name, request.path.name}:
-        monkeypatch.setattr(link, "COMMAND_TIMEOUT_SECONDS", PATIENCE_SECONDS)
+        monkeypatch.setattr(client, "COMMAND_TIMEOUT_SECONDS", PATIENCE_SECONDS)
         monkeypatch.setattr(connecting, "CONNECT_TIMEOUT_SECONDS", PATIENCE_SECONDS)
 
 

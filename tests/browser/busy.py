@@ -5,16 +5,16 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, NamedTuple
 
-from kue.draft import draft
-from kue.job import Cancelled, Completed, Error, Failed
+from kue.model.draft import draft
+from kue.model.histogram import Timing, bucket
+from kue.model.job import Cancelled, Completed, Error, Failed
 from kue.store.values import Limits, LogLine, Outcome, Progress
-from kue.timings import Timing, bucket
 from tests.support.jobs import HOUR, MINUTE, SECOND, add, add_many, claim
 
 if TYPE_CHECKING:
     from kue import Kue
-    from kue.job import Draft, Ending, Job, PriorityGiven
-    from kue.store.base import Store
+    from kue.model.job import Draft, Ending, Job, PriorityGiven
+    from kue.store.contract import Store
 
 TYPES = ("email", "invoice", "report", "thumbnail", "webhook")
 WORKERS = ("press-1", "press-2")

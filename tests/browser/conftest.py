@@ -18,7 +18,7 @@ from playwright.async_api import expect
 
 from kue import Kue
 from kue.http import create_app
-from kue.http.access import Anyone
+from kue.http.auth.access import Anyone
 from tests.browser.chromium import launched
 from tests.browser.serving import listening, served, working
 from tests.browser.watching import SIZE

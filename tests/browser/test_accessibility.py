@@ -10,7 +10,7 @@ from playwright.async_api import expect
 
 from kue import Kue
 from kue.http import Accounts, create_app
-from kue.http.access import Anyone
+from kue.http.auth.access import Anyone
 from tests.browser.busy import PAUSED, keep_busy
 from tests.browser.finding import opened, press
 from tests.browser.serving import served

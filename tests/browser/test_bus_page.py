@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.async_api import expect
 
-from kue.http.access import Anyone, Role
+from kue.http.auth.access import Anyone, Role
 from tests.browser.finding import opened, press, tile
 from tests.browser.test_screenshots import WIDE
 from tests.browser.watching import NARROW, barriers, shoot

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from playwright.async_api import expect
 
 from kue.http import create_app
-from kue.http.access import Anyone
-from kue.job import State
+from kue.http.auth.access import Anyone
+from kue.model.job import State
 from tests.browser.finding import is_live, opened, told
 from tests.browser.serving import listening, served
 from tests.support.jobs import HOUR, job_in

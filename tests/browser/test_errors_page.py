@@ -9,8 +9,8 @@ import pytest
 from playwright.async_api import expect
 
 from kue import State
-from kue.http.access import Anyone, Role
-from kue.job import Error, Failed
+from kue.http.auth.access import Anyone, Role
+from kue.model.job import Error, Failed
 from tests.browser.making import failed, furnish
 from tests.browser.watching import barriers, shoot
 from tests.support.jobs import MINUTE, add_one, claim_one, count_of, end

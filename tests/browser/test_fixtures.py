@@ -11,7 +11,7 @@ from starlette.middleware import Middleware
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
-from kue.http.headers import SafeHeaders
+from kue.http.security.headers import SafeHeaders
 from tests.browser.watching import NARROW, Watch, barriers, shoot
 from tests.unit.patience import until
 

@@ -15,8 +15,8 @@ import pytest
 from playwright.async_api import expect
 
 from kue.http import Accounts, create_app
-from kue.http.access import Role, User
-from kue.job import Completed, Error, Failed
+from kue.http.auth.access import Role, User
+from kue.model.job import Completed, Error, Failed
 from kue.store.values import LogLine, Outcome, Progress
 from tests.browser.making import running
 from tests.browser.watching import NARROW
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from playwright.async_api import Page
 
     from kue import Kue
-    from kue.payload import JSON
+    from kue.model.payload import JSON
     from tests.browser.watching import Watch
 
 IMAGE = "<img src=x onerror=window.__xss=1>"

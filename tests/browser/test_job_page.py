@@ -15,9 +15,9 @@ import pytest
 from playwright.async_api import expect
 
 from kue import State
-from kue.document import document
-from kue.http.access import Anyone, Role
-from kue.job import Completed, Error, Retried
+from kue.http.auth.access import Anyone, Role
+from kue.model.job import Completed, Error, Retried
+from kue.model.job_json import document
 from kue.store.values import LogLine, Outcome, Progress
 from tests.browser.finding import is_live, opened
 from tests.browser.making import (
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Locator, Page, Route
 
     from kue import Kue
-    from kue.job import Job
+    from kue.model.job import Job
     from tests.browser.watching import Watch
 
 

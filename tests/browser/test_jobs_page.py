@@ -11,7 +11,7 @@ import pytest
 from playwright.async_api import expect
 
 from kue import State
-from kue.http.access import Anyone, Role
+from kue.http.auth.access import Anyone, Role
 from tests.browser.making import failed, failure_of, furnish, running
 from tests.browser.watching import barriers, shoot
 from tests.support.jobs import add_many, count_of, get_one, state_of

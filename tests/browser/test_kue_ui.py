@@ -21,8 +21,8 @@ from starlette.staticfiles import StaticFiles
 
 from kue import State
 from kue.http import create_app
-from kue.http.access import Anyone
-from kue.job import Completed, Failed
+from kue.http.auth.access import Anyone
+from kue.model.job import Completed, Failed
 from tests.support.jobs import OOPS, claim_one, end
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from kue import Kue
-    from kue.job import Ending
+    from kue.model.job import Ending
 
 DIST = Path(__file__).parents[2] / ".venv/npm/node_modules/kue-ui-client/dist"
 #: Fonts from elsewhere, which the page does without.

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.async_api import expect
 
-from kue.accounts import Role
 from kue.http import Accounts, create_app
-from kue.http.throttle import Throttle
+from kue.http.auth import Role
+from kue.http.auth.login_throttle import Throttle
 from kue.store.values import Act
 from tests.browser.finding import dialog, is_live, opened, press, row, told
 from tests.http.accounts import CHEAP, PASSWORD

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from playwright.async_api import expect
 
-from kue.job import State
-from kue.timings import Timing, bucket
+from kue.model.histogram import Timing, bucket
+from kue.model.job import State
 from tests.browser.finding import opened, press, tile
 from tests.support.jobs import DAY, HOUR, MINUTE, add_many, job_in
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 from playwright.async_api import expect
 
-from kue.http.open_mode import StartupToken, ThisMachine
+from kue.http.auth.open_mode import StartupToken, ThisMachine
 from tests.browser.finding import is_live, press
 
 if TYPE_CHECKING:

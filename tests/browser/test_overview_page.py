@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from playwright.async_api import expect
 
-from kue.http.access import Anyone, Role
-from kue.job import Completed, Error, Failed, State
-from kue.timings import Timing, bucket
+from kue.http.auth.access import Anyone, Role
+from kue.model.histogram import Timing, bucket
+from kue.model.job import Completed, Error, Failed, State
 from tests.browser.finding import is_live, opened, press, row, tile, told
 from tests.support.jobs import (
     HOUR,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 from playwright.async_api import expect
 
-from kue.draft import draft
-from kue.http.access import Anyone, Role
-from kue.job import State
+from kue.http.auth.access import Anyone, Role
+from kue.model.draft import draft
+from kue.model.job import State
 from kue.store.values import Limits
 from tests.browser.finding import dialog, is_live, opened, press, row, tile, told
 from tests.support.jobs import HOUR, MINUTE, add_many, add_one, job_in

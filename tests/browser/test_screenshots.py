@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kue.accounts import Role
 from kue.http import Accounts, create_app
+from kue.http.auth import Role
 from tests.browser.busy import keep_busy
 from tests.browser.watching import NARROW, SIZE, shoot
 from tests.http.accounts import CHEAP, PASSWORD

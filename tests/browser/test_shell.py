@@ -13,7 +13,7 @@ from starlette.routing import Mount
 
 from kue import Kue
 from kue.http import create_app
-from kue.http.access import Anyone
+from kue.http.auth.access import Anyone
 from tests.browser.finding import is_live, opened, row
 from tests.support.jobs import add_many
 from tests.support.servers import RedisServer

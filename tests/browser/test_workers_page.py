@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from playwright.async_api import expect
 
-from kue.http.access import Anyone, Role
+from kue.http.auth.access import Anyone, Role
 from kue.store.values import Progress
 from tests.browser.finding import dialog, is_live, opened, press, tile, told
 from tests.browser.serving import PATIENCE

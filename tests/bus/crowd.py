@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from kue.bus import EventBus
-from kue.cluster.redis import RedisCluster
+from kue.bus.redis import RedisCluster
 from tests.bus.program import say
 
 if TYPE_CHECKING:

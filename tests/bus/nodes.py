@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kue.bus import EventBus, LocalCluster
-from kue.cluster.redis import RedisCluster
+from kue.bus.redis import RedisCluster
 from tests.unit.patience import until
 
 if TYPE_CHECKING:

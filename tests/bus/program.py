@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from kue.bus import EventBus
-from kue.cluster.redis import RedisCluster
+from kue.bus.redis import RedisCluster
 from tests.bus.nodes import BEAT, LEASE
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from redis.asyncio.client import PubSub
 
-from kue.store.redis import channels as module
-from kue.store.redis.address import read_url
-from kue.store.redis.link import Link
+from kue.store.redis.wire import pubsub as module
+from kue.store.redis.wire.client import Link
+from kue.store.redis.wire.url import read_url
 from tests.bus.test_redis_cluster import spublish
 from tests.unit.patience import until
 

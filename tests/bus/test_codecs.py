@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kue.bus import ClassCodec, EventBus, wire
+from kue.bus import ClassCodec, EventBus, frames
 from kue.bus.codecs import copy_json
 from kue.bus.message import Message
 from tests.bus.hearing import Ear
@@ -175,9 +175,9 @@ async def test_a_body_survives_the_wire(bus: EventBus, body: object) -> None:
     sent.headers.add("a", "1")
     sent.headers.add("A", "2")
 
-    batch = wire.Batch("n1", "s1", 1, [wire.frame(sent)])
-    [frame] = wire.unpack(wire.pack(batch)).frames
-    got = wire.message(frame, bus, bus.codecs)
+    batch = frames.Batch("n1", "s1", 1, [frames.frame(sent)])
+    [frame] = frames.unpack(frames.pack(batch)).frames
+    got = frames.message(frame, bus, bus.codecs)
 
     assert (got.address, got.body, got.reply_address) == ("news", body, "r")
     assert got.is_send
@@ -185,8 +185,8 @@ async def test_a_body_survives_the_wire(bus: EventBus, body: object) -> None:
 
 
 async def test_a_body_that_is_too_large_for_the_wire_is_refused(bus: EventBus) -> None:
-    body = b"x" * (wire.MAX_SIZE + 1)
+    body = b"x" * (frames.MAX_SIZE + 1)
     message = Message(bus, "news", body, bus.codecs.choose(body))
 
     with pytest.raises(ValueError, match="is 12,582,913 bytes, and the limit is"):
-        wire.frame(message)
+        frames.frame(message)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kue.bus.wire import Batch, Frame
-from kue.cluster.redis import inbox as module
-from kue.cluster.redis.inbox import Inbox
-from kue.cluster.redis.outbox import WINDOW_BYTES, WINDOW_FRAMES
+from kue.bus.frames import Batch, Frame
+from kue.bus.redis import inbox as module
+from kue.bus.redis.inbox import Inbox
+from kue.bus.redis.outbox import WINDOW_BYTES, WINDOW_FRAMES
 
 if TYPE_CHECKING:
     import pytest

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from kue.bus import RequestFailed
-from kue.bus.facts import AddressFacts, BusFacts, NodeFacts, sums
-from kue.cluster.redis import inspect, reporter
-from kue.errors import StoreUnavailable
+from kue.bus.redis import inspect, node_status
+from kue.bus.stats import AddressFacts, BusFacts, NodeFacts, sums
+from kue.model.errors import StoreUnavailable
 from tests.bus.hearing import Ear
 from tests.bus.nodes import LEASE, Nodes, knows
 from tests.support.servers import RedisServer, free_port
@@ -21,9 +21,9 @@ from tests.unit.patience import until
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from kue.bus.facts import Sample
-    from kue.cluster.redis import Inspector
-    from kue.cluster.redis.inspector import Node
+    from kue.bus.redis import Inspector
+    from kue.bus.redis.inspector import Node
+    from kue.bus.stats import Sample
     from tests.support.servers import RedisCluster
 
 
@@ -220,11 +220,11 @@ async def test_a_redis_that_is_away_is_told_of() -> None:
 
 
 def test_what_is_written_down_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reporter, "MAX_BYTES", 5_000)
+    monkeypatch.setattr(node_status, "MAX_BYTES", 5_000)
     many = [AddressFacts(f"a{n}" + "x" * 500) for n in range(100)]
     facts = NodeFacts(bus=BusFacts(AddressFacts(""), many))
 
-    text = reporter.written(facts)
+    text = node_status.written(facts)
 
     kept = msgspec.json.decode(text, type=NodeFacts).bus
     assert len(text) <= 5_000

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue.cluster.redis import RedisCluster
+from kue.bus.redis import RedisCluster
 from tests.bus.hearing import Ear
 from tests.bus.nodes import Nodes, knows
 from tests.support.servers import RedisServer

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kue.bus import EventBus, Failure, Message, RequestFailed, meter
-from kue.bus.facts import AddressFacts, BusFacts, sums
+from kue.bus import EventBus, Failure, Message, RequestFailed, metrics
 from kue.bus.interceptors import Chain
-from kue.bus.meter import Meter
+from kue.bus.metrics import Meter
 from kue.bus.requests import Requests
+from kue.bus.stats import AddressFacts, BusFacts, sums
 from tests.bus.hearing import Ear, turns
 
 
@@ -136,7 +136,7 @@ def test_replies_of_long_ago_are_forgotten(counts: Meter, clock: Clock) -> None:
 def test_addresses_beyond_the_limit_are_counted_together(
     counts: Meter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(meter, "MAX_ADDRESSES", 10)
+    monkeypatch.setattr(metrics, "MAX_ADDRESSES", 10)
     for number in range(25):
         counts.tallies[f"a{number}"].sent += 1
 
@@ -149,7 +149,7 @@ def test_addresses_beyond_the_limit_are_counted_together(
 def test_addresses_that_nobody_uses_make_room(
     counts: Meter, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(meter, "MAX_ADDRESSES", 10)
+    monkeypatch.setattr(metrics, "MAX_ADDRESSES", 10)
     counts.tallies["held"].consumers = 1
     for number in range(9):
         counts.tallies[f"a{number}"].sent += 1
@@ -170,7 +170,7 @@ def test_addresses_that_nobody_uses_make_room(
 def test_the_busiest_addresses_are_told(
     counts: Meter, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(meter, "MAX_TOLD", 3)
+    monkeypatch.setattr(metrics, "MAX_TOLD", 3)
     for number in range(8):
         counts.tallies[f"a{number}"].sent += number
     clock.now += 1

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from kue.bus.wire import Batch, Frame, unpack
-from kue.cluster.redis import outbox as module
-from kue.cluster.redis.outbox import Outbox
-from kue.errors import StoreUnavailable
+from kue.bus.frames import Batch, Frame, unpack
+from kue.bus.redis import outbox as module
+from kue.bus.redis.outbox import Outbox
+from kue.model.errors import StoreUnavailable
 from tests.bus.hearing import turns
 from tests.unit.patience import until
 

@@ -12,8 +12,8 @@ import pytest
 
 from kue.bus import EventBus, Failure, RequestFailed
 from kue.bus import consumer as consumers
-from kue.bus.wire import LARGEST_SIZE
-from kue.cluster.redis import outbox as outboxes
+from kue.bus.frames import LARGEST_SIZE
+from kue.bus.redis import outbox as outboxes
 from tests.bus.crowd import LARGE, cluster, memory
 from tests.bus.hearing import Ear, turns
 from tests.bus.nodes import Nodes, knows
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import redis
 
     from kue.bus import Message
-    from kue.cluster.redis import RedisCluster
+    from kue.bus.redis import RedisCluster
     from tests.bus.threads import Loop
 
 CROWD = "tests.bus.crowd"
@@ -179,7 +179,7 @@ async def test_a_loop_that_is_blocked_is_kept_no_more_than_its_consumer_takes(
 async def test_threads_that_outrun_the_loop_of_the_cluster_are_told(
     redis_nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kue.cluster.redis.manager.MAX_FRAMES", 100)
+    monkeypatch.setattr("kue.bus.redis.cluster.MAX_FRAMES", 100)
     a, b = await redis_nodes.several(2)
     ear = Ear()
     await b.consumer("flood", ear).ready()

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue.bus import EventBus, Failure, RequestFailed, wire
-from kue.bus.wire import Batch, Frame, pack
-from kue.cluster.redis import RedisCluster
-from kue.cluster.redis import outbox as outboxes
-from kue.cluster.redis.scripts import PACKAGE
-from kue.errors import ConfigError, StoreRefused, StoreUnavailable
+from kue.bus import EventBus, Failure, RequestFailed
+from kue.bus import frames as wire
+from kue.bus.frames import Batch, Frame, pack
+from kue.bus.redis import RedisCluster
+from kue.bus.redis import outbox as outboxes
+from kue.bus.redis.scripts import PACKAGE
+from kue.model.errors import ConfigError, StoreRefused, StoreUnavailable
 from kue.store.redis import scripts
 from tests.bus.hearing import Ear
 from tests.bus.nodes import Nodes, knows
@@ -236,7 +237,7 @@ async def test_clusters_of_other_prefixes_are_others(
 async def test_a_redis_that_is_not_there_is_told_of(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kue.cluster.redis.manager._BUDGET_SECONDS", 0.3)
+    monkeypatch.setattr("kue.bus.redis.cluster._BUDGET_SECONDS", 0.3)
     bus = EventBus(RedisCluster(f"redis://127.0.0.1:{free_port()}/0"))
 
     with pytest.raises(StoreUnavailable, match="could not be listened to in time"):

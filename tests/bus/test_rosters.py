@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kue.bus import local_roster
-from kue.bus.local import LocalNode
-from kue.bus.roster import MAX_DUTIES, Entry, Roster, View
-from kue.cluster.redis import RedisCluster
-from kue.cluster.redis import roster as redis_roster
+from kue.bus import local_assignments
+from kue.bus.assignments import MAX_DUTIES, Entry, Roster, View
+from kue.bus.local_cluster import LocalNode
+from kue.bus.redis import RedisCluster
+from kue.bus.redis import assignments as redis_roster
 
 if TYPE_CHECKING:
     import pytest
@@ -156,7 +156,7 @@ async def test_what_all_failed_at_is_tried_again_later(
     await b.hand_back("1")
     assert await duties([a, b]) == []
 
-    monkeypatch.setattr(local_roster, "AGAIN_SECONDS", 0)
+    monkeypatch.setattr(local_assignments, "AGAIN_SECONDS", 0)
     monkeypatch.setattr(redis_roster, "_AGAIN_MS", 0)
 
     assert set(await duties([a, b, a])) == {"1"}

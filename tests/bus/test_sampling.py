@@ -15,7 +15,7 @@ from tests.bus.hearing import Ear
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kue.bus.facts import Sample
+    from kue.bus.stats import Sample
 
 
 @dataclass

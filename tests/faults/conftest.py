@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
-from kue import settings
+from kue.model import settings
 from kue.store import store_for
-from kue.store.redis import link, producing
+from kue.store.redis.verbs import add
+from kue.store.redis.wire import client
 from tests.faults.supervised import Shift
 from tests.support.proxy import Proxy
 from tests.support.servers import RedisServer
@@ -20,7 +21,7 @@ from tests.support.servers import RedisServer
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 
 class NewStore(Protocol):
@@ -123,13 +124,13 @@ def lone(tmp_path: Path, new_store: NewStore) -> Shift:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give up on an answer after a moment, so that many lost ones can be tested."""
-    monkeypatch.setattr(link, "COMMAND_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(client, "COMMAND_TIMEOUT_SECONDS", 0.2)
 
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for a replica for as long as a busy machine, or a test, needs."""
-    monkeypatch.setattr(producing, "DURABLE_WAIT_MS", 100_000)
+    monkeypatch.setattr(add, "DURABLE_WAIT_MS", 100_000)
 
 
 async def assert_sound(store: Store) -> None:

@@ -8,17 +8,17 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kue.model.histogram import Timing
 from kue.store.sqlite import schema
 from kue.store.sqlite.store import SqliteStore
 from kue.store.values import Act, Claim, Filter
-from kue.timings import Timing
 from tests.faults.scene import LATER, READS, TYPE, WRITES, Scene, build
 from tests.support.jobs import HOUR, T0, add_many, count_again
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.faults.scene import Verb
 
 TIMING = Timing(TYPE, {1: 1}, {1: 1})

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kue.job import State
-from kue.store.redis.health.keyspace import read_key
+from kue.model.job import State
+from kue.store.redis.doctor.keyspace import read_key
 from kue.store.redis.keys import JOB_KEYS, SHARD_KEYS, TYPE_KEYS, Keys, root_of
 from kue.store.values import Act
 from tests.faults.garbling import CALLS, TIMING, surround
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.faults.scene import Scene, Verb
 
     #: What is garbled and how, and the commands that do it.

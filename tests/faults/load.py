@@ -13,16 +13,16 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from kue.draft import draft
-from kue.errors import StoreUnavailable
-from kue.job import Completed, State
+from kue.model.draft import draft
+from kue.model.errors import StoreUnavailable
+from kue.model.job import Completed, State
 from kue.store.values import MAX_BATCH, Claim, Outcome, Word
 from tests.support.jobs import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 T = TypeVar("T")
 TYPE = "email"

@@ -12,16 +12,17 @@ import itertools
 import sys
 from typing import TYPE_CHECKING
 
-from kue import Kue, settings
-from kue.draft import draft
-from kue.job import Completed
+from kue import Kue
+from kue.model import settings
+from kue.model.draft import draft
+from kue.model.job import Completed
 from kue.store import store_for
 from kue.store.values import Claim, Outcome
 from tests.support.leases import PATIENT_LEASE_SECONDS, SHORT_LEASE_SECONDS
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
-    from kue.worker.active import ActiveJob
+    from kue.store.contract import Store
+    from kue.worker.active_job import ActiveJob
 
 TYPE = "email"
 #: What the role "add" adds, unless it is killed before.

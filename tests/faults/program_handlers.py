@@ -21,7 +21,7 @@ from tests.support.leases import SHORT_LEASE_SECONDS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kue.worker.active import ActiveJob
+    from kue.worker.active_job import ActiveJob
 
 LEASE_SECONDS = SHORT_LEASE_SECONDS
 #: Of the worker whose loop is held up: it is to keep it, on a busy machine too.

@@ -15,7 +15,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
-from kue import Kue, settings
+from kue import Kue
+from kue.model import settings
 from kue.store import store_for
 from tests.faults.program import say
 from tests.support.leases import SHORT_LEASE_SECONDS
@@ -23,9 +24,9 @@ from tests.support.leases import SHORT_LEASE_SECONDS
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from kue.payload import JSON
-    from kue.store.base import Store
-    from kue.worker.active import ActiveJob
+    from kue.model.payload import JSON
+    from kue.store.contract import Store
+    from kue.worker.active_job import ActiveJob
 
 TYPE, OTHER_TYPE = "email", "sms"
 #: Jobs of each type that run at once.

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kue.draft import draft
-from kue.job import Cancelled, Completed, Failed, Job, Released, Retried, State
-from kue.schedule import every
+from kue.model.draft import draft
+from kue.model.job import Cancelled, Completed, Failed, Job, Released, Retried, State
+from kue.model.schedule import every
 from kue.store.values import (
     Change,
     Claim,
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from typing import TypeAlias
 
-    from kue.job import Draft
-    from kue.store.base import Store
+    from kue.model.job import Draft
+    from kue.store.contract import Store
 
     Verb: TypeAlias = Callable[[Store, "Scene"], Awaitable[Any]]
 

@@ -11,7 +11,7 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kue.draft import draft
+from kue.model.draft import draft
 from kue.supervisor import procfs
 from tests.support.freezing import freeze
 from tests.support.jobs import get_one
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import TracebackType
 
-    from kue.job import Job
-    from kue.store.base import Store
+    from kue.model.job import Job
+    from kue.store.contract import Store
     from tests.support.warm import Running
 
 SHIFT = Path(__file__).with_name("shift.py")

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.errors import StoreError, StoreUnavailable
-from kue.store.redis import connecting, link, running
+from kue.model.errors import StoreError, StoreUnavailable
+from kue.store.redis.verbs import runs
+from kue.store.redis.wire import client as link
+from kue.store.redis.wire import connecting
 from tests.faults.scene import TYPE, VERBS, build
 from tests.support.servers import HOST, black_hole, free_port, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.faults.conftest import NewServer, NewStore
     from tests.faults.scene import Scene
     from tests.support.proxy import Proxy
@@ -163,7 +165,7 @@ async def test_a_wait_that_lost_its_connection_unnoticed_ends(
 
     However long it is to wait, it looks after `MAX_BLOCK_SECONDS` if Redis is there.
     """
-    monkeypatch.setattr(running, "MAX_BLOCK_SECONDS", 0.5)
+    monkeypatch.setattr(runs, "MAX_BLOCK_SECONDS", 0.5)
     store = new_store(proxy.url, budget=BUDGET_SECONDS)
     await store.open()
     sleeper = asyncio.create_task(store.wait([TYPE], ENDLESS_SECONDS))

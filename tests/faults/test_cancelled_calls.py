@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.draft import draft
-from kue.job import Completed, State
-from kue.store.redis import running
+from kue.model.draft import draft
+from kue.model.job import Completed, State
+from kue.store.redis.verbs import runs
 from kue.store.values import Claim, Outcome
 from tests.support.jobs import count_of
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from typing import Any
 
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.faults.conftest import NewStore
     from tests.support.servers import RedisServer
 
@@ -114,7 +114,7 @@ async def test_a_cancelled_wait_ends_at_once(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Nobody here waits for as long as it would sleep.
-    monkeypatch.setattr(running, "MAX_BLOCK_SECONDS", 3600)
+    monkeypatch.setattr(runs, "MAX_BLOCK_SECONDS", 3600)
     random = Random(1)
 
     for _ in range(300):

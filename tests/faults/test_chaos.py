@@ -30,7 +30,7 @@ from chaos.sqlite_stage import SqliteStage
 from chaos.view import View
 
 from kue import Event, Job, Kind, State
-from kue.job import Attempt, Error, Spec
+from kue.model.job import Attempt, Error, Spec
 from tests.support.warm import start
 from tests.unit.patience import until
 

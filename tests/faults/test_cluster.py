@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.draft import draft
-from kue.job import Completed, State
+from kue.model.draft import draft
+from kue.model.job import Completed, State
 from kue.store.values import Claim, Outcome, Word
 from tests.faults.clusters import Cluster
 from tests.faults.conftest import assert_sound

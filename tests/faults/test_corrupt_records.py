@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.errors import StoreError
-from kue.events import Kind
-from kue.job import Completed, State
+from kue.model.errors import StoreError
+from kue.model.events import Kind
+from kue.model.job import Completed, State
 from kue.store.redis.keys import Keys, root_of
 from kue.store.values import Word
 from tests.faults.scene import LATER, TYPE, VERBS, build, id_of
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from kue.store.base import Events, Store
+    from kue.store.contract import Events, Store
     from tests.faults.conftest import NewStore
     from tests.support.servers import RedisServer
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue.draft import draft
-from kue.errors import DurabilityUnknown
-from kue.job import State
+from kue.model.draft import draft
+from kue.model.errors import DurabilityUnknown
+from kue.model.job import State
 from tests.faults.conftest import assert_sound
 from tests.faults.sentinels import Replicated, info_of, say
 from tests.support.jobs import count_of
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.faults.conftest import NewStore
     from tests.support.servers import RedisServer
 

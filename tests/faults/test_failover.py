@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.draft import draft
-from kue.errors import DurabilityUnknown
-from kue.job import Completed, State
+from kue.model.draft import draft
+from kue.model.errors import DurabilityUnknown
+from kue.model.job import Completed, State
 from kue.store.values import Claim, Outcome, Word
 from tests.faults.conftest import assert_sound
 from tests.faults.sentinels import Replicated, Sentinels
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kue.job import Job
-    from kue.store.base import Store
+    from kue.model.job import Job
+    from kue.store.contract import Store
     from tests.faults.conftest import NewStore
 
 

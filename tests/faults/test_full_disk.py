@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.draft import draft
-from kue.errors import StoreFull
-from kue.job import Completed, State
-from kue.schedule import every
-from kue.store.sqlite import reserve
+from kue.model.draft import draft
+from kue.model.errors import StoreFull
+from kue.model.job import Completed, State
+from kue.model.schedule import every
+from kue.store.sqlite import disk_reserve
 from kue.store.values import Outcome, Word
 from tests.faults.conftest import assert_sound
 from tests.faults.program import TYPE
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.faults.conftest import NewStore
 
 DISK_BYTES = 24 * 1024 * 1024
@@ -100,7 +100,7 @@ async def test_jobs_are_claimed_ended_and_removed_on_a_full_disk(
         await add(store, [draft(TYPE)])
     (disk / "junk").unlink()
     await add(store, [draft(TYPE)])
-    assert kept.stat().st_size == reserve.SIZE
+    assert kept.stat().st_size == disk_reserve.SIZE
     assert kept.stat().st_mode & 0o777 == 0o600
     await assert_sound(store)
 

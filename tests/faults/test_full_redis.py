@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.draft import draft
-from kue.errors import StoreFull
-from kue.job import Completed, State
-from kue.settings import Keep
+from kue.model.draft import draft
+from kue.model.errors import StoreFull
+from kue.model.job import Completed, State
+from kue.model.settings import Keep
 from kue.store.values import MAX_BATCH, Outcome, Word
 from tests.faults.conftest import assert_sound
 from tests.faults.scene import VERBS, build
@@ -21,7 +21,7 @@ from tests.support.upkeep import KEEP_ALL
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.faults.conftest import NewStore
 
 #: What is shed; all else must go on.

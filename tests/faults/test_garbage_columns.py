@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kue import ActiveJob, Kue
-from kue.errors import StoreCorrupt, StoreError, StoreUnavailable
+from kue.model.errors import StoreCorrupt, StoreError, StoreUnavailable
 from tests.faults.garbling import (
     CALLS,
     COLUMNS,
@@ -29,7 +29,7 @@ from tests.unit.patience import until
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.faults.scene import Scene
 
 pytestmark = pytest.mark.damages

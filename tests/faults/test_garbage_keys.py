@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue import ActiveJob, Kue, settings
-from kue.draft import draft
-from kue.errors import StoreCorrupt, StoreError, StoreRefused
+from kue import ActiveJob, Kue
+from kue.model import settings
+from kue.model.draft import draft
+from kue.model.errors import StoreCorrupt, StoreError, StoreRefused
 from kue.store import store_for
 from tests.faults.garbling_keys import PLACES, VERBS, Garbling, place_of, prepare
 from tests.support.command_line import CommandLine
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.faults.garbling_keys import Case
     from tests.faults.scene import Scene
 

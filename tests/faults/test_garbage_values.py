@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.draft import draft
-from kue.errors import StoreCorrupt
-from kue.job import Completed, Retried, State
-from kue.schedule import every
+from kue.model.draft import draft
+from kue.model.errors import StoreCorrupt
+from kue.model.job import Completed, Retried, State
+from kue.model.schedule import every
 from kue.store.redis.keys import Keys, root_of, worker_field
 from kue.store.values import Limits, Outcome, Progress, Word
 from tests.support.jobs import HOUR, OOPS, SECOND, T0, add, add_many, claim, claim_ids
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     import redis
 
-    from kue.job import Job
-    from kue.store.base import Store
+    from kue.model.job import Job
+    from kue.store.contract import Store
     from tests.faults.conftest import NewStore
     from tests.support.servers import RedisServer
 

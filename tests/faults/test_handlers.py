@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kue import Cancel, JobCancelled, JobFailed, Kue, State
-from kue.draft import draft
-from kue.policy import MAX_STALLS
+from kue.model.draft import draft
+from kue.model.retry_policy import MAX_STALLS
 from kue.store.redis.keys import Keys, root_of
 from tests.faults import program_handlers
 from tests.faults.conftest import assert_sound
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from kue.job import Job
-    from kue.store.base import Store
-    from kue.worker.active import ActiveJob
+    from kue.model.job import Job
+    from kue.store.contract import Store
+    from kue.worker.active_job import ActiveJob
     from kue.worker.handlers import Execution
     from tests.faults.conftest import NewStore
     from tests.support.proxy import Proxy

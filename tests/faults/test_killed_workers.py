@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.draft import draft
-from kue.job import Completed, State
-from kue.policy import runs_alone
+from kue.model.draft import draft
+from kue.model.job import Completed, State
+from kue.model.retry_policy import runs_alone
 from kue.store.values import Claim, Outcome, Word
 from tests.faults.conftest import assert_sound
 from tests.faults.processes import Process
@@ -19,8 +19,8 @@ from tests.support.jobs import count_of, get_one
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kue.job import Job
-    from kue.store.base import Store
+    from kue.model.job import Job
+    from kue.store.contract import Store
     from tests.faults.conftest import NewStore
     from tests.support.servers import RedisServer
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.draft import draft
-from kue.errors import StoreUnavailable
-from kue.job import State
+from kue.model.draft import draft
+from kue.model.errors import StoreUnavailable
+from kue.model.job import State
 from kue.store.values import MAX_BATCH, Added
 from tests.support.jobs import count_of
 from tests.support.proxy import Fate, Proxy
 
 if TYPE_CHECKING:
-    from kue.job import Draft
-    from kue.store.base import Store
+    from kue.model.job import Draft
+    from kue.store.contract import Store
     from tests.faults.conftest import NewStore
 
 #: Ways to lose an answer that the caller notices at once.

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.draft import draft
-from kue.job import Completed, Failed, Retried, State
+from kue.model.draft import draft
+from kue.model.job import Completed, Failed, Retried, State
 from kue.store.values import Claim, LogLine, Outcome, Progress, Word
 from tests.support.jobs import OOPS, count_of, get_one
 from tests.support.proxy import Fate, Proxy
 
 if TYPE_CHECKING:
-    from kue.job import Job
-    from kue.store.base import Store
+    from kue.model.job import Job
+    from kue.store.contract import Store
     from tests.faults.conftest import NewStore
 
 LOSSES = (Fate.CUT_BEFORE, Fate.CUT_AFTER, Fate.MUTE)

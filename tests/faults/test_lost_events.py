@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.draft import draft
-from kue.errors import StoreUnavailable
-from kue.events import Kind
-from kue.store.redis import listening
+from kue.model.draft import draft
+from kue.model.errors import StoreUnavailable
+from kue.model.events import Kind
 from kue.store.redis.keys import Keys, root_of
+from kue.store.redis.verbs import watch
 from tests.support.listening import read_until
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.faults.conftest import NewStore
     from tests.support.servers import RedisServer
 
@@ -52,7 +52,7 @@ async def test_a_last_message_that_did_not_come_is_noticed_after_a_while(
     prefix: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(listening, "_RENEW_SECONDS", 0.1)
+    monkeypatch.setattr(watch, "_RENEW_SECONDS", 0.1)
     async with store.watch() as events:
         await add(store, 1)
         lose_a_message(redis_server, prefix)
@@ -78,7 +78,7 @@ async def test_who_listens_later_misses_nothing_by_what_went_before(
 
 def test_a_message_from_before_the_count_began_is_left_out() -> None:
     """Nobody knows whether those around it came."""
-    count = listening._Count(7)
+    count = watch._Count(7)
 
     assert [count.hear(number) for number in (5, 7, 8, 9)] == [False, False, True, True]
     with pytest.raises(StoreUnavailable):
@@ -88,4 +88,4 @@ def test_a_message_from_before_the_count_began_is_left_out() -> None:
 def test_numbers_that_begin_again_are_a_gap() -> None:
     """Someone emptied Redis."""
     with pytest.raises(StoreUnavailable):
-        listening._Count(7).compare(0)
+        watch._Count(7).compare(0)

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 
 from kue import JobNotFound, Kue, State
-from kue.policy import LOST_ENDING
-from kue.sync.handle import SyncJobHandle
-from kue.worker import lost_endings
+from kue.client.sync.handle import SyncJobHandle
+from kue.model.retry_policy import LOST_ENDING
+from kue.worker import lost_settles
 from tests.support.leases import PATIENT_LEASE_SECONDS
 from tests.unit.patience import until
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kue import ActiveJob, JobHandle
-    from kue.job import Job
+    from kue.model.job import Job
     from tests.faults.conftest import NewServer
     from tests.support.servers import RedisServer
 
@@ -220,7 +220,7 @@ async def test_a_job_whose_end_was_lost_runs_again(
     new_server: NewServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For the store it runs here, and this worker, which knows better, lives on."""
-    monkeypatch.setattr(lost_endings, "PATIENCE_SECONDS", 3)
+    monkeypatch.setattr(lost_settles, "PATIENCE_SECONDS", 3)
     forgetful = ForgetfulRedis(new_server())
     runs: list[int] = []
     may_end = asyncio.Event()

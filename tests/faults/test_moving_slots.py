@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kue import Kue
-from kue.cluster.redis.root import root_of as bus_root_of
-from kue.draft import draft
-from kue.events import Kind
+from kue.bus.redis.key_prefix import root_of as bus_root_of
+from kue.model.draft import draft
+from kue.model.events import Kind
 from kue.runtime.shared.redis import RedisShared
 from kue.store.redis.keys import root_of, shard_of_type
 from kue.store.values import Claim

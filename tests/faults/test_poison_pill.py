@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.job import State
-from kue.policy import ALONE_STALLS, MAX_STALLS
+from kue.model.job import State
+from kue.model.retry_policy import ALONE_STALLS, MAX_STALLS
 
 if TYPE_CHECKING:
     from tests.faults.supervised import Shift

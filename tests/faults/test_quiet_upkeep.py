@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue.draft import draft
-from kue.job import Completed, State
-from kue.schedule import every
-from kue.settings import Keep
+from kue.model.draft import draft
+from kue.model.job import Completed, State
+from kue.model.schedule import every
+from kue.model.settings import Keep
 from kue.store.redis.keys import Keys, root_of
 from kue.store.values import Claim, Outcome
 
 if TYPE_CHECKING:
     import redis
 
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.faults.conftest import NewStore
     from tests.support.servers import RedisServer
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 import redis
 
-from kue.job import Completed, State
+from kue.model.job import Completed, State
 from kue.store.values import GRACE_GAP_MS, Word
 from tests.faults.conftest import assert_sound
 from tests.faults.load import Load
@@ -27,7 +27,7 @@ from tests.support.servers import RedisServer, wait_until
 from tests.support.upkeep import KEEP_ALL
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.faults.conftest import NewServer, NewStore
 
 #: What was acknowledged survives a crash of the process: it is written before the

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue.draft import draft
-from kue.errors import StoreCorrupt, StoreError, StoreFull, StoreUnavailable
-from kue.job import Completed, State
+from kue.model.draft import draft
+from kue.model.errors import StoreCorrupt, StoreError, StoreFull, StoreUnavailable
+from kue.model.job import Completed, State
 from kue.store.values import MAX_BATCH, Outcome, Word
 from tests.faults.conftest import assert_sound
 from tests.faults.garbling import CALLS, prepare, store_at
@@ -26,7 +26,7 @@ from tests.support.jobs import T0, add, add_many, claim, count_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.faults.conftest import NewStore
     from tests.faults.scene import Scene, Verb
 

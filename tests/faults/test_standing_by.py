@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kue import Kue
-from kue.draft import draft
-from kue.errors import StoreUnavailable
-from kue.job import State
+from kue.model.draft import draft
+from kue.model.errors import StoreUnavailable
+from kue.model.job import State
 from kue.store.values import Claim
 from tests.support.jobs import count_of
 from tests.support.proxy import Fate, Proxy
 
 if TYPE_CHECKING:
-    from kue.job import Job
-    from kue.store.base import Store
-    from kue.worker.active import ActiveJob
+    from kue.model.job import Job
+    from kue.store.contract import Store
+    from kue.worker.active_job import ActiveJob
     from tests.faults.conftest import NewStore
     from tests.support.servers import RedisServer
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import pytest
 
 from kue import Kue, State
-from kue.draft import draft
-from kue.policy import CANCELLED
+from kue.model.draft import draft
+from kue.model.retry_policy import CANCELLED
 from kue.store.values import Claim, Word
 from tests.faults.conftest import assert_sound
 from tests.faults.processes import Process
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
     from pathlib import Path
 
-    from kue.job import Job
-    from kue.store.base import Store
-    from kue.worker.active import ActiveJob
+    from kue.model.job import Job
+    from kue.store.contract import Store
+    from kue.worker.active_job import ActiveJob
     from tests.faults.conftest import NewStore
     from tests.support.servers import RedisServer
 

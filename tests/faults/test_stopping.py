@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kue import State
-from kue.draft import draft
+from kue.model.draft import draft
 from tests.faults.conftest import assert_sound
 from tests.faults.processes import Process
 from tests.faults.program_stopping import DEAF, FOR_EVER, POOL, SLOTS
@@ -22,8 +22,8 @@ from tests.unit.patience import until
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kue.job import Job
-    from kue.store.base import Store
+    from kue.model.job import Job
+    from kue.store.contract import Store
     from tests.faults.conftest import NewStore
     from tests.support.servers import RedisServer
 

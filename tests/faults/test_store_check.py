@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kue import Kue
-from kue.errors import StoreRefused
-from kue.worker import services
+from kue.model.errors import StoreRefused
+from kue.worker import heartbeat
 from tests.faults.sentinels import say
 from tests.support.jobs import add_one
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Check the store all the time instead of each minute."""
-    monkeypatch.setattr(services, "CHECK_SECONDS", 0.05)
+    monkeypatch.setattr(heartbeat, "CHECK_SECONDS", 0.05)
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.job import State
+from kue.model.job import State
 from tests.faults.supervised import (
     LEASE_SECONDS,
     PATIENCE_SECONDS,

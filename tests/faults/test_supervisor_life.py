@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.job import State
+from kue.model.job import State
 from tests.faults.supervised import SMALL, is_there, patiently
 from tests.support.jobs import count_of
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from kue.job import State
+from kue.model.job import State
 from tests.faults.supervised import is_there, patiently
 from tests.support.jobs import count_of
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from kue.store.values import WorkerStatus
     from tests.faults.supervised import Shift
 

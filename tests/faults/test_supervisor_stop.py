@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
-from kue.job import State
+from kue.model.job import State
 from tests.support.jobs import count_of
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 import redis
 
-from kue.errors import StoreRefused, StoreUnavailable
-from kue.job import State
+from kue.model.errors import StoreRefused, StoreUnavailable
+from kue.model.job import State
 from tests.faults.certificates import Authority
 from tests.faults.conftest import assert_sound
 from tests.support.jobs import add_many, count_of

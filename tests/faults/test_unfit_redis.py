@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue.errors import StoreError, StoreRefused, StoreUnavailable
-from kue.job import State
-from kue.store.redis import probe
+from kue.model.errors import StoreError, StoreRefused, StoreUnavailable
+from kue.model.job import State
+from kue.store.redis.wire import server_check
 from tests.faults.conftest import assert_sound
 from tests.support.jobs import add_many, count_of
 from tests.support.servers import HOST
@@ -109,7 +109,7 @@ def test_an_old_redis_is_refused(version: str) -> None:
     info = {"redis_version": version, "role": "master"}
 
     with pytest.raises(StoreRefused, match=f"{version}.*needs Redis 7.0 or newer"):
-        probe.check(info, allow_eviction=False)
+        server_check.check(info, allow_eviction=False)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_an_old_redis_is_refused(version: str) -> None:
     ],
 )
 def test_a_newer_redis_is_taken(info: dict[str, str]) -> None:
-    probe.check({"role": "master", **info}, allow_eviction=False)
+    server_check.check({"role": "master", **info}, allow_eviction=False)
 
 
 @pytest.mark.parametrize(("written", "given"), [(1, 4), (4, 1), (4, 2), (2, 4)])

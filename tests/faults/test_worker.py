@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kue import Kue
-from kue.draft import draft
-from kue.job import State
+from kue.model.draft import draft
+from kue.model.job import State
 from tests.faults.conftest import assert_sound
 from tests.support.jobs import count_of
 from tests.support.proxy import Fate, Proxy
@@ -22,8 +22,8 @@ from tests.support.proxy import Fate, Proxy
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from kue.store.base import Store
-    from kue.worker.active import ActiveJob
+    from kue.store.contract import Store
+    from kue.worker.active_job import ActiveJob
     from tests.faults.conftest import NewServer, NewStore
     from tests.support.servers import RedisServer
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.draft import draft
-from kue.job import State
+from kue.model.draft import draft
+from kue.model.job import State
 from tests.faults.conftest import assert_sound
 from tests.faults.processes import Process
 from tests.faults.program import PATIENT, TYPE, VICTIM
@@ -16,8 +16,8 @@ from tests.support.jobs import count_of, get_one
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kue.job import Job
-    from kue.store.base import Store
+    from kue.model.job import Job
+    from kue.store.contract import Store
     from tests.faults.conftest import NewStore
     from tests.support.servers import RedisServer
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.errors import StoreError
+from kue.model.errors import StoreError
 from kue.store.redis.keys import JOB_KEYS, SHARD_KEYS, TYPE_KEYS, Keys, root_of
 from tests.faults.scene import TYPE, VERBS, Scene, build, id_of
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.faults.conftest import NewStore
     from tests.support.servers import RedisServer
 

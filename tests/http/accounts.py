@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from kue.accounts import Hasher, Role, Scope
 from kue.http import Accounts, create_app
+from kue.http.auth import Hasher, Role, Scope
 from tests.http.conftest import serving
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import uvicorn
 
 from kue import Kue
 from kue.http import create_app
-from kue.http.access import Anyone, Role
+from kue.http.auth.access import Anyone, Role
 from tests.unit.patience import until
 
 if TYPE_CHECKING:

@@ -10,11 +10,12 @@ import asyncio
 import sys
 
 from kue import Kue
-from kue.http import create_app, read_limit
-from kue.http.access import Anyone
-from kue.http.exposure import Address
-from kue.http.serve import Serving, listen, serving
-from kue.http.slow import PromptProtocol
+from kue.http import create_app
+from kue.http.auth.access import Anyone
+from kue.http.framework import read_limit
+from kue.http.server.address import Address
+from kue.http.server.serve import Serving, listen, serving
+from kue.http.server.slow_clients import PromptProtocol
 
 
 async def main(url: str) -> None:

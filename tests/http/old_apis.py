@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from starlette.routing import Route
 
     from kue import Kue
-    from kue.job import Ending, Job
+    from kue.model.job import Ending, Job
 
 #: The role below one.
 BELOW = {"operator": "viewer", "admin": "operator"}

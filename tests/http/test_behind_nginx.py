@@ -10,9 +10,9 @@ import httpx
 import pytest
 
 import kue
-from kue.accounts import Hasher, Role, Users
 from kue.http import create_app
-from kue.http.open_mode import StartupToken, ThisMachine
+from kue.http.auth import Hasher, Role, Users
+from kue.http.auth.open_mode import StartupToken, ThisMachine
 from tests.http.conftest import serving
 from tests.support.nginx import nginx
 from tests.support.site import PATIENCE_SECONDS, command

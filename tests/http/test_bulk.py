@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kue import Kue, State
-from kue.fingerprint import fingerprint
-from kue.http.v1 import bulk
-from kue.job import Error, Failed
-from kue.settings import load
+from kue.http.v1 import bulk_actions
+from kue.model.fingerprint import fingerprint
+from kue.model.job import Error, Failed
+from kue.model.settings import load
 from kue.store import store_for
 from tests.http.conftest import Http
 from tests.support.jobs import (
@@ -265,7 +265,9 @@ async def test_only_so_many_run_at_once(
     held: tuple[httpx.AsyncClient, asyncio.Event], wire: Wire
 ) -> None:
     client, gate = held
-    running = [await begin(client, "cancel", ids=[1]) for _ in range(bulk.MAX_RUNNING)]
+    running = [
+        await begin(client, "cancel", ids=[1]) for _ in range(bulk_actions.MAX_RUNNING)
+    ]
 
     refused = await client.post("/jobs/bulk", json={"action": "retry", "ids": [1]})
     gate.set()
@@ -281,7 +283,7 @@ async def test_only_so_many_run_at_once(
 async def test_the_oldest_of_those_that_are_over_is_forgotten(
     client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bulk, "MAX_FINISHED", 3)
+    monkeypatch.setattr(bulk_actions, "MAX_FINISHED", 3)
 
     first, *others = [(await do(client, "retry", ids=[1]))["id"] for _ in range(4)]
 

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kue.bus import EventBus
-from kue.cluster.redis import RedisCluster
-from kue.http import create_app, node, samples
-from kue.http.access import Anyone
-from kue.http.redaction import Redaction
-from kue.http.samples import hidden_text
+from kue.bus.redis import RedisCluster
+from kue.http import create_app
+from kue.http.auth.access import Anyone
+from kue.http.security.redaction import Redaction
+from kue.http.streaming import bus_node, bus_samples
+from kue.http.streaming.bus_samples import hidden_text
 from tests.http.accounts import site_of
 from tests.unit.patience import until
 
@@ -226,7 +227,7 @@ async def test_a_server_that_is_asked_no_more_looks_no_more(
     bus: EventBus,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(samples, "IDLE_SECONDS", 0.1)
+    monkeypatch.setattr(bus_samples, "IDLE_SECONDS", 0.1)
     await client.get("/bus/samples")
 
     task = app.state.samples._task
@@ -361,7 +362,7 @@ async def test_the_server_leaves_the_bus_when_it_idles_and_comes_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert len(bus.nodes) == 1
-    monkeypatch.setattr(node, "IDLE_SECONDS", 0.1)
+    monkeypatch.setattr(bus_node, "IDLE_SECONDS", 0.1)
 
     await ask(client, "greeter")
     await until(lambda: not app.state.node.is_joined)
@@ -374,7 +375,7 @@ async def test_the_server_leaves_the_bus_when_it_idles_and_comes_back(
 async def test_too_many_at_once_are_refused(
     client: httpx.AsyncClient, bus: EventBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node, "MAX_USERS", 0)
+    monkeypatch.setattr(bus_node, "MAX_USERS", 0)
 
     answer = await client.post("/bus/messages", json={"address": "greeter"})
 
@@ -406,7 +407,7 @@ async def test_sending_takes_an_admin(q: Kue) -> None:
 async def test_a_redis_that_is_away_cannot_be_sent_to(
     lost: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kue.cluster.redis.manager._BUDGET_SECONDS", 0.1)
+    monkeypatch.setattr("kue.bus.redis.cluster._BUDGET_SECONDS", 0.1)
 
     answer = await lost.post("/bus/messages", json={"address": "news"})
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from kue.job import Completed, Failed
-from kue.supervisor.condition import Condition
-from kue.supervisor.health import health_server
+from kue.model.job import Completed, Failed
+from kue.supervisor.health import Condition
+from kue.supervisor.health_server import health_server
 from tests.support.jobs import OOPS, claim_one, end
 
 if TYPE_CHECKING:
     from kue import Kue
-    from kue.job import Ending
+    from kue.model.job import Ending
 
 WELL = Condition(live=True, ready=True, reasons=(), children=())
 #: Fields of a job that are numbers, once it has been run.

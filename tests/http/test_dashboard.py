@@ -14,9 +14,9 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from kue.http import create_app
-from kue.http.access import Anyone
+from kue.http.auth.access import Anyone
 from kue.http.dashboard import CONTENT_TYPES
-from kue.http.headers import HEADERS
+from kue.http.security.headers import HEADERS
 from tests.http.conftest import serving
 
 if TYPE_CHECKING:

@@ -16,15 +16,15 @@ import pytest
 from starlette.routing import Mount
 
 from kue import Kue
-from kue.errors import StoreUnavailable
 from kue.http import create_app
-from kue.http.access import Anyone, Role, User
-from kue.http.api import Api
-from kue.http.live import Live
-from kue.http.problem import AWAY
-from kue.http.reader import Bounds
+from kue.http.auth.access import Anyone, Role, User
+from kue.http.framework.api import Api
+from kue.http.framework.problem import AWAY
+from kue.http.streaming.broadcast import Live
+from kue.http.streaming.client_buffer import Bounds
 from kue.http.v1.events import routes, section
-from kue.job import Completed, Failed
+from kue.model.errors import StoreUnavailable
+from kue.model.job import Completed, Failed
 from tests.http.conftest import HOST, serving
 from tests.http.test_live import Watches
 from tests.support.jobs import OOPS, claim_one, end
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.requests import HTTPConnection
 
-    from kue.http.access import Guard
-    from kue.job import Ending
+    from kue.http.auth.access import Guard
+    from kue.model.job import Ending
 
 PATH = "/api/v1/events"
 #: What another process does.

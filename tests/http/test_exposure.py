@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.errors import ConfigError
-from kue.http.exposure import Address, Exposed
-from kue.http.serve import listen
+from kue.http.server.address import Address, Exposed
+from kue.http.server.serve import listen
+from kue.model.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue.fingerprint import fingerprint
-from kue.job import Error, Failed, State
+from kue.model.fingerprint import fingerprint
+from kue.model.job import Error, Failed, State
 from tests.http.test_bulk import do
 from tests.support.jobs import (
     add_many,

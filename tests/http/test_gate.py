@@ -10,8 +10,8 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from kue.http import Accounts, Role, create_app
-from kue.http.gate import Gate, Hosts
-from kue.http.open_mode import StartupToken, ThisMachine
+from kue.http.auth.open_mode import StartupToken, ThisMachine
+from kue.http.security.csrf import Gate, Hosts
 from tests.http.accounts import CHEAP, site_of
 from tests.http.conftest import serving
 

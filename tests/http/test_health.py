@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kue.http.headers import HEADERS
+from kue.http.security.headers import HEADERS
 
 if TYPE_CHECKING:
     import httpx

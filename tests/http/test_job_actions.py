@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kue import Kue, State
-from kue.job import Failed
+from kue.model.job import Failed
 from tests.support.jobs import (
     DAY,
     HOUR,

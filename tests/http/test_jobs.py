@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from kue import Kue, State
-from kue.document import document
-from kue.fingerprint import fingerprint
-from kue.job import Completed, Error, Failed, Retried
+from kue.model.fingerprint import fingerprint
+from kue.model.job import Completed, Error, Failed, Retried
+from kue.model.job_json import document
 from kue.store.values import LogLine
 from tests.support.jobs import (
     DAY,

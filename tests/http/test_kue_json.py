@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kue import Kue, State
-from kue.http.access import Anyone
-from kue.http.ancestors import jobs, kue_json
-from kue.job import Completed, Error, Failed, Retried
+from kue.http.auth.access import Anyone
+from kue.http.compat import automattic_kue, jobs
+from kue.model.job import Completed, Error, Failed, Retried
 from tests.http.conftest import HOST, ROLES
 from tests.http.old_apis import BELOW, EMAIL, client_of, finish, start
 from tests.support.jobs import OOPS, claim_one, end
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import httpx
     from starlette.requests import HTTPConnection
 
-    from kue.http.access import Guard, User
-    from kue.job import Ending
+    from kue.http.auth.access import Guard, User
+    from kue.model.job import Ending
 
 #: Every route: method, path, the role it takes.
 TABLE = [
@@ -49,7 +49,7 @@ TABLE = [
 
 
 def client_for(q: Kue, guard: Guard) -> AbstractAsyncContextManager[httpx.AsyncClient]:
-    return client_of("/kue", kue_json.routes(q, guard))
+    return client_of("/kue", automattic_kue.routes(q, guard))
 
 
 @pytest.fixture

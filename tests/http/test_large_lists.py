@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from kue.draft import draft
-from kue.http.problem import Refused
-from kue.http.read_limit import ReadLimit
+from kue.http.framework.problem import Refused
+from kue.http.framework.read_limit import ReadLimit
+from kue.model.draft import draft
 from tests.support.jobs import add
 
 if TYPE_CHECKING:

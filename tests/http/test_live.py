@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kue import Kue
-from kue.events import Event, Kind
-from kue.http.live import Live
-from kue.http.reader import Bounds, Message, Reader, Told, Window, Wish
+from kue.http.streaming.broadcast import Live
+from kue.http.streaming.client_buffer import Bounds, Message, Reader, Told, Window, Wish
+from kue.model.events import Event, Kind
 from tests.support.servers import RedisServer
 from tests.unit.patience import until
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from kue.store.base import Events, Store
+    from kue.store.contract import Events, Store
 
 ALL = Wish()
 #: Nothing is waited for that a test need not wait for.

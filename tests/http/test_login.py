@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from kue.accounts import Role, Scope
 from kue.http import Accounts, User, create_app
-from kue.http.access import Anyone
-from kue.http.login import LocalAccounts
-from kue.http.open_mode import StartupToken, ThisMachine
-from kue.http.throttle import Throttle
+from kue.http.auth import Role, Scope
+from kue.http.auth.access import Anyone
+from kue.http.auth.login import LocalAccounts
+from kue.http.auth.login_throttle import Throttle
+from kue.http.auth.open_mode import StartupToken, ThisMachine
 from tests.http.accounts import CHEAP, PASSWORD, site_of
 from tests.http.conftest import serving
 

@@ -14,7 +14,7 @@ import pytest
 from starlette.routing import Mount, Route, WebSocketRoute
 
 from kue.http import create_app
-from kue.http.access import Anyone
+from kue.http.auth.access import Anyone
 from kue.http.dashboard import METHODS
 from tests.http.accounts import Site, site_of
 

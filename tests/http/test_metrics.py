@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.job import Completed, State
-from kue.timings import DAY_MS, Timing
+from kue.model.histogram import DAY_MS, Timing
+from kue.model.job import Completed, State
 from tests.http.accounts import site_of
 from tests.support.jobs import MINUTE, add_many, add_one, claim_one, end, start_one
 

@@ -15,9 +15,9 @@ import pytest
 import websockets
 
 from kue import Kue
-from kue.http.exposure import Address
-from kue.http.open_mode import VARIABLE
-from kue.http.serve import listen
+from kue.http.auth.open_mode import VARIABLE
+from kue.http.server.address import Address
+from kue.http.server.serve import listen
 from tests.unit.test_docs import DOCS, examples
 
 if TYPE_CHECKING:

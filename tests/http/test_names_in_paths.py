@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from kue.draft import draft
-from kue.schedule import every
+from kue.model.draft import draft
+from kue.model.schedule import every
 
 if TYPE_CHECKING:
     import httpx

@@ -13,13 +13,13 @@ from starlette.applications import Starlette
 from starlette.requests import HTTPConnection
 from starlette.routing import Mount
 
-from kue.accounts import Role, Scope, Tokens, Users
-from kue.errors import ConfigError
 from kue.http import create_app
-from kue.http.hosts import is_loopback
-from kue.http.login import LocalAccounts
-from kue.http.open_mode import VARIABLE, StartupToken, ThisMachine, without_token
-from kue.http.problem import Refused
+from kue.http.auth import Role, Scope, Tokens, Users
+from kue.http.auth.login import LocalAccounts
+from kue.http.auth.open_mode import VARIABLE, StartupToken, ThisMachine, without_token
+from kue.http.framework.problem import Refused
+from kue.http.security.hosts import is_loopback
+from kue.model.errors import ConfigError
 from tests.http.accounts import CHEAP
 from tests.http.conftest import serving
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kue.errors import ConfigError
-from kue.http.prefix import Under, checked
-from kue.http.proxied import Proxied
+from kue.http.framework.path_prefix import Under, checked
+from kue.http.server.proxy_headers import Proxied
+from kue.model.errors import ConfigError
 
 
 class Ear:

@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 import pytest
 
-from kue.job import State
-from kue.timings import Timing
+from kue.model.histogram import Timing
+from kue.model.job import State
 from tests.support.jobs import HOUR, add_many, add_one, count_of, job_in
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kue.http import create_app
-from kue.http.access import Anyone
-from kue.http.problem import Refused
-from kue.http.redaction import MASK, Redaction
-from kue.job import Completed, Error, Failed, State
+from kue.http.auth.access import Anyone
+from kue.http.framework.problem import Refused
+from kue.http.security.redaction import MASK, Redaction
+from kue.model.job import Completed, Error, Failed, State
 from kue.store.values import Act, LogLine, Progress
 from tests.http.test_bulk import ended
 from tests.support.jobs import claim_one, end, get_one
@@ -474,8 +474,8 @@ async def test_a_guess_that_is_right_is_answered_like_one_that_is_wrong(
 async def test_a_search_as_of_kue_looks_as_far_whatever_is_hidden(
     client: httpx.AsyncClient, q: Kue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kue.http.ancestors.jobs.MAX_PAGE", 1)
-    monkeypatch.setattr("kue.http.ancestors.jobs.MAX_SEARCHED", 1_000)
+    monkeypatch.setattr("kue.http.compat.jobs.MAX_PAGE", 1)
+    monkeypatch.setattr("kue.http.compat.jobs.MAX_SEARCHED", 1_000)
     await q.enqueue("email", {"to": "ann", "n": "hunter2"})
     await q.enqueue("email", DATA)
     base = str(client.base_url).removesuffix("/api/v1/")

@@ -13,7 +13,7 @@ import httpx
 
 from kue import Kue
 from kue.http import create_app
-from kue.http.open_mode import VARIABLE
+from kue.http.auth.open_mode import VARIABLE
 from tests.http.conftest import serving
 from tests.unit.test_docs import DOCS
 

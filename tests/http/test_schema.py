@@ -14,9 +14,9 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from kue.http import create_app
-from kue.http.access import Anyone, Role, User
-from kue.http.login import COOKIE
-from kue.job import Completed, Failed
+from kue.http.auth.access import Anyone, Role, User
+from kue.http.auth.login import COOKIE
+from kue.model.job import Completed, Failed
 from tests.http.conftest import serving
 from tests.support.exploring import seed
 from tests.support.jobs import OOPS, claim_one, end
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
 
     from kue import Kue
-    from kue.job import Ending
+    from kue.model.job import Ending
 
 SETTINGS = Path(__file__).parent / "schemathesis.toml"
 #: Seconds, for a machine that does much else; alone, it takes about twenty.

@@ -14,13 +14,13 @@ import websockets
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from kue.errors import ConfigError
 from kue.http import create_app
-from kue.http.access import Anyone
-from kue.http.exposure import Address
-from kue.http.gate import MAX_HEADERS
-from kue.http.serve import Serving, check, listen, serving
-from kue.http.slow import PromptBodies, PromptProtocol
+from kue.http.auth.access import Anyone
+from kue.http.security.csrf import MAX_HEADERS
+from kue.http.server.address import Address
+from kue.http.server.serve import Serving, check, listen, serving
+from kue.http.server.slow_clients import PromptBodies, PromptProtocol
+from kue.model.errors import ConfigError
 from tests.faults.certificates import Authority
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kue.http.v1.stats import MAX_WARNINGS
-from kue.job import Completed, State
-from kue.timings import Timing
+from kue.model.histogram import Timing
+from kue.model.job import Completed, State
 from tests.support.jobs import (
     DAY,
     HOUR,

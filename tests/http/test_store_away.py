@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue.http.problem import CONTENT_TYPE
+from kue.http.framework.problem import CONTENT_TYPE
 from tests.http.test_matrix import FILLED, TABLE
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kue import Kue, State
-from kue.errors import StoreFull
-from kue.http.access import Anyone
-from kue.http.ancestors import jobs, vertx_kue
-from kue.job import Completed, Error, Failed
+from kue.http.auth.access import Anyone
+from kue.http.compat import jobs, vertx_kue
+from kue.model.errors import StoreFull
+from kue.model.job import Completed, Error, Failed
 from tests.http.conftest import HOST, ROLES
 from tests.http.old_apis import BELOW, EMAIL, client_of, finish, start
 from tests.support.jobs import OOPS, claim, claim_one, end
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import httpx
     from starlette.requests import HTTPConnection
 
-    from kue.http.access import Guard, User
-    from kue.job import Ending, Job
+    from kue.http.auth.access import Guard, User
+    from kue.model.job import Ending, Job
 
 #: Every route: method, path, the role it takes.
 TABLE = [

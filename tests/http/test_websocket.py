@@ -14,9 +14,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from kue.http import create_app
-from kue.http.access import Anyone, Role, User
-from kue.http.live import Live
-from kue.http.reader import Bounds
+from kue.http.auth.access import Anyone, Role, User
+from kue.http.streaming.broadcast import Live
+from kue.http.streaming.client_buffer import Bounds
 from tests.http.conftest import HOST, serving
 from tests.support.jobs import claim_one
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from kue import Kue
-    from kue.http.access import Question
+    from kue.http.auth.access import Question
 
 
 class Server:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from kue.http.v1 import workers
-from kue.job import State
+from kue.model.job import State
 from tests.support.jobs import HOUR, add_many, claim, start_one
 
 if TYPE_CHECKING:

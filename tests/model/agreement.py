@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from kue.job import Job, State
-from kue.schedule import Schedule
+from kue.model.job import Job, State
+from kue.model.schedule import Schedule
 from tests.model.sameness import same, same_events, same_jobs
 
 if TYPE_CHECKING:

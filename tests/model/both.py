@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
-from kue.events import Event, Kind
-from kue.job import State
+from kue.model.events import Event, Kind
+from kue.model.job import State
 from kue.store.values import (
     MAX_BATCH,
     NOTHING_SEEN,
@@ -38,10 +38,10 @@ from tests.support.upkeep import PASSES, together
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 
-    from kue.job import Draft, Job
-    from kue.schedule import Schedule
-    from kue.settings import Keep
-    from kue.store.base import Store
+    from kue.model.job import Draft, Job
+    from kue.model.schedule import Schedule
+    from kue.model.settings import Keep
+    from kue.store.contract import Store
 
 T = TypeVar("T")
 

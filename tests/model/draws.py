@@ -6,10 +6,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from kue import backoff
-from kue.draft import draft
-from kue.fingerprint import fingerprint
-from kue.job import (
+from kue.model import backoff
+from kue.model.draft import draft
+from kue.model.fingerprint import fingerprint
+from kue.model.job import (
     Cancelled,
     Completed,
     Draft,
@@ -21,7 +21,7 @@ from kue.job import (
     Stalled,
     State,
 )
-from kue.settings import Keep
+from kue.model.settings import Keep
 from kue.store.values import Filter, Limits
 
 #: The second has everything that structures keys and headers.

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kue.events import Event
-    from kue.store.base import Events, Store
+    from kue.model.events import Event
+    from kue.store.contract import Events, Store
 
 #: Longer than an event takes on a busy machine.
 PATIENCE_SECONDS = 50.0

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kue.job import MAX_HISTORY, Attempt, Draft, Job, State
+from kue.model.job import MAX_HISTORY, Attempt, Draft, Job, State
 
 if TYPE_CHECKING:
-    from kue.payload import JSON
+    from kue.model.payload import JSON
     from kue.store.values import LogLine, Word
 
 

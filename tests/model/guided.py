@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from kue.job import Completed, Failed, State
-from kue.schedule import Schedule
-from kue.settings import Keep
+from kue.model.job import Completed, Failed, State
+from kue.model.schedule import Schedule
+from kue.model.settings import Keep
 from kue.store.values import MAX_BATCH, Limits, Outcome
 from tests.model import draws
 from tests.model.both import LEASE
@@ -22,7 +22,7 @@ from tests.model.sameness import same_events
 from tests.model.walks import DEEP, STEP, W1, W2, Walks, deep
 
 if TYPE_CHECKING:
-    from kue.job import Ending
+    from kue.model.job import Ending
 
 
 class GuidedMachine(Walks):

@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kue import policy
-from kue.job import State
+from kue.model import retry_policy
+from kue.model.job import State
 from kue.store.values import Limits, Pause
 from tests.model.ledger import Ledger
 
@@ -62,7 +62,7 @@ class Holding(Ledger):
             if room[entry.type] == 0:
                 continue
             if entry.is_past_its_life(now):
-                self.fail_expired(entry, policy.EXPIRED, now)
+                self.fail_expired(entry, retry_policy.EXPIRED, now)
             elif self._group_is_full(entry, groups):
                 entry.is_held = entry.may_be_held = True
             else:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from kue.events import Event, Kind
-from kue.fingerprint import fingerprint
-from kue.job import Attempt, Error, State
+from kue.model.events import Event, Kind
+from kue.model.fingerprint import fingerprint
+from kue.model.job import Attempt, Error, State
 
 if TYPE_CHECKING:
     from tests.model.entry import Entry

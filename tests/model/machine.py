@@ -19,7 +19,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from kue.job import State
+from kue.model.job import State
 from kue.store.values import MAX_BATCH, UNSEEN, Claim, Outcome, Seen
 from tests.model import agreement, draws
 from tests.model.both import LEASE, Both
@@ -27,9 +27,9 @@ from tests.model.both import LEASE, Both
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kue.job import Draft, Ending, Job
-    from kue.settings import Keep
-    from kue.store.base import Store
+    from kue.model.job import Draft, Ending, Job
+    from kue.model.settings import Keep
+    from kue.store.contract import Store
 
 PRODUCERS = ("p1", "p:2")
 

@@ -1,5 +1,5 @@
 """
-A store in plain Python: what `kue.store.base` promises, without any engine.
+A store in plain Python: what `kue.store.contract` promises, without any engine.
 
 Jobs are a dict, every verb a few lines that follow the contract's sentences.  Nothing
 is fast, nothing is shared, nothing can crash; whatever an engine says is compared with
@@ -12,23 +12,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kue import policy
-from kue.job import State
-from kue.store.values import (
-    Filter,
-    Stat,
-    Tended,
-    WorkerStatus,
-    grace_gap,
-    sort_key,
-)
+from kue.model import retry_policy
+from kue.model.job import State
+from kue.store.values import Filter, Stat, Tended, WorkerStatus, grace_gap, sort_key
 from tests.model.operating import Operating
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from kue.job import Job
-    from kue.settings import Keep
+    from kue.model.job import Job
+    from kue.model.settings import Keep
     from tests.model.entry import Entry
 
 
@@ -111,7 +104,7 @@ class Model(Operating):
         lost = self._dead(now)
         runs = self._robbed(lost)
         for entry in runs:
-            ending = policy.after_lost_worker(entry.view(), now)
+            ending = retry_policy.after_lost_worker(entry.view(), now)
             self.end_run(entry, ending, now, "lease")
         for name in lost:
             self.workers[name].is_lost, self.workers[name].info = True, None
@@ -120,7 +113,7 @@ class Model(Operating):
     def _time_out(self, now: int) -> int:
         runs = self._silent(now)
         for entry in runs:
-            ending = policy.after_ttl(entry.view(), now)
+            ending = retry_policy.after_ttl(entry.view(), now)
             self.end_run(entry, ending, now, "ttl")
         return len(runs)
 
@@ -132,7 +125,7 @@ class Model(Operating):
             if entry.is_past_its_life(now)
         ]
         for entry in late:
-            self.fail_expired(entry, policy.EXPIRED, now)
+            self.fail_expired(entry, retry_policy.EXPIRED, now)
         return len(late)
 
     def _prune(self, keep: Keep | None, now: int, gone: Collection[int]) -> int:

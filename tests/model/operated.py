@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from kue.job import State
-from kue.schedule import MIN_EVERY_MS, Schedule
+from kue.model.job import State
+from kue.model.schedule import MIN_EVERY_MS, Schedule
 from kue.store.values import MAX_BATCH, MAX_LOG_LINES, Change, LogLine, Progress, Word
 from tests.model import agreement, draws
 from tests.model.machine import Machine

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kue.events import Kind
-from kue.job import MOVES_BY_HAND, State
+from kue.model.events import Kind
+from kue.model.job import MOVES_BY_HAND, State
 from kue.store.values import (
     NOTHING_SEEN,
     UNSEEN,
@@ -22,7 +22,7 @@ from tests.model.running import Running
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kue.schedule import Schedule
+    from kue.model.schedule import Schedule
     from tests.model.entry import Entry
 
 

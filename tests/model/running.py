@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kue import policy
-from kue.events import Kind
-from kue.fingerprint import fingerprint
-from kue.job import (
+from kue.model import retry_policy
+from kue.model.events import Kind
+from kue.model.fingerprint import fingerprint
+from kue.model.job import (
     BEGAN,
     Attempt,
     Cancelled,
@@ -22,7 +22,7 @@ from kue.job import (
     Stalled,
     State,
 )
-from kue.names import quote
+from kue.model.names import quote
 from kue.store.codec import begun
 from kue.store.values import (
     MAX_LOG_LINES,
@@ -41,7 +41,7 @@ from tests.model.ledger import SOME_REASON, shown
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kue.job import Draft
+    from kue.model.job import Draft
 
 
 @dataclass
@@ -237,7 +237,7 @@ class Running(Holding):
         run = Run.read(token)
         if entry.cancelling and isinstance(ending, Retried | Released | Stalled):
             # Whoever asked for its end does not want to see it again.
-            ending = policy.after_cancel(entry.reason)
+            ending = retry_policy.after_cancel(entry.reason)
         entry.ended[token] = Word.LOST if taken else Word.ALREADY
         line = line_of(token, now, ending, taken)
         self.free_slot(entry)

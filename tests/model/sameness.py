@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from kue.events import Event, Kind
-from kue.job import Attempt, Job
+from kue.model.events import Event, Kind
+from kue.model.job import Attempt, Job
 from tests.model.ledger import SOME_REASON
 
 if TYPE_CHECKING:

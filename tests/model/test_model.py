@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from kue.store.redis import link
+from kue.store.redis.wire import client as link
 from tests.model.guided import GuidedMachine
 from tests.support.engines import Engine, engine_at
 from tests.support.exploring import seed
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
     from pathlib import Path
 
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.support.servers import RedisServer
 
 EXAMPLES = int(os.environ.get("KUE_MODEL_EXAMPLES", "80"))

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from kue import backoff, policy
-from kue.draft import draft
-from kue.job import Completed, Released, State
+from kue.model import backoff, retry_policy
+from kue.model.draft import draft
+from kue.model.job import Completed, Released, State
 from kue.store.values import GRACE_GAP_MS, MAX_BATCH, Outcome, Progress
 from tests.model import draws
 from tests.model.both import LEASE
@@ -23,7 +23,7 @@ from tests.model.operated import OperatedMachine
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from kue.job import Draft, Ending, Job
+    from kue.model.job import Draft, Ending, Job
 
 #: A type that only guided rules add to.
 DEEP = draws.TYPES[0] + " deep"
@@ -87,8 +87,8 @@ class Walks(OperatedMachine):
     def a_job_kills_its_workers(self, once: bool, backwards: bool) -> None:
         delivery = "at-most-once" if once else "at-least-once"
         run = self.start_one(delivery=delivery)
-        for _ in range(policy.MAX_STALLS + 1):
-            if policy.runs_alone(run):
+        for _ in range(retry_policy.MAX_STALLS + 1):
+            if retry_policy.runs_alone(run):
                 assert self.both.begin(run, alone=True)
             self.pass_time(LEASE + LONGEST_PAUSE)
             if backwards:
@@ -172,7 +172,7 @@ class Walks(OperatedMachine):
         wait = backoff.fixed(1) if later else None
         run = self.start_one(attempts=attempts, backoff=wait)
         for _ in range(attempts):
-            self.end(run, policy.after_error(run, draws.OOPS))
+            self.end(run, retry_policy.after_error(run, draws.OOPS))
             if self.state_of(run.id) is not State.FAILED:
                 self.both.now += 999
                 self.say_claim([DEEP], MAX_BATCH, W1)

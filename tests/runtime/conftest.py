@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.loops import new_event_loop
+from kue.aio.event_loop import new_event_loop
 from kue.runtime import Runtime
 
 if TYPE_CHECKING:

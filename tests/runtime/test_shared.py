@@ -1,5 +1,5 @@
 """
-Shared maps, locks and counters, as `kue.runtime.shared.base` says they are.
+Shared maps, locks and counters, as `kue.runtime.shared.contract` says they are.
 
 In the runtime itself, in a Redis, and in a Redis Cluster.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue.errors import BadPayload
+from kue.model.errors import BadPayload
 from kue.runtime import LockTimedOut, Runtime, SharedData
 from kue.runtime.shared.redis import RedisShared
 from tests.runtime.waiting import Signal

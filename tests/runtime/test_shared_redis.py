@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue.errors import StoreFull, StoreRefused, StoreUnavailable
+from kue.model.errors import StoreFull, StoreRefused, StoreUnavailable
 from kue.runtime import LockTimedOut, Runtime, RuntimeClosed
 from kue.runtime.shared.redis import RedisShared
-from kue.runtime.shared.redis.steps import Act, Told
+from kue.runtime.shared.redis.lock_requests import Act, Told
 from kue.store.redis import scripts
 from tests.support.proxy import Fate, Proxy
 from tests.support.servers import RedisServer, free_port
@@ -521,7 +521,7 @@ async def test_a_loss_is_noticed_even_if_the_answer_that_told_of_it_got_lost(
 async def test_a_redis_that_is_away_is_told_of(
     own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kue.runtime.shared.redis.shared._BUDGET_SECONDS", 0.2)
+    monkeypatch.setattr("kue.runtime.shared.redis.shared_data._BUDGET_SECONDS", 0.2)
     async with RedisShared(own_redis.url, lease=1) as shared:
         table, counter = await shared.map("table"), await shared.counter("visits")
         own_redis.kill()
@@ -543,7 +543,7 @@ async def test_a_lock_is_in_doubt_while_redis_is_away_and_ours_when_it_is_back(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("kue.runtime.shared.redis.shared._BUDGET_SECONDS", 0.3)
+    monkeypatch.setattr("kue.runtime.shared.redis.shared_data._BUDGET_SECONDS", 0.3)
     async with RedisShared(proxy.url, prefix=prefix, lease=1) as shared:
         lock = await shared.lock("door", timeout=0)
         proxy.refuse()
@@ -564,7 +564,7 @@ async def test_a_lock_that_cannot_be_released_is_released_later(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("kue.runtime.shared.redis.shared._BUDGET_SECONDS", 0.3)
+    monkeypatch.setattr("kue.runtime.shared.redis.shared_data._BUDGET_SECONDS", 0.3)
     async with RedisShared(proxy.url, prefix=prefix) as shared:
         lock = await shared.lock("door", timeout=0)
         proxy.refuse()
@@ -601,7 +601,7 @@ async def test_a_redis_that_is_full_takes_no_entries_and_still_has_locks(
 async def test_a_redis_that_is_not_there_is_told_of(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kue.runtime.shared.redis.shared._BUDGET_SECONDS", 0.2)
+    monkeypatch.setattr("kue.runtime.shared.redis.shared_data._BUDGET_SECONDS", 0.2)
     shared = RedisShared(f"redis://127.0.0.1:{free_port()}/0")
 
     with pytest.raises(StoreUnavailable, match="is it running"):
@@ -634,7 +634,7 @@ async def test_a_runtime_opens_and_closes_it(
 async def test_a_runtime_whose_shared_data_is_not_there_does_not_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kue.runtime.shared.redis.shared._BUDGET_SECONDS", 0.2)
+    monkeypatch.setattr("kue.runtime.shared.redis.shared_data._BUDGET_SECONDS", 0.2)
     wide = RedisShared(f"redis://127.0.0.1:{free_port()}/0")
     runtime = Runtime(loops=1, shared=wide)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue.errors import BadPayload
+from kue.model.errors import BadPayload
 from kue.runtime import (
     AlreadyUndeployed,
     Runtime,

@@ -29,7 +29,7 @@ MESSAGE = re.compile(
 
 @pytest.fixture(autouse=True)
 def told(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    caplog.set_level(logging.WARNING, logger="kue.runtime.watch")
+    caplog.set_level(logging.WARNING, logger="kue.runtime.blocked_monitor")
     return caplog
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from kue import Kue
 from kue.bus import EventBus
-from kue.service import EventRelay
+from kue.vertx import EventRelay
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

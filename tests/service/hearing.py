@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from kue.service import Addresses
+from kue.vertx import Addresses
 from tests.support.jobs import claim_one, end
 
 if TYPE_CHECKING:
     from kue import Job, Kue
     from kue.bus import EventBus, Message
-    from kue.job import Ending
+    from kue.model.job import Ending
 
 AT = Addresses()
 

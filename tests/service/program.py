@@ -10,10 +10,10 @@ import asyncio
 import sys
 
 from kue.bus import EventBus
-from kue.cluster.redis import RedisCluster
+from kue.bus.redis import RedisCluster
 from kue.runtime import Runtime
 from kue.runtime.shared.redis import RedisShared
-from kue.service import KueVerticle
+from kue.vertx import KueVerticle
 from tests.bus.nodes import BEAT, LEASE
 
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kue.bus.message import MAX_ADDRESS
-from kue.events import Kind
-from kue.service import Addresses
+from kue.model.events import Kind
+from kue.vertx import Addresses
 
 AT = Addresses()
 ID = "0b5f54ec-6f2c-4d4b-8b9a-d1d1b7a9c1aa"

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from kue.bus import EventBus, Failure, LocalCluster, RequestFailed
-from kue.errors import JobNotFound, StoreUnavailable
-from kue.service import Call, Proxy, authorised, bind, only
+from kue.model.errors import JobNotFound, StoreUnavailable
+from kue.vertx import Call, Proxy, authorised, bind, only
 from tests.bus.nodes import knows
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kue import ActiveJob, JobFailed, Kue
-from kue.job import Completed
-from kue.service import CallbackKue, JobService
-from kue.service.binding import actions
+from kue.model.job import Completed
+from kue.vertx import CallbackKue, JobService
+from kue.vertx.service_binding import actions
 from tests.service.hearing import add, finish
 from tests.unit.patience import until
 

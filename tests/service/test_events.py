@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kue import Kue
-from kue.job import Completed, Failed, Released, Retried
-from kue.service import Addresses, EventRelay, on, on_job
-from kue.service import relay as relaying
-from kue.service.shape import show
+from kue.model.job import Completed, Failed, Released, Retried
+from kue.vertx import Addresses, EventRelay, on, on_job
+from kue.vertx import event_publisher as relaying
+from kue.vertx.job_json import show
 from tests.service.hearing import Heard, add, at, at_job, at_queue, finish, start
 from tests.support.damage import spoil_record
 from tests.support.engines import engine_at

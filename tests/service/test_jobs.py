@@ -9,12 +9,12 @@ import pytest
 
 from kue import Kue
 from kue.bus import RequestFailed
-from kue.errors import StoreUnavailable
-from kue.job import Completed, Failed
-from kue.service import Addresses, JobService, JobServiceProxy, register
-from kue.service import jobs as service_jobs
-from kue.service.binding import actions
-from kue.service.shape import show
+from kue.model.errors import StoreUnavailable
+from kue.model.job import Completed, Failed
+from kue.vertx import Addresses, JobService, JobServiceProxy, register
+from kue.vertx import job_service as service_jobs
+from kue.vertx.job_json import show
+from kue.vertx.service_binding import actions
 from tests.service.hearing import add, finish, start
 from tests.support.jobs import OOPS
 

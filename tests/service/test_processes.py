@@ -10,10 +10,10 @@ import pytest
 
 from kue import Kue
 from kue.bus import EventBus, Failure, RequestFailed
-from kue.cluster.redis import RedisCluster
-from kue.job import Completed
-from kue.service import JobServiceProxy, on, on_job
-from kue.service.shape import show
+from kue.bus.redis import RedisCluster
+from kue.model.job import Completed
+from kue.vertx import JobServiceProxy, on, on_job
+from kue.vertx.job_json import show
 from tests.bus.nodes import BEAT, LEASE
 from tests.faults.processes import Process
 from tests.service.hearing import Heard, add, finish

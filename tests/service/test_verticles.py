@@ -10,7 +10,7 @@ import pytest
 from kue import ActiveJob, ConfigError, Kue, State, StoreUnavailable
 from kue.bus import EventBus, RequestFailed
 from kue.runtime import Runtime
-from kue.service import (
+from kue.vertx import (
     Addresses,
     JobServiceProxy,
     KueVerticle,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-BY_NAME = "kue.service:KueVerticle"
+BY_NAME = "kue.vertx:KueVerticle"
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kue.service import KueWorker
+from kue.vertx import KueWorker
 
 if TYPE_CHECKING:
     from kue import ActiveJob, Kue

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.draft import draft
-from kue.job import State
+from kue.model.draft import draft
+from kue.model.job import State
 from tests.support.jobs import HOUR, T0, count_of, state_of
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 BATCH = [
     draft("email", 1),

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue.job import Completed, State
-from kue.policy import MAX_STALLS
+from kue.model.job import Completed, State
+from kue.model.retry_policy import MAX_STALLS
 from kue.store.values import Outcome, Word
 from tests.support.jobs import SECOND, T0, claim_one, end, get_one, start_one
 from tests.support.upkeep import lose_worker, pass_time, tend
 
 if TYPE_CHECKING:
-    from kue.job import Job
-    from kue.store.base import Store
+    from kue.model.job import Job
+    from kue.store.contract import Store
 
 LEASE = 10 * SECOND
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue.draft import draft
-from kue.errors import StoreError
-from kue.job import Completed, State
-from kue.settings import Keep
+from kue.model.draft import draft
+from kue.model.errors import StoreError
+from kue.model.job import Completed, State
+from kue.model.settings import Keep
 from kue.store.values import Claim, Limits, Outcome
 from tests.support.jobs import (
     HOUR,
@@ -25,7 +25,7 @@ from tests.support.jobs import (
 )
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.support.hands import Hands
 
 pytestmark = pytest.mark.parametrize("engine", ["redis"], indirect=True)

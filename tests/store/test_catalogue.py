@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.draft import draft
-from kue.events import Kind
-from kue.job import Completed, Failed, Job, Released, Retried, State
+from kue.model.draft import draft
+from kue.model.events import Kind
+from kue.model.job import Completed, Failed, Job, Released, Retried, State
 from kue.store.values import Change, Claim, Outcome, Progress, Word
 from tests.support.engines import engine_at
 from tests.support.jobs import (
@@ -38,7 +38,7 @@ from tests.support.listening import kinds, story_of
 from tests.support.upkeep import tend
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.support.servers import RedisServer
 
 TYPES = ["email", "sms", "video", "report"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue.job import Completed, Released, Retried, State
+from kue.model.job import Completed, Released, Retried, State
 from kue.store.values import Limits
 from tests.support.hands import Hands, found, left_alone, mended
 from tests.support.jobs import (
@@ -26,7 +26,7 @@ from tests.support.jobs import (
 )
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 pytestmark = [
     pytest.mark.damages,

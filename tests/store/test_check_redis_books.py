@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.job import Completed, Retried, Stalled, State
+from kue.model.job import Completed, Retried, Stalled, State
 from kue.store.values import Change, Limits, Progress
 from tests.support.hands import Hands, found, left_alone, mended
 from tests.support.jobs import (
@@ -25,7 +25,7 @@ from tests.support.jobs import (
 )
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 pytestmark = [
     pytest.mark.damages,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue.job import Completed, Retried, State
+from kue.model.job import Completed, Retried, State
 from kue.store.values import Limits, LogLine, Progress
 from tests.support.jobs import (
     OOPS,
@@ -19,7 +19,7 @@ from tests.support.jobs import (
 )
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.support.hands import Hands
 
 #: Each is another story of damage, the same every time.

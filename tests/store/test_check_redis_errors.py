@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.fingerprint import fingerprint
-from kue.job import Error, Failed, State
+from kue.model.fingerprint import fingerprint
+from kue.model.job import Error, Failed, State
 from tests.support.hands import Hands, found, mended
 from tests.support.jobs import OOPS, T0, end, job_in, start_one
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 pytestmark = [
     pytest.mark.damages,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.job import Completed, Retried, State
-from kue.settings import load
+from kue.model.job import Completed, Retried, State
+from kue.model.settings import load
 from kue.store import store_for
 from kue.store.redis.keys import Keys, root_of
 from kue.store.values import Limits, LogLine, Outcome
@@ -24,8 +24,8 @@ from tests.support.jobs import (
 )
 
 if TYPE_CHECKING:
-    from kue.job import Ending
-    from kue.store.base import Store
+    from kue.model.job import Ending
+    from kue.store.contract import Store
     from tests.support.engines import Engine
 
 pytestmark = [

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue.job import State
+from kue.model.job import State
 from kue.store.redis.store import RedisStore
 from kue.store.values import Change
 from tests.support.hands import Hands, found, only
@@ -15,7 +15,7 @@ from tests.support.jobs import add_one, state_of
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
     #: Is told of each script before it runs, with its arguments.
     Meddle = Callable[[str, tuple[Any, ...]], Awaitable[None]]

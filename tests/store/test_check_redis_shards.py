@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.job import State
+from kue.model.job import State
 from tests.support.hands import Hands, found, left_alone, mended
 from tests.support.jobs import add_one, state_of
 from tests.support.upkeep import tend
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 pytestmark = [
     pytest.mark.damages,

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue.draft import draft
-from kue.job import State
+from kue.model.draft import draft
+from kue.model.job import State
 from tests.support.hands import Hands, found, mended
 from tests.support.jobs import (
     HOUR,
@@ -22,7 +22,7 @@ from tests.support.jobs import (
 from tests.support.upkeep import tend
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.support.engines import Engine
 
 #: Whose jobs are waited for: with several shards, "parent" lives on another one.

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.draft import draft
-from kue.job import Completed, State
-from kue.schedule import Schedule, every
+from kue.model.draft import draft
+from kue.model.job import Completed, State
+from kue.model.schedule import Schedule, every
 from tests.support.hands import Hands, left_alone, mended
 from tests.support.jobs import HOUR, MINUTE, T0, add_one, claim_one, end
 from tests.support.upkeep import tend
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 pytestmark = [
     pytest.mark.damages,

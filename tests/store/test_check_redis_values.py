@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.job import State
+from kue.model.histogram import Timing
+from kue.model.job import State
 from kue.store.values import Act, Limits, LogLine, Progress
-from kue.timings import Timing
 from tests.support.hands import Hands, left_alone, mended, only
 from tests.support.jobs import T0, add_one, claim, job_in, start_one
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 pytestmark = [
     pytest.mark.damages,

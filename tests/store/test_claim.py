@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue import policy
-from kue.job import MAX_PRIORITY, MIN_PRIORITY, Retried, Run, State
+from kue.model import retry_policy
+from kue.model.job import MAX_PRIORITY, MIN_PRIORITY, Retried, Run, State
 from kue.store.values import MAX_BATCH, Claim
 from tests.support.jobs import (
     MINUTE,
@@ -29,7 +29,7 @@ from tests.support.jobs import (
 )
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.support.engines import Engine
 
 
@@ -194,7 +194,7 @@ async def test_attempts_are_counted_when_a_run_starts(store: Store) -> None:
     for _ in range(3):
         job = await claim_one(store)
         numbers.append(job.attempts)
-        await end(store, job, policy.after_error(job, OOPS))
+        await end(store, job, retry_policy.after_error(job, OOPS))
 
     assert numbers == [1, 2, 3]
     assert await count_of(store) == {State.FAILED: 1}
@@ -264,7 +264,7 @@ async def test_a_job_past_its_life_fails_instead_of_being_handed_out(
     assert await claim_ids(store, now=T0 + MINUTE + 1) == [good]
 
     job = await get_one(store, old)
-    assert (job.state, job.error) == (State.FAILED, policy.EXPIRED)
+    assert (job.state, job.error) == (State.FAILED, retry_policy.EXPIRED)
     assert (job.attempts, job.worker, job.failed_at) == (0, None, T0 + MINUTE + 1)
     [line] = job.history
     assert (line.token, line.outcome, line.run) == ("", "failed", None)

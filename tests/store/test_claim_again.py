@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from kue.job import Completed, Job, Retried, State
+from kue.model.job import Completed, Job, Retried, State
 from kue.store.values import Claim, Outcome, Word
 from tests.support.jobs import (
     OOPS,
@@ -20,7 +20,7 @@ from tests.support.jobs import (
 from tests.support.upkeep import lose_worker
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 TYPES = ["email", "sms", "video"]
 

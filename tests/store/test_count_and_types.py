@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.draft import draft
-from kue.job import Completed, State
-from kue.schedule import every
+from kue.model.draft import draft
+from kue.model.job import Completed, State
+from kue.model.schedule import every
 from kue.store.values import Limits
 from tests.support.jobs import (
     DAY,
@@ -24,7 +24,7 @@ from tests.support.jobs import (
 from tests.support.upkeep import tend
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 
 async def test_an_empty_store_has_no_types(store: Store) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.job import Completed, Job, Released, Retried, State
+from kue.model.job import Completed, Job, Released, Retried, State
 from kue.store.values import MAX_BATCH, Claim, Claimed, Limits, Outcome, Word
 from tests.support.jobs import (
     MINUTE,
@@ -22,7 +22,7 @@ from tests.support.jobs import (
 )
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 TYPES = ["email", "sms", "video"]
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.events import Kind
-from kue.job import Completed, State
+from kue.model.events import Kind
+from kue.model.job import Completed, State
 from kue.store.values import Word
 from tests.support.damage import REACHABLE, spoil_record
 from tests.support.jobs import T0, add_many, add_one, claim, claim_ids, end
@@ -15,7 +15,7 @@ from tests.support.listening import read_until
 from tests.support.upkeep import tend
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.support.engines import Engine
 
 pytestmark = [

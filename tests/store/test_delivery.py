@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from kue import policy
-from kue.job import Completed, Ending, Job, Released, Retried, State
+from kue.model import retry_policy
+from kue.model.job import Completed, Ending, Job, Released, Retried, State
 from kue.store.values import Outcome, Word
 from tests.support.jobs import (
     OOPS,
@@ -25,7 +25,7 @@ from tests.support.jobs import (
 from tests.support.upkeep import lose_worker, pass_time, tend
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 LEASE = 10 * SECOND
 
@@ -75,7 +75,7 @@ async def test_a_job_that_always_fails_runs_as_often_as_it_may(store: Store) -> 
     while jobs := await claim(store):
         runs += len(jobs)
         for job in jobs:
-            await end(store, job, policy.after_error(job, OOPS))
+            await end(store, job, retry_policy.after_error(job, OOPS))
 
     assert runs == 4
     assert await count_of(store) == {State.FAILED: 1}
@@ -88,12 +88,12 @@ async def test_a_job_that_kills_every_worker_is_stopped(store: Store) -> None:
     for _ in range(20):
         for job in await claim(store, now=now):
             runs += 1
-            if policy.runs_alone(job):
+            if retry_policy.runs_alone(job):
                 await store.begin(job, alone=True, now=now)
         await pass_time(store, now, now + LEASE + 1)
         now += LEASE + 1
 
-    assert runs == policy.MAX_STALLS + 1
+    assert runs == retry_policy.MAX_STALLS + 1
     assert await count_of(store) == {State.FAILED: 1}
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.draft import draft
-from kue.job import Completed, State
+from kue.model.draft import draft
+from kue.model.job import Completed, State
 from kue.store.values import MAX_BATCH, Outcome, Word
 from tests.support.jobs import (
     T0,
@@ -23,7 +23,7 @@ from tests.support.jobs import (
 from tests.support.upkeep import tend
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.support.hands import Hands
 
 pytestmark = pytest.mark.parametrize("engine", ["redis"], indirect=True)

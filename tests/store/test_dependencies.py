@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue.job import Cancelled, Completed, Ending, Failed, Job, Retried, State
+from kue.model.job import Cancelled, Completed, Ending, Failed, Job, Retried, State
 from tests.support.jobs import (
     HOUR,
     MINUTE,
@@ -31,7 +31,7 @@ from tests.support.jobs import (
 from tests.support.upkeep import lose_worker, tend
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 #: Enough types that some of them live on different shards.
 TYPES = ["email", "sms", "video", "report", "page", "thumbnail"]

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue.fingerprint import MAX_LINE, fingerprint
-from kue.job import Cancelled, Completed, Error, Failed, Retried, State
-from kue.policy import EXPIRED, TTL_EXCEEDED
-from kue.settings import Keep
+from kue.model.fingerprint import MAX_LINE, fingerprint
+from kue.model.job import Cancelled, Completed, Error, Failed, Retried, State
+from kue.model.retry_policy import EXPIRED, TTL_EXCEEDED
+from kue.model.settings import Keep
 from kue.store.values import MAX_ERRORS, Outcome, Word
 from tests.support.jobs import (
     HOUR,
@@ -30,7 +30,7 @@ from tests.support.upkeep import KEEP_ALL, lose_worker, tend
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 #: Types on several shards, where there are several.
 TYPES = ("email", "sms", "video", "a:{b}%41 é")

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue import policy
-from kue.draft import draft
-from kue.events import Event, Kind
-from kue.job import (
+from kue.model import retry_policy
+from kue.model.draft import draft
+from kue.model.events import Event, Kind
+from kue.model.job import (
     Cancelled,
     Completed,
     Ending,
@@ -19,7 +19,7 @@ from kue.job import (
     Stalled,
     State,
 )
-from kue.settings import Keep
+from kue.model.settings import Keep
 from kue.store.values import Change, Progress
 from tests.support.jobs import (
     MINUTE,
@@ -39,7 +39,7 @@ from tests.support.upkeep import lose_worker, tend
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from kue.store.base import Events, Store
+    from kue.store.contract import Events, Store
 
 #: A listener to everything, and one to the one job that things happen to.
 BOTH = pytest.mark.parametrize("of_all", [True, False], ids=["of all", "of one"])
@@ -295,8 +295,8 @@ async def test_an_expired_job_is_told_to_have_failed(store: Store, now: int) -> 
 
     assert event.kind is Kind.FAILED
     assert event.detail == {
-        "kind": policy.EXPIRED.kind,
-        "message": policy.EXPIRED.message,
+        "kind": retry_policy.EXPIRED.kind,
+        "message": retry_policy.EXPIRED.message,
     }
 
 
@@ -317,7 +317,7 @@ async def test_a_silent_run_is_told_as_a_failed_attempt(store: Store, now: int) 
         [event] = await story_of(store, events, job.id)
 
     assert event.kind is Kind.FAILED_ATTEMPT
-    assert event.detail["message"] == policy.TTL_EXCEEDED.message
+    assert event.detail["message"] == retry_policy.TTL_EXCEEDED.message
 
 
 async def test_what_was_refused_tells_nothing(store: Store) -> None:

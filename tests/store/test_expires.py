@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from kue import policy
-from kue.job import Completed, State
+from kue.model import retry_policy
+from kue.model.job import Completed, State
 from kue.store.values import Limits, Word
 from tests.support.jobs import (
     DAY,
@@ -30,7 +30,7 @@ from tests.support.jobs import (
 from tests.support.upkeep import KEEP_ALL, tend
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 UNSTARTED = [State.WAITING, State.DELAYED, State.BLOCKED]
 
@@ -46,7 +46,7 @@ async def test_a_job_that_was_not_started_in_its_life_is_failed(
 
     assert tended.expired == 1
     job = await get_one(store, job_id)
-    assert (job.state, job.error) == (State.FAILED, policy.EXPIRED)
+    assert (job.state, job.error) == (State.FAILED, retry_policy.EXPIRED)
     assert (job.attempts, job.ended_at) == (0, T0 + MINUTE + 1)
     [line] = job.history
     assert (line.token, line.outcome) == ("", "failed")
@@ -143,4 +143,4 @@ async def test_a_job_expires_before_what_it_waits_for_is_pruned(
     await tend(store, T0 + 2 * MINUTE, keep=keep)
 
     assert await state_of(store, parent) is None
-    assert (await get_one(store, job_id)).error == policy.EXPIRED
+    assert (await get_one(store, job_id)).error == retry_policy.EXPIRED

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from kue.job import (
+from kue.model.job import (
     Cancelled,
     Completed,
     Ending,
@@ -34,7 +34,7 @@ from tests.support.jobs import (
 from tests.support.upkeep import lose_worker, pass_time
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 ENDINGS: list[Ending] = [
     Completed("mine"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kue.draft import draft
-from kue.job import Completed, Failed, State
+from kue.model.draft import draft
+from kue.model.job import Completed, Failed, State
 from kue.store.values import MAX_BATCH
 from tests.support.jobs import (
     OOPS,
@@ -23,7 +23,7 @@ from tests.support.jobs import (
 from tests.support.upkeep import tend
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.support.engines import Engine
 
 TYPES = ["email", "sms", "video", "report", "page", "thumbnail"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kue.job import Completed, State
-from kue.settings import LEASE_MS
+from kue.model.job import Completed, State
+from kue.model.settings import LEASE_MS
 from kue.store.values import GRACE_GAP_MS, Word
 from tests.support.jobs import (
     HOUR,
@@ -21,7 +21,7 @@ from tests.support.jobs import (
 from tests.support.upkeep import pass_time, tend
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 #: Both the lease and the patience for a gap are over.
 BACK = T0 + 10 * LEASE_MS

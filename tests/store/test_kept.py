@@ -13,7 +13,7 @@ from tests.support.jobs import SECOND, T0
 from tests.support.upkeep import tend
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 ODD = 'ann "b" 🚀:{}%*?[a]'
 

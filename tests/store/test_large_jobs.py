@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.draft import draft
-from kue.job import Completed, State
+from kue.model.draft import draft
+from kue.model.job import Completed, State
 from kue.store.batches import bytes_of_job
 from kue.store.values import (
     MAX_CALL_BYTES,
@@ -24,8 +24,8 @@ from tests.support.jobs import T0, add, claim, count_of
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from kue.job import Draft, Job
-    from kue.store.base import Store
+    from kue.model.job import Draft, Job
+    from kue.store.contract import Store
     from tests.support.hands import Hands
 
 LARGE = 200_000

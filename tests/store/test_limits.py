@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.job import (
+from kue.model.job import (
     Cancelled,
     Completed,
     Ending,
@@ -33,7 +33,7 @@ from tests.support.jobs import (
 from tests.support.upkeep import lose_worker, pass_time, tend
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 ENDINGS: list[Ending] = [
     Completed(),

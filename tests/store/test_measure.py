@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.job import Completed
+from kue.model.histogram import DAY_MS, Timing
+from kue.model.job import Completed
 from kue.store.values import HOURS_KEPT, MINUTES_A_PASS, MINUTES_KEPT, Stat
-from kue.timings import DAY_MS, Timing
 from tests.support.jobs import (
     DAY,
     HOUR,
@@ -23,7 +23,7 @@ from tests.support.jobs import (
 from tests.support.upkeep import tend
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 NOW = T0 // MINUTE
 #: The clock starts at a full hour, so that a test may count in it.

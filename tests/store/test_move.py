@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.job import (
+from kue.model.job import (
     MAX_HISTORY,
     MOVES_BY_HAND,
     Completed,
@@ -37,8 +37,8 @@ from tests.support.jobs import (
 from tests.support.upkeep import tend
 
 if TYPE_CHECKING:
-    from kue.job import Job
-    from kue.store.base import Store
+    from kue.model.job import Job
+    from kue.store.contract import Store
 
 AT = T0 + 30 * MINUTE
 TARGETS = [State.WAITING, State.DELAYED]

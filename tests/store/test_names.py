@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.draft import draft
-from kue.events import Kind
-from kue.job import Completed, State
+from kue.model.draft import draft
+from kue.model.events import Kind
+from kue.model.job import Completed, State
 from kue.store.values import Claim, Filter, Limits, Word
 from tests.support.jobs import (
     T0,
@@ -26,7 +26,7 @@ from tests.support.listening import read_until
 from tests.support.upkeep import lose_worker, tend
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 NAMES = [
     "learn vertx",

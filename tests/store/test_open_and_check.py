@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.errors import ConfigError
-from kue.job import Completed, State
-from kue.settings import load
+from kue.model.errors import ConfigError
+from kue.model.job import Completed, State
+from kue.model.settings import load
 from kue.store import store_for
 from kue.store.values import Limits, Outcome, Report
 from tests.support.engines import ENGINES, engine_at
@@ -25,7 +25,7 @@ from tests.support.jobs import (
 from tests.support.upkeep import tend
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.support.engines import Engine
 
 

@@ -11,7 +11,7 @@ from tests.support.jobs import SECOND, T0, start_one
 from tests.support.upkeep import tend
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 ODD = "rack 1/ü:2"
 

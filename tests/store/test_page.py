@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue.job import Completed, Failed, Job, State
+from kue.model.job import Completed, Failed, Job, State
 from kue.store.values import MAX_BATCH, sort_key
 from tests.support.jobs import (
     MINUTE,
@@ -22,7 +22,7 @@ from tests.support.jobs import (
 )
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 TYPES = ["email", "sms", "video", "report"]
 FINISHED = [State.COMPLETE, State.FAILED, State.CANCELLED]

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue.draft import draft
-from kue.job import Completed, State
+from kue.model.draft import draft
+from kue.model.job import Completed, State
 from kue.store.values import Outcome
 from tests.support.jobs import T0, add, add_one, claim
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.support.hands import Hands
 
 TYPES = ("email", "sms", "video")

@@ -10,7 +10,7 @@ from kue.store.redis.keys import LIVE_CHUNK
 from tests.support.jobs import add_many
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.support.hands import Hands
 
 pytestmark = [

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.job import State
+from kue.model.job import State
 from tests.support.jobs import HOUR, T0, add_many
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 #: More than a script reads at a time; ids of one to four digits.
 MANY = 1_400

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.job import State
+from kue.model.job import State
 from kue.store.redis import type_ids
 from kue.store.values import Filter
 from tests.support.jobs import add_many, job_in
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.support.hands import Hands
 
 

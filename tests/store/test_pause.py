@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kue.job import Completed, State
+from kue.model.job import Completed, State
 from kue.store.values import Pause, Word
 from tests.support.jobs import (
     MINUTE,
@@ -22,7 +22,7 @@ from tests.support.jobs import (
 from tests.support.upkeep import tend
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 
 async def test_a_paused_type_hands_out_nothing(store: Store) -> None:

@@ -19,7 +19,7 @@ from tests.support.jobs import (
 from tests.support.upkeep import lose_worker, tend
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 #: More than one shard is home to them, and names may look like anything.
 WORKERS = ["w1", "w2", "a:{b}%41", 'späte "Schicht"', "email"]

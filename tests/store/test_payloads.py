@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kue.draft import draft
-from kue.job import Completed, Error, Failed, Retried
+from kue.model.draft import draft
+from kue.model.job import Completed, Error, Failed, Retried
 from kue.store.codec import result_of
 from kue.store.values import Change, LogLine, Outcome, Progress
 from tests.support.jobs import (
@@ -26,7 +26,7 @@ from tests.support.jobs import (
 )
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 SCALARS = (
     st.none()

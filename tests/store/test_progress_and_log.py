@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.job import Completed, Retried, State
+from kue.model.job import Completed, Retried, State
 from kue.store.values import (
     MAX_BATCH,
     MAX_LOG_LINES,
@@ -31,7 +31,7 @@ from tests.support.jobs import (
 from tests.support.upkeep import lose_worker
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 NOT_ACTIVE = [state for state in State if state is not State.ACTIVE]
 

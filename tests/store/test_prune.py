@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue.job import Completed, State
-from kue.settings import Keep
+from kue.model.job import Completed, State
+from kue.model.settings import Keep
 from kue.store.values import MAX_BATCH, LogLine, Outcome
 from tests.support.jobs import (
     HOUR,
@@ -25,7 +25,7 @@ from tests.support.jobs import (
 from tests.support.upkeep import tend
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 FINISHED = [State.COMPLETE, State.FAILED, State.CANCELLED]
 

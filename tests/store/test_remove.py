@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.job import Completed, State
+from kue.model.job import Completed, State
 from kue.store.values import (
     MAX_BATCH,
     Change,
@@ -33,7 +33,7 @@ from tests.support.jobs import (
 from tests.support.upkeep import tend
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 NOT_ACTIVE = [state for state in State if state is not State.ACTIVE]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kue.job import Completed, State
+from kue.model.job import Completed, State
 from tests.support.jobs import (
     MINUTE,
     SECOND,
@@ -20,7 +20,7 @@ from tests.support.jobs import (
 from tests.support.upkeep import lose_worker, pass_time, tend
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 TYPES = ["email", "sms", "video", "report"]
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue import policy
-from kue.job import Completed, Retried, State
+from kue.model import retry_policy
+from kue.model.job import Completed, Retried, State
 from kue.store.values import Word
 from tests.support.jobs import (
     OOPS,
@@ -27,7 +27,7 @@ from tests.support.jobs import (
 from tests.support.upkeep import lose_worker, pass_time, tend
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 LEASE = 10 * SECOND
 
@@ -38,7 +38,7 @@ async def lose(store: Store, job_id: int, now: int) -> int:
     start = max(now, job.promote_at or 0)
     job = await claim_one(store, now=start)
     assert job.id == job_id
-    if policy.runs_alone(job):
+    if retry_policy.runs_alone(job):
         assert await store.begin(job, alone=True, now=start) is not Word.LOST
     await lose_worker(store, start)
     return start + LEASE + 1
@@ -89,7 +89,7 @@ async def test_the_first_loss_is_repeated_at_once_the_next_ones_after_a_pause(
     assert await state_of(store, job_id) is State.WAITING
 
     for stalls in (2, 3):
-        pause = policy.stall_delay_ms(job_id, stalls - 1)
+        pause = retry_policy.stall_delay_ms(job_id, stalls - 1)
         now = await lose(store, job_id, now)
         job = await get_one(store, job_id)
         assert (job.state, job.stalls) == (State.DELAYED, stalls)
@@ -100,7 +100,7 @@ async def test_the_first_loss_is_repeated_at_once_the_next_ones_after_a_pause(
 async def test_a_job_that_keeps_losing_workers_is_failed(store: Store) -> None:
     job_id = await add_one(store, attempts=100)
     now = T0
-    for _ in range(policy.MAX_STALLS):
+    for _ in range(retry_policy.MAX_STALLS):
         now = await lose(store, job_id, now)
     assert await state_of(store, job_id) is State.DELAYED
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kue.draft import draft
-from kue.job import State
-from kue.schedule import Schedule, every
+from kue.model.draft import draft
+from kue.model.job import State
+from kue.model.schedule import Schedule, every
 from tests.support.jobs import HOUR, MINUTE, SECOND, T0, add_one, count_of
 from tests.support.upkeep import pass_time, tend
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 REPORT = every("daily", "1m", draft("report", {"n": 1}, priority=-3), first_at=T0)
 

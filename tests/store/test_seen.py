@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.job import Failed, State
+from kue.model.job import Failed, State
 from kue.store.values import Change, LogLine, Progress, Reply, Seen, Word
 from tests.support.jobs import (
     OOPS,
@@ -21,7 +21,7 @@ from tests.support.jobs import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 
 def first(replies: Iterable[Reply]) -> Word:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.job import (
+from kue.model.job import (
     MAX_HISTORY,
     Cancelled,
     Completed,
@@ -36,7 +36,7 @@ from tests.support.jobs import (
 )
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 ENDINGS: list[Ending] = [
     Completed({"ok": True}),

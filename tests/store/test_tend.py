@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from kue.draft import draft
-from kue.job import Completed, State
-from kue.settings import Keep
+from kue.model.draft import draft
+from kue.model.job import Completed, State
+from kue.model.settings import Keep
 from kue.store.values import Tended
 from tests.support.jobs import (
     MINUTE,
@@ -30,7 +30,7 @@ from tests.support.jobs import (
 from tests.support.upkeep import KEEP_ALL, tend, together
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 TYPES = ["email", "sms", "video", "report"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kue import policy
-from kue.job import Completed, State
+from kue.model import retry_policy
+from kue.model.job import Completed, State
 from kue.store.values import Progress, Tended, Word
 from tests.support.jobs import (
     SECOND,
@@ -20,7 +20,7 @@ from tests.support.jobs import (
 from tests.support.upkeep import STEP_MS, tend, together
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 
 async def live(store: Store, since: int, until: int) -> Tended:
@@ -41,7 +41,7 @@ async def test_a_silent_run_is_ended_and_the_job_tried_again(store: Store) -> No
     assert (tended.timed_out, tended.rescued) == (1, 0)
     back = await get_one(store, job.id)
     assert (back.state, back.attempts, back.stalls) == (State.WAITING, 1, 0)
-    assert back.error == policy.TTL_EXCEEDED
+    assert back.error == retry_policy.TTL_EXCEEDED
     assert [(line.outcome, line.taken) for line in back.history] == [("retry", "ttl")]
 
 
@@ -60,7 +60,7 @@ async def test_a_silent_last_attempt_fails_the_job(store: Store) -> None:
     await live(store, T0, T0 + 2 * SECOND + 1)
 
     failed = await get_one(store, job.id)
-    assert (failed.state, failed.error) == (State.FAILED, policy.TTL_EXCEEDED)
+    assert (failed.state, failed.error) == (State.FAILED, retry_policy.TTL_EXCEEDED)
     assert failed.attempts == 1
 
 

@@ -10,14 +10,14 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kue.job import Completed, State
+from kue.model.job import Completed, State
 from kue.store.values import Outcome, Word
 from tests.support.jobs import SECOND, T0, add_one, claim_one, get_one, start_one
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.errors import StoreCorrupt, StoreRefused
-from kue.settings import load
+from kue.model.errors import StoreCorrupt, StoreRefused
+from kue.model.settings import load
 from kue.store import store_for
 from tests.support.engines import SHARDS, engine_at
 from tests.support.jobs import add_one

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.draft import draft
-from kue.job import (
+from kue.model.draft import draft
+from kue.model.job import (
     Cancelled,
     Completed,
     Ending,
@@ -35,7 +35,7 @@ from tests.support.jobs import (
 from tests.support.upkeep import lose_worker, tend
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 UNFINISHED = [State.WAITING, State.DELAYED, State.ACTIVE, State.BLOCKED]
 FINISHED = [State.COMPLETE, State.FAILED, State.CANCELLED]

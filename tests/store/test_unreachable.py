@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue.draft import draft
-from kue.errors import StoreUnavailable
-from kue.job import Completed, Job, Spec, State
-from kue.schedule import every
-from kue.settings import load
+from kue.model.draft import draft
+from kue.model.errors import StoreUnavailable
+from kue.model.histogram import Timing
+from kue.model.job import Completed, Job, Spec, State
+from kue.model.schedule import every
+from kue.model.settings import load
 from kue.store import store_for
-from kue.store.base import Store
+from kue.store.contract import Store
 from kue.store.values import (
     Act,
     Change,
@@ -27,7 +28,6 @@ from kue.store.values import (
     Outcome,
     Progress,
 )
-from kue.timings import Timing
 from tests.support.jobs import T0
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue.job import Retried, State
+from kue.model.job import Retried, State
 from kue.store.values import MAX_BATCH, Change, Word
 from tests.support.jobs import (
     OOPS,
@@ -24,7 +24,7 @@ from tests.support.jobs import (
 from tests.support.upkeep import lose_worker
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 
 async def change(store: Store, job_id: int, **fields: Any) -> Word:

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue.draft import draft
-from kue.job import Completed, Job, State
+from kue.model.draft import draft
+from kue.model.job import Completed, Job, State
 from kue.store.values import Claim, Limits, Outcome
 from tests.support.jobs import state_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 SLEEP_SECONDS = 30.0
 PATIENCE_SECONDS = 50.0

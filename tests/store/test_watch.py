@@ -6,9 +6,9 @@ import asyncio
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-from kue.draft import draft
-from kue.events import Event, Kind
-from kue.job import Completed, Retried, State
+from kue.model.draft import draft
+from kue.model.events import Event, Kind
+from kue.model.job import Completed, Retried, State
 from kue.store.values import Progress
 from tests.support.jobs import (
     OOPS,
@@ -25,7 +25,7 @@ from tests.support.jobs import (
 from tests.support.listening import kinds, read_until, story_of
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 TYPES = ["email", "sms", "video", "report"]
 

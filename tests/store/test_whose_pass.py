@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.draft import draft
-from kue.job import State
-from kue.outage import Outage
-from kue.settings import LEASE_MS, Keep
-from kue.worker.services import ELSEWHERE_SECONDS, Heart, Upkeep
+from kue.aio.retry import Outage
+from kue.model.draft import draft
+from kue.model.job import State
+from kue.model.settings import LEASE_MS, Keep
+from kue.worker.heartbeat import ELSEWHERE_SECONDS, Heart, Upkeep
 from tests.support.jobs import SECOND, T0, add, add_one, state_of
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 #: Enough that every shard has some to look at each second.
 TYPES = [f"type {number}" for number in range(40)]

@@ -6,10 +6,10 @@ import asyncio
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from kue.clock import FakeClock
+from kue.model.clock import FakeClock
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 #: How long a wait may last by the clock on the wall.
 MOMENT = 0.01

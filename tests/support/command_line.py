@@ -18,7 +18,7 @@ from tests.support.root_logger import lent
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.support.engines import Engine
 
 T = TypeVar("T")

@@ -11,13 +11,13 @@ from urllib.parse import urlsplit
 
 import redis
 
-from kue.store.redis.connecting import DRIVER
 from kue.store.redis.keys import LIVE_CHUNK, Keys, root_of, shard_of_type
+from kue.store.redis.wire.connecting import DRIVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from kue.store.values import Finding
     from tests.support.engines import Engine
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from kue.draft import draft
-from kue.job import Cancelled, Completed, Error, Failed, State
-from kue.settings import LEASE_MS
+from kue.model.draft import draft
+from kue.model.job import Cancelled, Completed, Error, Failed, State
+from kue.model.settings import LEASE_MS
 from kue.store.values import MAX_BATCH, Claim, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kue.job import Draft, Ending, Job
-    from kue.payload import JSON
-    from kue.store.base import Store
+    from kue.model.job import Draft, Ending, Job
+    from kue.model.payload import JSON
+    from kue.store.contract import Store
     from kue.store.values import Added, Claimed, Word
 
 T0 = 1_800_000_000_000

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from kue.events import Event, Kind
+from kue.model.events import Event, Kind
 from tests.support.jobs import T0
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 PATIENCE_SECONDS = 50.0
 

@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from kue.bus import EventBus, Message
-from kue.cluster.redis import RedisCluster
+from kue.bus.redis import RedisCluster
 from tests.unit.patience import until
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from kue.supervisor import logs
+from kue.supervisor import log_format
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,9 @@ def lent() -> Iterator[None]:
         yield
     finally:
         for handler in root.handlers[:]:
-            if isinstance(handler.formatter, logs.TextFormatter | logs.JsonFormatter):
+            if isinstance(
+                handler.formatter, log_format.TextFormatter | log_format.JsonFormatter
+            ):
                 root.removeHandler(handler)
         root.setLevel(level)
         logging.captureWarnings(False)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import redis
 
-from kue.store.redis.connecting import DRIVER
+from kue.store.redis.wire.connecting import DRIVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -9,8 +9,8 @@ from kue import Event, Job, JobHandle, Kue, State
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from kue.payload import JSON
-    from kue.session import Session
+    from kue.client.connection import Session
+    from kue.model.payload import JSON
 
 
 class Receipt:

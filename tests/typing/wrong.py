@@ -14,8 +14,8 @@ from tests.typing.tasks import count, report, send
 
 if TYPE_CHECKING:
     from kue import SyncJobHandle, SyncKue
-    from kue.payload import JSON
-    from kue.session import Session
+    from kue.client.connection import Session
+    from kue.model.payload import JSON
 
 
 def to_text(stored: JSON) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kue import Kue
-from kue.worker import services
+from kue.worker import heartbeat
 from tests.support.command_line import CommandLine
 from tests.support.engines import Engine, engine_at
 from tests.unit.flaky import Wire
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.support.servers import RedisServer
 
 #: A worker that gets no core for seconds keeps its jobs, and a test can outwait it …
@@ -43,7 +43,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
 
 @pytest.fixture
 def _quick_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(services, "BEATS_PER_LEASE", HEARTBEATS_PER_LEASE)
+    monkeypatch.setattr(heartbeat, "BEATS_PER_LEASE", HEARTBEATS_PER_LEASE)
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ import inspect
 from collections import Counter
 from typing import TYPE_CHECKING, Any, cast
 
-from kue.errors import StoreUnavailable
+from kue.model.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 
 class Wire:

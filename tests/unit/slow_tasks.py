@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-if "kue.worker.child" in sys.orig_argv:
+if "kue.worker.pools.child" in sys.orig_argv:
     time.sleep(1)
 
 

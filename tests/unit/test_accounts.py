@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from kue.accounts import (
+from kue.http.auth import (
     Hasher,
     NameTaken,
     NoSuchAccount,
@@ -18,14 +18,14 @@ from kue.accounts import (
     Tokens,
     Users,
 )
-from kue.accounts.passwords import matches
-from kue.accounts.records import name_of
-from kue.accounts.sessions import IDLE_MS, MAX_MS, TOUCH_MS
+from kue.http.auth.account_records import name_of
+from kue.http.auth.passwords import matches
+from kue.http.auth.sessions import IDLE_MS, MAX_MS, TOUCH_MS
 from tests.support.jobs import T0
 
 if TYPE_CHECKING:
-    from kue.accounts import Account
-    from kue.store.base import Store
+    from kue.http.auth import Account
+    from kue.store.contract import Store
 
 CHEAP = Hasher(n=16, p=1)
 PASSWORD = "correct horse"

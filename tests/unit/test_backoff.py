@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kue import backoff
-from kue.backoff import Backoff, Exponential, Fixed, Listed, Named
-from kue.duration import MAX_MS
-from kue.errors import ConfigError
+from kue.model import backoff
+from kue.model.backoff import Backoff, Exponential, Fixed, Listed, Named
+from kue.model.duration import MAX_MS
+from kue.model.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

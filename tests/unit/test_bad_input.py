@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue import backoff, settings
-from kue.draft import draft
-from kue.listeners import kind_of
-from kue.reading import state_of
+from kue.client.queries import state_of
+from kue.client.subscriptions import kind_of
+from kue.model import backoff, settings
+from kue.model.draft import draft
 from kue.store import store_for
 from kue.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 
 def store(url: str) -> Store:
@@ -102,7 +102,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], list[str]]] = {
     ),
     "a strategy nobody registered": (
         lambda: backoff.delay_ms(backoff.named("mine"), 1),
-        ["'mine'", "kue.backoff.register('mine', …)"],
+        ["'mine'", "kue.model.backoff.register('mine', …)"],
     ),
     "an unknown setting": (
         lambda: settings.load({}, lease_time=5),

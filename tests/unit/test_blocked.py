@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kue import Kue
-from kue.blocked import Blockage, BlockedWatch
+from kue.aio.loop_monitor import Blockage, BlockedWatch
 from tests.unit.patience import until
 
 if TYPE_CHECKING:

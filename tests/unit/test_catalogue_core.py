@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 import kue
-from kue import backoff, policy
-from kue.draft import draft
-from kue.duration import MAX_MS
-from kue.errors import ConfigError
-from kue.job import Attempt, Completed, Error, Failed, Job, Retried, Spec, State
-from kue.names import quote, unquote
-from kue.signs import percent
+from kue.model import backoff, retry_policy
+from kue.model.draft import draft
+from kue.model.duration import MAX_MS
+from kue.model.errors import ConfigError
+from kue.model.job import Attempt, Completed, Error, Failed, Job, Retried, Spec, State
+from kue.model.names import quote, unquote
+from kue.worker.progress import percent
 
 T0 = 1_800_000_000_000
 OOPS = Error("ValueError", "oops")
@@ -37,7 +37,7 @@ def running(*, attempt: int = 1, max_attempts: int = 3, **spec: Any) -> Job:
 
 def test_a_job_runs_as_often_as_it_has_attempts() -> None:
     """D-17: with three attempts the third failure is the last."""
-    endings = [policy.after_error(running(attempt=n), OOPS) for n in (1, 2, 3)]
+    endings = [retry_policy.after_error(running(attempt=n), OOPS) for n in (1, 2, 3)]
 
     assert endings == [Retried(OOPS), Retried(OOPS), Failed(OOPS)]
 
@@ -46,7 +46,7 @@ def test_backoff_grows_from_what_was_asked_for_and_not_from_itself() -> None:
     """D-20: each pause is computed anew; nothing is written over the delay."""
     spec_backoff = backoff.exponential("10s")
     delays = [
-        policy.retry_delay_ms(
+        retry_policy.retry_delay_ms(
             running(attempt=n, max_attempts=9, delay=500, backoff=spec_backoff)
         )
         for n in (1, 2, 3, 4)
@@ -137,7 +137,9 @@ def test_a_name_nobody_registered_is_no_reason_to_lose_a_job() -> None:
     """D-8: whoever ends the run may not know the strategy; the job waits a while."""
     job = running(backoff=backoff.named("unheard of"))
 
-    assert policy.after_error(job, OOPS) == Retried(OOPS, policy.UNKNOWN_BACKOFF_MS)
+    assert retry_policy.after_error(job, OOPS) == Retried(
+        OOPS, retry_policy.UNKNOWN_BACKOFF_MS
+    )
 
 
 def test_a_job_that_ended_well_shows_no_old_error() -> None:
@@ -168,5 +170,5 @@ def test_a_name_in_a_key_is_read_back_as_it_was(name: str) -> None:
 def test_a_run_that_raised_is_never_taken_for_a_success() -> None:
     """K-12: what becomes of an error is decided in one place, and said."""
     for attempt in (1, 2, 3):
-        ending = policy.after_error(running(attempt=attempt), OOPS)
+        ending = retry_policy.after_error(running(attempt=attempt), OOPS)
         assert not isinstance(ending, Completed)

@@ -144,9 +144,9 @@ def test_importing_kue_does_not_look_for_its_version() -> None:
 def test_a_worker_imports_no_tables_and_a_dashboard_of_a_file_no_redis() -> None:
     code = """
 import sys
-import kue.cli.worker
+import kue.cli.commands.worker
 assert not {"rich", "kue.bus", "kue.http"} & set(sys.modules)
-import kue.cli.site_server
+import kue.cli.commands.dashboard_server
 assert not {"rich", "redis"} & set(sys.modules)
 """
 

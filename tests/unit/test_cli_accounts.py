@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.accounts import Hasher, Scope, Tokens, Users, users
+from kue.http.auth import Hasher, Scope, Tokens, Users, users
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kue.accounts import Account, Token
-    from kue.store.base import Store
+    from kue.http.auth import Account, Token
+    from kue.store.contract import Store
     from tests.support.command_line import CommandLine
 
 PASSWORD = "correct horse"

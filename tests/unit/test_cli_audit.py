@@ -14,7 +14,7 @@ import pytest
 from kue import Kue
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from kue.store.values import Act
     from tests.support.command_line import CommandLine
 

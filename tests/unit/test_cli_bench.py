@@ -31,8 +31,8 @@ NAMES = {
 
 @pytest.fixture(autouse=True)
 def few_pings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kue.cli.bench_steps.PINGS", 5)
-    monkeypatch.setattr("kue.cli.bench_ground.WEIGHED", 200)
+    monkeypatch.setattr("kue.cli.commands.bench_steps.PINGS", 5)
+    monkeypatch.setattr("kue.cli.commands.bench_store.WEIGHED", 200)
 
 
 @pytest.fixture

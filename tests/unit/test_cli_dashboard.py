@@ -13,11 +13,11 @@ import httpx
 import pytest
 
 import kue
-from kue.accounts.users import Users
-from kue.cli.dashboard import dashboard
-from kue.http.access import Role
-from kue.http.exposure import Address
-from kue.http.serve import listen
+from kue.cli.commands.dashboard import dashboard
+from kue.http.auth.access import Role
+from kue.http.auth.users import Users
+from kue.http.server.address import Address
+from kue.http.server.serve import listen
 from tests.support.site import APP, PATIENCE_SECONDS, Command, command, get
 from tests.unit.test_cli import exit_code
 

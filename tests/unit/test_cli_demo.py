@@ -16,9 +16,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from kue.errors import ConfigError
-from kue.http.exposure import Address
-from kue.http.serve import listen
+from kue.http.server.address import Address
+from kue.http.server.serve import listen
+from kue.model.errors import ConfigError
 
 KUE = str(Path(sys.executable).with_name("kue"))
 QUICK = ("--seconds", "8", "--jobs", "25")

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.job import Error, Failed, State
+from kue.model.job import Error, Failed, State
 from tests.support.jobs import DAY, add_many, claim, count_of, end, job_in
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.support.command_line import CommandLine
 
 

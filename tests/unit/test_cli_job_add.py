@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.job import State
+from kue.model.job import State
 from tests.support.jobs import count_of, get_one
 
 if TYPE_CHECKING:

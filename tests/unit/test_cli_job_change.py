@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.job import State
+from kue.model.job import State
 from tests.support.jobs import add_many, count_of, get_one, job_in
 
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kue import Kue
-from kue.cli.job.log import unseen
-from kue.fingerprint import fingerprint
-from kue.job import Completed, Error, Failed, Retried, State
+from kue.cli.commands.job.log import unseen
+from kue.model.fingerprint import fingerprint
+from kue.model.job import Completed, Error, Failed, Retried, State
 from kue.store.values import MAX_LOG_LINES, LogLine, Progress
 from tests.support.jobs import add_many, claim_one, end, job_in, start_one
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.support.command_line import CommandLine
 
 STACK = 'Traceback:\n\tFile "a.py"\nOSError: gone'

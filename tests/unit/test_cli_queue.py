@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.job import Completed, Failed, State
+from kue.model.job import Completed, Failed, State
 from kue.store.values import Limits
 from tests.support.jobs import OOPS, add_many, count_of, end, job_in, start_one
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.support.command_line import CommandLine
 
 KUE = str(Path(sys.executable).with_name("kue"))

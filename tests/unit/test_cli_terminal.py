@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.cli.terminal import program, say
+from kue.cli.output.terminal import program, say
 
 if TYPE_CHECKING:
     from pathlib import Path

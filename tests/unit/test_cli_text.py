@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from kue.cli.text import (
+from kue.cli.output.text import (
     both,
     iso,
     jobs,

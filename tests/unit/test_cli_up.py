@@ -17,7 +17,7 @@ from tests.unit.patience import until
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kue.handle import JobHandle
+    from kue.client.handle import JobHandle
 
 
 @pytest.fixture

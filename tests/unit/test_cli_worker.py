@@ -7,7 +7,7 @@ from typing import Any
 import click
 import pytest
 
-from kue.cli.worker import options_of, worker
+from kue.cli.commands.worker import options_of, worker
 from kue.supervisor.options import Options
 from tests.unit.test_cli import exit_code
 

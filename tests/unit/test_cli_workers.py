@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue.cli.workers import order
+from kue.cli.commands.workers import orders
 from tests.support.jobs import start_one
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.support.command_line import CommandLine
 
 KUE = str(Path(sys.executable).with_name("kue"))
@@ -185,7 +185,7 @@ def test_a_worker_that_nobody_knows_is_not_ordered(kue: CommandLine, verb: str) 
 def test_a_worker_that_does_not_answer_has_no_stacks(
     kue: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(order, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(orders, "PATIENCE_SECONDS", 0.05)
     at_work(kue)
 
     said = kue("workers", "stacks", "web-1")

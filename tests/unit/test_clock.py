@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from kue.clock import FakeClock, SystemClock
+from kue.model.clock import FakeClock, SystemClock
 
 
 def test_the_system_clock_tells_unix_milliseconds() -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kue.errors import BadPayload
-from kue.job import (
+from kue.model.errors import BadPayload
+from kue.model.job import (
     MAX_HISTORY,
     Attempt,
     Cancelled,
@@ -23,7 +23,7 @@ from kue.job import (
     Spec,
     Stalled,
 )
-from kue.payload import MAX_RESULT, decode
+from kue.model.payload import MAX_RESULT, decode
 from kue.store.codec import (
     MAX_ERROR_TEXT,
     MAX_STACK_TEXT,

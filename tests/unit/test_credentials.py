@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from kue.supervisor.logs import JsonFormatter, TextFormatter
+from kue.supervisor.log_format import JsonFormatter, TextFormatter
 
 URL = "redis://ann:hunter2@db:6379/0"
 

@@ -19,10 +19,10 @@ import click
 import pytest
 
 import kue
-from kue import errors
 from kue.cli import COMMANDS, group
-from kue.events import Kind
-from kue.settings import Settings
+from kue.model import errors
+from kue.model.events import Kind
+from kue.model.settings import Settings
 from kue.store.redis import keys
 from kue.store.sqlite import schema
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from kue.backoff import Exponential, Fixed
-from kue.draft import MAX_ATTEMPTS, OPTIONS, check_options, draft
-from kue.errors import BadPayload
-from kue.job import MAX_PARENTS, MAX_TAGS
-from kue.payload import decode
+from kue.model.backoff import Exponential, Fixed
+from kue.model.draft import MAX_ATTEMPTS, OPTIONS, check_options, draft
+from kue.model.errors import BadPayload
+from kue.model.job import MAX_PARENTS, MAX_TAGS
+from kue.model.payload import decode
 
 MOMENT = datetime(2030, 1, 1, tzinfo=UTC)
 MOMENT_MS = 1_893_456_000_000

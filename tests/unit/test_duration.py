@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kue.duration import MAX_MS, Duration, epoch_ms, milliseconds
+from kue.model.duration import MAX_MS, Duration, epoch_ms, milliseconds
 
 UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 

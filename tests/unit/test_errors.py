@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from kue import errors
-from kue.errors import (
+from kue.model import errors
+from kue.model.errors import (
     BadPayload,
     Cancel,
     ConfigError,
@@ -29,7 +29,7 @@ from kue.errors import (
     StoreUnavailable,
     UniqueHeld,
 )
-from kue.job import State
+from kue.model.job import State
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import re
 import msgspec
 import pytest
 
-from kue import events
-from kue.events import Event, Kind
+from kue.model import events
+from kue.model.events import Event, Kind
 
 
 @pytest.mark.parametrize("kind", Kind)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kue.fingerprint import LENGTH, MAX_LINE, fingerprint, first_line
-from kue.job import Error
+from kue.model.fingerprint import LENGTH, MAX_LINE, fingerprint, first_line
+from kue.model.job import Error
 from kue.store.codec import MAX_ERROR_TEXT
 
 TIMEOUT = Error("TimeoutError", "no answer from 10.0.0.1 in 5 s")

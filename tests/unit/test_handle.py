@@ -19,12 +19,12 @@ from kue import (
     Kue,
     UniqueHeld,
 )
-from kue.job import Cancelled, Completed, Failed, State
+from kue.model.job import Cancelled, Completed, Failed, State
 from kue.store.values import MAX_LOG_TEXT, Outcome
 from tests.support.jobs import OOPS, claim, claim_one, end
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.unit.flaky import Wire
 
 

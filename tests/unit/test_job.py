@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kue.job import (
+from kue.model.job import (
     FINAL,
     MOVES,
     MOVES_BY_HAND,
@@ -23,7 +23,7 @@ from kue.job import (
     State,
     priority_of,
 )
-from kue.names import quote
+from kue.model.names import quote
 
 CREATED = 1_000
 OOPS = Error("OSError", "disk full")

@@ -13,7 +13,7 @@ from tests.unit import child_tasks
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from kue.job import Error, Job
+    from kue.model.job import Error, Job
 
     CallNext = Callable[[ActiveJob], Awaitable[Any]]
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kue.names import MAX_BYTES, check_name, check_path_name, quote, unquote
+from kue.model.names import MAX_BYTES, check_name, check_path_name, quote, unquote
 
 names = st.text(
     st.characters(codec="utf-8", exclude_categories=("Cc", "Zl", "Zp")),

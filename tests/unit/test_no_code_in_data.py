@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import kue.job
+import kue.model.job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PACKAGE = Path(kue.job.__file__).parent
+PACKAGE = Path(kue.model.job.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 BANNED_IMPORTS = {

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kue import ActiveJob
-    from kue.job import Job
+    from kue.model.job import Job
     from tests.support.engines import Engine
 
 JOBS = 60

@@ -7,10 +7,10 @@ import logging
 
 import pytest
 
-from kue import outage as outages
-from kue import throttled_log
-from kue.errors import StoreCorrupt, StoreError, StoreFull, StoreUnavailable
-from kue.outage import Outage
+from kue.aio import retry as outages
+from kue.aio import throttled_log
+from kue.aio.retry import Outage
+from kue.model.errors import StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 from tests.unit.patience import until
 
 

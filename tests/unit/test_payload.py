@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kue.errors import BadPayload
-from kue.payload import MAX_DEPTH, decode, encode
+from kue.model.errors import BadPayload
+from kue.model.payload import MAX_DEPTH, decode, encode
 
 scalars = (
     st.none()

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kue import backoff
-from kue.job import (
+from kue.model import backoff
+from kue.model.job import (
     Cancelled,
     Error,
     Failed,
@@ -18,7 +18,7 @@ from kue.job import (
     Stalled,
     State,
 )
-from kue.policy import (
+from kue.model.retry_policy import (
     ALONE_MS,
     EXPIRED,
     MAX_STALLS,

@@ -18,7 +18,7 @@ def test_every_public_name_exists() -> None:
 def test_every_error_is_public() -> None:
     errors = {
         name
-        for name, value in vars(kue.errors).items()
+        for name, value in vars(kue.model.errors).items()
         if inspect.isclass(value) and issubclass(value, Exception)
     }
 

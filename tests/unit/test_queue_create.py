@@ -10,8 +10,8 @@ import pytest
 
 import kue
 from kue import BadPayload, ConfigError, JobError, Kue
-from kue.backoff import Exponential
-from kue.settings import Settings
+from kue.model.backoff import Exponential
+from kue.model.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

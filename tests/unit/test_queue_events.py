@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kue import Event, Kind, Kue
-from kue.job import Completed, Failed, Retried, State
+from kue.model.job import Completed, Failed, Retried, State
 from kue.store.values import Progress
 from tests.support.jobs import OOPS, claim_one, end
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kue import JobHandle
-    from kue.job import Ending
-    from kue.store.base import Store
+    from kue.model.job import Ending
+    from kue.store.contract import Store
     from tests.unit.flaky import Wire
 
 

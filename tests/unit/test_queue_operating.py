@@ -12,7 +12,7 @@ from kue.store.values import Limits
 from tests.support.jobs import claim
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 
 async def test_a_paused_type_hands_out_nothing(q: Kue, kue_store: Store) -> None:

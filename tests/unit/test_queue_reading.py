@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kue import JobNotFound, Kue, State
-from kue.job import Completed, Failed
+from kue.model.job import Completed, Failed
 from tests.support.jobs import OOPS, claim_one, end
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 
 async def one_in_each_state(q: Kue, store: Store) -> None:

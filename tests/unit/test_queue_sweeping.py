@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kue import InvalidTransition, JobNotFound, Kue, State
-from kue.document import document
-from kue.failures import MAX_GROUPS, Tally
-from kue.fingerprint import shape
-from kue.job import Error, Failed
-from kue.selection import Selection
+from kue.client.error_groups import MAX_GROUPS, Tally
+from kue.client.filters import Selection
+from kue.model.fingerprint import shape
+from kue.model.job import Error, Failed
+from kue.model.job_json import document
 from kue.store.values import Word
 from tests.support.jobs import (
     DAY,
@@ -24,7 +24,7 @@ from tests.support.jobs import (
 )
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 #: Sweeps leave alone what ends after they began: these jobs must have ended before.
 PAST = 1_700_000_000_000

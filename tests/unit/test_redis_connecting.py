@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib.metadata
 from typing import TYPE_CHECKING
 
-from kue.store.redis.address import read_url
-from kue.store.redis.connecting import Connector
+from kue.store.redis.wire.connecting import Connector
+from kue.store.redis.wire.url import read_url
 
 if TYPE_CHECKING:
     import pytest

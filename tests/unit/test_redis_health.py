@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kue.draft import draft
+from kue.model.draft import draft
 from kue.store.codec import body_of
-from kue.store.redis.health.bits import Bits
-from kue.store.redis.health.facts import Tie, job_subject, read_facts, read_tie
-from kue.store.redis.health.keyspace import Key, glob, read_key
-from kue.store.redis.health.screening import is_unremarkable, parents_of
-from kue.store.redis.health.shard import Seen
-from kue.store.redis.health.steps import Steps
-from kue.store.redis.health.trouble import listed
+from kue.store.redis.doctor.bits import Bits
+from kue.store.redis.doctor.facts import Tie, job_subject, read_facts, read_tie
+from kue.store.redis.doctor.keyspace import Key, glob, read_key
+from kue.store.redis.doctor.screening import is_unremarkable, parents_of
+from kue.store.redis.doctor.shard import Seen
+from kue.store.redis.doctor.steps import Steps
+from kue.store.redis.doctor.trouble import listed
 from kue.store.redis.keys import JOB_KEYS, LIVE_CHUNK, SHARD_KEYS, TYPE_KEYS
 
 numbers = st.sets(st.integers(0, 3 * LIVE_CHUNK), max_size=50)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kue.store.redis.address import read_url
+from kue.store.redis.wire.url import read_url
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kue.draft import draft
-from kue.job import Draft, Spec
-from kue.schedule import MIN_EVERY_MS, Schedule, every
+from kue.model.draft import draft
+from kue.model.job import Draft, Spec
+from kue.model.schedule import MIN_EVERY_MS, Schedule, every
 
 DRAFT = Draft(type="report", spec=Spec())
 times = st.integers(0, 10**13)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kue.errors import ConfigError
-from kue.settings import DAY_MS, Keep, Settings, load
+from kue.model.errors import ConfigError
+from kue.model.settings import DAY_MS, Keep, Settings, load
 
 
 def test_nothing_said_means_a_file_beside_you() -> None:

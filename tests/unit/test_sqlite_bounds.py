@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.draft import draft
-from kue.job import Completed, State
-from kue.store.sqlite import claiming, gates, links
+from kue.model.draft import draft
+from kue.model.job import Completed, State
+from kue.store.sqlite import dependencies
 from kue.store.sqlite.store import SqliteStore
+from kue.store.sqlite.verbs import claim, limits
 from kue.store.values import Limits
 from tests.support.jobs import (
     T0,
@@ -54,20 +55,22 @@ async def test_a_parent_of_thousands_tells_some_at_once_and_upkeep_the_rest(
     store: SqliteStore,
 ) -> None:
     parent = await start_one(store, "parent")
-    await add_children(store, parent.id, links.CASCADE + 1000)
+    await add_children(store, parent.id, dependencies.CASCADE + 1000)
 
     await end(store, parent, Completed())
     at_once = (await count_of(store, "child"))[State.WAITING]
     tended = await tend(store)
 
-    assert at_once == links.CASCADE
+    assert at_once == dependencies.CASCADE
     assert tended.released == 1000
-    assert await count_of(store, "child") == {State.WAITING: links.CASCADE + 1000}
+    assert await count_of(store, "child") == {
+        State.WAITING: dependencies.CASCADE + 1000
+    }
 
 
 async def test_a_chain_of_thousands_is_cancelled_to_its_end(store: SqliteStore) -> None:
     first = last = await add_one(store, "link")
-    length = links.CASCADE + 200
+    length = dependencies.CASCADE + 200
     for start in range(0, length, 100):
         # Ids are given in order, so that each can name the one before it.
         chain = [
@@ -102,12 +105,12 @@ async def test_a_claim_looks_past_thousands_that_are_set_aside_in_bounded_steps(
         assert found or claimed.next_at == T0, "it says that there may be more"
 
     assert found == [behind]
-    assert 1 < claims <= 5000 / (claiming.DEEPER * (claiming.ROUNDS - 1)) + 1
+    assert 1 < claims <= 5000 / (claim.DEEPER * (claim.ROUNDS - 1)) + 1
 
 
 async def test_a_limit_that_is_lifted_lets_thousands_go(store: SqliteStore) -> None:
     await store.limit("email", Limits(per_key=1), now=T0)
-    count = gates.LET_GO + 500
+    count = limits.LET_GO + 500
     await add_many(store, count, group="g")
     while await take(store, limit=1) and await has_ready(store):
         pass
@@ -122,7 +125,7 @@ async def test_many_groups_are_let_go_when_a_limit_is_raised(
     store: SqliteStore,
 ) -> None:
     await store.limit("email", Limits(per_key=1), now=T0)
-    groups = [f"g{n}" for n in range(gates.GROUPS + 50)]
+    groups = [f"g{n}" for n in range(limits.GROUPS + 50)]
     for _ in range(2):
         await add(store, [draft("email", group=group) for group in groups])
     assert len(await claim_ids(store, limit=500)) == len(groups)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.draft import draft
-from kue.job import Completed, Error, Failed, State
-from kue.schedule import every
+from kue.model.draft import draft
+from kue.model.job import Completed, Error, Failed, State
+from kue.model.schedule import every
 from kue.store.sqlite.store import SqliteStore
 from kue.store.values import Limits, LogLine
 from tests.support.jobs import (

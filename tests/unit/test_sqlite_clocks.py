@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.clock import SystemClock
-from kue.store.sqlite import workers
+from kue.aio.throttled_log import ThrottledLog
+from kue.model.clock import SystemClock
 from kue.store.sqlite.store import SqliteStore
-from kue.throttled_log import ThrottledLog
+from kue.store.sqlite.verbs import workers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.events import Kind
+from kue.model.events import Kind
 from kue.store.sqlite import reads
 from kue.store.sqlite.store import SqliteStore
 from tests.support.jobs import T0, add_one

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.errors import ConfigError, StoreRefused
+from kue.model.errors import ConfigError, StoreRefused
 from kue.store.sqlite import schema
-from kue.store.sqlite.place import Place
+from kue.store.sqlite.file_url import Place
 from kue.store.sqlite.store import SqliteStore
 from tests.support.jobs import add_one, state_of
 

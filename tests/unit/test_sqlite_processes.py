@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.events import Kind
-from kue.job import Completed, State
+from kue.model.events import Kind
+from kue.model.job import Completed, State
 from kue.store.sqlite.store import SqliteStore
 from kue.store.values import Outcome
 from tests.support.jobs import add_one, claim, count_of
@@ -28,8 +28,8 @@ PATIENCE_SECONDS = 50.0
 #: What every child begins with: a store on the file it is given, and a way to talk.
 PRELUDE = """
 import asyncio, itertools, sys, time
-from kue.draft import draft
-from kue.job import Completed
+from kue.model.draft import draft
+from kue.model.job import Completed
 from kue.store.sqlite.store import SqliteStore
 from kue.store.values import Claim, Outcome
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kue.store.sqlite.connection import connect
-from kue.store.sqlite.place import Place
+from kue.store.sqlite.file_url import Place
 from kue.store.sqlite.schema import APPLICATION_ID, MIGRATIONS
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue.draft import draft
-from kue.errors import StoreFull, StoreRefused, StoreUnavailable
-from kue.job import State
+from kue.model.draft import draft
+from kue.model.errors import StoreFull, StoreRefused, StoreUnavailable
+from kue.model.job import State
 from kue.store.sqlite.store import SqliteStore
 from tests.support.jobs import T0, add, add_many, add_one, count_of
 from tests.unit.patience import until
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from kue.store.sqlite.turn import Turn
+    from kue.store.sqlite.transaction import Turn
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from kue.outage import Outage
-from kue.supervisor.beating import Pulse
+from kue.aio.retry import Outage
+from kue.supervisor.child_heartbeat import Pulse
 from tests.unit.patience import until
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from kue import settings
-from kue.supervisor import condition
-from kue.supervisor.beating import Pacemaker
-from kue.supervisor.condition import Examiner
-from kue.supervisor.messages import Failure, Hello
+from kue.model import settings
+from kue.supervisor import health
+from kue.supervisor.child_heartbeat import Pacemaker
+from kue.supervisor.child_pool import Staff
+from kue.supervisor.health import Examiner
 from kue.supervisor.options import Options
-from kue.supervisor.staff import Staff
+from kue.supervisor.protocol import Failure, Hello
 
 HELLO = Hello(
     worker="host-1",
@@ -41,7 +41,7 @@ async def test_before_the_first_child_is_up_it_is_live_and_not_ready(
     staff: Staff, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A slow import is no reason to be restarted."""
-    monkeypatch.setattr(condition, "LIFELESS_SECONDS", 0)
+    monkeypatch.setattr(health, "LIFELESS_SECONDS", 0)
 
     found = Examiner(staff, Pacemaker()).examine()
 
@@ -57,7 +57,7 @@ async def test_without_any_child_for_long_it_is_not_live(
     examiner = Examiner(staff, Pacemaker())
 
     soon = examiner.examine()
-    monkeypatch.setattr(condition, "LIFELESS_SECONDS", 0)
+    monkeypatch.setattr(health, "LIFELESS_SECONDS", 0)
     late = examiner.examine()
 
     assert (soon.live, late.live) == (True, False)

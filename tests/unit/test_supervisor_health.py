@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.errors import ConfigError
-from kue.supervisor import health
-from kue.supervisor.condition import Condition
-from kue.supervisor.health import HealthFile, health_server
+from kue.model.errors import ConfigError
+from kue.supervisor import health_server as health
+from kue.supervisor.health import Condition
+from kue.supervisor.health_server import HealthFile, health_server
 
 if TYPE_CHECKING:
     from pathlib import Path

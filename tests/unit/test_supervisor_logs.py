@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue.supervisor import logs
+from kue.supervisor import log_format
 from tests.support.root_logger import lent
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def root() -> Iterator[None]:
 
 
 def configure(format: LogFormat = "text") -> logging.Handler:
-    return logs.configure("#1", format=format, level="INFO")
+    return log_format.configure("#1", format=format, level="INFO")
 
 
 def test_a_text_record_says_when_who_and_what(
@@ -78,7 +78,7 @@ def test_a_json_record_is_one_line_with_everything(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     handler = configure("json")
-    logs.name_worker(handler, "host-1")
+    log_format.name_worker(handler, "host-1")
 
     logger.info("two\nlines", extra={"job_id": 17, "secret": "not shown"})
     raise_and_log()
@@ -125,12 +125,12 @@ class Stuck(logging.Handler):
 def test_a_reader_that_stopped_reading_holds_nobody_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(logs, "BACKLOG", 10)
-    monkeypatch.setattr(logs, "FLUSH_SECONDS", 0.01)
+    monkeypatch.setattr(log_format, "BACKLOG", 10)
+    monkeypatch.setattr(log_format, "FLUSH_SECONDS", 0.01)
     configure()
     stuck = Stuck()
 
-    with logs.unblocked(stuck):
+    with log_format.unblocked(stuck):
         for number in range(100):
             logger.info("%d", number)
 
@@ -143,7 +143,7 @@ def test_what_was_logged_is_written_before_the_end(
 ) -> None:
     handler = configure()
 
-    with logs.unblocked(handler):
+    with log_format.unblocked(handler):
         logger.info("the last word")
 
     assert "the last word" in capsys.readouterr().err

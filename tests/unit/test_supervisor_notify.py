@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.supervisor.notify import Notifier
+from kue.supervisor.systemd import Notifier
 
 if TYPE_CHECKING:
     from pathlib import Path

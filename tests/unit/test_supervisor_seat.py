@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.supervisor.seat import GOOD_LIFE, LONGEST_PAUSE, Backoff, Seat
+from kue.supervisor.child_slot import GOOD_LIFE, LONGEST_PAUSE, Backoff, Seat
 
 if TYPE_CHECKING:
-    from kue.supervisor.messages import Failure
-    from kue.supervisor.process import Child
+    from kue.supervisor.child_process import Child
+    from kue.supervisor.protocol import Failure
 
 
 def test_pauses_double_up_to_the_longest() -> None:

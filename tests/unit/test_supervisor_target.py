@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.supervisor.target import BadTarget, load, split
+from kue.supervisor.app_loader import BadTarget, load, split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

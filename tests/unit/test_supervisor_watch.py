@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.supervisor import watch
-from kue.supervisor.watch import Watcher
+from kue.supervisor import reloader
+from kue.supervisor.reloader import Watcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(reloader, "POLL_SECONDS", 0.01)
 
 
 @pytest.fixture

@@ -25,8 +25,8 @@ from kue import (
     State,
     StoreUnavailable,
 )
-from kue.job import Completed, Failed
-from kue.store.base import Store
+from kue.model.job import Completed, Failed
+from kue.store.contract import Store
 from kue.store.values import MAX_BATCH
 from tests.support.engines import Engine, engine_at
 from tests.support.jobs import OOPS, claim_one, end
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from kue.job import Ending
+    from kue.model.job import Ending
 
 
 def until(is_so: Callable[[], bool]) -> None:

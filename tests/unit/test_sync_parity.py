@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kue import JobBuilder, JobHandle, Kue
-from kue.registering import Registering
-from kue.sync import SyncJobBuilder, SyncJobHandle, SyncKue
+from kue.client.registration import Registering
+from kue.client.sync import SyncJobBuilder, SyncJobHandle, SyncKue
 
 TWINS: tuple[tuple[type, type], ...] = (
     (Kue, SyncKue),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kue import ActiveJob, Kue, StoreUnavailable
-from kue.sync import Portal
+from kue.client.sync import Portal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

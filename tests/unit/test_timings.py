@@ -6,8 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from kue.store.checks import check_timings
-from kue.timings import (
+from kue.model.histogram import (
     BOUNDS,
     DAY_MS,
     Percentiles,
@@ -17,6 +16,7 @@ from kue.timings import (
     percentile,
     percentiles,
 )
+from kue.store.validation import check_timings
 
 
 def test_bounds_grow_by_a_quarter_from_a_millisecond_to_a_day() -> None:

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue.cli import known
-from kue.errors import StoreCorrupt
-from kue.job import State
+from kue.cli import known_names
+from kue.model.errors import StoreCorrupt
+from kue.model.job import State
 from kue.store.values import WorkerStatus
-from kue.unhandled import MAX_NAMES, unhandled, warn_of_unhandled
+from kue.worker.unhandled_types import MAX_NAMES, unhandled, warn_of_unhandled
 from tests.unit.patience import until
 
 if TYPE_CHECKING:
     from kue import ActiveJob, Kue
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.support.command_line import CommandLine
     from tests.unit.flaky import Wire
 
@@ -85,8 +85,8 @@ async def test_a_hint_that_fails_does_not_end_the_worker(
 async def test_a_command_does_not_fail_for_a_hint(wire: Wire, q: Kue) -> None:
     wire.spoil("workers", StoreCorrupt("damaged"))
 
-    await known.warn_of_unhandled(q)
-    await known.warn_of_unhandled_type(q, "email")
+    await known_names.warn_of_unhandled(q)
+    await known_names.warn_of_unhandled_type(q, "email")
 
 
 async def at_work(store: Store) -> None:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kue.job import Attempt, Error, Job, Spec, State
-from kue.store.base import Store
-from kue.store.checks import check_batch, check_limit, read_cursor
+from kue.model.job import Attempt, Error, Job, Spec, State
+from kue.store.contract import Store
+from kue.store.validation import check_batch, check_limit, read_cursor
 from kue.store.values import (
     MAX_BATCH,
     MAX_PATH,

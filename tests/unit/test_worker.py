@@ -18,13 +18,13 @@ from kue import (
     Release,
     State,
 )
-from kue.worker.telling import Telling
+from kue.worker.progress_sender import Telling
 from tests.support.jobs import claim_one
 from tests.unit.conftest import new_queue
 from tests.unit.patience import until
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.support.engines import Engine
     from tests.unit.flaky import Wire
 

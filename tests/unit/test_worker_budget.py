@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kue.worker.budget import Budget, Claimant
+from kue.worker.slots import Budget, Claimant
 
 
 def take_all(budget: Budget, claimants: list[Claimant]) -> list[int]:

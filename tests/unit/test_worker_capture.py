@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kue import ActiveJob, JobFailed, Kue
-from kue.worker import capture
+from kue.worker import log_capture
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kue.handle import JobHandle
+    from kue.client.handle import JobHandle
 
 logger = logging.getLogger("shop.mail")
 
@@ -122,7 +122,7 @@ async def test_a_stream_handler_on_stdout_is_not_heard_twice(q: Kue) -> None:
 async def test_an_attempt_that_never_stops_talking_is_cut_off(
     q: Kue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(capture, "MAX_CAPTURED", 3)
+    monkeypatch.setattr(log_capture, "MAX_CAPTURED", 3)
 
     @q.task
     def send() -> None:
@@ -135,7 +135,7 @@ async def test_an_attempt_that_never_stops_talking_is_cut_off(
 
     lines = await lines_of(job)
     assert lines[:3] == [("info", "0"), ("info", "1"), ("info", "2")]
-    assert lines[3:] == [("warning", capture.ENOUGH)]
+    assert lines[3:] == [("warning", log_capture.ENOUGH)]
 
 
 async def test_nothing_is_left_behind_when_the_worker_stops(q: Kue) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kue import JobCancelled, JobFailed, Kue, State
-from kue.worker.children import environment
+from kue.worker.pools.processes import environment
 from tests.unit import child_tasks
 from tests.unit.patience import until
 

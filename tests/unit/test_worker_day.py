@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from kue.draft import draft
-from kue.job import State
-from kue.schedule import every
+from kue.model.draft import draft
+from kue.model.job import State
+from kue.model.schedule import every
 from kue.worker import Plan, Processor, Worker
 from tests.support.clocked import ClockedStore, OwnTime
 from tests.support.jobs import DAY, HOUR, MINUTE, add
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from kue import ActiveJob
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.support.engines import Engine
 
 STEP = 10 * MINUTE

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Never, cast
 import pytest
 
 from kue import Cancel, Fail, Release, Retry
-from kue.backoff import Fixed
-from kue.job import (
+from kue.model.backoff import Fixed
+from kue.model.job import (
     Cancelled,
     Completed,
     Failed,
@@ -24,9 +24,9 @@ from kue.worker.executor import execute
 from kue.worker.run import Run
 
 if TYPE_CHECKING:
-    from kue.job import Ending
+    from kue.model.job import Ending
     from kue.worker import ActiveJob, Handler
-    from kue.worker.crew import Crew
+    from kue.worker.run_resources import Crew
 
 STARTED = 1_800_000_000_000
 

@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from kue import Kue, State
-from kue.job import Error, Released, Stalled
-from kue.outage import LONGEST_PAUSE
+from kue.aio.retry import LONGEST_PAUSE
+from kue.model.job import Error, Released, Stalled
 from kue.store.values import Claim, Outcome
 from kue.worker import isolation
 from tests.support.jobs import get_one
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pytest
 
     from kue import ActiveJob
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.unit.flaky import Wire
 
 LOST = Error("WorkerLost", "worker w was lost while it ran this job")

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from tests.unit.flaky import Wire
 
 
-def messages(caplog: pytest.LogCaptureFixture, name: str = "kue.outage") -> list[str]:
+def messages(
+    caplog: pytest.LogCaptureFixture, name: str = "kue.aio.retry"
+) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.name == name]
 
 

@@ -6,7 +6,7 @@ import asyncio
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
-from kue.worker.relay import Relay
+from kue.worker.claimed_runs import Relay
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

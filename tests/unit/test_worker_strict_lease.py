@@ -13,7 +13,7 @@ from tests.unit.patience import until
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from kue.settings import Settings
+    from kue.model.settings import Settings
     from tests.support.engines import Engine
     from tests.unit.flaky import Wire
 

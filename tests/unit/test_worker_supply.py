@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kue.worker.supply import Stock, Supply
+from kue.worker.work_available import Stock, Supply
 
 
 def test_in_the_beginning_one_question_is_worth_it() -> None:

@@ -13,7 +13,7 @@ from tests.unit.patience import until
 if TYPE_CHECKING:
     import pytest
 
-    from kue.store.base import Store
+    from kue.store.contract import Store
     from tests.unit.flaky import Wire
 
 

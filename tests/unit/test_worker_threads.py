@@ -14,7 +14,7 @@ import pytest
 
 from kue import JobCancelled, JobFailed, Kue, State
 from kue.worker import run as run_module
-from kue.worker.threads import Interrupted, Threads
+from kue.worker.pools.threads import Interrupted, Threads
 from tests.unit.patience import until
 
 if TYPE_CHECKING:

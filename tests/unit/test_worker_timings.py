@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from kue import ActiveJob, Cancel, Kue, Retry
-from kue.timings import added
-from kue.worker import services
+from kue.model.histogram import added
+from kue.worker import heartbeat
 
 if TYPE_CHECKING:
     import pytest
@@ -48,7 +48,7 @@ async def test_a_run_and_its_wait_are_told_when_the_worker_leaves(q: Kue) -> Non
 async def test_a_worker_that_goes_on_tells_every_few_seconds(
     q: Kue, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(services, "METER_SECONDS", 0.01)
+    monkeypatch.setattr(heartbeat, "METER_SECONDS", 0.01)
 
     async def nothing(job: ActiveJob) -> None: ...
 

@@ -17,9 +17,9 @@ import httpx
 
 from kue import Kue
 from kue.http import create_app
-from kue.http.exposure import Address
-from kue.http.open_mode import StartupToken, ThisMachine
-from kue.http.serve import Serving, listen, serving
+from kue.http.auth.open_mode import StartupToken, ThisMachine
+from kue.http.server.address import Address
+from kue.http.server.serve import Serving, listen, serving
 
 HERE = Path(__file__).parent
 BUILT = HERE.parents[1] / ".venv" / "clients"

@@ -13,24 +13,18 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
-from kue.bus import wire
+from kue.aio.thread_calls import running
+from kue.bus import frames
+from kue.bus.address_table import Place
 from kue.bus.codecs import Codecs
 from kue.bus.consumer import DEFAULT_BUFFER, Consumer
-from kue.bus.failures import (
-    BusClosed,
-    Failure,
-    RequestFailed,
-    no_handlers,
-    timed_out,
-)
+from kue.bus.errors import BusClosed, Failure, RequestFailed, no_handlers, timed_out
 from kue.bus.headers import Headers
 from kue.bus.interceptors import Chain
-from kue.bus.loops import running
 from kue.bus.message import DEFAULT_TIMEOUT, MAX_ADDRESS, MAX_TIMEOUT, Message
-from kue.bus.meter import Meter
-from kue.bus.places import Place
+from kue.bus.metrics import Meter
 from kue.bus.requests import PREFIX, Requests, node_of
-from kue.errors import StoreError
+from kue.model.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine
@@ -38,10 +32,10 @@ if TYPE_CHECKING:
 
     from kue.bus.cluster import ClusterManager
     from kue.bus.consumer import Handler
+    from kue.bus.consumer_context import Home
+    from kue.bus.frames import Frame
     from kue.bus.headers import Given
-    from kue.bus.home import Home
     from kue.bus.requests import Pending
-    from kue.bus.wire import Frame
 
 logger = logging.getLogger(__name__)
 
@@ -59,10 +53,12 @@ class EventBus:
     """
 
     def __init__(
-        self, cluster: ClusterManager | None = None, *, max_size: int = wire.MAX_SIZE
+        self, cluster: ClusterManager | None = None, *, max_size: int = frames.MAX_SIZE
     ) -> None:
-        if not 1 <= max_size <= wire.LARGEST_SIZE:
-            raise ValueError(f"max_size is 1 to {wire.LARGEST_SIZE:,}, not {max_size}")
+        if not 1 <= max_size <= frames.LARGEST_SIZE:
+            raise ValueError(
+                f"max_size is 1 to {frames.LARGEST_SIZE:,}, not {max_size}"
+            )
         #: How bodies are copied and written.
         self.codecs = Codecs()
         #: What messages pass when they are sent, replies included.
@@ -268,7 +264,7 @@ class EventBus:
 
     def receive(self, frame: Frame) -> None:
         try:
-            message = wire.message(frame, self, self.codecs)
+            message = frames.message(frame, self, self.codecs)
             found = self._deliver(message, is_remote=True)
         except Exception as exc:
             self._cannot(frame, exc)
@@ -286,7 +282,7 @@ class EventBus:
                 # It may be answered here now.
                 pending.node = ""
             try:
-                self._route(wire.message(frame, self, self.codecs), local=False)
+                self._route(frames.message(frame, self, self.codecs), local=False)
             except Exception as exc:
                 self._cannot(frame, exc)
 
@@ -356,7 +352,7 @@ class EventBus:
         if not nodes:
             return self._deliver(message)
         if not message.is_send:
-            frame = wire.frame(message, self._max_size)
+            frame = frames.frame(message, self._max_size)
             for node in nodes:
                 cluster.post(node, frame)
             self._deliver(message)
@@ -385,7 +381,7 @@ class EventBus:
             pending = self._requests.find(message.reply_address)
             if pending is not None:
                 pending.node = node
-        cluster.post(node, wire.frame(message, self._max_size))
+        cluster.post(node, frames.frame(message, self._max_size))
 
     def _deliver(self, message: Message, *, is_remote: bool = False) -> bool:
         """Hand a message to who listens here; tell whether there is someone."""

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from concurrent.futures import Future
 
-    from kue.bus.meter import Meter
-    from kue.bus.roster import Roster
-    from kue.bus.wire import Frame
+    from kue.bus.assignments import Roster
+    from kue.bus.frames import Frame
+    from kue.bus.metrics import Meter
 
 
 class Member(Protocol):

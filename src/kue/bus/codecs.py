@@ -15,8 +15,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from kue.bus.failures import Failure, RequestFailed
-from kue.payload import MAX_DEPTH
+from kue.bus.errors import Failure, RequestFailed
+from kue.model.payload import MAX_DEPTH
 
 T = TypeVar("T")
 

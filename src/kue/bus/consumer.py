@@ -18,14 +18,14 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from kue.bus.failures import RequestFailed, discarded, raised
-from kue.bus.loops import Crossing, hand_over, running
+from kue.aio.thread_calls import Crossing, hand_over, running
+from kue.bus.errors import RequestFailed, discarded, raised
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from concurrent.futures import Future
 
-    from kue.bus.home import Home
+    from kue.bus.consumer_context import Home
     from kue.bus.interceptors import Chain
     from kue.bus.message import Message
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kue.bus.failures import Failure, RequestFailed
+from kue.bus.errors import Failure, RequestFailed
 from kue.bus.headers import Headers
 
 if TYPE_CHECKING:

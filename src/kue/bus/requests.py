@@ -6,8 +6,8 @@ import asyncio
 import itertools
 from typing import TYPE_CHECKING
 
-from kue.bus.failures import RequestFailed, closed, node_lost, timed_out
-from kue.bus.loops import hand_over, running
+from kue.aio.thread_calls import hand_over, running
+from kue.bus.errors import RequestFailed, closed, node_lost, timed_out
 
 if TYPE_CHECKING:
     from kue.bus.interceptors import Chain

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kue.bus.codecs import ClassCodec
-from kue.bus.facts import Sample
-from kue.bus.failures import RequestFailed
+from kue.bus.errors import RequestFailed
 from kue.bus.requests import PREFIX
+from kue.bus.stats import Sample
 
 if TYPE_CHECKING:
-    from kue.bus.facts import MessageKind
     from kue.bus.interceptors import Proceed
     from kue.bus.message import Message
+    from kue.bus.stats import MessageKind
 
 #: Messages between two calls of `Sampler.take`.
 MAX_TAKEN = 5

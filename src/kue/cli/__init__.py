@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kue.cli.reach import url_option, was_given
-from kue.cli.terminal import (
+from kue.cli.context import url_option, was_given
+from kue.cli.output.terminal import (
     DONE,
     EXIT_CODES,
     INTERRUPTED,
@@ -18,7 +18,7 @@ from kue.cli.terminal import (
     UNAVAILABLE,
     say,
 )
-from kue.errors import ConfigError, KueError, StoreUnavailable
+from kue.model.errors import ConfigError, KueError, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = import_module(f"{__name__}.{cmd_name}")
+        module = import_module(f"{__name__}.commands.{cmd_name}")
         command: click.Command = getattr(module, cmd_name)
         return command
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from kue.cli.terminal import DONE, say
-from kue.credentials import mask_credentials
-from kue.errors import StoreError
+from kue.cli.output.terminal import DONE, say
+from kue.model.credentials import mask_credentials
+from kue.model.errors import StoreError
 from kue.store.values import Act
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 MAX_TARGET, MAX_DETAIL = 200, 500
 #: Parameters that are not written down: payloads, and how an answer is shown.

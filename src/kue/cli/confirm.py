@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from kue.cli.text import visible
+from kue.cli.output.text import visible
 
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 

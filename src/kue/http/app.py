@@ -16,21 +16,21 @@ from starlette.responses import JSONResponse
 from starlette.routing import Match, Mount, Route
 
 from kue import __version__
-from kue.http.access import Anyone, Scope, guard_of
-from kue.http.ancestors import kue_json, vertx_kue
-from kue.http.api import Api, problem_of
+from kue.http.auth.access import Anyone, Scope, guard_of
+from kue.http.auth.login import LocalAccounts
+from kue.http.auth.open_mode import PARAMETER, VARIABLE, StartupToken, ThisMachine
+from kue.http.compat import automattic_kue, vertx_kue
 from kue.http.dashboard import routes as dashboard
-from kue.http.gate import ROOT, Gate, Hosts
-from kue.http.headers import SafeHeaders
-from kue.http.live import Live
-from kue.http.login import LocalAccounts
-from kue.http.node import Node
-from kue.http.open_mode import PARAMETER, VARIABLE, StartupToken, ThisMachine
-from kue.http.openapi import BASE, located, openapi
-from kue.http.problem import Refused
-from kue.http.redaction import Redaction
-from kue.http.rules import Badge, Rules
-from kue.http.samples import Samples
+from kue.http.framework.api import Api, problem_of
+from kue.http.framework.openapi import BASE, located, openapi
+from kue.http.framework.problem import Refused
+from kue.http.options import Badge, Rules
+from kue.http.security.csrf import ROOT, Gate, Hosts
+from kue.http.security.headers import SafeHeaders
+from kue.http.security.redaction import Redaction
+from kue.http.streaming.broadcast import Live
+from kue.http.streaming.bus_node import Node
+from kue.http.streaming.bus_samples import Samples
 from kue.http.v1 import SECTIONS, events, metrics
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
     from starlette.types import Scope as ASGIScope
 
-    from kue.http.access import Guard, Question
-    from kue.queue import Kue
+    from kue.client.queue import Kue
+    from kue.http.auth.access import Guard, Question
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ def create_app(
     app = Starlette(
         routes=[
             Mount(BASE, routes=_native(q, known, rules, live)),
-            Mount("/kue", routes=kue_json.routes(q, known, rules)),
+            Mount("/kue", routes=automattic_kue.routes(q, known, rules)),
             Mount("/vertx-kue", routes=vertx_kue.routes(q, known, rules)),
             ScrapeRoute(q, Api(q, known, rules)),
             *dashboard(startup),

@@ -14,8 +14,9 @@ The runtime: verticles on event loops and worker threads.
 It knows nothing of jobs.
 """
 
+from kue.runtime.blocked_monitor import Limits
 from kue.runtime.context import Context, current_context
-from kue.runtime.deploying import Deployment
+from kue.runtime.deployment import Deployment
 from kue.runtime.errors import (
     AlreadyUndeployed,
     LockTimedOut,
@@ -36,7 +37,6 @@ from kue.runtime.shared import (
     SharedData,
 )
 from kue.runtime.verticle import Verticle
-from kue.runtime.watch import Limits
 
 __all__ = [
     "HA",

@@ -17,17 +17,17 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
 
-from kue.runtime.consuming import Consumers
+from kue.runtime.context_consumers import Consumers
 from kue.runtime.errors import RuntimeClosed
-from kue.runtime.pool import Ordered, Pool, fulfil
+from kue.runtime.thread_pool import Ordered, Pool, fulfil
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from kue.bus import Handler
-    from kue.runtime.deploying import Deployment
-    from kue.runtime.hooks import CloseHooks, Hook
-    from kue.runtime.loops import Place
+    from kue.runtime.close_hooks import CloseHooks, Hook
+    from kue.runtime.deployment import Deployment
+    from kue.runtime.event_loops import Place
     from kue.runtime.runtime import Runtime
 
 logger = logging.getLogger(__name__)

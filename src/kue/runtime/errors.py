@@ -10,7 +10,7 @@ What the runtime raises on purpose, besides `ValueError` and `TypeError`.
 
 from __future__ import annotations
 
-from kue.errors import KueError
+from kue.model.errors import KueError
 
 
 class RuntimeClosed(KueError):

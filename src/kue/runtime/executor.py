@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 from kue.runtime.context import Context, current_context, on_thread
 from kue.runtime.errors import RuntimeClosed
-from kue.runtime.pool import Ordered, Pool, Pools
+from kue.runtime.thread_pool import Ordered, Pool, Pools
 
 if TYPE_CHECKING:
     from collections.abc import Callable

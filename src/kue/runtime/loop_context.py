@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from kue.bus import Handler
-    from kue.runtime.loops import Place
+    from kue.runtime.event_loops import Place
     from kue.runtime.runtime import Runtime
 
 T = TypeVar("T")

@@ -7,19 +7,19 @@ import logging
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Self, TypeVarTuple, Unpack
 
+from kue.aio.event_loop import new_event_loop
 from kue.bus import EventBus
-from kue.loops import new_event_loop
+from kue.runtime.blocked_monitor import Limits, Watch
+from kue.runtime.close_hooks import CloseHooks
 from kue.runtime.context import Context, current_context, over, sparing_me
-from kue.runtime.deploying import Deployer, Deployment, Options
+from kue.runtime.context_services import WORKERS, Services
+from kue.runtime.deployment import Deployer, Deployment, Options
 from kue.runtime.errors import RuntimeClosed
+from kue.runtime.event_loops import Loops
 from kue.runtime.ha import DEFAULT_GROUP, HA, Failover
-from kue.runtime.hooks import CloseHooks
 from kue.runtime.loop_context import LoopContext
-from kue.runtime.loops import Loops
-from kue.runtime.services import WORKERS, Services
 from kue.runtime.shared import LocalShared, SharedData
 from kue.runtime.timers import Alarm
-from kue.runtime.watch import Limits, Watch
 from kue.runtime.worker_context import WorkerContext
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from kue.bus import ClusterManager
-    from kue.runtime.hooks import Hook
-    from kue.runtime.pool import Pool
+    from kue.runtime.close_hooks import Hook
     from kue.runtime.shared import Shared
+    from kue.runtime.thread_pool import Pool
     from kue.runtime.verticle import Source
 
 logger = logging.getLogger(__name__)
@@ -119,7 +119,7 @@ class Runtime(Services):
             rest: What `Runtime` takes besides.
         """
         # Here, because a runtime without a cluster does not need redis-py.
-        from kue.cluster.redis import RedisCluster
+        from kue.bus.redis import RedisCluster
         from kue.runtime.shared.redis import RedisShared
 
         return cls(

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kue.duration import Duration, milliseconds
+from kue.model.duration import Duration, milliseconds
 from kue.runtime.context import runs_here
 from kue.runtime.errors import RuntimeClosed
 

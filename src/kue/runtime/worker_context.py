@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kue.bus.consumer import refuse
 from kue.runtime.context import Context, current_context, over, runs_here
 from kue.runtime.errors import RuntimeClosed
-from kue.runtime.loops import end
-from kue.runtime.pool import Ordered, Pool, fulfil
+from kue.runtime.event_loops import end
+from kue.runtime.thread_pool import Ordered, Pool, fulfil
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from kue.bus import Handler, Message
-    from kue.runtime.loops import Place
+    from kue.runtime.event_loops import Place
     from kue.runtime.runtime import Runtime
 
 T = TypeVar("T")

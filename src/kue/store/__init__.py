@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
-from kue.errors import ConfigError
-from kue.store import nowhere
+from kue.model.errors import ConfigError
+from kue.store import null
 
 if TYPE_CHECKING:
-    from kue.settings import Settings
-    from kue.store.base import Store
+    from kue.model.settings import Settings
+    from kue.store.contract import Store
 
 _REDIS = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel")
 _CLUSTER = ("redis+cluster", "rediss+cluster")
@@ -25,8 +25,8 @@ def store_for(settings: Settings) -> Store:
     """
     scheme = scheme_of(settings.url)
     # Each engine is imported only when it is used: a worker on SQLite needs no redis.
-    if settings.url == nowhere.URL or (scheme == "memory" and nowhere.is_here()):
-        return cast("Store", nowhere.NowhereStore())
+    if settings.url == null.URL or (scheme == "memory" and null.is_here()):
+        return cast("Store", null.NowhereStore())
     if scheme in ("sqlite", "memory"):
         from kue.store.sqlite.store import SqliteStore
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from kue.job import Completed
+from kue.model.job import Completed
 from kue.store.codec import encode_json
 from kue.store.values import MAX_CALL_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kue.job import Draft, Job
+    from kue.model.job import Draft, Job
     from kue.store.values import Outcome
 
 T = TypeVar("T")

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import msgspec
 
-from kue.fingerprint import LENGTH, fingerprint
-from kue.job import BEGAN, MAX_HISTORY, Attempt, Ending, Error, Failed, Job, Spec
-from kue.payload import MAX_RESULT, encode
+from kue.model.fingerprint import LENGTH, fingerprint
+from kue.model.job import BEGAN, MAX_HISTORY, Attempt, Ending, Error, Failed, Job, Spec
+from kue.model.payload import MAX_RESULT, encode
 
 #: Characters kept of an error's message and of its stack.
 MAX_ERROR_TEXT = 4000

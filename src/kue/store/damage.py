@@ -12,9 +12,9 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kue.errors import KueError, StoreCorrupt
-from kue.store.base import Store
-from kue.store.checks import InvalidCall
+from kue.model.errors import KueError, StoreCorrupt
+from kue.store.contract import Store
+from kue.store.validation import InvalidCall
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import msgspec
 
-from kue.job import Attempt, Ending, Job, State, priority_of
-from kue.payload import JSON
-from kue.timings import added
+from kue.model.histogram import added
+from kue.model.job import Attempt, Ending, Job, State, priority_of
+from kue.model.payload import JSON
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -414,7 +414,7 @@ class Stat(msgspec.Struct, frozen=True):
     failed: int = 0
     #: Time of all runs that ended as complete, retry or failed, in ms.
     run_ms: int = 0
-    #: How long jobs waited and ran, as workers measured it: see `kue.timings`.
+    #: How long jobs waited and ran, as workers measured it: see `kue.model.histogram`.
     waits: dict[int, int] = {}
     runs: dict[int, int] = {}
 

@@ -1,117 +1,114 @@
-"""Health checks: a file that is there while all is well, and a little HTTP server."""
+"""How a supervisor and its children are: what health checks and systemd are told."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import logging
-from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from kue.errors import ConfigError
-
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from kue.supervisor.child_heartbeat import Pacemaker
+    from kue.supervisor.child_pool import Staff
+    from kue.supervisor.child_process import Child
 
-    from kue.supervisor.condition import Condition
+#: Without any child for so long, starting more does not help; someone else should.
+LIFELESS_SECONDS = 60.0
 
-logger = logging.getLogger(__name__)
-
-#: A client that is slower than this is no health check.
-REQUEST_SECONDS = 5.0
-MAX_HEADERS = 100
-
-
-class HealthFile:
-    """Touched while all is well, removed when not."""
-
-    def __init__(self, path: str) -> None:
-        self._path = Path(path)
-        self._is_told = False
-
-    def show(self, condition: Condition) -> None:
-        try:
-            if condition.ready:
-                self._path.touch()
-            else:
-                self.remove()
-            self._is_told = False
-        except OSError as exc:
-            self._complain(exc)
-
-    def remove(self) -> None:
-        self._path.unlink(missing_ok=True)
-
-    def _complain(self, exc: OSError) -> None:
-        if not self._is_told:
-            self._is_told = True
-            logger.error("the health file cannot be written: %s", exc)
+State = Literal["starting", "working", "leaving", "silent", "frozen"]
 
 
-@asynccontextmanager
-async def health_server(
-    host: str, port: int, examine: Callable[[], Condition]
-) -> AsyncIterator[None]:
-    """
-    Answer /healthz and /readyz for as long as the context lasts.
+class ChildCondition(msgspec.Struct, frozen=True):
+    """How one child is."""
 
-    Raises:
-        ConfigError: It cannot listen there.
-    """
-
-    async def answer(
-        reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        with contextlib.suppress(OSError, TimeoutError, ValueError):
-            async with asyncio.timeout(REQUEST_SECONDS):
-                writer.write(_response(await _request(reader), examine()))
-                await writer.drain()
-        writer.close()
-
-    try:
-        server = await asyncio.start_server(answer, host, port)
-    except OSError as exc:
-        raise ConfigError(
-            f"the health server cannot listen on {host}:{port}: {exc}; "
-            "give another --health-port or --health-host"
-        ) from exc
-    address = "{}:{}".format(*server.sockets[0].getsockname())
-    logger.info("health checks are answered at http://%s/readyz", address)
-    async with server:
-        yield
+    number: int
+    pid: int
+    worker: str | None
+    state: State
+    #: Seconds since it was started, and since its event loop went round.
+    age: float
+    silence: float
+    #: Whether the store answered the last beat within the lease.
+    store_answers: bool
+    #: What its worker said of itself.
+    status: dict[str, Any]
 
 
-async def _request(reader: asyncio.StreamReader) -> list[bytes]:
-    """Return method and path; headers are read and do not matter."""
-    words = (await reader.readline()).split()
-    for _ in range(MAX_HEADERS):
-        if not (await reader.readline()).strip():
-            break
-    return words[:2]
+class Condition(msgspec.Struct, frozen=True):
+    """How all of it is."""
+
+    #: Worth keeping: a restart would not help.
+    live: bool
+    #: All children are up, their loops go round, the store answers, and nothing fails.
+    ready: bool
+    #: What keeps it from being ready.
+    reasons: tuple[str, ...]
+    children: tuple[ChildCondition, ...]
+
+    @property
+    def summary(self) -> str:
+        running = sum(child.status.get("running", 0) for child in self.children)
+        done = sum(child.status.get("done", 0) for child in self.children)
+        said = f"{len(self.children)} processes, {running} jobs running, {done} done"
+        return "; ".join([said, *self.reasons])
 
 
-def _response(request: list[bytes], condition: Condition) -> bytes:
-    status = "405 Method Not Allowed"
-    if len(request) == 2 and request[0] in (b"GET", b"HEAD"):
-        status = _status(request[1].partition(b"?")[0], condition)
-    body = msgspec.json.encode(condition) if status[:3] in ("200", "503") else b"{}"
-    head = (
-        f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(body)}\r\nCache-Control: no-store\r\n"
-        "Connection: close\r\n\r\n"
-    )
-    return head.encode() + (b"" if request[:1] == [b"HEAD"] else body)
+class Examiner:
+    """Looks at children; looked at often, it also knows how long there were none."""
+
+    def __init__(self, staff: Staff, pacemaker: Pacemaker) -> None:
+        self._staff = staff
+        self._pacemaker = pacemaker
+        self._last_life = time.monotonic()
+        self.is_stopping = False
+
+    def examine(self) -> Condition:
+        children = tuple(
+            self._child(child)
+            for child in sorted(self._staff.children, key=lambda child: child.pid)
+        )
+        reasons = tuple(self._reasons(children))
+        return Condition(self._is_live(), not reasons, reasons, children)
+
+    def _is_live(self) -> bool:
+        now = time.monotonic()
+        if self.is_stopping or any(child.is_up for child in self._staff.children):
+            self._last_life = now
+        is_new = not self._staff.first.done()
+        return is_new or now - self._last_life < LIFELESS_SECONDS
+
+    def _child(self, child: Child) -> ChildCondition:
+        return ChildCondition(
+            number=child.number,
+            pid=child.pid,
+            worker=child.worker,
+            state=_state(child),
+            age=round(child.age, 1),
+            silence=round(child.silence, 1),
+            store_answers=self._pacemaker.has_answer(child),
+            status=child.status,
+        )
+
+    def _reasons(self, children: tuple[ChildCondition, ...]) -> list[str]:
+        reasons = ["stopping"] if self.is_stopping else []
+        for seat in self._staff.seats:
+            if not seat.is_well:
+                reasons.append(f"process #{seat.number} is not up")
+        for child in children:
+            if child.state in ("silent", "frozen"):
+                reasons.append(f"process #{child.number} is {child.state}")
+            if not child.store_answers:
+                reasons.append(f"the store does not answer for #{child.number}")
+            if trouble := child.status.get("trouble"):
+                reasons.append(f"process #{child.number} fails: {trouble}")
+        return reasons
 
 
-def _status(path: bytes, condition: Condition) -> str:
-    match path:
-        case b"/healthz":
-            is_well = condition.live
-        case b"/readyz":
-            is_well = condition.ready
-        case _:
-            return "404 Not Found"
-    return "200 OK" if is_well else "503 Service Unavailable"
+def _state(child: Child) -> State:
+    if child.is_frozen:
+        return "frozen"
+    if child.hello is None:
+        return "starting"
+    if child.is_silent:
+        return "silent"
+    return "leaving" if child.leaving.is_set() else "working"

@@ -10,24 +10,24 @@ import sys
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-from kue.errors import KueError
-from kue.supervisor.banner import banner, record
-from kue.supervisor.beating import Pacemaker
-from kue.supervisor.condition import Examiner
-from kue.supervisor.guard import Guard
-from kue.supervisor.health import health_server
-from kue.supervisor.notify import Notifier
-from kue.supervisor.reporting import Reporter
+from kue.model.errors import KueError
+from kue.supervisor.child_heartbeat import Pacemaker
+from kue.supervisor.child_pool import Staff
+from kue.supervisor.health import Examiner
+from kue.supervisor.health_report import Reporter
+from kue.supervisor.health_server import health_server
+from kue.supervisor.reloader import Watcher
 from kue.supervisor.signals import received
-from kue.supervisor.staff import Staff
-from kue.supervisor.watch import Watcher
+from kue.supervisor.startup_message import banner, record
+from kue.supervisor.systemd import Notifier
+from kue.supervisor.watchdog import Guard
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
     from typing import Any
 
-    from kue.supervisor.messages import Failure
     from kue.supervisor.options import Options
+    from kue.supervisor.protocol import Failure
 
 logger = logging.getLogger(__name__)
 

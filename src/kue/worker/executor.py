@@ -13,17 +13,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from kue import policy
-from kue.duration import Duration, epoch_ms, milliseconds
-from kue.errors import Cancel, Fail, Release, Retry, Skip
-from kue.job import Cancelled, Completed, Ending, Error, Failed, Released, Retried
-from kue.payload import JSON
+from kue.model import retry_policy
+from kue.model.duration import Duration, epoch_ms, milliseconds
+from kue.model.errors import Cancel, Fail, Release, Retry, Skip
+from kue.model.job import Cancelled, Completed, Ending, Error, Failed, Released, Retried
+from kue.model.payload import JSON
 from kue.store.codec import error_of, result_of
-from kue.worker.active import ActiveJob
+from kue.worker.active_job import ActiveJob
 from kue.worker.run import RunTimeout
 
 if TYPE_CHECKING:
-    from kue.job import Job
+    from kue.model.job import Job
     from kue.worker.run import Run
 
 Handler: TypeAlias = Callable[[ActiveJob], Awaitable[JSON]]
@@ -72,7 +72,7 @@ def ending_instead(run: Run, exc: BaseException | None = None) -> Ending | None:
     if not isinstance(run.instead, RunTimeout):
         return run.instead
     trace = None if exc is None else exc.__traceback__
-    return policy.after_error(run.job, _error(run.instead.with_traceback(trace)))
+    return retry_policy.after_error(run.job, _error(run.instead.with_traceback(trace)))
 
 
 def ending_of(active: ActiveJob, exc: BaseException) -> Ending:
@@ -81,7 +81,7 @@ def ending_of(active: ActiveJob, exc: BaseException) -> Ending:
         return _steered(active, exc)
     except Exception as broken:
         # What it steers by makes no sense, such as Retry(after=-1).
-        return policy.after_error(active.job, _error(broken))
+        return retry_policy.after_error(active.job, _error(broken))
 
 
 def _steered(active: ActiveJob, exc: BaseException) -> Ending:
@@ -99,14 +99,14 @@ def _steered(active: ActiveJob, exc: BaseException) -> Ending:
         case Skip():
             return Completed(reason=error_of(exc).message)
         case asyncio.CancelledError():
-            return policy.after_error(active.job, SELF_CANCELLED)
+            return retry_policy.after_error(active.job, SELF_CANCELLED)
         case _:
-            return policy.after_error(active.job, _error(exc))
+            return retry_policy.after_error(active.job, _error(exc))
 
 
 def _retried(job: Job, error: Error, after: Duration | None) -> Ending:
     if after is None:
-        return policy.after_error(job, error)
+        return retry_policy.after_error(job, error)
     delay = milliseconds(after, field="after")
     spent = job.attempts >= job.max_attempts
     return Failed(error) if spent else Retried(error, delay)

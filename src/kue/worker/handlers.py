@@ -14,8 +14,8 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from kue.payload import JSON
-from kue.worker.children import Target
+from kue.model.payload import JSON
+from kue.worker.pools.processes import Target
 
 if TYPE_CHECKING:
     from kue.worker.run import Run

@@ -17,17 +17,17 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
-from kue.job import Released
-from kue.policy import ALONE_MS
+from kue.model.job import Released
+from kue.model.retry_policy import ALONE_MS
 from kue.store.values import Word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kue.job import Job
-    from kue.outage import Outage
-    from kue.store.base import Store
-    from kue.worker.loop import Loop
+    from kue.aio.retry import Outage
+    from kue.model.job import Job
+    from kue.store.contract import Store
+    from kue.worker.lane import Loop
     from kue.worker.run import Run
 
 logger = logging.getLogger(__name__)

@@ -7,13 +7,13 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from kue.worker.active import ActiveJob
+from kue.worker.active_job import ActiveJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kue.job import Ending, Job
-    from kue.worker.crew import Crew
+    from kue.model.job import Ending, Job
+    from kue.worker.run_resources import Crew
 
 logger = logging.getLogger(__name__)
 

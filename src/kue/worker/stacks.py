@@ -13,14 +13,14 @@ import traceback
 from typing import TYPE_CHECKING, Any
 
 from kue.store.values import MAX_STACKS
-from kue.worker.current import CURRENT
+from kue.worker.current_job import CURRENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from contextvars import Context
     from types import FrameType
 
-    from kue.worker.active import ActiveJob
+    from kue.worker.active_job import ActiveJob
     from kue.worker.run import Run
 
 

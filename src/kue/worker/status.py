@@ -10,14 +10,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kue.version import version
+from kue.model.version import version
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kue.outage import Outage
-    from kue.worker.lookout import Lookout
-    from kue.worker.loop import Loop
+    from kue.aio.retry import Outage
+    from kue.worker.lane import Loop
+    from kue.worker.loop_monitor import Lookout
 
 _STATM = Path("/proc/self/statm")
 

@@ -13,29 +13,29 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kue.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
-from kue.job import State
-from kue.names import check_path_name
-from kue.outage import Outage
-from kue.unhandled import warn_of_unhandled
-from kue.worker.budget import Budget
-from kue.worker.capture import captured
-from kue.worker.crew import Crew
+from kue.aio.retry import Outage
+from kue.model.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
+from kue.model.job import State
+from kue.model.names import check_path_name
+from kue.worker.heartbeat import Heart, Meter, Obey, Sleep, StoreCheck, Upkeep
+from kue.worker.heartbeat_thread import pulse
+from kue.worker.idle_wait import Watch
 from kue.worker.isolation import Isolation
-from kue.worker.lookout import Lookout
-from kue.worker.loop import LANES, Loop, Processor
-from kue.worker.lost_endings import LostEndings
-from kue.worker.pulse import pulse
-from kue.worker.services import Heart, Meter, Obey, Sleep, StoreCheck, Upkeep
+from kue.worker.lane import LANES, Loop, Processor
+from kue.worker.log_capture import captured
+from kue.worker.loop_monitor import Lookout
+from kue.worker.lost_settles import LostEndings
+from kue.worker.run_resources import Crew
+from kue.worker.slots import Budget
 from kue.worker.stacks import stacks
 from kue.worker.status import Status
-from kue.worker.watch import Watch
+from kue.worker.unhandled_types import warn_of_unhandled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from kue.settings import Settings
-    from kue.store.base import Store
+    from kue.model.settings import Settings
+    from kue.store.contract import Store
     from kue.store.values import Outcome
 
 logger = logging.getLogger(__name__)

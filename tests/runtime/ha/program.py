@@ -11,7 +11,7 @@ import asyncio
 import sys
 
 from kue.bus import EventBus
-from kue.cluster.redis import RedisCluster
+from kue.bus.redis import RedisCluster
 from kue.runtime import HA, Runtime
 from tests.bus.nodes import BEAT
 from tests.bus.program import say

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kue.bus import EventBus, LocalCluster
-from kue.bus.local import LocalNode
-from kue.cluster.redis import RedisCluster
-from kue.errors import BadPayload, StoreUnavailable
+from kue.bus.local_cluster import LocalNode
+from kue.bus.redis import RedisCluster
+from kue.model.errors import BadPayload, StoreUnavailable
 from kue.runtime import HA, Runtime, UnknownDeployment
 from kue.runtime.ha import failover
 from tests.bus.nodes import BEAT
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from kue.bus import ClusterManager
-    from kue.bus.roster import Entry, Roster
+    from kue.bus.assignments import Entry, Roster
     from tests.support.servers import RedisServer
 
 #: Seconds; a loaded machine takes its time.

@@ -25,7 +25,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from kue import __version__
-from kue.http.open_mode import PARAMETER, REFUSED
+from kue.http.auth.open_mode import PARAMETER, REFUSED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.routing import BaseRoute
 
-    from kue.http.open_mode import StartupToken
+    from kue.http.auth.open_mode import StartupToken
 
 ASSETS = "/assets"
 INDEX = "index.html"

@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from kue.accounts.passwords import MAX_LENGTH, MIN_LENGTH
-from kue.accounts.records import name_of
-from kue.accounts.tokens import Tokens
-from kue.accounts.users import Users
-from kue.duration import milliseconds
-from kue.http.access import Role, Scope
-from kue.http.login import Accounts, LocalAccounts
-from kue.http.open_mode import ThisMachine
-from kue.http.problem import Refused, given
-from kue.http.rules import Badge
-from kue.http.section import Call, Section
-from kue.http.v1.views import MAX_PAGE, Span
+from kue.http.auth.access import Role, Scope
+from kue.http.auth.account_records import name_of
+from kue.http.auth.login import Accounts, LocalAccounts
+from kue.http.auth.open_mode import ThisMachine
+from kue.http.auth.passwords import MAX_LENGTH, MIN_LENGTH
+from kue.http.auth.tokens import Tokens
+from kue.http.auth.users import Users
+from kue.http.framework.operations import Call, Section
+from kue.http.framework.problem import Refused, given
+from kue.http.options import Badge
+from kue.http.v1.job_json import MAX_PAGE, Span
+from kue.model.duration import milliseconds
 
 if TYPE_CHECKING:
-    from kue.accounts.tokens import Token
-    from kue.accounts.users import Account
-    from kue.http.access import User
-    from kue.http.redaction import Redaction
+    from kue.http.auth.access import User
+    from kue.http.auth.tokens import Token
+    from kue.http.auth.users import Account
+    from kue.http.security.redaction import Redaction
     from kue.store.values import Act
 
 session = Section("session", "Who is logged in.")

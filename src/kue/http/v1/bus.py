@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from kue.bus import RequestFailed
-from kue.bus.facts import counted, sums
+from kue.bus.cluster_url import NEEDS_REDIS, can_meet
 from kue.bus.sampling import Cut
-from kue.cluster import NEEDS_REDIS, can_meet
-from kue.duration import milliseconds
-from kue.http.access import Scope
-from kue.http.problem import Refused, given
-from kue.http.redaction import MASK
-from kue.http.samples import hidden_text
-from kue.http.section import Call, Section
-from kue.http.v1.bus_views import (
+from kue.bus.stats import counted, sums
+from kue.http.auth.access import Scope
+from kue.http.framework.operations import Call, Section
+from kue.http.framework.problem import Refused, given
+from kue.http.security.redaction import MASK
+from kue.http.streaming.bus_samples import hidden_text
+from kue.http.v1.bus_json import (
     MAX_HEADERS,
     AddressList,
     AddressQuery,
@@ -39,16 +38,17 @@ from kue.http.v1.bus_views import (
     SampleList,
     SampleQuery,
 )
-from kue.timings import added, percentiles
+from kue.model.duration import milliseconds
+from kue.model.histogram import added, percentiles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kue.bus import Message
-    from kue.bus.facts import AddressFacts, AddressSum
-    from kue.cluster.redis import inspector
-    from kue.http.node import Joined, Node
-    from kue.http.samples import Samples
+    from kue.bus.redis import inspector
+    from kue.bus.stats import AddressFacts, AddressSum
+    from kue.http.streaming.bus_node import Joined, Node
+    from kue.http.streaming.bus_samples import Samples
 
 section = Section("bus", "The event bus of all processes.", prefix="/bus")
 
@@ -197,7 +197,7 @@ def _check(call: Call) -> None:
 async def _nodes(call: Call) -> list[inspector.Node]:
     _check(call)
     # Imported late: a server on SQLite needs no redis.
-    from kue.cluster.redis import inspect
+    from kue.bus.redis import inspect
 
     known = call.q.settings
     async with inspect(known.url, known.prefix, budget=known.budget / 1000) as looking:

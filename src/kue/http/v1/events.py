@@ -19,13 +19,13 @@ from starlette.responses import Response
 from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocketDisconnect
 
-from kue.errors import StoreError
-from kue.events import Kind
-from kue.http.access import admit
-from kue.http.gate import NOT_ALLOWED
-from kue.http.problem import RETRY_AFTER, Refused, refused
-from kue.http.reader import Wish
-from kue.http.section import Call, Section
+from kue.http.auth.access import admit
+from kue.http.framework.operations import Call, Section
+from kue.http.framework.problem import RETRY_AFTER, Refused, refused
+from kue.http.security.csrf import NOT_ALLOWED
+from kue.http.streaming.client_buffer import Wish
+from kue.model.errors import StoreError
+from kue.model.events import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
     from starlette.websockets import WebSocket
 
-    from kue.http.access import Guard
-    from kue.http.live import Live
-    from kue.http.reader import Reader
+    from kue.http.auth.access import Guard
+    from kue.http.streaming.broadcast import Live
+    from kue.http.streaming.client_buffer import Reader
 
 logger = logging.getLogger(__name__)
 

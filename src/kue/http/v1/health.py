@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kue.http.section import Call, Section
+from kue.http.framework.operations import Call, Section
 
 section = Section("health", "Whether the server and its store are well.")
 

@@ -9,19 +9,19 @@ import msgspec
 from msgspec import UNSET, Meta
 from msgspec.structs import replace
 
-from kue.errors import InvalidTransition
-from kue.http.problem import Refused, given
-from kue.http.section import Call, Section
-from kue.http.v1 import views
+from kue.http.framework.operations import Call, Section
+from kue.http.framework.problem import Refused, given
+from kue.http.v1 import job_json
+from kue.http.v1.job_json import Added, JobId
 from kue.http.v1.jobs import blaming, job_of, update
-from kue.http.v1.views import Added, JobId
-from kue.job import Draft, State
-from kue.payload import encode
+from kue.model.errors import InvalidTransition
+from kue.model.job import Draft, State
+from kue.model.payload import encode
 
 if TYPE_CHECKING:
-    from kue.job import Job
-    from kue.payload import JSON
-    from kue.queue import Kue
+    from kue.client.queue import Kue
+    from kue.model.job import Job
+    from kue.model.payload import JSON
 
 #: Characters of the reason for a cancellation.
 MAX_REASON = 500
@@ -49,14 +49,14 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class NewPriority(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which jobs of its type a job runs before."""
 
-    priority: views.Priority
+    priority: job_json.Priority
 
 
 class NewTime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When a job is due: one of the two."""
 
-    delay: views.Span | None = None
-    at: views.Moment | None = None
+    delay: job_json.Span | None = None
+    at: job_json.Moment | None = None
 
 
 class Reason(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -143,7 +143,7 @@ async def reschedule(call: Call, job_id: JobId, body: NewTime) -> None:
         raise Refused(HTTPStatus.BAD_REQUEST, "give one of delay and at", field="body")
     handle = await call.q.get(job_id)
     if body.at is not None:
-        await handle.delay(views.moment(body.at))
+        await handle.delay(job_json.moment(body.at))
     elif body.delay is not None:
         with given("body.delay"):
             await handle.delay(body.delay)

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from kue.errors import BadPayload, JobNotFound
-from kue.http.access import Scope
-from kue.http.problem import Refused, given
-from kue.http.section import Call, Section
-from kue.http.v1 import views
-from kue.http.v1.views import (
+from kue.http.auth.access import Scope
+from kue.http.framework.operations import Call, Section
+from kue.http.framework.problem import Refused, given
+from kue.http.v1 import job_json
+from kue.http.v1.job_json import (
     MAX_PAGE,
     Added,
     JobId,
@@ -24,16 +23,17 @@ from kue.http.v1.views import (
     NewJob,
     WholeJob,
 )
-from kue.names import check_name
+from kue.model.errors import BadPayload, JobNotFound
+from kue.model.names import check_name
 from kue.store.values import MAX_LOG_LINES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from kue.handle import JobHandle
-    from kue.http.redaction import Redaction
-    from kue.job import Job
-    from kue.queue import Kue
+    from kue.client.handle import JobHandle
+    from kue.client.queue import Kue
+    from kue.http.security.redaction import Redaction
+    from kue.model.job import Job
     from kue.store.values import Page
 
 #: The most jobs that one request names or adds.
@@ -51,8 +51,8 @@ class JobEdit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """What to change of a job; what is left out stays."""
 
     data: Any = UNSET
-    priority: views.Priority | UnsetType = UNSET
-    tags: views.Tags | UnsetType = UNSET
+    priority: job_json.Priority | UnsetType = UNSET
+    tags: job_json.Tags | UnsetType = UNSET
     attempts: int | UnsetType = UNSET
 
 
@@ -80,10 +80,10 @@ async def find(call: Call, query: JobsQuery) -> JobPage:
     What is in the data is asked for by its path, data.user.id=42, up to ten times: as
     JSON if the value is some, else as text.
     """
-    views.check_paths(query, call.redaction, "query")
+    job_json.check_paths(query, call.redaction, "query")
     hide = call.redaction
     page = await _page(call.q, query, hide)
-    return JobPage([views.shown(job, hide) for job in page.jobs], page.cursor)
+    return JobPage([job_json.shown(job, hide) for job in page.jobs], page.cursor)
 
 
 @section.post("", scope=Scope.ENQUEUE, status=HTTPStatus.CREATED)
@@ -131,7 +131,7 @@ async def add_many(
 @section.get("/{job_id}")
 async def show(call: Call, job_id: JobId) -> WholeJob:
     """Everything there is to know of a job."""
-    return views.whole(job_of(await call.q.get(job_id)), call.redaction)
+    return job_json.whole(job_of(await call.q.get(job_id)), call.redaction)
 
 
 @section.patch("/{job_id}")
@@ -158,7 +158,7 @@ async def edit(call: Call, job_id: JobId, body: JobEdit) -> WholeJob:
         kept = job_of(handle).data
         changes["data"] = call.redaction.restore(changes["data"], kept)
     await update(call.q, handle, changes)
-    return views.whole(await handle.refresh(), call.redaction)
+    return job_json.whole(await handle.refresh(), call.redaction)
 
 
 @section.delete("/{job_id}", scope=Scope.ADMIN, status=HTTPStatus.NO_CONTENT)
@@ -183,16 +183,16 @@ async def logs(call: Call, job_id: JobId, query: LogQuery) -> Log:
     if not lines and not await call.q.exists(job_id):
         raise JobNotFound(job_id)
     return Log(
-        [views.line(line, call.redaction) for line in lines[: query.limit]],
+        [job_json.line(line, call.redaction) for line in lines[: query.limit]],
         last if len(lines) > query.limit else None,
     )
 
 
 @section.get("/{job_id}/attempts")
-async def attempts(call: Call, job_id: JobId) -> list[views.Attempt]:
+async def attempts(call: Call, job_id: JobId) -> list[job_json.Attempt]:
     """How a job's runs ended, and what was done to it; the newest 20 are kept."""
     job = job_of(await call.q.get(job_id))
-    return views.whole(job, call.redaction).history
+    return job_json.whole(job, call.redaction).history
 
 
 def job_of(handle: JobHandle[Any]) -> Job:
@@ -258,5 +258,5 @@ async def _page(q: Kue, query: JobsQuery, redaction: Redaction) -> Page:
     if wanted.keys() <= {"type"}:
         return await q.page(query.state, query.type, **where)
     # What is hidden decides neither what is found nor where the page ends.
-    where["accept"] = views.found_openly(query, redaction)
+    where["accept"] = job_json.found_openly(query, redaction)
     return await q.find(state=query.state, scan=MAX_SCAN, **wanted, **where)

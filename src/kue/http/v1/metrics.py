@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from starlette.responses import Response
 
-from kue.errors import StoreError
-from kue.http.section import Call, Section
+from kue.client.queries import STATS_MINUTES
+from kue.http.framework.operations import Call, Section
 from kue.http.v1.stats import MINUTE_MS, Sums, recent, summed, worker_counts
-from kue.reading import STATS_MINUTES
-from kue.timings import BOUNDS, DAY_MS, percentile
+from kue.model.errors import StoreError
+from kue.model.histogram import BOUNDS, DAY_MS, percentile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from kue.job import State
-    from kue.queue import Kue
+    from kue.client.queue import Kue
+    from kue.model.job import State
     from kue.store.values import Stat
 
 section = Section("metrics", "Numbers for Prometheus.")

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
-from kue.duration import milliseconds
-from kue.http.access import Scope
-from kue.http.problem import Refused, given
-from kue.http.section import Call, Section
+from kue.http.auth.access import Scope
+from kue.http.framework.operations import Call, Section
+from kue.http.framework.problem import Refused, given
 from kue.http.v1.stats import (
     Counts,
     Moment,
@@ -32,15 +31,16 @@ from kue.http.v1.stats import (
     recent,
     summed,
 )
-from kue.job import State
-from kue.names import check_path_name
-from kue.timings import Percentiles, percentiles
-from kue.unhandled import takes
+from kue.model.duration import milliseconds
+from kue.model.histogram import Percentiles, percentiles
+from kue.model.job import State
+from kue.model.names import check_path_name
+from kue.worker.unhandled_types import takes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kue.queue import Kue
+    from kue.client.queue import Kue
     from kue.store.values import Limits, Pause, WorkerStatus
 
 section = Section("queues", "Types of jobs: how they stand, and what holds them back.")

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from kue.http.problem import Refused
-from kue.http.section import Call, Section
-from kue.http.v1.views import MAX_MOMENT
-from kue.job import State
-from kue.names import MAX_BYTES
-from kue.reading import STATS_HOURS, STATS_MINUTES
-from kue.timings import Percentiles, added, percentiles, ready_at
-from kue.unhandled import takes, unhandled
+from kue.client.queries import STATS_HOURS, STATS_MINUTES
+from kue.http.framework.operations import Call, Section
+from kue.http.framework.problem import Refused
+from kue.http.v1.job_json import MAX_MOMENT
+from kue.model.histogram import Percentiles, added, percentiles, ready_at
+from kue.model.job import State
+from kue.model.names import MAX_BYTES
+from kue.worker.unhandled_types import takes, unhandled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from kue.job import Job
-    from kue.queue import Kue
+    from kue.client.queue import Kue
+    from kue.model.job import Job
     from kue.store.values import Pause, Stat, WorkerStatus
 
 section = Section("stats", "How many jobs there are, come and go, and what is amiss.")

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
-from kue.http.access import Scope
-from kue.http.problem import Refused, given
-from kue.http.section import Call, Section
+from kue.http.auth.access import Scope
+from kue.http.framework.operations import Call, Section
+from kue.http.framework.problem import Refused, given
 from kue.http.v1.queues import PauseOrder, PauseView, end_of, views
-from kue.job import State
-from kue.names import MAX_BYTES
+from kue.model.job import State
+from kue.model.names import MAX_BYTES
 from kue.store.values import MAX_BATCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kue.job import Job
-    from kue.queue import Kue
+    from kue.client.queue import Kue
+    from kue.model.job import Job
     from kue.store.values import WorkerStatus
 
 section = Section("workers", "Who runs jobs, and how they are.")

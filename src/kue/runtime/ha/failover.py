@@ -19,18 +19,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from kue.bus.roster import MAX_DUTIES, Entry
-from kue.errors import StoreError
+from kue.bus.assignments import MAX_DUTIES, Entry
+from kue.model.errors import StoreError
 from kue.runtime.context import runs_here
 from kue.runtime.errors import RuntimeClosed
-from kue.runtime.ha.record import Record
+from kue.runtime.ha.deployment_record import Record
 from kue.runtime.verticle import find_class, known_class
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine
 
     from kue.bus import ClusterManager
-    from kue.runtime.deploying import Deployer, Options
+    from kue.runtime.deployment import Deployer, Options
     from kue.runtime.ha.group import HA
     from kue.runtime.verticle import Source
 

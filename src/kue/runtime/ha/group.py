@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kue.names import check_name
+from kue.model.names import check_name
 
 DEFAULT_GROUP = "__DEFAULT__"
 GRACE_SECONDS = 1.0

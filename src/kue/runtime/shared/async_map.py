@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 from kue.runtime.shared.values import check_key, check_ttl, freeze, thaw
 
 if TYPE_CHECKING:
-    from kue.duration import Duration
-    from kue.payload import JSON
+    from kue.model.duration import Duration
+    from kue.model.payload import JSON
 
 
 class Cancellable(Protocol):

@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Hashable, Iterator, MutableMapping
 from typing import Any
 
-from kue.payload import MAX_DEPTH
+from kue.model.payload import MAX_DEPTH
 
 
 class Shareable:

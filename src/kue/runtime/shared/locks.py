@@ -9,13 +9,13 @@ from collections import OrderedDict
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Self
 
-from kue.duration import milliseconds
+from kue.model.duration import milliseconds
 from kue.runtime.errors import LockTimedOut
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from kue.duration import Duration
+    from kue.model.duration import Duration
 
 #: Those who wait, the first first; each is told when it is its turn.
 Line = OrderedDict["Future[None]", None]

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kue.duration import milliseconds
-from kue.names import check_name
-from kue.payload import JSON, decode, encode
+from kue.model.duration import milliseconds
+from kue.model.names import check_name
+from kue.model.payload import JSON, decode, encode
 
 if TYPE_CHECKING:
-    from kue.duration import Duration
+    from kue.model.duration import Duration
 
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 

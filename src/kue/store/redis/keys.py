@@ -76,7 +76,7 @@ from __future__ import annotations
 
 import zlib
 
-from kue.names import quote
+from kue.model.names import quote
 
 SCHEMA = 1
 LIVE_CHUNK = 65_536

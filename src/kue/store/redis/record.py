@@ -17,9 +17,9 @@ from typing import Any
 
 import msgspec
 
-from kue.errors import StoreCorrupt
-from kue.job import Attempt, Draft, Job, Spec, State
-from kue.names import quote, unquote
+from kue.model.errors import StoreCorrupt
+from kue.model.job import Attempt, Draft, Job, Spec, State
+from kue.model.names import quote, unquote
 from kue.store.codec import decode_spec, read_story
 from kue.store.redis.keys import PLACES
 from kue.store.values import Pause, held_by

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kue.store.damage import guards_replies
-from kue.store.redis.checking import Checking
-from kue.store.redis.keeping import Keeping
-from kue.store.redis.listening import Listening
-from kue.store.redis.upkeep import Upkeep
-from kue.store.redis.workers import Workers
+from kue.store.redis.verbs.check import Checking
+from kue.store.redis.verbs.maintenance import Upkeep
+from kue.store.redis.verbs.records import Keeping
+from kue.store.redis.verbs.watch import Listening
+from kue.store.redis.verbs.workers import Workers
 
 if TYPE_CHECKING:
-    from kue.settings import Settings
+    from kue.model.settings import Settings
 
 
 @guards_replies

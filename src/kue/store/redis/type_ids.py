@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kue.store.redis.live import Live
+from kue.store.redis.live_ids import Live
 from kue.store.values import MAX_BATCH
 
 if TYPE_CHECKING:

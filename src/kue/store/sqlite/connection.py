@@ -7,7 +7,7 @@ import sqlite3
 import time
 from typing import TYPE_CHECKING
 
-from kue.errors import (
+from kue.model.errors import (
     StoreCorrupt,
     StoreError,
     StoreFull,
@@ -18,7 +18,7 @@ from kue.store.damage import corrupt
 from kue.store.sqlite import schema
 
 if TYPE_CHECKING:
-    from kue.store.sqlite.place import Place
+    from kue.store.sqlite.file_url import Place
 
 #: Pages kept in memory by a connection, in KiB: the hot ends of a few million jobs.
 CACHE_KIB = 32 * 1024

@@ -7,12 +7,12 @@ import threading
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, TypeVar
 
-from kue.errors import StoreRefused
-from kue.store.sqlite.listening import Ears
-from kue.store.sqlite.lookout import Lookout
-from kue.store.sqlite.tasks import Task
-from kue.store.sqlite.threads import Notice, Reader, Writer
-from kue.store.sqlite.waiting import Waiters
+from kue.model.errors import StoreRefused
+from kue.store.sqlite.change_watcher import Lookout
+from kue.store.sqlite.db_threads import Notice, Reader, Writer
+from kue.store.sqlite.thread_calls import Task
+from kue.store.sqlite.verbs.watch import Ears
+from kue.store.sqlite.waiters import Waiters
 
 if TYPE_CHECKING:
     import asyncio
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from kue.clock import Clock
-    from kue.store.sqlite.place import Place
-    from kue.store.sqlite.turn import Turn
+    from kue.model.clock import Clock
+    from kue.store.sqlite.file_url import Place
+    from kue.store.sqlite.transaction import Turn
 
 T = TypeVar("T")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kue.events import Kind
-from kue.job import State
-from kue.store.sqlite.turn import Turn, entered
+from kue.model.events import Kind
+from kue.model.job import State
+from kue.store.sqlite.transaction import Turn, entered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

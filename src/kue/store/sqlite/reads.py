@@ -9,9 +9,19 @@ import time
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
-from kue.errors import StoreError
-from kue.store.base import Events, OnProgress, Store
-from kue.store.checks import (
+from kue.model.errors import StoreError
+from kue.store.contract import Events, OnProgress, Store
+from kue.store.sqlite import error_groups as errors
+from kue.store.sqlite.engine import Engine
+from kue.store.sqlite.verbs import limits as gates
+from kue.store.sqlite.verbs import queries, schedules, workers
+from kue.store.sqlite.verbs import records as kept
+from kue.store.sqlite.verbs import stats as counters
+from kue.store.sqlite.verbs import watch as listening
+from kue.store.sqlite.verbs.check import check
+from kue.store.sqlite.verbs.pages import Request
+from kue.store.sqlite.verbs.watch import Ear
+from kue.store.validation import (
     check_batch,
     check_errors,
     check_kept,
@@ -19,20 +29,6 @@ from kue.store.checks import (
     read_act_cursor,
     read_cursor,
 )
-from kue.store.sqlite import (
-    counters,
-    errors,
-    gates,
-    kept,
-    listening,
-    reading,
-    schedules,
-    workers,
-)
-from kue.store.sqlite.checking import check
-from kue.store.sqlite.engine import Engine
-from kue.store.sqlite.listening import Ear
-from kue.store.sqlite.pages import Request
 from kue.store.values import (
     WATCH_MS,
     Acts,
@@ -51,11 +47,11 @@ from kue.store.values import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
-    from kue.clock import Clock
-    from kue.job import Job, State
-    from kue.schedule import Schedule
-    from kue.store.sqlite.place import Place
-    from kue.store.sqlite.turn import Turn
+    from kue.model.clock import Clock
+    from kue.model.job import Job, State
+    from kue.model.schedule import Schedule
+    from kue.store.sqlite.file_url import Place
+    from kue.store.sqlite.transaction import Turn
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -131,7 +127,7 @@ class SqliteReads(Store):
 
     async def get(self, job_ids: Sequence[int]) -> list[Job | None]:
         check_batch(job_ids, "jobs")
-        return await self._read(reading.get, job_ids, self._clock.now_ms())
+        return await self._read(queries.get, job_ids, self._clock.now_ms())
 
     async def page(
         self,
@@ -145,16 +141,16 @@ class SqliteReads(Store):
     ) -> Page:
         check_limit(limit)
         request = Request(state, type, limit, read_cursor(cursor), skip, descending)
-        return await self._read(reading.read_page, request, self._clock.now_ms())
+        return await self._read(queries.read_page, request, self._clock.now_ms())
 
     async def count(self) -> dict[str, dict[State, int]]:
-        return await self._read(reading.count)
+        return await self._read(queries.count)
 
     async def types(self) -> list[str]:
-        return await self._read(reading.types)
+        return await self._read(queries.types)
 
     async def logs(self, job_id: int, start: int = 0, stop: int = -1) -> list[LogLine]:
-        return await self._read(reading.logs, job_id, start, stop)
+        return await self._read(queries.logs, job_id, start, stop)
 
     async def workers(self, *, now: int | None = None) -> list[WorkerStatus]:
         moment = self._clock.now_ms() if now is None else now

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kue.events import Kind
-from kue.job import State
-from kue.store.sqlite import keys
-from kue.store.sqlite.turn import Turn, as_json
+from kue.model.events import Kind
+from kue.model.job import State
+from kue.store.sqlite import unique_keys
+from kue.store.sqlite.transaction import Turn, as_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,9 +32,9 @@ def remove(turn: Turn, slips: Sequence[Slip], *, free_keys: bool) -> None:
     """
     keyed = [slip for slip in slips if slip.unique_key is not None]
     if free_keys:
-        keys.free(turn, keyed)
+        unique_keys.free(turn, keyed)
     else:
-        keys.release(turn, keyed)
+        unique_keys.release(turn, keyed)
     for slip in slips:
         turn.count(slip.type, slip.state, -1, own=slip.retain_until is not None)
         turn.blame.take(slip.type, slip.fingerprint)

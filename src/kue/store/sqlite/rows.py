@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from kue.errors import StoreCorrupt
-from kue.job import Attempt, Job, Spec, State
-from kue.payload import JSON, decode
+from kue.model.errors import StoreCorrupt
+from kue.model.job import Attempt, Job, Spec, State
+from kue.model.payload import JSON, decode
 from kue.store.codec import decode_attempt, decode_spec, read_story
-from kue.store.sqlite.errors import FINGERPRINT
-from kue.store.sqlite.turn import as_json
+from kue.store.sqlite.error_groups import FINGERPRINT
+from kue.store.sqlite.transaction import as_json
 
 if TYPE_CHECKING:
     import sqlite3

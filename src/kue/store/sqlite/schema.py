@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from kue.errors import StoreRefused
+from kue.model.errors import StoreRefused
 
 #: Marks the file as Kue's own ("kue!"), so that no other program's is taken for one.
 APPLICATION_ID = 0x6B756521
@@ -182,7 +182,7 @@ CREATE TABLE pauses (
 CREATE TABLE limits (
     type TEXT PRIMARY KEY,
     limits TEXT NOT NULL,
-    -- what is saved up, see kue.store.sqlite.gates.Bucket
+    -- what is saved up, see kue.store.sqlite.verbs.limits.Bucket
     level INTEGER NOT NULL,
     filled_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
@@ -251,7 +251,7 @@ CREATE TABLE acts (
     act TEXT NOT NULL
 ) STRICT;
 
--- bucket → number, see kue.timings
+-- bucket → number, see kue.model.histogram
 ALTER TABLE stats ADD COLUMN waits TEXT NOT NULL DEFAULT '{}';
 ALTER TABLE stats ADD COLUMN runs TEXT NOT NULL DEFAULT '{}';
 

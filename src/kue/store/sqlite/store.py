@@ -7,17 +7,26 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kue.clock import Clock, SystemClock
-from kue.errors import StoreFull
-from kue.job import BEGAN, State
-from kue.settings import LEASE_MS
+from kue.model.clock import Clock, SystemClock
+from kue.model.errors import StoreFull
+from kue.model.job import BEGAN, State
+from kue.model.settings import LEASE_MS
 from kue.store.batches import (
     bytes_of_draft,
     bytes_of_outcome,
     producer_of_part,
     split,
 )
-from kue.store.checks import (
+from kue.store.sqlite.file_url import Place
+from kue.store.sqlite.reads import SqliteReads
+from kue.store.sqlite.verbs import add as adding
+from kue.store.sqlite.verbs import changes as operating
+from kue.store.sqlite.verbs import claim as claiming
+from kue.store.sqlite.verbs import limits as gates
+from kue.store.sqlite.verbs import maintenance, records, schedules, stats, workers
+from kue.store.sqlite.verbs import progress as signs
+from kue.store.sqlite.verbs import settle as settling
+from kue.store.validation import (
     InvalidCall,
     check_batch,
     check_kept,
@@ -28,21 +37,6 @@ from kue.store.checks import (
     check_pause,
     check_timings,
 )
-from kue.store.sqlite import (
-    adding,
-    claiming,
-    counters,
-    gates,
-    kept,
-    operating,
-    schedules,
-    settling,
-    signs,
-    upkeep,
-    workers,
-)
-from kue.store.sqlite.place import Place
-from kue.store.sqlite.reads import SqliteReads
 from kue.store.values import (
     MAX_BATCH,
     NOTHING_SEEN,
@@ -65,10 +59,10 @@ from kue.store.values import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from kue.job import Draft, Job
-    from kue.schedule import Schedule
-    from kue.settings import Keep
-    from kue.timings import Timing
+    from kue.model.histogram import Timing
+    from kue.model.job import Draft, Job
+    from kue.model.schedule import Schedule
+    from kue.model.settings import Keep
 
 #: How long one call keeps trying to get hold of the file, in ms.
 BUDGET_MS = 5_000
@@ -185,7 +179,7 @@ class SqliteStore(SqliteReads):
     ) -> None:
         check_batch(timings, "types")
         check_timings(timings)
-        await self._write(now, counters.measure, timings)
+        await self._write(now, stats.measure, timings)
 
     async def begin(
         self, job: Job, *, alone: bool, now: int | None = None
@@ -205,13 +199,13 @@ class SqliteStore(SqliteReads):
     ) -> Tended:
         check_limit(limit)
         if now is None:
-            is_due, last = await self._read(upkeep.look, self._clock.now_ms())
+            is_due, last = await self._read(maintenance.look, self._clock.now_ms())
             if self._last_pass is None:
                 self._last_pass = last
             if not is_due:
                 return Tended(quiet=True, elsewhere=last != self._last_pass)
         tended: Tended = await self._write(
-            now, upkeep.tend, limit, keep, lease, now is None
+            now, maintenance.tend, limit, keep, lease, now is None
         )
         self._last_pass = await self._read(workers.last_pass)
         fired, has_more = await self._fire(limit, now)
@@ -377,11 +371,11 @@ class SqliteStore(SqliteReads):
         now: int | None = None,
     ) -> bool:
         check_kept(room, name, value)
-        return await self._write(now, kept.keep, room, name, value, was, until)
+        return await self._write(now, records.keep, room, name, value, was, until)
 
     async def forget(self, room: str, name: str, *, now: int | None = None) -> bool:
         check_kept(room, name)
-        return await self._write(now, kept.forget, room, name)
+        return await self._write(now, records.forget, room, name)
 
     async def note(self, act: Act, *, now: int | None = None) -> int:
-        return await self._write(now, kept.note, act)
+        return await self._write(now, records.note, act)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kue.names import quote
+from kue.model.names import quote
 from kue.runtime.shared.values import check_number, too_large
 
 if TYPE_CHECKING:
-    from kue.runtime.shared.redis.calls import Calls
+    from kue.runtime.shared.redis.idempotent_calls import Calls
 
 
 class RedisCounter:

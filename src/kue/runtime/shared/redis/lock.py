@@ -6,14 +6,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from kue.runtime.errors import RuntimeClosed
-from kue.runtime.shared.redis.places import State
+from kue.runtime.shared.redis.lock_queue import State
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from kue.runtime.shared.redis.home import Home
+    from kue.runtime.shared.redis.connection_thread import Home
+    from kue.runtime.shared.redis.lock_queue import Place
     from kue.runtime.shared.redis.locks import Locks
-    from kue.runtime.shared.redis.places import Place
 
 
 class RedisLock:

@@ -15,17 +15,17 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kue.errors import StoreError
+from kue.model.errors import StoreError
 from kue.runtime.errors import LockTimedOut, RuntimeClosed
-from kue.runtime.shared.redis.places import Place, State
-from kue.runtime.shared.redis.steps import Steps
-from kue.store.redis.link import short_pause
+from kue.runtime.shared.redis.lock_queue import Place, State
+from kue.runtime.shared.redis.lock_requests import Steps
+from kue.store.redis.wire.client import short_pause
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kue.runtime.shared.redis.steps import Act, Told
-    from kue.store.redis.link import Link
+    from kue.runtime.shared.redis.lock_requests import Act, Told
+    from kue.store.redis.wire.client import Link
 
 logger = logging.getLogger(__name__)
 

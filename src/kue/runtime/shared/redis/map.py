@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kue.names import quote
+from kue.model.names import quote
 from kue.runtime.shared.values import check_key, check_ttl, freeze, thaw
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from kue.duration import Duration
-    from kue.payload import JSON
-    from kue.runtime.shared.redis.calls import Calls
+    from kue.model.duration import Duration
+    from kue.model.payload import JSON
+    from kue.runtime.shared.redis.idempotent_calls import Calls
 
 #: A map of so many entries is read at once, a larger one in pieces.
 WHOLE = 256

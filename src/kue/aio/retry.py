@@ -1,0 +1,126 @@
+"""
+Repeating calls to the store until they succeed, and reporting what keeps them from it.
+
+Everything that works for a queue (a worker's lanes, its heartbeat, its maintenance, a
+listener) repeats what the store could not do, forever and with jitter.  There are two
+reasons:
+
+* An outage: the store is away or full.  It is one line in the log when it begins and
+  one when it is over, however many parties feel it.
+* Trouble: anything else, such as a damaged store or a bug of ours.  It is an ERROR with
+  a traceback, repeated every minute while it lasts, and `Outage.trouble` describes it
+  for `workers` and health checks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+from kue.aio.throttled_log import ThrottledLog
+from kue.model.errors import StoreFull, StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: Pauses grow from the first to the longest, in seconds.  A worker must be back within
+#: two seconds of its store, so the longest is short.
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
+#: Letters of an error that `trouble` shows.
+MAX_TROUBLE = 300
+
+
+class Outage:
+    """Repeats calls until they succeed, and reports the outage or trouble they meet."""
+
+    def __init__(self, store_name: str) -> None:
+        self._store_name = store_name
+        self._began = 0.0
+        #: Parties that the store was away for and that have not succeeded since.
+        self._waiting: set[str] = set()
+        #: Parties that failed for another reason, and what it was.
+        self._troubled: dict[str, str] = {}
+        self._log = ThrottledLog(logger)
+
+    @property
+    def trouble(self) -> str | None:
+        """What fails though the store is there; None if nothing does."""
+        troubled = dict(self._troubled)
+        if not troubled:
+            return None
+        # Lanes and types repeat each other: "cycle 1f3a" and "cycle 77c0" are one.
+        parties = sorted({party.partition(" ")[0] for party in troubled})
+        return f"{', '.join(parties)}: {next(reversed(troubled.values()))}"
+
+    async def persist(self, who: str, call: Callable[[], Awaitable[T]]) -> T:
+        """Return what *call* returns, however many times it takes."""
+        failures = 0
+        try:
+            while True:
+                try:
+                    result = await call()
+                except Exception as exc:
+                    self._fail(who, exc)
+                    await asyncio.sleep(_pause(failures))
+                    failures += 1
+                else:
+                    self.recover(who)
+                    return result
+        finally:
+            # Cancelled: it waits for nothing any more, and says nothing of the store.
+            self._waiting.discard(who)
+            self._troubled.pop(who, None)
+
+    def recover(self, who: str) -> None:
+        """Note that *who* works again; for calls of `persist` that never return."""
+        if who in self._waiting:
+            self._waiting.remove(who)
+            if not self._waiting:
+                away = time.monotonic() - self._began
+                logger.warning("%s answers again after %.1f s", self._store_name, away)
+        if who in self._troubled:
+            del self._troubled[who]
+            if not self._troubled:
+                logger.warning("%s: %s works again", self._store_name, who)
+
+    def _fail(self, who: str, exc: Exception) -> None:
+        if isinstance(exc, StoreUnavailable | StoreFull):
+            self._troubled.pop(who, None)
+            self._wait(who, exc)
+        else:
+            self._waiting.discard(who)
+            self._report(who, exc)
+
+    def _wait(self, who: str, exc: Exception) -> None:
+        if not self._waiting:
+            self._began = time.monotonic()
+            logger.warning(
+                "%s does not answer, trying until it does: %s", self._store_name, exc
+            )
+        self._waiting.add(who)
+
+    def _report(self, who: str, exc: Exception) -> None:
+        # Moved to the end: the newest is shown.
+        self._troubled.pop(who, None)
+        self._troubled[who] = f"{type(exc).__name__}: {exc}"[:MAX_TROUBLE]
+        self._log.error(
+            "%s: %s failed and is repeated until it succeeds (failing: %s)",
+            self._store_name,
+            who,
+            self.trouble,
+            exc=exc,
+        )
+
+
+def _pause(failures: int) -> float:
+    # Scattered over the whole range: a thousand workers that lost the store together
+    # must not come back together.
+    longest = min(FIRST_PAUSE * 2 ** min(failures, 16), LONGEST_PAUSE)
+    return random.uniform(FIRST_PAUSE / 2, longest)

@@ -1,0 +1,6 @@
+"""A cluster that meets in Redis."""
+
+from kue.bus.redis.cluster import RedisCluster
+from kue.bus.redis.inspector import Inspector, inspect
+
+__all__ = ["Inspector", "RedisCluster", "inspect"]

@@ -1,0 +1,80 @@
+"""
+The duties of a group of nodes, in Redis.
+
+=========================  ======  =================================================
+key, after the tag         type    holds
+=========================  ======  =================================================
+``:duty:<group>:nodes``    set     nodes of the group
+``:duty:<group>:holders``  hash    id → node; empty where nobody has it
+``:duty:<group>:records``  hash    id → JSON
+``:duty:<group>:tried``    hash    id → JSON object: node → when it failed, ms
+``:duty:<group>:gone``     hash    dead node → when that was first seen, ms
+``:duty:<group>:struck:…`` string  a duty, by id, that is over; for an hour
+=========================  ======  =================================================
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kue.bus.assignments import AGAIN_SECONDS, Entry, View
+from kue.bus.redis import scripts
+from kue.model.names import check_name, quote
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from kue.store.redis.wire.client import Link
+
+_AGAIN_MS = round(AGAIN_SECONDS * 1000)
+#: Records in one reply.
+_MANY = 100
+
+
+class RedisRoster:
+    """The duties of the node *node* in *group*."""
+
+    def __init__(self, link: Link, root: str, node: str, group: str) -> None:
+        self._link = link
+        self._root = root
+        self._node = node
+        self._group = quote(check_name(group, what="the name of a group"))
+
+    async def survey(self, *, quorum: int, grace: float) -> View | None:
+        me = (self._node, self._group)
+        grace_ms = round(grace * 1000)
+        reply = await self._run("survey", *me, quorum, grace_ms, _AGAIN_MS)
+        if reply == b"GONE":
+            return None
+        nodes, is_waiting, *ids = reply
+        return View(nodes, is_waiting == 1, frozenset(it.decode() for it in ids))
+
+    async def read(self, ids: Collection[str]) -> dict[str, bytes]:
+        key = f"{self._root}:duty:{self._group}:records"
+        wanted = list(ids)
+        found: dict[str, bytes] = {}
+        for start in range(0, len(wanted), _MANY):
+            some = wanted[start : start + _MANY]
+            records = await self._link.read(self._root, "HMGET", key, *some)
+            found.update(
+                (one, record)
+                for one, record in zip(some, records, strict=True)
+                if record is not None
+            )
+        return found
+
+    async def enter(self, duty_id: str, record: bytes) -> Entry:
+        reply = await self._run("enter", self._node, self._group, duty_id, record)
+        return Entry(reply.decode())
+
+    async def hand_back(self, duty_id: str) -> None:
+        await self._run("hand_back", self._node, self._group, duty_id, _AGAIN_MS)
+
+    async def strike(self, duty_id: str) -> None:
+        await self._run("strike", self._group, duty_id)
+
+    async def resign(self) -> None:
+        await self._run("resign", self._node, self._group)
+
+    async def _run(self, script: str, *args: Any) -> Any:
+        return await scripts.run(self._link, self._root, script, *args)

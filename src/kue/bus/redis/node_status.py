@@ -1,0 +1,130 @@
+"""
+What a node tells of itself, for `kue.bus.redis.inspector` to read.
+
+It is written down with every beat and forgotten after a lease.  While someone looks, a
+few of the messages that the node sends are published as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
+
+from kue.bus.redis import scripts
+from kue.bus.sampling import Sampler
+from kue.bus.stats import NodeFacts
+from kue.model.errors import StoreError
+from kue.model.version import version
+
+if TYPE_CHECKING:
+    from kue.bus.metrics import Meter
+    from kue.bus.redis.inbox import Inbox
+    from kue.bus.redis.outboxes import Mail
+    from kue.store.redis.wire.client import Link
+
+logger = logging.getLogger(__name__)
+
+#: Bytes of what is written down; addresses are left out until it fits.
+MAX_BYTES = 256 * 1024
+#: Seconds between two batches of messages for those who look.
+SAMPLE_SECONDS = 0.25
+
+
+class Reporter:
+    """Reports for one node, until it is cancelled."""
+
+    def __init__(
+        self,
+        link: Link,
+        root: str,
+        node: str,
+        meter: Meter,
+        inbox: Inbox,
+        mail: Mail,
+    ) -> None:
+        self._link = link
+        self._root = root
+        self._node = node
+        self._meter = meter
+        self._inbox = inbox
+        self._mail = mail
+        self._since = time.time_ns() // 1_000_000
+
+    async def run(self, beat: float, lease: float) -> None:
+        """Report with every *beat*."""
+        while True:
+            is_seen = False
+            try:
+                is_seen = await self._report(lease)
+            except StoreError:
+                # What is wrong there, whoever listens says.
+                pass
+            except Exception:
+                logger.exception("a node cannot tell of itself")
+            if is_seen:
+                await self._show(beat)
+            else:
+                await asyncio.sleep(beat)
+
+    async def _report(self, lease: float) -> bool:
+        facts = written(self._facts())
+        ttl = round(lease * 1000)
+        reply = await scripts.run(
+            self._link, self._root, "report", self._node, facts, ttl
+        )
+        return bool(reply == b"SEEN")
+
+    def _facts(self) -> NodeFacts:
+        return NodeFacts(
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=version(),
+            since=self._since,
+            bytes_out=self._mail.bytes,
+            bytes_in=self._inbox.bytes,
+            lost=self._inbox.lost,
+            given_up=self._mail.given_up,
+            bus=self._meter.facts(),
+        )
+
+    async def _show(self, seconds: float) -> None:
+        """Publish some of the messages that are sent in the next *seconds*."""
+        sampler = Sampler(self._node)
+        self._meter.outbound.add(sampler)
+        try:
+            end = time.monotonic() + seconds
+            while time.monotonic() < end:
+                await asyncio.sleep(min(SAMPLE_SECONDS, seconds))
+                if taken := sampler.take():
+                    with suppress(StoreError):
+                        await self._publish(msgspec.json.encode(taken))
+        finally:
+            self._meter.outbound.remove(sampler)
+
+    async def _publish(self, samples: bytes) -> None:
+        channel = f"{self._root}:samples"
+        await self._link.read(self._root, "SPUBLISH", channel, samples)
+
+
+def written(facts: NodeFacts) -> bytes:
+    """Return *facts* as JSON; the least busy addresses are left out if it is long."""
+    while len(text := msgspec.json.encode(facts)) > MAX_BYTES:
+        bus = facts.bus
+        half = len(bus.addresses) // 2
+        kept = replace(
+            bus,
+            addresses=bus.addresses[:half],
+            rest=bus.rest + len(bus.addresses) - half,
+        )
+        facts = replace(facts, bus=kept)
+        if not half:
+            return msgspec.json.encode(facts)
+    return text

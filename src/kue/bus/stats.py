@@ -1,0 +1,134 @@
+"""What a bus tells of itself: values that are written, read and summed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import msgspec
+
+from kue.model.histogram import added
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: How a message was meant.
+MessageKind: TypeAlias = Literal["send", "publish", "request", "reply"]
+
+
+class AddressFacts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What passed one address of one node."""
+
+    address: str
+    consumers: int = 0
+    #: Messages from here, since the node began.
+    sent: int = 0
+    #: Messages that came to consumers here; a published one counts once.
+    received: int = 0
+    #: The same in a second, of late.
+    send_rate: float = 0.0
+    receive_rate: float = 0.0
+    #: How long replies to requests from here took, in the last minutes: buckets of
+    #: `kue.model.histogram`.
+    waits: dict[int, int] = {}
+    #: Requests from here that failed, by the name of a `Failure`.
+    failures: dict[str, int] = {}
+
+
+class BusFacts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a bus says of itself."""
+
+    #: All addresses together.
+    total: AddressFacts
+    #: The busiest.
+    addresses: list[AddressFacts] = []
+    #: How many others there are; those beyond the number that is counted apart are one.
+    rest: int = 0
+    #: Requests that wait for their reply.
+    waiting: int = 0
+
+
+class NodeFacts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What a node of a cluster says of itself."""
+
+    host: str = ""
+    pid: int = 0
+    version: str = ""
+    #: When it joined, Unix ms.
+    since: int = 0
+    #: Bytes of messages to and from other nodes.
+    bytes_out: int = 0
+    bytes_in: int = 0
+    #: Messages that are known to have been lost on the way to it.
+    lost: int = 0
+    #: Messages from it for which there was no room.
+    given_up: int = 0
+    bus: BusFacts
+
+
+class Sample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A message that someone looks at."""
+
+    #: When it was sent, Unix ms.
+    at: int
+    #: The node that sent it.
+    node: str = ""
+    address: str
+    kind: MessageKind
+    #: Bytes of the body as it travels.
+    size: int = 0
+    #: Names of headers, without their values.
+    headers: list[str] = []
+    codec: str = ""
+    #: JSON, or None for what is none.
+    body: Any = None
+    #: Whether parts of the body were left out.
+    is_cut: bool = False
+
+
+class AddressSum(msgspec.Struct, frozen=True, kw_only=True):
+    """What passed one address, on all nodes."""
+
+    address: str
+    #: The nodes that listen there.
+    nodes: list[str]
+    consumers: int
+    sent: int
+    received: int
+    send_rate: float
+    receive_rate: float
+    waits: dict[int, int]
+    failures: dict[str, int]
+
+
+def sums(told: Iterable[tuple[str, BusFacts]]) -> list[AddressSum]:
+    """Add up what nodes tell of their addresses; the busiest come first."""
+    by_address: dict[str, list[tuple[str, AddressFacts]]] = {}
+    for node, bus in told:
+        for facts in bus.addresses:
+            by_address.setdefault(facts.address, []).append((node, facts))
+    found = [_sum(address, parts) for address, parts in by_address.items()]
+    return sorted(found, key=lambda one: (-one.send_rate, -one.sent, one.address))
+
+
+def counted(parts: Iterable[dict[str, int]]) -> dict[str, int]:
+    """Add up numbers by name."""
+    total: dict[str, int] = {}
+    for part in parts:
+        for name, number in part.items():
+            total[name] = total.get(name, 0) + number
+    return total
+
+
+def _sum(address: str, parts: list[tuple[str, AddressFacts]]) -> AddressSum:
+    facts = [one for _, one in parts]
+    return AddressSum(
+        address=address,
+        nodes=sorted(node for node, one in parts if one.consumers),
+        consumers=sum(one.consumers for one in facts),
+        sent=sum(one.sent for one in facts),
+        received=sum(one.received for one in facts),
+        send_rate=round(sum(one.send_rate for one in facts), 2),
+        receive_rate=round(sum(one.receive_rate for one in facts), 2),
+        waits=added(one.waits for one in facts),
+        failures=counted(one.failures for one in facts),
+    )

@@ -1,0 +1,200 @@
+"""What ``kue bench`` measures, each step within a few seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from statistics import median, quantiles
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kue.model.errors import KueError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from kue.client.queue import Kue
+    from kue.worker.active_job import ActiveJob
+
+#: What adds take at most, and a drain: then the rate of what was done counts.
+ADD_SECONDS = 5.0
+DRAIN_SECONDS = 12.0
+PING_SECONDS = 5.0
+#: Jobs to a bulk call, and adds awaited at once.
+BULK = 500
+TOGETHER = 100
+#: Jobs at once, of those that do nothing and of those that sleep.
+SLOTS, NAP_SLOTS = 200, 100
+NAP_SECONDS = 0.005
+PINGS = 200
+#: How long a worker is left alone before the next job, in seconds.
+IDLE_SECONDS = 0.005
+
+
+class Figures(msgspec.Struct):
+    """What was measured: jobs a second, ms from add to start, bytes a waiting job."""
+
+    add_bulk: float
+    add_gather: float
+    add_one: float
+    drain: float
+    io: float
+    p50_ms: float
+    p99_ms: float
+    bytes: float | None
+
+
+class Undelivered(KueError):
+    """A job was lost or ran twice; the figures would mean nothing."""
+
+
+class Steps:
+    """Measures one queue; the order matters, as a drain runs what was added."""
+
+    def __init__(self, q: Kue, jobs: int) -> None:
+        self._q = q
+        self._jobs = jobs
+        self._added = 0
+
+    async def add_bulk(self) -> float:
+        async def add(numbers: range) -> None:
+            await self._q.enqueue_many("noop", ({"i": i} for i in numbers))
+
+        return await self._add(add, self._jobs, BULK)
+
+    async def add_together(self) -> float:
+        async def add(numbers: range) -> None:
+            await asyncio.gather(*(self._q.enqueue("noop", {"i": i}) for i in numbers))
+
+        return await self._add(add, self._jobs, TOGETHER)
+
+    async def add_one(self) -> float:
+        async def add(numbers: range) -> None:
+            for i in numbers:
+                await self._q.enqueue("noop", {"i": i})
+
+        return await self._add(add, max(1, self._jobs // 20), 1)
+
+    async def drain(self) -> float:
+        """Run all that was added with a worker; return jobs a second."""
+        return await self._drain("noop", self._added, SLOTS, nap=None)
+
+    async def nap(self) -> float:
+        """Run jobs that sleep for 5 ms, a hundred at once; return jobs a second."""
+        jobs = max(20, self._jobs // 5)
+        await self._q.enqueue_many("nap", ({"i": i} for i in range(jobs)))
+        return await self._drain("nap", jobs, NAP_SLOTS, nap=NAP_SECONDS)
+
+    async def ping(self) -> list[float]:
+        """Add jobs one at a time while a worker idles; return ms until each began."""
+        began: asyncio.Queue[float] = asyncio.Queue()
+
+        async def handle(_: ActiveJob) -> None:
+            began.put_nowait(time.perf_counter())
+
+        self._q.process("ping", 1, handle)
+        async with self._q.work(types=["ping"]):
+            # The first finds a worker that is still starting.
+            await self._ping(began)
+            return [await self._ping(began) for _ in _until(PING_SECONDS, PINGS)]
+
+    async def _ping(self, began: asyncio.Queue[float]) -> float:
+        await asyncio.sleep(IDLE_SECONDS)
+        sent = time.perf_counter()
+        await self._q.enqueue("ping", None)
+        try:
+            async with asyncio.timeout(DRAIN_SECONDS):
+                return (await began.get() - sent) * 1000
+        except TimeoutError:
+            raise Undelivered(
+                f"an idle worker did not start a job within {DRAIN_SECONDS:g} s"
+            ) from None
+
+    async def _add(
+        self, add: Callable[[range], Awaitable[None]], jobs: int, size: int
+    ) -> float:
+        """Add *jobs* in pieces until time is over; return jobs a second."""
+        first = self._added
+        gc.collect()
+        began = time.perf_counter()
+        for start in _until(ADD_SECONDS, jobs, size):
+            piece = range(first + start, first + min(start + size, jobs))
+            await add(piece)
+            self._added += len(piece)
+        return (self._added - first) / (time.perf_counter() - began)
+
+    async def _drain(
+        self, type: str, jobs: int, slots: int, *, nap: float | None
+    ) -> float:
+        tally = _Tally(jobs)
+
+        async def handle(job: ActiveJob) -> None:
+            tally.begin()
+            if nap is not None:
+                await asyncio.sleep(nap)
+            tally.end(job.data["i"])
+
+        self._q.process(type, slots, handle)
+        gc.collect()
+        async with self._q.work(types=[type]):
+            await tally.full(DRAIN_SECONDS)
+        return tally.rate()
+
+
+class _Tally:
+    """Which jobs ran, and between when and when."""
+
+    def __init__(self, jobs: int) -> None:
+        self._runs = bytearray(jobs)
+        self._done = 0
+        self._first = self._last = 0.0
+        self._full = asyncio.Event()
+
+    def begin(self) -> None:
+        self._first = self._first or time.perf_counter()
+
+    def end(self, number: int) -> None:
+        self._runs[number] += 1
+        self._done += 1
+        self._last = time.perf_counter()
+        if self._done == len(self._runs):
+            self._full.set()
+
+    async def full(self, seconds: float) -> None:
+        """Wait until all ran, or until time is over."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._full.wait()
+        except TimeoutError:
+            if self._done < 2:
+                raise Undelivered(
+                    f"the worker ran {self._done} of {len(self._runs)} jobs in "
+                    f"{seconds:g} s; run `kue doctor` and look at the server's load"
+                ) from None
+
+    def rate(self) -> float:
+        repeated = sum(runs > 1 for runs in self._runs)
+        if repeated:
+            raise Undelivered(
+                f"{repeated} jobs ran more than once; was the worker kept from "
+                "reaching the store?"
+            )
+        return (self._done - 1) / (self._last - self._first)
+
+
+def percentiles(waits: list[float]) -> tuple[float, float]:
+    """Return the median, and what all but one in a hundred stay below."""
+    if len(waits) < 2:
+        return waits[0], waits[0]
+    return median(waits), quantiles(waits, n=100, method="inclusive")[-1]
+
+
+def _until(seconds: float, stop: int, step: int = 1) -> Iterator[int]:
+    """Count, at least once and no longer than *seconds*."""
+    deadline = time.perf_counter() + seconds
+    for number in range(0, stop, step):
+        if number and time.perf_counter() > deadline:
+            return
+        yield number

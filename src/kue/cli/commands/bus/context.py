@@ -1,0 +1,79 @@
+"""How commands come to a bus: as someone who looks, or as a node of it."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Concatenate, ParamSpec
+
+from kue.aio.event_loop import run
+from kue.bus import EventBus
+from kue.bus.cluster_url import NEEDS_REDIS, can_meet
+from kue.cli.context import settings_here, url_option
+from kue.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from kue.bus import ClusterManager
+    from kue.bus.redis import Inspector
+
+P = ParamSpec("P")
+
+
+def looks(
+    function: Callable[Concatenate[Inspector, P], Awaitable[int | None]],
+) -> Callable[P, int | None]:
+    """Make a command of *function*: gives it a way to look at the cluster."""
+
+    @url_option
+    @functools.wraps(function)
+    def command(*args: P.args, **kwargs: P.kwargs) -> int | None:
+        async def look() -> int | None:
+            async with _inspector() as inspector:
+                return await function(inspector, *args, **kwargs)
+
+        return run(look())
+
+    return command
+
+
+def joins(
+    function: Callable[Concatenate[EventBus, ClusterManager, P], Awaitable[int | None]],
+) -> Callable[P, int | None]:
+    """Make a command of *function*: gives it a node of the cluster, and its manager."""
+
+    @url_option
+    @functools.wraps(function)
+    def command(*args: P.args, **kwargs: P.kwargs) -> int | None:
+        async def join() -> int | None:
+            # A Redis that is away is told of sooner so: joining is patient.
+            async with _inspector() as inspector:
+                await inspector.nodes()
+            cluster = _cluster()
+            async with EventBus(cluster) as bus:
+                return await function(bus, cluster, *args, **kwargs)
+
+        return run(join())
+
+    return command
+
+
+def _inspector() -> Inspector:
+    # Imported late, as everywhere: who has SQLite needs no redis.
+    from kue.bus.redis import inspect
+
+    known = settings_here()
+    _check(known.url)
+    return inspect(known.url, known.prefix, budget=known.budget / 1000)
+
+
+def _cluster() -> ClusterManager:
+    from kue.bus.redis import RedisCluster
+
+    known = settings_here()
+    return RedisCluster(known.url, prefix=known.prefix)
+
+
+def _check(url: str) -> None:
+    if not can_meet(url):
+        raise ConfigError(f"{NEEDS_REDIS}; give --url redis://localhost:6379/0")

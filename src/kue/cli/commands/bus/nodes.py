@@ -1,0 +1,165 @@
+"""``kue bus nodes`` and ``addresses``: who is there, and what passes."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from kue.bus.stats import sums
+from kue.cli.commands.bus.context import looks
+from kue.cli.context import json_option
+from kue.cli.output.listing import Column, Listing, Row
+from kue.cli.output.terminal import Command, say
+from kue.cli.output.text import iso, since, words
+from kue.model.histogram import percentiles
+
+if TYPE_CHECKING:
+    from kue.bus.redis import Inspector
+    from kue.bus.redis.inspector import Node
+    from kue.bus.stats import AddressSum, BusFacts
+    from kue.model.payload import JSON
+
+NODES = (
+    Column("node", wraps=True),
+    Column("host", wraps=True, rank=5),
+    Column("pid", is_number=True),
+    Column("since", rank=4),
+    Column("consumers", is_number=True),
+    Column("out/s", is_number=True),
+    Column("in/s", is_number=True),
+    Column("waiting", is_number=True, rank=3),
+    Column("lost", is_number=True, rank=1),
+    Column("given up", is_number=True, rank=2),
+)
+ADDRESSES = (
+    Column("address", is_long=True),
+    Column("nodes", is_number=True, rank=2),
+    Column("consumers", is_number=True),
+    Column("out/s", is_number=True),
+    Column("in/s", is_number=True),
+    Column("sent", is_number=True, rank=5),
+    Column("p50", is_number=True, rank=4),
+    Column("p95", is_number=True, rank=3),
+    Column("failures", is_long=True, rank=1),
+)
+
+
+@click.command(cls=Command)
+@json_option(help="Write one JSON object a line, one for each node.")
+@looks
+async def nodes(inspector: Inspector, as_json: bool) -> None:
+    """
+    List the nodes of the bus: every process that has joined it.
+
+    "lost" counts batches of messages that did not reach the node, "given up" messages
+    that it could not send for want of room; both should be 0.  Columns in a pipe: node,
+    host, pid, since, consumers, messages out and in a second, waiting requests, lost,
+    given up.
+
+    \b
+      kue bus nodes
+      kue bus nodes --json
+    """
+    found = await inspector.nodes()
+    Listing(*NODES, as_json=as_json).show([_node_row(node) for node in found])
+    if not found:
+        say("no process has joined the bus")
+
+
+@click.command(cls=Command)
+@click.option("--find", default="", help="Only those with this in their name.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=100,
+    help="At most so many, the busiest first; 100 if left out.",
+)
+@json_option(help="Write one JSON object a line, one for each address.")
+@looks
+async def addresses(inspector: Inspector, find: str, limit: int, as_json: bool) -> None:
+    """
+    List addresses of the bus, the busiest first.
+
+    Each node tells of its 500 busiest.  "p50" and "p95" are how long replies to
+    requests took in the last minutes.  Columns in a pipe: address, nodes that listen,
+    consumers, messages out and in a second, sent in all, p50, p95, failures.
+
+    \b
+      kue bus addresses
+      kue bus addresses --find order --limit 10
+    """
+    told = [(node.name, node.facts) for node in await inspector.nodes()]
+    found = sums((name, facts.bus) for name, facts in told if facts is not None)
+    wanted = [one for one in found if find.lower() in one.address.lower()]
+    Listing(*ADDRESSES, as_json=as_json).show(
+        [_address_row(one) for one in wanted[:limit]]
+    )
+    if not wanted:
+        say("no node tells of such an address" if found else "nothing passed the bus")
+    elif len(wanted) > limit:
+        say(f"{len(wanted) - limit:,} more are less busy; --limit shows more")
+
+
+def _node_row(node: Node) -> Row:
+    facts = node.facts
+    if facts is None:
+        blank = [""] * (len(NODES) - 1)
+        return Row([node.name, *blank], [node.name, *blank], partial(_node_item, node))
+    total = facts.bus.total
+    head = [node.name, facts.host, str(facts.pid)]
+    rest = [
+        str(total.consumers),
+        _rate(total.send_rate),
+        _rate(total.receive_rate),
+        str(facts.bus.waiting),
+        str(facts.lost),
+        str(facts.given_up),
+    ]
+    now = time.time_ns() // 1_000_000
+    return Row(
+        shown=[*head, since(facts.since, now), *rest],
+        plain=[*head, iso(facts.since), *rest],
+        item=partial(_node_item, node),
+    )
+
+
+def _node_item(node: Node) -> JSON:
+    item: dict[str, JSON] = {"node": node.name, "silent_ms": node.silent_ms}
+    if node.facts is None:
+        return item
+    facts = msgspec.structs.asdict(node.facts)
+    bus: BusFacts = facts.pop("bus")
+    total = msgspec.structs.asdict(bus.total)
+    del total["address"]
+    total["waits"] = {str(bound): number for bound, number in bus.total.waits.items()}
+    return {**item, **facts, **total, "waiting": bus.waiting}
+
+
+def _address_row(one: AddressSum) -> Row:
+    latency = percentiles(one.waits)
+    failures = (f"{number} {kind}" for kind, number in sorted(one.failures.items()))
+    cells = [
+        one.address,
+        str(len(one.nodes)),
+        str(one.consumers),
+        _rate(one.send_rate),
+        _rate(one.receive_rate),
+        str(one.sent),
+        "" if latency is None else words(latency.p50),
+        "" if latency is None else words(latency.p95),
+        ", ".join(failures),
+    ]
+    return Row(cells, cells, partial(_address_item, one))
+
+
+def _address_item(one: AddressSum) -> JSON:
+    item: JSON = msgspec.to_builtins(one, str_keys=True)
+    return item
+
+
+def _rate(rate: float) -> str:
+    return f"{rate:.1f}"

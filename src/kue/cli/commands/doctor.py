@@ -1,0 +1,141 @@
+"""``kue doctor``: prove that a store is sound, and mend what needs no guessing."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
+
+from kue.aio.event_loop import run
+from kue.cli.audit import note_command
+from kue.cli.context import refuse_missing_file, settings_here, url_option
+from kue.cli.known_names import say_unhandled
+from kue.cli.output.terminal import DONE, EXIT_CODES, REFUSED, notices, output, say
+from kue.cli.output.text import visible
+from kue.model import settings
+from kue.model.errors import StoreCorrupt
+from kue.store import store_for
+from kue.store.values import Finding, Report
+
+if TYPE_CHECKING:
+    from kue.store.contract import Store
+
+
+class Examination(msgspec.Struct):
+    """What the doctor has to say, as ``--json`` writes it."""
+
+    store: str
+    durability: str
+    jobs: int
+    findings: tuple[Finding, ...]
+
+
+@click.command(epilog=EXIT_CODES)
+@click.argument("url", required=False)
+@url_option
+@click.option("--repair", is_flag=True, help="Mend what needs no guessing.")
+@click.option("--json", "as_json", is_flag=True, help="Write one JSON object.")
+@click.pass_context
+def doctor(
+    context: click.Context, url: str | None, repair: bool, as_json: bool
+) -> None:
+    """
+    Check that no job is lost, stuck or in two states at once.
+
+    Looks at every job of the queue at URL, while others go on working with it.  Each
+    finding is a line: code, job, what is wrong, what was or would be done about it.
+    Exits with 1 while findings are left that were not mended.
+
+    \b
+      kue doctor
+      kue doctor redis://localhost:6379/0 --repair
+    """
+    known = settings_here() if url is None else settings.load(url=url)
+    refuse_missing_file(known.url)
+    found = run(_examine(store_for(known), repair=repair))
+    _show(found, as_json=as_json)
+    say(_summary(found))
+    is_sound = all(finding.repaired for finding in found.findings)
+    context.exit(DONE if is_sound else REFUSED)
+
+
+async def _examine(store: Store, *, repair: bool) -> Examination:
+    try:
+        durability = await store.open()
+        say(f"{store.name}: {durability}")
+        report = await _check(store, repair=repair)
+        if repair:
+            await note_command(store, None)
+        # What cannot be read is a finding already.
+        with suppress(StoreCorrupt):
+            say_unhandled(await store.count(), await store.workers())
+    finally:
+        await store.close()
+    return Examination(store.name, durability, report.jobs, report.findings)
+
+
+async def _check(store: Store, *, repair: bool) -> Report:
+    console = notices()
+    with Progress(
+        console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
+        task = progress.add_task("Checking jobs", total=None)
+        return await store.check(
+            repair=repair,
+            on_progress=lambda done, total: progress.update(
+                task, completed=done, total=total
+            ),
+        )
+
+
+def _show(found: Examination, *, as_json: bool) -> None:
+    console = output()
+    if as_json:
+        click.echo(msgspec.json.encode(found))
+    elif found.findings and console.is_terminal:
+        console.print(_table(found.findings))
+    else:
+        for finding in found.findings:
+            click.echo("\t".join(_cells(finding)))
+
+
+def _table(findings: tuple[Finding, ...]) -> Table:
+    table = Table("Finding", "Job", "What is wrong", "Repair")
+    for finding in findings:
+        # As Text: a job's data may look like markup.
+        table.add_row(*(Text(cell) for cell in _cells(finding)))
+    return table
+
+
+def _cells(finding: Finding) -> tuple[str, str, str, str]:
+    job = "" if finding.job_id is None else str(finding.job_id)
+    return finding.code, job, _flat(finding.message), _flat(_repair(finding))
+
+
+def _repair(finding: Finding) -> str:
+    if finding.repaired:
+        return f"done: {finding.repair}"
+    if finding.repair:
+        return f"--repair would: {finding.repair}"
+    return "a person must decide"
+
+
+def _flat(text: str) -> str:
+    """Keep a cell on its line and in its column."""
+    return visible(" ".join(text.split()))
+
+
+def _summary(found: Examination) -> str:
+    looked = f"looked at {found.jobs:,} jobs"
+    if not found.findings:
+        return f"{looked}; all is well"
+    mended = sum(finding.repaired for finding in found.findings)
+    left = len(found.findings) - mended
+    if not left:
+        return f"{looked}; mended all of {mended} findings"
+    return f"{looked}; {len(found.findings)} findings, {mended} mended, {left} left"

@@ -1,0 +1,161 @@
+"""``kue job add``: one job, or one for each line of standard input."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kue.cli.context import adds, json_option, told_as_misuse
+from kue.cli.json_input import read_json
+from kue.cli.known_names import warn_of_unhandled_type
+from kue.cli.output.listing import progress_bar, show_json
+from kue.cli.output.terminal import Command, output, say
+from kue.cli.output.text import jobs, visible
+from kue.cli.params import DURATION, PRIORITY, TIME, TYPE
+from kue.cli.stdin import STDIN, read_all, read_lines
+from kue.store.values import MAX_BATCH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from kue.client.handle import JobHandle
+    from kue.client.queue import Kue
+    from kue.model.job import Draft
+    from kue.model.payload import JSON
+
+
+@click.command(cls=Command)
+@click.argument("type", type=TYPE)
+@click.argument("data", required=False)
+@click.option("--priority", type=PRIORITY, help="critical, high, normal, low or -10.")
+@click.option("--delay", type=DURATION, help="Run no sooner than after this, as 10m.")
+@click.option("--at", type=TIME, help="Run no sooner than at 2026-11-15T09:30:00Z.")
+@click.option("--attempts", type=int, help="Run at most so often; 1 if left out.")
+@click.option("--backoff", help="Wait between attempts: 30s, 1s,10s,1m, or JSON.")
+@click.option("--timeout", type=DURATION, help="How long one run may take.")
+@click.option("--ttl", type=DURATION, help="How long a run may give no sign of life.")
+@click.option("--expires", type=DURATION, help="Fail it if not started within this.")
+@click.option("--unique", help="Add nothing while an unfinished job has this key.")
+@click.option("--unique-for", type=DURATION, help="Hold the key at least this long.")
+@click.option("--group", help="Share the type's per-key limit with this group.")
+@click.option("--tag", "tags", multiple=True, help="To be found by; may come again.")
+@click.option(
+    "--count", type=click.IntRange(1), default=1, help="Add so many of the same."
+)
+@click.option("--stdin", is_flag=True, help="Add one for each line of JSON on stdin.")
+@json_option(help="Write one JSON object a line: id, type, new.")
+@adds
+async def add(
+    q: Kue,
+    /,
+    type: str,
+    data: str | None,
+    count: int,
+    stdin: bool,
+    as_json: bool,
+    at: datetime | timedelta | None,
+    **options: Any,
+) -> None:
+    """
+    Add a job of TYPE and print its id.
+
+    DATA is JSON; - reads it from standard input.  With --count or --stdin many are
+    added, 500 at a time; their ids are printed one a line, on a terminal only how many
+    there were.
+
+    \b
+      kue job add email '{"to": "ann"}' --priority high --attempts 3
+      kue job add report --at 2026-11-15T09:30:00Z
+      kue job add email --stdin < addresses.jsonl
+    """
+    batches = _batches(data, count=count, stdin=stdin)
+    options |= _times(at, options.pop("delay"))
+    given = {name: value for name, value in options.items() if value not in (None, ())}
+    drafts = _drafts(q, type, batches, _read_backoff(given))
+    if count == 1 and not stdin:
+        await _add_one(q, next(drafts), as_json=as_json)
+    else:
+        await _add_many(q, drafts, None if stdin else count, as_json=as_json)
+    await warn_of_unhandled_type(q, type)
+
+
+def _times(
+    at: datetime | timedelta | None, delay: timedelta | None
+) -> dict[str, datetime | timedelta | None]:
+    if at is not None and delay is not None:
+        raise click.UsageError("give --delay or --at, not both")
+    # "--at 10m" means the same as "--delay 10m".
+    return {"delay": at} if isinstance(at, timedelta) else {"at": at, "delay": delay}
+
+
+def _batches(data: str | None, *, count: int, stdin: bool) -> Iterator[list[JSON]]:
+    if stdin:
+        if data is not None or count != 1:
+            raise click.UsageError("with --stdin, DATA and --count are not given")
+        return _batches_of_lines()
+    text = read_all() if data == STDIN else data
+    value = None if text is None else read_json(text, what="data")
+    return ([value] * min(MAX_BATCH, left) for left in range(count, 0, -MAX_BATCH))
+
+
+def _batches_of_lines() -> Iterator[list[JSON]]:
+    for lines in read_lines():
+        yield [read_json(line.text, what=line.place) for line in lines]
+
+
+def _read_backoff(options: dict[str, Any]) -> dict[str, Any]:
+    """Read ``1s,10s`` as a list and what begins with a brace as JSON."""
+    text = options.get("backoff")
+    if text is None:
+        return options
+    if text.startswith("{"):
+        return options | {"backoff": read_json(text, what="backoff")}
+    parts = [DURATION.convert(part.strip(), None, None) for part in text.split(",")]
+    return options | {"backoff": parts if len(parts) > 1 else parts[0]}
+
+
+def _drafts(
+    q: Kue, type: str, batches: Iterable[list[JSON]], options: dict[str, Any]
+) -> Iterator[list[Draft]]:
+    for values in batches:
+        with told_as_misuse():
+            made = [q.draft(type, value, **options) for value in values]
+        yield made
+
+
+async def _add_one(q: Kue, drafts: list[Draft], *, as_json: bool) -> None:
+    [handle] = await q.enqueue_many(drafts)
+    _show([handle], as_json=as_json)
+    if not handle.is_new:
+        say(f"job {handle.id} has this unique key already; nothing was added")
+
+
+async def _add_many(
+    q: Kue, batches: Iterable[list[Draft]], total: int | None, *, as_json: bool
+) -> None:
+    is_quiet = output().is_terminal and not as_json
+    added = existed = 0
+    with progress_bar("Adding jobs", total) as tell:
+        try:
+            for drafts in batches:
+                handles = await q.enqueue_many(drafts)
+                added += sum(handle.is_new for handle in handles)
+                existed += sum(not handle.is_new for handle in handles)
+                tell(added + existed)
+                if not is_quiet:
+                    _show(handles, as_json=as_json)
+        except click.UsageError:
+            say(f"{jobs(added)} had been added before this:")
+            raise
+    held = f"; {existed:,} had their unique key taken" if existed else ""
+    say(f"added {jobs(added)}{held}")
+
+
+def _show(handles: Iterable[JobHandle[Any]], *, as_json: bool) -> None:
+    for handle in handles:
+        if as_json:
+            show_json({"id": handle.id, "type": handle.type, "new": handle.is_new})
+        else:
+            click.echo(visible(str(handle.id)))

@@ -1,0 +1,175 @@
+"""``kue job retry``, ``cancel``, ``remove`` and ``move``."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from kue.cli.context import changes, json_option
+from kue.cli.job_ids import JOB_IDS, batches
+from kue.cli.output.listing import show_json, show_line
+from kue.cli.output.terminal import DONE, REFUSED, Command, say
+from kue.cli.params import DURATION, TIME, moment_of
+from kue.client.bulk_actions import Answer
+from kue.model.errors import InvalidTransition
+from kue.model.job import State
+from kue.store.values import Word
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from datetime import datetime, timedelta
+
+    from kue.client.queue import Kue
+
+#: Does something to a batch of jobs.
+Act = Callable[[list[int]], Awaitable[list[Answer]]]
+
+#: One JSON object a line: {"id": 7, "word": "done"}, or with "error".
+answers_json = json_option(help="Write one JSON object a line: id, now, error.")
+
+
+@click.command(cls=Command)
+@click.argument("ids", metavar="ID...", type=JOB_IDS, nargs=-1, required=True)
+@click.option("--delay", type=DURATION, help="Run no sooner than after this, as 10m.")
+@answers_json
+@changes
+async def retry(
+    q: Kue, ids: tuple[int | str, ...], delay: timedelta | None, as_json: bool
+) -> int:
+    """
+    Put ended jobs back in line; their attempts count from nothing.
+
+    Exits with 1 when at least one could not be retried; the others are.
+
+    \b
+      kue job retry 7 8 9
+      kue job retry 7 --delay 10m
+      kue job list --state cancelled --tag mail | kue job retry -
+    """
+
+    async def act(batch: list[int]) -> list[Answer]:
+        return await q.retry_many(batch, delay=delay or 0)
+
+    now = State.DELAYED if delay else State.WAITING
+    return await each(ids, act, now=now, as_json=as_json)
+
+
+@click.command(cls=Command)
+@click.argument("ids", metavar="ID...", type=JOB_IDS, nargs=-1, required=True)
+@click.option("--reason", default="", help="Why; kept with the job.")
+@answers_json
+@changes
+async def cancel(q: Kue, ids: tuple[int | str, ...], reason: str, as_json: bool) -> int:
+    """
+    Cancel jobs that have not ended.
+
+    A job that runs is asked to end: its worker does so within a few seconds, and the
+    line says "asked".  Exits with 1 when at least one had ended.
+
+    \b
+      kue job cancel 7 --reason "order was withdrawn"
+    """
+
+    async def act(batch: list[int]) -> list[Answer]:
+        return await q.cancel_many(batch, reason=reason)
+
+    return await each(ids, act, now=State.CANCELLED, as_json=as_json)
+
+
+@click.command(cls=Command)
+@click.argument("ids", metavar="ID...", type=JOB_IDS, nargs=-1, required=True)
+@click.option("--force", is_flag=True, help="Remove it even while it runs.")
+@answers_json
+@changes
+async def remove(q: Kue, ids: tuple[int | str, ...], force: bool, as_json: bool) -> int:
+    """
+    Delete jobs with their logs, for good.
+
+    A job that runs is refused: cancel it, or use --force.
+
+    \b
+      kue job remove 7 8
+    """
+
+    async def act(batch: list[int]) -> list[Answer]:
+        return await q.remove_many(batch, force=force)
+
+    hint = "; cancel it, or use --force"
+    return await each(ids, act, now="removed", as_json=as_json, hint=hint)
+
+
+@click.command(cls=Command)
+@click.argument("ids", metavar="ID...", type=JOB_IDS, nargs=-1, required=True)
+@click.option(
+    "--to",
+    type=click.Choice([State.WAITING.value, State.DELAYED.value]),
+    required=True,
+    help="Where to: to run now, or later.",
+)
+@click.option("--at", type=TIME, help="When it is due, as 2026-11-15T09:30:00Z.")
+@click.option("--delay", type=DURATION, help="How long until it is due, as 10m.")
+@answers_json
+@changes
+async def move(
+    q: Kue,
+    ids: tuple[int | str, ...],
+    to: str,
+    at: datetime | timedelta | None,
+    delay: timedelta | None,
+    as_json: bool,
+) -> int:
+    """
+    Let jobs run now, or later.
+
+    Jobs that ended start anew; those that wait for others no longer do.  A job that
+    runs stays where it is.
+
+    \b
+      kue job move 7 --to waiting
+      kue job move 7 --to delayed --delay 2h
+    """
+    when = delay if at is None else at
+    _check_times(to, at, delay)
+    due = await moment_of(q, when, ahead=True)
+
+    async def act(batch: list[int]) -> list[Answer]:
+        return await q.move_many(batch, State(to), at=due)
+
+    return await each(ids, act, now=to, as_json=as_json)
+
+
+async def each(
+    ids: Collection[int | str], act: Act, *, now: str, as_json: bool, hint: str = ""
+) -> int:
+    """Do *act* to all of *ids*, write a line for each, and tell whether all were."""
+    code = DONE
+    for batch in batches(ids):
+        for answer in await act(batch):
+            _show(answer, now=now, as_json=as_json, hint=hint)
+            if answer.error is not None:
+                code = REFUSED
+    return code
+
+
+def _check_times(to: str, at: object, delay: object) -> None:
+    given = sum(value is not None for value in (at, delay))
+    if to == State.DELAYED and given != 1:
+        raise click.UsageError("--to delayed needs one of --at and --delay")
+    if to == State.WAITING and given:
+        raise click.UsageError("--at and --delay go with --to delayed")
+
+
+def _show(answer: Answer, *, now: str, as_json: bool, hint: str) -> None:
+    error = answer.error
+    word = "asked" if answer.word is Word.ASKED else now
+    if error is not None:
+        end = hint if isinstance(error, InvalidTransition) else ""
+        say(f"{error}{end}")
+        if as_json:
+            show_json({"id": answer.job_id, "now": None, "error": f"{error}{end}"})
+    elif as_json:
+        show_json({"id": answer.job_id, "now": word, "error": None})
+    else:
+        show_line(str(answer.job_id), word)

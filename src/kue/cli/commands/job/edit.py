@@ -1,0 +1,83 @@
+"""``kue job edit``: change what a job was given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kue.cli.commands.job.change import answers_json, each
+from kue.cli.context import changes, told_as_misuse
+from kue.cli.job_ids import JOB_IDS
+from kue.cli.json_input import read_json
+from kue.cli.output.terminal import Command
+from kue.cli.params import PRIORITY
+from kue.cli.stdin import STDIN, read_all
+from kue.client.bulk_actions import Answer
+from kue.model.errors import JobError, JobNotFound
+from kue.store.values import Word
+
+if TYPE_CHECKING:
+    from kue.client.queue import Kue
+
+
+@click.command(cls=Command)
+@click.argument("ids", metavar="ID...", type=JOB_IDS, nargs=-1, required=True)
+@click.option("--priority", type=PRIORITY, help="critical, high, normal, low or -10.")
+@click.option("--data", help="New data, as JSON; - reads it from standard input.")
+@click.option("--tag", "tags", multiple=True, help="New tags instead of the old ones.")
+@click.option("--no-tags", is_flag=True, help="Take all tags away.")
+@click.option("--attempts", type=int, help="Run at most so often.")
+@answers_json
+@changes
+async def edit(
+    q: Kue,
+    ids: tuple[int | str, ...],
+    priority: int | None,
+    data: str | None,
+    tags: tuple[str, ...],
+    no_tags: bool,
+    attempts: int | None,
+    as_json: bool,
+) -> int:
+    """
+    Change priority, data, tags or attempts of jobs, in any state.
+
+    A run in progress keeps the data it started with.
+
+    \b
+      kue job edit 7 8 --priority high
+      kue job edit 7 --data '{"to": "bob"}' --tag mail
+    """
+    given: dict[str, Any] = {"priority": priority, "attempts": attempts}
+    changes = {name: value for name, value in given.items() if value is not None}
+    if tags or no_tags:
+        changes["tags"] = () if no_tags else tags
+    if data is not None:
+        changes["data"] = _read_data(data, ids)
+    if not changes:
+        raise click.UsageError("say what to change, such as --priority high")
+
+    async def act(batch: list[int]) -> list[Answer]:
+        return [await _edit(q, job_id, changes) for job_id in batch]
+
+    return await each(ids, act, now="changed", as_json=as_json)
+
+
+def _read_data(text: str, ids: tuple[int | str, ...]) -> Any:
+    if text != STDIN:
+        return read_json(text, what="data")
+    if STDIN in ids:
+        raise click.UsageError("ids and data cannot both come from standard input")
+    return read_json(read_all(), what="data")
+
+
+async def _edit(q: Kue, job_id: int, changes: dict[str, Any]) -> Answer:
+    try:
+        handle = await q.get(job_id)
+        with told_as_misuse():
+            await handle.update(**changes)
+    except JobError as exc:
+        word = Word.GONE if isinstance(exc, JobNotFound) else Word.REFUSED
+        return Answer(job_id, word, exc)
+    return Answer(job_id, Word.DONE)

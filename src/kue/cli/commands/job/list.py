@@ -1,0 +1,173 @@
+"""``kue job list``: find jobs."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+import msgspec
+
+from kue.cli.context import asks, json_option, told_as_misuse
+from kue.cli.known_names import check_type
+from kue.cli.output.listing import Column, Listing, Row
+from kue.cli.output.terminal import Command, say
+from kue.cli.output.text import iso, json_text, since
+from kue.cli.params import PRIORITY, STATE, TIME, TYPE, moment_of
+from kue.model.job_json import document
+from kue.store.values import MAX_BATCH, Page
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from datetime import datetime, timedelta
+
+    from kue.client.queue import Kue
+    from kue.model.job import Job, State
+    from kue.model.payload import JSON
+
+COLUMNS = (
+    Column("id", is_number=True),
+    Column("type", wraps=True),
+    Column("state"),
+    Column("prio", is_number=True, rank=4),
+    Column("tries", rank=3),
+    Column("added", rank=2),
+    Column("data", is_long=True, rank=1),
+    Column("error", is_long=True),
+)
+
+
+@click.command("list", cls=Command)
+@click.option("--type", type=TYPE, help="Only jobs of this type.")
+@click.option("--state", type=STATE, help="waiting, active, delayed, failed …")
+@click.option("--tag", help="Only jobs with this tag.")
+@click.option("--text", help="What appears in the data, whatever the case.")
+@click.option("--error", help="What appears in the last error, whatever the case.")
+@click.option("--worker", help="Only jobs that this worker runs, or ran last.")
+@click.option("--group", help="Only jobs of this group.")
+@click.option("--priority", type=PRIORITY, help="critical, high, normal, low or -10.")
+@click.option("--fingerprint", help="Only jobs that failed of this error.")
+@click.option(
+    "--data",
+    "paths",
+    multiple=True,
+    metavar="PATH=VALUE",
+    help="What the data has where, as user.id=42; several must all be so.",
+)
+@click.option("--since", type=TIME, help="Added at or after: 10m, 2026-11-15T09:30Z.")
+@click.option("--until", type=TIME, help="Added before: 10m, 2026-11-15T09:30Z.")
+@click.option("--newest", is_flag=True, help="The other way round.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    default=50,
+    show_default=True,
+    help="How many at most.",
+)
+@click.option("--all", "every", is_flag=True, help="All there are, however many.")
+@click.option("--cursor", help="Where to go on, as told at the end of a list.")
+@json_option(help="Write one JSON object a line: the whole job.")
+@asks
+async def list_(
+    q: Kue,
+    /,
+    type: str | None,
+    state: State | None,
+    paths: tuple[str, ...],
+    since: datetime | timedelta | None,
+    until: datetime | timedelta | None,
+    newest: bool,
+    limit: int,
+    every: bool,
+    cursor: str | None,
+    as_json: bool,
+    **looked_for: Any,
+) -> None:
+    """
+    List jobs that match everything given.
+
+    With a --state in the order of that state (waiting: the next to run first; ended:
+    the first to end first), else by id.  Columns in a pipe: id, type, state, priority,
+    attempts, when added, data, error.
+
+    \b
+      kue job list --state waiting --type email
+      kue job list --error timeout --since 2h
+      kue job list --all --json | jq .data
+    """
+    await check_type(q, type)
+    filters = looked_for | {
+        "data": dict(map(_path_and_value, paths)) or None,
+        "since": await moment_of(q, since),
+        "until": await moment_of(q, until),
+    }
+    given = {name: value for name, value in filters.items() if value not in (None, "")}
+    search = _Search(type, state, newest, given)
+    listing, now = Listing(*COLUMNS, as_json=as_json), await q.now()
+    async for page in search.pages(q, cursor, None if every else limit):
+        listing.show(row(job, now) for job in page.jobs)
+        cursor = page.cursor
+    if cursor is not None:
+        say(f"there may be more: --cursor={cursor} goes on, --all shows all")
+
+
+def _path_and_value(given: str) -> tuple[str, JSON]:
+    """Take ``user.id=42`` apart; the value is JSON if it is some, else text."""
+    path, sign, text = given.partition("=")
+    if not path or not sign:
+        raise click.UsageError(
+            f"--data is PATH=VALUE, such as user.id=42, not {given!r}"
+        )
+    try:
+        return path, msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return path, text
+
+
+class _Search(NamedTuple):
+    """What is looked for."""
+
+    type: str | None
+    state: State | None
+    newest: bool
+    filters: dict[str, Any]
+
+    async def pages(
+        self, q: Kue, cursor: str | None, limit: int | None
+    ) -> AsyncIterator[Page]:
+        """Yield what is found until it is enough; the last page knows what follows."""
+        left = limit
+        while left != 0:
+            size = MAX_BATCH if left is None else min(left, MAX_BATCH)
+            page = await self._page(q, cursor, size)
+            yield page
+            cursor = page.cursor
+            if cursor is None:
+                return
+            left = None if left is None else left - len(page.jobs)
+
+    async def _page(self, q: Kue, cursor: str | None, size: int) -> Page:
+        # A search reads jobs to look at them; without filters there is no need to.
+        look = q.find if self.filters else q.page
+        with told_as_misuse():
+            return await look(
+                type=self.type,
+                state=self.state,
+                descending=self.newest,
+                limit=size,
+                cursor=cursor,
+                **self.filters,
+            )
+
+
+def row(job: Job, now: int) -> Row:
+    """Return *job* as a line of a list."""
+    attempts = f"{job.attempts}/{job.max_attempts}"
+    error = f"{job.error.kind}: {job.error.message}" if job.error else ""
+    head = [str(job.id), job.type, job.state.value, str(job.priority)]
+    tail = [json_text(job.data), error]
+    return Row(
+        shown=[*head, attempts, since(job.created_at, now), *tail],
+        plain=[*head, attempts, iso(job.created_at), *tail],
+        item=partial(document, job),
+    )

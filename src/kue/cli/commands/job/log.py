@@ -1,0 +1,88 @@
+"""``kue job log``: what a job said."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from kue.cli.context import asks, json_option
+from kue.cli.job_ids import JOB_ID
+from kue.cli.output.listing import show_json, show_line
+from kue.cli.output.terminal import Command, output
+from kue.cli.output.text import iso, visible
+from kue.store.values import MAX_LOG_LINES, LogLine
+from kue.worker.progress import LEVELS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from kue.client.handle import JobHandle
+    from kue.client.queue import Kue
+
+#: How often a log that is followed is read again: stores tell of no log lines.
+LOOK_SECONDS = 0.5
+
+
+@click.command(cls=Command)
+@click.argument("job_id", metavar="ID", type=JOB_ID)
+@click.option("--follow", "-f", is_flag=True, help="Go on until the job has ended.")
+@click.option("--attempt", type=int, help="Only lines of this attempt.")
+@click.option(
+    "--level", type=click.Choice(LEVELS), default="debug", help="This level and worse."
+)
+@json_option(help="Write one JSON object a line: text, level, attempt, at.")
+@asks
+async def log(
+    q: Kue, job_id: int, follow: bool, attempt: int | None, level: str, as_json: bool
+) -> None:
+    """
+    Print the log of a job: when, level, attempt, text.
+
+    The newest 1,000 lines are kept with the job.
+
+    \b
+      kue job log 7 --level warning
+      kue job log 7 --follow
+    """
+    handle = await q.get(job_id)
+    wanted = frozenset(LEVELS[LEVELS.index(level) :])
+    async for line in _lines(handle, follow=follow):
+        if line.level in wanted and attempt in (None, line.attempt):
+            _show(line, as_json=as_json)
+
+
+async def _lines(handle: JobHandle[object], *, follow: bool) -> AsyncIterator[LogLine]:
+    seen: list[LogLine] = []
+    while True:
+        # Asked before reading: what it says at its very end is read, too.
+        has_ended = (await handle.refresh()).state.is_final
+        lines = await handle.logs()
+        for line in unseen(seen, lines):
+            yield line
+        if has_ended or not follow:
+            return
+        seen = lines
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def unseen(seen: list[LogLine], lines: list[LogLine]) -> list[LogLine]:
+    """Return what *lines* has beyond *seen*; the oldest may have fallen off."""
+    if len(lines) < MAX_LOG_LINES:
+        return lines[len(seen) :]
+    for start in range(len(seen)):
+        kept = seen[start:]
+        if lines[: len(kept)] == kept:
+            return lines[len(kept) :]
+    return lines
+
+
+def _show(line: LogLine, *, as_json: bool) -> None:
+    if as_json:
+        show_json(msgspec.to_builtins(line) | {"level": line.level, "at": line.at})
+    elif output().is_terminal:
+        click.echo(f"{iso(line.at)} {line.level:<8} {visible(line.text)}")
+    else:
+        show_line(iso(line.at), line.level, str(line.attempt), line.text)

@@ -1,0 +1,99 @@
+"""``kue queue limit``: hold a type back, in all workers together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from kue.cli.audit import unchanged
+from kue.cli.context import changes, json_option, told_as_misuse
+from kue.cli.known_names import warn_of_new_type
+from kue.cli.output.listing import show_json, show_line
+from kue.cli.output.terminal import Command
+from kue.cli.output.text import words
+from kue.cli.params import DURATION, TYPE
+from kue.store.values import Limits
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from kue.client.queue import Kue
+
+
+@click.command(cls=Command)
+@click.argument("type", type=TYPE)
+@click.option("--concurrency", type=int, help="So many run at once.")
+@click.option("--rate", type=int, help="So many start each --per.")
+@click.option(
+    "--per", type=DURATION, help="The time --rate is counted in; 1s at first."
+)
+@click.option("--per-key", type=int, help="So many of one group run at once.")
+@click.option("--none", is_flag=True, help="Lift all limits.")
+@json_option(help="Write one JSON object: the limits now in force.")
+@changes
+async def limit(
+    q: Kue,
+    type: str,
+    concurrency: int | None,
+    rate: int | None,
+    per: timedelta | None,
+    per_key: int | None,
+    none: bool,
+    as_json: bool,
+) -> None:
+    """
+    Hold jobs of TYPE back, or show what does.
+
+    What is given changes, the rest stays.  Limits are the queue's: all workers obey
+    them together.
+
+    \b
+      kue queue limit email --rate 100 --per 1m
+      kue queue limit email --concurrency 5
+      kue queue limit email --none
+    """
+    given: dict[str, Any] = {
+        "concurrency": concurrency,
+        "rate": rate,
+        "per": per,
+        "per_key": per_key,
+    }
+    changes = {name: value for name, value in given.items() if value is not None}
+    if none and changes:
+        raise click.UsageError("--none lifts all limits; give no others with it")
+    if none or changes:
+        await warn_of_new_type(q, type)
+        known = Limits() if none else (await q.limits()).get(type, Limits())
+        with told_as_misuse():
+            await q.limit(type, **_as_options(known) | changes)
+    else:
+        unchanged()
+    _show(type, (await q.limits()).get(type), as_json=as_json)
+
+
+def limits_text(limits: Limits | None) -> str:
+    """Return limits in words."""
+    if limits is None:
+        return ""
+    parts = []
+    if limits.concurrency is not None:
+        parts.append(f"{limits.concurrency} at once")
+    if limits.rate is not None:
+        parts.append(f"{limits.rate} each {words(limits.per)}")
+    if limits.per_key is not None:
+        parts.append(f"{limits.per_key} of a group at once")
+    return ", ".join(parts)
+
+
+def _as_options(limits: Limits) -> dict[str, Any]:
+    return msgspec.structs.asdict(limits) | {"per": limits.per / 1000}
+
+
+def _show(type: str, limits: Limits | None, *, as_json: bool) -> None:
+    if as_json:
+        known = None if limits is None else msgspec.structs.asdict(limits)
+        show_json({"type": type, "limits": known})
+    else:
+        show_line(type, limits_text(limits) or "no limits")

@@ -1,0 +1,173 @@
+"""``kue queue list``: how many jobs of each type are where."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+import msgspec
+
+from kue.cli.commands.queue.limit import limits_text
+from kue.cli.context import asks, json_option
+from kue.cli.known_names import warn_of_unhandled
+from kue.cli.output.listing import NONE, Column, Listing, Row
+from kue.cli.output.terminal import Command, say
+from kue.cli.output.text import iso, words
+from kue.model.job import State
+
+if TYPE_CHECKING:
+    from kue.client.queue import Kue
+    from kue.model.job import Job
+    from kue.model.payload import JSON
+    from kue.store.values import Limits, Pause
+
+#: In the order of a job's life.
+STATES = (
+    State.WAITING,
+    State.ACTIVE,
+    State.DELAYED,
+    State.BLOCKED,
+    State.COMPLETE,
+    State.FAILED,
+    State.CANCELLED,
+)
+#: States that are left out first where there is little room.
+RANKS = {State.CANCELLED: 5, State.BLOCKED: 4, State.COMPLETE: 3, State.DELAYED: 1}
+COLUMNS = (
+    Column("type", wraps=True),
+    *(
+        Column(state.value, is_number=True, rank=RANKS.get(state, 0))
+        for state in STATES
+    ),
+    Column("next waits", rank=6),
+    Column("paused", is_long=True, wraps=True, rank=2),
+    Column("limits", is_long=True, wraps=True, rank=7),
+)
+#: The next job is read type by type: of more types than this it is left out.
+MAX_LOOKS = 100
+
+
+class _Standing(NamedTuple):
+    """How a type stands."""
+
+    type: str
+    counts: dict[State, int]
+    next_since: int | None
+    pause: Pause | None
+    limits: Limits | None
+
+
+@click.command("list", cls=Command)
+@json_option(help="Write one JSON object a line, one for each type.")
+@asks
+async def list_(q: Kue, as_json: bool) -> None:
+    """
+    List types with the number of their jobs in each state.
+
+    "next waits" is how long the job that is next in line has been waiting.  Columns in
+    a pipe: type, waiting, active, delayed, blocked, complete, failed, cancelled, since
+    when the next one waits, paused, limits.
+
+    \b
+      kue queue list
+      kue queue list --json | jq 'select(.failed > 0)'
+    """
+    standings = await _standings(q)
+    now = await q.now()
+    listing = Listing(*COLUMNS, as_json=as_json)
+    listing.show(_row(standing, now) for standing in standings)
+    await warn_of_unhandled(q)
+    if not standings:
+        say("there are no jobs yet; kue job add adds one")
+
+
+async def _standings(q: Kue) -> list[_Standing]:
+    counts = await q.counts_by_type()
+    pauses = {
+        pause.type or "": pause for pause in await q.paused() if pause.worker is None
+    }
+    limits = await q.limits()
+    names = sorted(counts.keys() | limits.keys() | (pauses.keys() - {""}))
+    nexts = await _nexts(q, [name for name in names if _waits(counts.get(name, {}))])
+    return [
+        _Standing(
+            name,
+            counts.get(name, {}),
+            nexts.get(name),
+            pauses.get("") or pauses.get(name),
+            limits.get(name),
+        )
+        for name in names
+    ]
+
+
+def _waits(counts: dict[State, int]) -> bool:
+    return counts.get(State.WAITING, 0) > 0
+
+
+async def _nexts(q: Kue, types: list[str]) -> dict[str, int]:
+    if len(types) > MAX_LOOKS:
+        return {}
+    pages = await asyncio.gather(
+        *(q.page(State.WAITING, type, limit=1) for type in types)
+    )
+    return {
+        type: waiting_since(page.jobs[0])
+        for type, page in zip(types, pages, strict=True)
+        if page.jobs
+    }
+
+
+def waiting_since(job: Job) -> int:
+    """Return since when a waiting job could have run, Unix ms."""
+    if job.history:
+        return job.history[-1].at + job.history[-1].delay
+    return job.created_at + job.spec.delay
+
+
+def _row(standing: _Standing, now: int) -> Row:
+    pause, since = standing.pause, standing.next_since
+    numbers = [standing.counts.get(state, 0) for state in STATES]
+    ends = [_paused_text(pause), limits_text(standing.limits)]
+    waits = "" if since is None else words(max(0, now - since))
+    return Row(
+        shown=[
+            standing.type,
+            *(f"{n:,}" if n else NONE for n in numbers),
+            waits,
+            *ends,
+        ],
+        plain=[
+            standing.type,
+            *map(str, numbers),
+            "" if since is None else iso(since),
+            *ends,
+        ],
+        item=partial(_item, standing),
+    )
+
+
+def _item(standing: _Standing) -> JSON:
+    pause, limits = standing.pause, standing.limits
+    return {
+        "type": standing.type,
+        **{state.value: standing.counts.get(state, 0) for state in STATES},
+        "next_since": standing.next_since,
+        "paused": pause and msgspec.structs.asdict(pause),
+        "limits": limits and msgspec.structs.asdict(limits),
+    }
+
+
+def _paused_text(pause: Pause | None) -> str:
+    if pause is None:
+        return ""
+    parts = ["all" if pause.type is None else "yes"]
+    if pause.reason:
+        parts.append(pause.reason)
+    if pause.by:
+        parts.append(f"by {pause.by}")
+    if pause.until is not None:
+        parts.append(f"until {iso(pause.until)}")
+    return ", ".join(parts)

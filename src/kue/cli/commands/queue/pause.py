@@ -1,0 +1,130 @@
+"""``kue queue pause`` and ``resume``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from kue.cli.audit import login
+from kue.cli.context import changes, json_option
+from kue.cli.known_names import warn_of_new_type
+from kue.cli.output.listing import show_json, show_line
+from kue.cli.output.terminal import DONE, REFUSED, Command, say
+from kue.cli.output.text import iso
+from kue.cli.params import TIME, TYPE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from datetime import datetime, timedelta
+
+    from kue.client.queue import Kue
+    from kue.store.values import Pause
+
+all_option = click.option("--all", "every", is_flag=True, help="Every type there is.")
+
+
+@click.command(cls=Command)
+@click.argument("type", type=TYPE, required=False)
+@all_option
+@click.option("--reason", default="", help="Why; shown to whoever wonders.")
+@click.option("--until", type=TIME, help="When it ends by itself: 2h, or a time.")
+@click.option("--by", help="Who; your login name if left out.")
+@json_option(help="Write one JSON object: type (null for all), paused, until.")
+@changes
+async def pause(
+    q: Kue,
+    type: str | None,
+    every: bool,
+    reason: str,
+    until: datetime | timedelta | None,
+    by: str | None,
+    as_json: bool,
+) -> None:
+    """
+    Hand out no more jobs of TYPE, or of any with --all.
+
+    What runs goes on; jobs can still be added.  It holds for all workers and stays in
+    force when they restart, until it is resumed or --until has come.
+
+    \b
+      kue queue pause email --reason "mail server moves" --until 2h
+      kue queue pause --all
+    """
+    _check(type, every)
+    if type is not None:
+        await warn_of_new_type(q, type)
+    who = login() if by is None else by
+    await q.pause(type, reason=reason, by=who, until=until)
+    made = in_force(await q.paused(), lambda pause: _is_of(pause, type))
+    if as_json:
+        show_json({"type": type, "paused": True, "until": made.until})
+    else:
+        show_line(_name(type), "paused", pause_end(made))
+
+
+@click.command(cls=Command)
+@click.argument("type", type=TYPE, required=False)
+@all_option
+@json_option(help="Write one JSON object: type (null for all), paused.")
+@changes
+async def resume(q: Kue, type: str | None, every: bool, as_json: bool) -> int:
+    """
+    End the pause of TYPE, or with --all the one of every type.
+
+    A type that was paused by its name stays paused when --all is resumed, and the other
+    way round.  Exits with 1 when there was no such pause.
+
+    \b
+      kue queue resume email
+      kue queue resume --all
+    """
+    _check(type, every)
+    was_paused = await q.resume(type)
+    left = [pause.type for pause in await q.paused() if pause.worker is None]
+    if as_json:
+        show_json({"type": type, "paused": bool(left) and None in left})
+    elif was_paused:
+        show_line(_name(type), "resumed")
+    if not was_paused:
+        say("there is no pause of every type" if every else f"{type} was not paused")
+    for other in left:
+        if other is None or type is None:
+            say(f"still paused: {_name(other)}; {_how_to_resume(other)}")
+    return DONE if was_paused else REFUSED
+
+
+def _check(type: str | None, every: bool) -> None:
+    if (type is None) is not every:
+        raise click.UsageError("name a type, or say --all")
+
+
+def _name(type: str | None) -> str:
+    return "every type" if type is None else type
+
+
+def _how_to_resume(type: str | None) -> str:
+    return "kue queue resume --all" if type is None else f"kue queue resume {type!r}"
+
+
+def in_force(pauses: Iterable[Pause], is_ours: Callable[[Pause], bool]) -> Pause:
+    """
+    Return the pause that was just made.
+
+    Raises:
+        click.UsageError: It is over already.
+    """
+    for pause in pauses:
+        if is_ours(pause):
+            return pause
+    context = click.get_current_context()
+    raise click.UsageError("--until is a time that has passed", context)
+
+
+def _is_of(pause: Pause, type: str | None) -> bool:
+    return pause.type == type and pause.worker is None
+
+
+def pause_end(pause: Pause) -> str:
+    """Return when *pause* ends, in words."""
+    return f"until {iso(pause.until)}" if pause.until else "until resumed"

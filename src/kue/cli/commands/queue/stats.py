@@ -1,0 +1,103 @@
+"""``kue queue stats``: what happened, by minute and type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from kue.cli.context import asks, json_option
+from kue.cli.known_names import check_type
+from kue.cli.output.listing import Column, Listing, Row
+from kue.cli.output.terminal import Command, say
+from kue.cli.output.text import iso, words
+from kue.cli.params import TYPE
+from kue.client.queries import STATS_MINUTES
+from kue.store.values import Stat
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kue.client.queue import Kue
+
+MINUTE_MS = 60_000
+NUMBERS = tuple(
+    Column(title, is_number=True, rank=int(title == "mean run"))
+    for title in ("added", "complete", "failed", "mean run")
+)
+
+
+@click.command(cls=Command)
+@click.argument("type", type=TYPE, required=False)
+@click.option(
+    "--minutes",
+    type=click.IntRange(1, STATS_MINUTES),
+    default=60,
+    show_default=True,
+    help="How far to look back.",
+)
+@click.option("--total", is_flag=True, help="One line a type, all minutes together.")
+@json_option(help="Write one JSON object a line; minute is Unix time in minutes.")
+@asks
+async def stats(
+    q: Kue, type: str | None, minutes: int, total: bool, as_json: bool
+) -> None:
+    """
+    Show how many jobs were added, completed and failed, and how long runs took.
+
+    One line a minute and type in which something happened.  Columns in a pipe: minute,
+    type, added, complete, failed, mean run in ms; with --total without the minute.
+
+    \b
+      kue queue stats --total
+      kue queue stats email --minutes 10
+    """
+    await check_type(q, type)
+    last = await q.now() // MINUTE_MS
+    found = await q.stats(last - minutes + 1, last)
+    wanted = [stat for stat in found if type in (None, stat.type)]
+    if total:
+        listing = Listing(Column("type", wraps=True), *NUMBERS, as_json=as_json)
+        listing.show(_row(stat, with_minute=False) for stat in _totals(wanted))
+    else:
+        columns = (Column("minute"), Column("type", wraps=True), *NUMBERS)
+        ordered = sorted(wanted, key=lambda stat: (stat.minute, stat.type))
+        Listing(*columns, as_json=as_json).show(map(_row, ordered))
+    if not wanted:
+        say(f"nothing happened in the last {words(minutes * MINUTE_MS)}")
+
+
+def _totals(stats: Iterable[Stat]) -> list[Stat]:
+    totals: dict[str, Stat] = {}
+    for stat in stats:
+        known = totals.get(stat.type, Stat(0, stat.type))
+        totals[stat.type] = Stat(
+            0,
+            stat.type,
+            known.added + stat.added,
+            known.complete + stat.complete,
+            known.failed + stat.failed,
+            known.run_ms + stat.run_ms,
+        )
+    return [totals[type] for type in sorted(totals)]
+
+
+def _row(stat: Stat, *, with_minute: bool = True) -> Row:
+    runs = stat.complete + stat.failed
+    mean = stat.run_ms // runs if runs else None
+    numbers = [stat.added, stat.complete, stat.failed]
+    head = [iso(stat.minute * MINUTE_MS)] if with_minute else []
+    item = msgspec.structs.asdict(stat) | {"mean_ms": mean}
+    if not with_minute:
+        del item["minute"]
+    return Row(
+        shown=[
+            *(text.partition("T")[2][:5] for text in head),
+            stat.type,
+            *(f"{number:,}" if number else "·" for number in numbers),
+            "" if mean is None else words(mean),
+        ],
+        plain=[*head, stat.type, *map(str, numbers), "" if mean is None else str(mean)],
+        item=lambda: item,
+    )

@@ -1,0 +1,161 @@
+"""``kue token``: what programs show to the REST API."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+
+from kue.cli.audit import login
+from kue.cli.context import adds, asks, changes, json_option, told_as_misuse, url_option
+from kue.cli.output.listing import Column, Listing, Row, show_json, show_line
+from kue.cli.output.terminal import Command, Group, help_if_alone, say
+from kue.cli.output.text import iso
+from kue.cli.params import TIME
+from kue.http.auth.roles import Scope
+from kue.http.auth.tokens import Tokens
+from kue.model.duration import epoch_ms, milliseconds
+
+if TYPE_CHECKING:
+    from kue.client.queue import Kue
+    from kue.http.auth.tokens import Token
+    from kue.model.payload import JSON
+
+__all__ = ["token"]
+
+COLUMNS = (
+    Column("id"),
+    Column("name", wraps=True),
+    Column("scopes", wraps=True),
+    Column("by", wraps=True, rank=3),
+    Column("made", rank=2),
+    Column("until"),
+    Column("used", rank=1),
+)
+SCOPES = click.Choice([scope.value for scope in Scope])
+
+
+@click.group(cls=Group)
+@url_option
+@click.pass_context
+def token(context: click.Context) -> None:
+    """
+    Say what programs may do that use the REST API.
+
+    They send a token as "Authorization: Bearer kue_…".
+
+    \b
+      kue token add shop --scope enqueue --expires 90d
+      kue token list
+      kue token revoke 3f9c01d2a4b5
+    """
+    help_if_alone(context)
+
+
+@click.command(cls=Command)
+@click.argument("name")
+@click.option(
+    "--scope",
+    "scopes",
+    type=SCOPES,
+    multiple=True,
+    required=True,
+    help="What it may do: read, enqueue, manage or admin.  Give it again for more.",
+)
+@click.option("--expires", type=TIME, help="When it ends by itself: 90d, or a time.")
+@json_option(help="Write one JSON object: the token as kue token list has it, secret.")
+@adds
+async def add(
+    q: Kue,
+    name: str,
+    scopes: tuple[str, ...],
+    expires: datetime | timedelta | None,
+    as_json: bool,
+) -> None:
+    """
+    Make a token, and write it out this once.
+
+    NAME says what it is for.  Columns in a pipe: id, name, the token.
+
+    \b
+      kue token add shop --scope enqueue --expires 90d
+      kue token add grafana --scope read
+    """
+    until: int | None = None
+    if isinstance(expires, datetime):
+        until = epoch_ms(expires, field="expires")
+    elif expires is not None:
+        until = await q.now() + milliseconds(expires)
+    with told_as_misuse():
+        made, secret = await Tokens(q.store).add(
+            name, map(Scope, scopes), by=login(), until=until
+        )
+    if as_json:
+        show_json({**_item(made), "secret": secret})
+    else:
+        show_line(made.id, made.name, secret)
+    say("this is the only time that the token is shown")
+
+
+@click.command("list", cls=Command)
+@json_option(
+    help="Write one JSON object a line: id, name, scopes, by, created_at, until, "
+    "used_at."
+)
+@asks
+async def list_(q: Kue, as_json: bool) -> None:
+    """
+    List tokens, without their secrets.
+
+    Columns in a pipe: id, name, scopes, by, made, until, used.
+
+    \b
+      kue token list
+    """
+    tokens = await Tokens(q.store).all()
+    Listing(*COLUMNS, as_json=as_json).show(_row(one) for one in tokens)
+    if not tokens:
+        say("there are no tokens; kue token add makes one")
+
+
+@click.command(cls=Command)
+@click.argument("id")
+@json_option(help="Write one JSON object: id, name, revoked.")
+@changes
+async def revoke(q: Kue, id: str, as_json: bool) -> None:
+    """
+    Make a token worth nothing, at once.  ID is what kue token list shows.
+
+    \b
+      kue token revoke 3f9c01d2a4b5
+    """
+    gone = await Tokens(q.store).remove(id)
+    if as_json:
+        show_json({"id": gone.id, "name": gone.name, "revoked": True})
+    else:
+        show_line(gone.id, gone.name, "revoked")
+
+
+def _row(one: Token) -> Row:
+    moments = (one.created_at, one.until, one.used_at)
+    times = ["" if moment is None else iso(moment) for moment in moments]
+    cells = [one.id, one.name, ", ".join(one.scopes), one.by, *times]
+    return Row(shown=cells, plain=cells, item=partial(_item, one))
+
+
+def _item(one: Token) -> dict[str, JSON]:
+    return {
+        "id": one.id,
+        "name": one.name,
+        "scopes": [scope.value for scope in one.scopes],
+        "by": one.by,
+        "created_at": one.created_at,
+        "until": one.until,
+        "used_at": one.used_at,
+    }
+
+
+for command in (add, list_, revoke):
+    token.add_command(command)

@@ -1,0 +1,234 @@
+"""``kue worker``: run the jobs of a queue, in processes that are looked after."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+from setproctitle import setproctitle
+
+from kue.cli.output.terminal import EXIT_CODES, REFUSED, say
+from kue.cli.params import DURATION, Kind
+from kue.model.errors import ConfigError
+from kue.supervisor import log_format
+from kue.supervisor.app_loader import split
+from kue.supervisor.options import GRACE_SECONDS, STUCK_SECONDS, Options
+from kue.supervisor.supervisor import NotStarted, Supervisor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from datetime import timedelta
+
+#: By how many -v minus -q.
+LEVELS = {-2: "ERROR", -1: "WARNING", 0: "INFO", 1: "DEBUG"}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.ASCII | re.IGNORECASE)
+_POWERS = "KMGT"
+
+
+class SizeType(Kind):
+    """An amount of memory: bytes, or text such as 512MB or 1.5GiB."""
+
+    name = "size"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        if isinstance(value, int):
+            return value
+        found = _SIZE.fullmatch(value.strip())
+        if found is None:
+            self.fail(f"{value!r} is no amount of memory; write 512MB", param, ctx)
+        number, unit, binary = found.groups()
+        power = _POWERS.index(unit.upper()) + 1 if unit else 0
+        return int(float(number) * (1024 if binary else 1000) ** power)
+
+
+class TypesType(Kind):
+    """Names with commas between them."""
+
+    name = "names"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        return tuple(name.strip() for name in value.split(",") if name.strip())
+
+
+def option(*names: str, **settings: Any) -> Callable[[Any], Any]:
+    """Return a click option that has a variable KUE_WORKER_<NAME>."""
+    name = names[-1].removeprefix("--").replace("-", "_")
+    return click.option(
+        *names, envvar=f"KUE_WORKER_{name.upper()}", show_envvar=True, **settings
+    )
+
+
+@click.command(epilog=EXIT_CODES)
+@click.argument("target", envvar="KUE_APP")
+@option(
+    "--processes",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Processes that run jobs.",
+)
+@option(
+    "--concurrency",
+    type=click.IntRange(min=1),
+    help="Jobs at once in each process; else as the tasks say.",
+)
+@option("--types", type=TypesType(), default=(), help="Work on these alone: a,b,c.")
+@option(
+    "--strict",
+    is_flag=True,
+    help="Fill the concurrency in the order of types, not fairly.",
+)
+@option("--burst", is_flag=True, help="End when there is nothing left to do.")
+@option(
+    "--max-jobs",
+    type=click.IntRange(min=1),
+    help="Replace a process after about so many jobs.",
+)
+@option("--max-age", type=DURATION, help="Replace a process after so long: 6h.")
+@option(
+    "--max-memory", type=SizeType(), help="Replace a process that holds more: 512MB."
+)
+@option(
+    "--grace",
+    type=DURATION,
+    default=f"{GRACE_SECONDS:g}s",
+    show_default=True,
+    help="How long jobs may go on after a stop; then they are handed back.",
+)
+@option(
+    "--stuck-after",
+    type=DURATION,
+    default=f"{STUCK_SECONDS / 60:g}m",
+    show_default=True,
+    help="Kill a process whose event loop stands still for so long; 0 is never.",
+)
+@option("--reload", is_flag=True, help="Restart when code changes; for development.")
+@option(
+    "--health-file",
+    type=click.Path(dir_okay=False),
+    help="Touch this file every second while all is well, else remove it.",
+)
+@option(
+    "--health-port",
+    type=click.IntRange(0, 65535),
+    help="Serve /healthz and /readyz there.",
+)
+@option(
+    "--health-host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Where the health port listens.",
+)
+@option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How log records are written to standard error.",
+)
+@option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
+    help="The least that is logged; else by -q and -v.",
+)
+@option("-q", "--quiet", count=True, help="Log less; twice: errors only.")
+@option("-v", "--verbose", count=True, help="Log the life of each job, too.")
+@click.pass_context
+def worker(context: click.Context, /, **given: Any) -> None:
+    """
+    Run the jobs of the queue TARGET.
+
+    TARGET is module:attribute, such as app:q for the q in app.py, or path/to/app.py:q.
+    Without :attribute it is the only queue there; without TARGET it is $KUE_APP.
+
+    \b
+      kue worker app:q
+      kue worker app:q --processes 4 --types email,report --max-memory 512MB
+      kue worker app:q --reload          while you write it
+      kue worker app:q --burst           in tests and cron jobs
+
+    SIGTERM and Ctrl-C let jobs end within the grace, a second one hands them back at
+    once, a third one kills.  SIGHUP replaces the processes one after the other, with
+    the code that is there by then.
+    """
+    options = options_of(**given)
+    context.exit(run(options, _supervise))
+
+
+def options_of(
+    *,
+    target: str,
+    max_age: timedelta | None,
+    grace: timedelta,
+    stuck_after: timedelta,
+    log_level: str | None,
+    quiet: int,
+    verbose: int,
+    **given: Any,
+) -> Options:
+    """
+    Return what the command line asks for.
+
+    Raises:
+        BadTarget, click.UsageError: It makes no sense.
+    """
+    split(target)
+    if given["strict"] and given["concurrency"] is None:
+        raise click.UsageError(
+            "--strict needs --concurrency: without it, types do not compete"
+        )
+    return Options(
+        target=target,
+        max_age=max_age.total_seconds() if max_age else None,
+        grace=grace.total_seconds(),
+        stuck_after=stuck_after.total_seconds(),
+        log_level=(log_level or _level(verbose - quiet)).upper(),
+        **given,
+    )
+
+
+def _level(loudness: int) -> str:
+    return LEVELS[max(-2, min(loudness, 1))]
+
+
+def run(
+    options: Options, supervise: Callable[[Options], Coroutine[Any, Any, int]]
+) -> int:
+    """Do what *supervise* does, as the process that looks after workers."""
+    if os.name != "posix":
+        raise ConfigError(
+            "kue worker needs a Unix: elsewhere, run await q.run() in a program"
+        )
+    setproctitle(f"kue worker {options.target} (supervisor)")
+    handler = log_format.configure(
+        "supervisor", format=options.log_format, level=options.log_level
+    )
+    try:
+        with log_format.unblocked(handler):
+            # Not uvloop: there is little to do, and it would take its memory.
+            return asyncio.run(supervise(options))
+    except NotStarted as exc:
+        _tell(options, exc)
+        return REFUSED
+
+
+async def _supervise(options: Options) -> int:
+    return await Supervisor(options).run()
+
+
+def _tell(options: Options, exc: NotStarted) -> None:
+    if options.log_format == "json":
+        log_format.logger.error("%s", exc, extra={"detail": exc.detail})
+        return
+    if exc.detail:
+        click.echo(exc.detail, err=True)
+    say(f"{options.target} cannot be worked on: {exc}")

@@ -1,0 +1,48 @@
+"""``kue workers``: who runs jobs."""
+
+from __future__ import annotations
+
+import click
+
+from kue.cli.commands.workers.list import show
+from kue.cli.commands.workers.orders import stacks, stop
+from kue.cli.commands.workers.pause import pause, resume
+from kue.cli.context import json_option, url_option
+from kue.cli.output.terminal import Group
+
+__all__ = ["workers"]
+
+
+@click.group(cls=Group)
+@click.option("--watch", is_flag=True, help="Look again every second, until Ctrl-C.")
+@json_option(help="Write one JSON object a line, one for each worker.")
+@url_option
+@click.pass_context
+def workers(context: click.Context, watch: bool, as_json: bool) -> None:
+    """
+    List the workers that the queue knows.
+
+    One that is not alive has missed its lease: its jobs are taken back, and after a
+    while it is forgotten.  "lag" is how late its event loop is, "blocked" how often a
+    handler held the loop, and where it did last.  Columns in a pipe: name, host, pid,
+    alive (yes, paused, no), since, running, done, types, memory, lag, blocked.
+
+    \b
+      kue workers
+      kue workers --watch
+      kue workers pause web-1
+      kue workers stop web-1
+      kue workers stacks web-1
+    """
+    if context.invoked_subcommand is not None:
+        return
+    try:
+        context.invoke(show, watch=watch, as_json=as_json)
+    except KeyboardInterrupt:
+        # That is how watching ends.
+        if not watch:
+            raise
+
+
+for command in (pause, resume, stop, stacks):
+    workers.add_command(command)

@@ -1,0 +1,80 @@
+"""``kue workers stop`` and ``stacks``."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import click
+
+from kue.cli.commands.workers.pause import name_argument
+from kue.cli.context import changes, json_option
+from kue.cli.known_names import UnknownName, near
+from kue.cli.output.listing import show_json, show_line
+from kue.cli.output.terminal import DONE, REFUSED, Command, say
+
+if TYPE_CHECKING:
+    from kue.client.admin import Order
+    from kue.client.queue import Kue
+
+LOOK_SECONDS = 0.2
+#: Several beats of a worker with the usual lease.
+PATIENCE_SECONDS = 20.0
+
+
+@click.command(cls=Command)
+@name_argument
+@json_option(help="Write one JSON object: worker, order.")
+@changes
+async def stop(q: Kue, name: str, as_json: bool) -> None:
+    """
+    Let the worker NAME leave once the jobs it has have ended.
+
+    It hears of it within a few seconds, and does as with SIGTERM.  "kue worker" starts
+    no other in its place, and ends with its last.
+
+    \b
+      kue workers stop web-1
+    """
+    await _order(q, name, "stop")
+    if as_json:
+        show_json({"worker": name, "order": "stop"})
+    else:
+        show_line(name, "stops")
+
+
+@click.command(cls=Command)
+@name_argument
+@json_option(help="Write one JSON object: worker, at, text.")
+@changes
+async def stacks(q: Kue, name: str, as_json: bool) -> int:
+    """
+    Show where the jobs, tasks and threads of the worker NAME are.
+
+    Exits with 1 when it did not answer.
+
+    \b
+      kue workers stacks web-1
+    """
+    before = await q.stacks(name)
+    await _order(q, name, "stacks")
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            # There is no event to wait for.
+            while (found := await q.stacks(name)) is None or found == before:  # noqa: ASYNC110
+                await asyncio.sleep(LOOK_SECONDS)
+    except TimeoutError:
+        say(f"worker {name!r} did not answer; is its event loop held?")
+        return REFUSED
+    if as_json:
+        show_json({"worker": name, "at": found.at, "text": found.text})
+    else:
+        click.echo(found.text)
+    return DONE
+
+
+async def _order(q: Kue, name: str, order: Order) -> None:
+    if not await q.order(name, order):
+        names = [worker.name for worker in await q.workers() if worker.alive]
+        message = f"no live worker is named {name!r}"
+        raise UnknownName(message + near(name, names, what="workers"))

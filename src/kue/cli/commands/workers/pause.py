@@ -1,0 +1,108 @@
+"""``kue workers pause`` and ``resume``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from kue.cli.audit import login
+from kue.cli.commands.queue.pause import in_force, pause_end
+from kue.cli.context import changes, json_option
+from kue.cli.known_names import UnknownName, near
+from kue.cli.output.listing import show_json, show_line
+from kue.cli.output.terminal import DONE, REFUSED, Command, say
+from kue.cli.params import TIME, answer_quickly
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+    from click.shell_completion import CompletionItem
+
+    from kue.client.queue import Kue
+    from kue.store.contract import Store
+
+
+async def _names(store: Store) -> list[str]:
+    return [worker.name for worker in await store.workers()]
+
+
+def _complete(
+    context: click.Context, _param: click.Parameter, incomplete: str
+) -> list[str | CompletionItem]:
+    found: list[str] = answer_quickly(context, _names)
+    return [name for name in found if name.startswith(incomplete)]
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def name_argument(function: F) -> F:
+    """Take the name of a worker; shells complete it."""
+    return click.argument("name", shell_complete=_complete)(function)
+
+
+@click.command(cls=Command)
+@name_argument
+@click.option("--reason", default="", help="Why; shown to whoever wonders.")
+@click.option("--until", type=TIME, help="When it ends by itself: 2h, or a time.")
+@click.option("--by", help="Who; your login name if left out.")
+@json_option(help="Write one JSON object: worker, paused, until.")
+@changes
+async def pause(
+    q: Kue,
+    name: str,
+    reason: str,
+    until: datetime | timedelta | None,
+    by: str | None,
+    as_json: bool,
+) -> None:
+    """
+    Let the worker NAME start nothing new; what it runs goes on.
+
+    It hears of it within a few seconds.  Others take what it leaves.
+
+    \b
+      kue workers pause web-1 --reason "new kernel" --until 30m
+    """
+    await _check(q, name)
+    who = login() if by is None else by
+    await q.pause(worker=name, reason=reason, by=who, until=until)
+    made = in_force(await q.paused(), lambda pause: pause.worker == name)
+    if as_json:
+        show_json({"worker": name, "paused": True, "until": made.until})
+    else:
+        show_line(name, "paused", pause_end(made))
+
+
+@click.command(cls=Command)
+@name_argument
+@json_option(help="Write one JSON object: worker, paused.")
+@changes
+async def resume(q: Kue, name: str, as_json: bool) -> int:
+    """
+    Let the worker NAME take jobs again.
+
+    Exits with 1 when it was not paused.
+
+    \b
+      kue workers resume web-1
+    """
+    was_paused = await q.resume(worker=name)
+    if as_json:
+        show_json({"worker": name, "paused": False})
+    elif was_paused:
+        show_line(name, "resumed")
+    if not was_paused:
+        paused = [pause.worker for pause in await q.paused() if pause.worker]
+        say(f"worker {name!r} was not paused" + near(name, paused, what="paused ones"))
+    return DONE if was_paused else REFUSED
+
+
+async def _check(q: Kue, name: str) -> None:
+    """Refuse a worker nobody knows: its pause would wait for it for ever."""
+    names = [worker.name for worker in await q.workers()]
+    if name not in names:
+        message = f"no worker is named {name!r}"
+        raise UnknownName(message + near(name, names, what="workers"))

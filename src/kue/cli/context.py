@@ -1,0 +1,138 @@
+"""How commands come to a queue: the URL, and a function that is given the queue."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+import click
+
+from kue.aio.event_loop import run
+from kue.cli.audit import note_command
+from kue.cli.output.terminal import REFUSED
+from kue.client.queue import Kue
+from kue.model import settings
+from kue.model.errors import ConfigError
+from kue.store import scheme_of
+from kue.store.sqlite.file_url import Place
+
+if TYPE_CHECKING:
+    from kue.model.settings import Settings
+
+P = ParamSpec("P")
+F = TypeVar("F", bound=Callable[..., Any])
+
+_URL = "kue.url"
+
+
+def url_option(command: F) -> F:
+    """Add ``--url``, which groups and commands have alike; the innermost counts."""
+    return click.option(
+        "--url",
+        # doctor has an argument of the plain name.
+        "url_option",
+        callback=_remember,
+        expose_value=False,
+        metavar="URL",
+        help="The queue; else $KUE_URL, else $REDIS_URL, else kue.db in this folder.",
+    )(command)
+
+
+json_option = functools.partial(click.option, "--json", "as_json", is_flag=True)
+
+
+def asks(
+    function: Callable[Concatenate[Kue, P], Awaitable[int | None]],
+) -> Callable[P, int | None]:
+    """Make a command of *function*: gives it a queue that exists, and closes that."""
+    return _with_queue(function, creates=False, is_change=False)
+
+
+def changes(
+    function: Callable[Concatenate[Kue, P], Awaitable[int | None]],
+) -> Callable[P, int | None]:
+    """Do as `asks` does, and write down in the audit log what the command changed."""
+    return _with_queue(function, creates=False, is_change=True)
+
+
+def adds(
+    function: Callable[Concatenate[Kue, P], Awaitable[int | None]],
+) -> Callable[P, int | None]:
+    """Do as `changes` does; a SQLite file that does not exist is made."""
+    return _with_queue(function, creates=True, is_change=True)
+
+
+def _with_queue(
+    function: Callable[Concatenate[Kue, P], Awaitable[int | None]],
+    *,
+    creates: bool,
+    is_change: bool,
+) -> Callable[P, int | None]:
+    @url_option
+    @functools.wraps(function)
+    def command(*args: P.args, **kwargs: P.kwargs) -> int | None:
+        known = settings_here()
+        if not creates:
+            refuse_missing_file(known.url)
+
+        async def ask() -> int | None:
+            async with Kue(known.url) as q:
+                try:
+                    code = await function(q, *args, **kwargs)
+                except asyncio.CancelledError:
+                    # Interrupted: some of it may have been done.
+                    if is_change:
+                        await note_command(q.store, REFUSED)
+                    raise
+                if is_change:
+                    await note_command(q.store, code)
+                return code
+
+        return run(ask())
+
+    return command
+
+
+def settings_here(**given: Any) -> Settings:
+    """Return the settings of the queue that the command line names."""
+    context = click.get_current_context()
+    return settings.load(url=context.meta.get(_URL), **given)
+
+
+def was_given(context: click.Context) -> bool:
+    """Return whether a URL was given so far."""
+    return context.meta.get(_URL) is not None
+
+
+def refuse_missing_file(url: str) -> None:
+    """
+    Let a mistyped name not become a new, empty store.
+
+    Raises:
+        ConfigError: The URL names a file that is not there.
+    """
+    if scheme_of(url) == "sqlite":
+        path = Place.of(url).path
+        if path is not None and not path.exists():
+            raise ConfigError(
+                f"there is no store {path}; is the URL right? The first job makes it"
+            )
+
+
+@contextmanager
+def told_as_misuse() -> Iterator[None]:
+    """Turn what a queue says of values that make no sense into wrong use."""
+    try:
+        yield
+    except (ValueError, TypeError) as exc:
+        context = click.get_current_context()
+        raise click.UsageError(str(exc), context) from exc
+
+
+def _remember(context: click.Context, _param: click.Parameter, value: Any) -> None:
+    if value is not None:
+        # Shared by a group's context and those of its commands.
+        context.meta[_URL] = value

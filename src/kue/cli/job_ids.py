@@ -1,0 +1,71 @@
+"""Job ids: on the command line, or on standard input."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kue.cli.params import Kind
+from kue.cli.stdin import STDIN, Line, read_lines
+from kue.store.values import MAX_BATCH
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+
+class JobIdType(Kind):
+    """A job's id, or ``-`` for ids from standard input."""
+
+    name = "id"
+
+    def __init__(self, *, or_stdin: bool = False) -> None:
+        self._or_stdin = or_stdin
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | str:
+        if value == STDIN and self._or_stdin:
+            return STDIN
+        try:
+            return _job_id(str(value))
+        except ValueError as exc:
+            self.fail(str(exc), param, ctx)
+
+
+JOB_ID = JobIdType()
+JOB_IDS = JobIdType(or_stdin=True)
+
+
+def batches(ids: Collection[int | str]) -> Iterator[list[int]]:
+    """
+    Yield the ids given, up to 500 at a time; ``-`` stands for those on standard input.
+
+    Of a line there, what stands before the first tab counts: what `kue job list` writes
+    will do.
+    """
+    named = [value for value in ids if isinstance(value, int)]
+    for start in range(0, len(named), MAX_BATCH):
+        yield named[start : start + MAX_BATCH]
+    if STDIN in ids:
+        for lines in read_lines():
+            yield [_id_of(line) for line in lines]
+
+
+def _id_of(line: Line) -> int:
+    text = line.text.partition(b"\t")[0].strip().decode(errors="replace")
+    try:
+        return _job_id(text)
+    except ValueError as exc:
+        message = f"{line.place}: {exc}"
+        raise click.UsageError(message, click.get_current_context()) from None
+
+
+def _job_id(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if not 1 <= number < 2**63:
+        raise ValueError(f"{text!r} is no job id; ids are whole numbers such as 7")
+    return number

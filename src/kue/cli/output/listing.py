@@ -1,0 +1,226 @@
+"""Rows of things: a table on a terminal, tabs in a pipe, one JSON object a line."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+from rich import box
+from rich.cells import cell_len
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+from kue.cli.output.terminal import notices, output, say
+from kue.cli.output.text import json_text, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from kue.model.payload import JSON
+
+#: What stands between columns, and between them where there is little room.
+GAP, NARROW_GAP = 3, 2
+#: What a table takes at both ends.
+EDGES = 2
+#: What is shown for none; a column of nothing else is the first to be left out.
+NONE = "·"
+#: A long column is not made narrower than this.
+MIN_LONG = 10
+#: Names up to this stay on one line, if that is possible at all.
+MAX_NAME = 40
+
+
+class Column(NamedTuple):
+    """A column of a table."""
+
+    title: str
+    is_number: bool = False
+    #: Gets what room the others leave; what does not fit is cut off on a terminal …
+    is_long: bool = False
+    #: … or goes on in the next line.
+    wraps: bool = False
+    #: Where there is little room, the highest are left out first; 0 never is.
+    rank: int = 0
+
+
+class Row(NamedTuple):
+    """One thing: as a terminal shows it, as a pipe gets it, as JSON says it."""
+
+    shown: Sequence[str]
+    plain: Sequence[str]
+    #: Called only where JSON is asked for: making it is most of the work.
+    item: Callable[[], JSON]
+
+
+class Listing:
+    """Where rows go."""
+
+    def __init__(self, *columns: Column, as_json: bool = False) -> None:
+        self._columns = columns
+        self._as_json = as_json
+
+    def show(self, rows: Iterable[Row]) -> None:
+        """Write *rows*; several calls make one list, so that it may be endless."""
+        if self._as_json:
+            _show_lines(json_text(row.item()) for row in rows)
+        elif output().is_terminal:
+            self._show_table(list(rows))
+        else:
+            _show_lines(_line(row.plain) for row in rows)
+
+    def table(self, rows: Iterable[Row], *, width: int) -> tuple[Table, list[str]]:
+        """
+        Return *rows* as a terminal of that width shows them; no column is empty.
+
+        Titles, numbers and names stay whole: a column that does not fit is left out.
+        Also returns the titles of those.
+        """
+        cells = [[visible(cell) for cell in row.shown] for row in rows]
+        layout = _fit([self._sized(i, cells) for i in self._used(cells)], width)
+        table = Table(
+            box=box.SIMPLE_HEAD,
+            pad_edge=False,
+            padding=(0, 1) if layout.gap == GAP else (0, 1, 0, 0),
+        )
+        for one in layout.columns:
+            table.add_column(
+                one.column.title,
+                justify="right" if one.column.is_number else "left",
+                no_wrap=not one.column.wraps,
+                overflow="fold" if one.column.wraps else "ellipsis",
+                max_width=one.size,
+            )
+        for line in cells:
+            # As Text: a job's data may look like markup.
+            table.add_row(*(Text(line[one.place]) for one in layout.columns))
+        return table, layout.left_out
+
+    def _used(self, cells: list[list[str]]) -> list[int]:
+        places = range(len(self._columns))
+        return [i for i in places if not cells or any(line[i] for line in cells)]
+
+    def _sized(self, index: int, cells: list[list[str]]) -> _Sized:
+        column = self._columns[index]
+        texts = [line[index] for line in cells]
+        size = max(map(cell_len, (column.title, *texts)))
+        is_blank = all(text in ("", NONE) for text in texts)
+        return _Sized(index, column, size, is_blank)
+
+    def _show_table(self, rows: list[Row]) -> None:
+        if rows:
+            console = output()
+            table, left_out = self.table(rows, width=console.width)
+            console.print(table)
+            if left_out:
+                say(f"no room for {', '.join(left_out)}; --json has everything")
+
+
+class _Sized(NamedTuple):
+    """A column with the width that it would like to have, or gets."""
+
+    place: int
+    column: Column
+    size: int
+    is_blank: bool
+
+    @property
+    def gives(self) -> bool:
+        """Whether it can be made narrower."""
+        return self.column.is_long or self.column.wraps
+
+    @property
+    def least(self) -> int:
+        """The width below which other columns are rather left out."""
+        if not self.gives:
+            return self.size
+        enough = MIN_LONG if self.column.is_long else MAX_NAME
+        return max(len(self.column.title), min(self.size, enough))
+
+
+class _Layout(NamedTuple):
+    """The columns that fit, and those that do not."""
+
+    columns: list[_Sized]
+    left_out: list[str]
+    gap: int
+
+
+def _fit(columns: list[_Sized], width: int) -> _Layout:
+    """Choose what is shown: wide gaps, narrow gaps, then fewer columns."""
+    gap = GAP if _taken(columns, GAP) <= width else NARROW_GAP
+    left_out: list[str] = []
+    while _taken(columns, gap) > width:
+        ranked = [one for one in columns if one.column.rank]
+        if not ranked:
+            break
+        last = max(ranked, key=lambda one: (one.is_blank, one.column.rank))
+        columns = [one for one in columns if one is not last]
+        if not last.is_blank:
+            left_out.append(last.column.title)
+    return _Layout(_shared(columns, width, gap), left_out, gap)
+
+
+def _taken(columns: Sequence[_Sized], gap: int) -> int:
+    return sum(one.least for one in columns) + gap * (len(columns) - 1) + EDGES
+
+
+def _shared(columns: list[_Sized], width: int, gap: int) -> list[_Sized]:
+    """Share the room that is left: names first, then the shortest of the long ones."""
+    left = width - _taken(columns, gap)
+    sizes = {one.place: one.least for one in columns}
+    givers = sorted(
+        (one for one in columns if one.gives),
+        key=lambda one: (one.column.is_long, one.size),
+    )
+    for count, one in enumerate(givers):
+        fair = left // (len(givers) - count) if one.column.is_long else left
+        # Below 0 there is not even room for names: they go on in the next line.
+        more = max(min(one.size - one.least, fair), min(0, MIN_LONG - one.least))
+        sizes[one.place] += more
+        left -= more
+    return [one._replace(size=sizes[one.place]) for one in columns]
+
+
+def show_line(*cells: str) -> None:
+    """Write one line of a pipe: cells with tabs between them."""
+    click.echo(_line(cells))
+
+
+def _line(cells: Iterable[str]) -> str:
+    return "\t".join(visible(cell) for cell in cells)
+
+
+def _show_lines(lines: Iterable[str]) -> None:
+    # All at once: a list may have very many.
+    if text := "".join(f"{line}\n" for line in lines):
+        click.echo(text, nl=False)
+
+
+def show_json(item: JSON) -> None:
+    """Write one JSON document on one line."""
+    click.echo(json_text(item))
+
+
+@contextmanager
+def progress_bar(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """Show how far a long work is, on a terminal; yields what is told the number."""
+    console = notices()
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda done: progress.update(task, completed=done)

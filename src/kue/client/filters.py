@@ -1,0 +1,82 @@
+"""Which ended jobs are meant: what `sweeping` looks for and acts on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kue.model.job import FINAL, State
+from kue.store.validation import read_cursor
+from kue.store.values import Filter
+
+if TYPE_CHECKING:
+    from kue.model.job import Job
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    Jobs that ended in one state; everything given must match.
+
+    Other than in a `Filter`, the times are those of the end: "what failed since noon".
+
+    Raises:
+        ValueError: Jobs do not end in that state.
+    """
+
+    state: State = State.FAILED
+    type: str | None = None
+    tag: str | None = None
+    #: Appears in the job's data, as JSON text, whatever the case.
+    text: str | None = None
+    #: Appears in kind or message of its last error, whatever the case.
+    error: str | None = None
+    #: That of the error it failed of, see `kue.Kue.errors`.
+    fingerprint: str | None = None
+    #: Ended at or after, and before, Unix ms.
+    since: int | None = None
+    until: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.state not in FINAL:
+            ends = ", ".join(sorted(FINAL))
+            raise ValueError(f"jobs do not end as {self.state}; they end as {ends}")
+
+    @property
+    def filter(self) -> Filter:
+        """What the store can look for itself."""
+        return Filter(
+            type=self.type,
+            state=self.state,
+            tag=self.tag,
+            text=self.text,
+            error=self.error,
+            fingerprint=self.fingerprint,
+        )
+
+    def until_at_most(self, moment: int) -> Selection:
+        """Return the same without what ends at *moment* or later."""
+        until = moment if self.until is None else min(self.until, moment)
+        return msgspec.structs.replace(self, until=until)
+
+    def start(self, *, descending: bool) -> str | None:
+        """Return the cursor that lies just before the first job of the time asked."""
+        first = self.until if descending else self.since
+        # No job has the id 0: this place is between the moments.
+        return None if first is None else f"{first}:0"
+
+    def ends_before(self, cursor: str, *, descending: bool) -> bool:
+        """Tell whether nothing of the time asked can follow *cursor*."""
+        place = read_cursor(cursor)
+        if place is None:
+            return False
+        if descending:
+            return self.since is not None and place[0] < self.since
+        return self.until is not None and place[0] >= self.until
+
+    def covers(self, job: Job) -> bool:
+        """Tell whether *job* ended in the time asked."""
+        ended = job.ended_at or 0
+        return (self.since is None or ended >= self.since) and (
+            self.until is None or ended < self.until
+        )

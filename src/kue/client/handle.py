@@ -1,0 +1,485 @@
+"""The job a user holds: its id, and everything that can be done with it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
+
+import msgspec
+
+from kue.client.job_result import final_event, result_of
+from kue.client.subscriptions import Callback, Callbacks, kind_of
+from kue.model.duration import Duration, epoch_ms, milliseconds
+from kue.model.errors import InvalidTransition, JobNotFound, StoreUnavailable
+from kue.model.events import Event, Kind
+from kue.model.job import FINAL, PROMOTABLE, State
+from kue.store.replies import check, check_reply
+from kue.store.values import Added, Change, LogLine, Seen, Word
+from kue.worker import progress as signs
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+
+    from kue.client.connection import Session
+    from kue.model.job import Job, PriorityGiven
+    from kue.model.payload import JSON
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class JobHandle(Generic[T_co]):
+    """
+    A job in the store, whose result is a ``T_co``.
+
+    Making one costs nothing: it knows an id and when the job was created, and asks the
+    store when it is asked.  Ids can be given again after a fail-over that lost writes;
+    the store compares the time as well, so a handle never acts on another job.
+
+    Args:
+        created_at: When the job was created, as the add answered; None if not known.
+        reader: Makes the result of the JSON that the store keeps; None: the JSON is it.
+    """
+
+    __slots__ = (
+        *("_created_at", "_job", "_listener", "_reader", "_restarted", "_session"),
+        *("id", "is_new", "type"),
+    )
+
+    def __init__(
+        self,
+        session: Session,
+        job_id: int,
+        type: str,
+        *,
+        job: Job | None = None,
+        created_at: int | None = None,
+        is_new: bool = True,
+        reader: Callable[[JSON], T_co] | None = None,
+    ) -> None:
+        self._session = session
+        self._job = job
+        self._created_at = created_at if job is None else job.created_at
+        #: The ending that was retried through this handle.
+        self._restarted: str | None = None
+        self._reader = reader
+        self._listener: Callbacks | None = None
+        self.id = job_id
+        self.type = type
+        #: False when a job with the same unique key answered instead of a new one.
+        self.is_new = is_new
+
+    def __repr__(self) -> str:
+        state = f", {self._job.state}" if self._job else ""
+        return f"<JobHandle {self.id} {self.type!r}{state}>"
+
+    @property
+    def job(self) -> Job | None:
+        """The job as it was when last read; None before the first `refresh`."""
+        return self._job
+
+    @property
+    def address_id(self) -> str | None:
+        """The UUID of this very job; None before the first `refresh`."""
+        return self._job.address_id if self._job else None
+
+    # -- reading ---------------------------------------------------------------
+
+    async def refresh(self) -> Job:
+        """
+        Read the job as it is now.
+
+        Raises:
+            JobNotFound: It was removed, or its id belongs to another job by now.
+        """
+        job = await self._look()
+        if job is None:
+            raise JobNotFound(self.id)
+        return job
+
+    async def _look(self) -> Job | None:
+        """Read the job; None when it is gone, `JobNotFound` when it is another one."""
+        [job] = await self._session.store.get([self.id])
+        if job is None:
+            return None
+        if not self._is_same(job):
+            raise JobNotFound(self.id)
+        self._job, self._created_at = job, job.created_at
+        return job
+
+    async def logs(self, start: int = 0, stop: int = -1) -> list[LogLine]:
+        """
+        Return lines *start* to *stop* of its log, both included.
+
+        Raises:
+            JobNotFound: It was removed, or its id belongs to another job by now.
+        """
+        lines = await self._session.store.logs(self.id, start, stop)
+        # A job that is ours still was ours when its lines were read.
+        await self.refresh()
+        return lines
+
+    async def result(self, timeout: Duration | None = None) -> T_co:
+        """
+        Wait until the job has ended and return its result.
+
+        The store tells us; nothing is polled.  A job with ``remove_on_complete`` leaves
+        no result behind: it answers None, or is not found if it had ended before.
+
+        Raises:
+            JobFailed, JobCancelled: It ended that way.
+            JobNotFound: It was removed.
+            TimeoutError: It did not end within *timeout*; it goes on.
+            Whatever the reader raises of a result that is not what it expects.
+        """
+        if timeout is None:
+            return await self._result()
+        seconds = milliseconds(timeout, field="timeout") / 1000
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._result()
+        except TimeoutError:
+            state = self._job.state if self._job else "of unknown state"
+            raise TimeoutError(
+                f"job {self.id} is {state} and did not end within {seconds:g} s"
+            ) from None
+
+    async def _result(self) -> T_co:
+        while True:
+            async with aclosing(self._follow()) as steps:
+                async for step in steps:
+                    event, job = step
+            if job is None:
+                # It ended, and remove_on_complete left nothing to read.
+                if event.kind is Kind.COMPLETE:
+                    return cast("T_co", None)
+                raise JobNotFound(self.id)
+            # Someone may have put it back in line before we came to read it.
+            if job.state.is_final:
+                return self._read(result_of(job))
+
+    def _read(self, stored: JSON) -> T_co:
+        if self._reader is None:
+            # Whoever made the handle said that JSON is what it results in.
+            return cast("T_co", stored)
+        return self._reader(stored)
+
+    # -- listening -------------------------------------------------------------
+
+    async def events(self) -> AsyncIterator[Event]:
+        """
+        Yield what happens to the job, up to and including its end.
+
+        A job that has ended yields its last event.
+
+        Raises:
+            JobNotFound: There is no such job (any more).
+        """
+        async with aclosing(self._follow()) as steps:
+            async for event, _ in steps:
+                yield event
+
+    async def _follow(self) -> AsyncGenerator[tuple[Event, Job | None], None]:
+        """Yield events; with the last one the job as it was read then, None if gone."""
+        async with self._session.store.watch([self.id]) as events:
+            # Read only now that we listen: an end before that was not sent to us.
+            job = await self.refresh()
+            if ended := final_event(job):
+                yield ended, job
+                return
+            async for event in events:
+                if event.kind.is_final:
+                    # An event names its job by id: it may be that of another one.
+                    yield event, await self._look()
+                    return
+                yield event, None
+                # What we missed may have been the end.
+                if event.kind is Kind.LAGGED:
+                    job = await self.refresh()
+                    if ended := final_event(job):
+                        yield ended, job
+                        return
+        raise StoreUnavailable(f"the queue was closed while job {self.id} was awaited")
+
+    def on(self, event: str, callback: Callback) -> Self:
+        """
+        Call *callback* (a function or coroutine function) with each such event.
+
+        Ends by itself once the job has ended.
+
+        Raises:
+            ValueError: There is no such event; the message lists those there are.
+        """
+        kind = kind_of(event)
+        if self._listener is None:
+            self._listener = Callbacks()
+            self._session.background.start(
+                self._listen(self._listener), f"kue listeners of job {self.id}"
+            )
+        self._listener.add(kind, callback)
+        return self
+
+    def off(self, event: str, callback: Callback | None = None) -> Self:
+        """Call *callback* no more, or none of those registered for *event*."""
+        kind = kind_of(event)
+        if self._listener is not None:
+            self._listener.remove(kind, callback)
+        return self
+
+    async def _listen(self, callbacks: Callbacks) -> None:
+        who = f"listeners of job {self.id}"
+        await self._session.outage.persist(who, lambda: self._relay(callbacks, who))
+        self._listener = None
+
+    async def _relay(self, callbacks: Callbacks, who: str) -> None:
+        try:
+            async for event in self.events():
+                self._session.outage.recover(who)
+                await callbacks.tell(event)
+        except JobNotFound:
+            now = await self._session.store.now()
+            gone = Event(kind=Kind.REMOVE, job_id=self.id, type=self.type, at=now)
+            await callbacks.tell(gone)
+
+    # -- signs of life ---------------------------------------------------------
+
+    async def log(self, text: object, level: str = "info") -> None:
+        """Add a line to the job's log, whatever its state."""
+        attempt = self._job.attempts if self._job else 0
+        line = signs.line(text, level, attempt=attempt)
+        word = await self._session.store.log(
+            self.id, [line], created_at=self._created_at
+        )
+        check(self.id, word, wanted="be logged to")
+
+    async def progress(
+        self, done: float, total: float = 100, data: JSON = None
+    ) -> None:
+        """
+        Say how far the running job is.
+
+        Raises:
+            InvalidTransition: It does not run.
+        """
+        update = signs.progress(self.id, done, total, data)
+        update = msgspec.structs.replace(update, created_at=self._created_at)
+        [word] = await self._session.store.progress([update])
+        state = (await self.refresh()).state if word is Word.REFUSED else None
+        check(self.id, word, wanted="report progress", state=state)
+
+    # -- operating -------------------------------------------------------------
+
+    async def update(
+        self,
+        *,
+        data: JSON | msgspec.UnsetType = msgspec.UNSET,
+        priority: PriorityGiven | msgspec.UnsetType = msgspec.UNSET,
+        tags: Iterable[str] | msgspec.UnsetType = msgspec.UNSET,
+        attempts: int | msgspec.UnsetType = msgspec.UNSET,
+    ) -> None:
+        """Change what is given; a run in progress keeps the data it started with."""
+        given = {
+            name: value
+            for name, value in (
+                ("data", data),
+                ("priority", priority),
+                ("tags", tags),
+                ("attempts", attempts),
+            )
+            if value is not msgspec.UNSET
+        }
+        change = self._change(given, Seen(self._created_at))
+        [word] = await self._session.store.update([change])
+        check(self.id, word, wanted="be changed")
+
+    def _change(self, given: dict[str, Any], seen: Seen) -> Change:
+        options = {name: value for name, value in given.items() if name != "data"}
+        valid = self._session.draft(self.type, given.get("data"), options)
+        values = {
+            "data": valid.spec.data,
+            "priority": valid.priority,
+            "tags": valid.spec.tags,
+            "attempts": valid.spec.max_attempts,
+        }
+        known = {name: values[name] for name in given}
+        if "attempts" in known:
+            known["max_attempts"] = known.pop("attempts")
+        return Change(self.id, **known, seen=seen)
+
+    async def cancel(self, reason: str = "") -> bool:
+        """
+        Cancel the job, and tell whether it has ended.
+
+        False means that it runs and its worker was asked: await `result` to be sure.
+
+        Raises:
+            InvalidTransition: It is complete or failed already.
+        """
+        [reply] = await self._session.store.cancel(
+            [self.id], reason=reason, seen=self._seen
+        )
+        word = check_reply(self.id, reply, wanted="be cancelled")
+        if word is not Word.ALREADY:
+            return word is Word.DONE
+        return (await self.refresh()).state.is_final
+
+    async def remove(self, *, force: bool = False) -> None:
+        """
+        Delete the job with its log.
+
+        Raises:
+            InvalidTransition: It runs; *force* deletes it all the same.
+        """
+        [reply] = await self._session.store.remove(
+            [self.id], force=force, seen=self._seen
+        )
+        check_reply(self.id, reply, wanted="be removed; cancel it, or use force=True")
+
+    async def retry(self, *, data: JSON | msgspec.UnsetType = msgspec.UNSET) -> bool:
+        """
+        Put an ended job back in line, with other *data* if given; return whether it was
+        done by this call.
+
+        Its attempts count from nothing.  What is retried is the ending that this handle
+        read last (now, if it has read none): False means that someone else has retried
+        it since, and that the job was left as it is.
+
+        Raises:
+            InvalidTransition: It has not ended; or there is other data for it, and it
+                was retried since.
+            UniqueHeld: Another job has taken its unique key.
+        """
+        job = await self._ended()
+        if job.state is State.WAITING and data is msgspec.UNSET:
+            return False
+        if not job.state.is_final:
+            raise InvalidTransition(self.id, job.state, "be retried")
+        if data is not msgspec.UNSET:
+            await self._replace_data(job, data)
+        word = await self._move(State.WAITING, "be retried", states=FINAL, seen=job)
+        self._restarted = job.ending
+        return word is Word.DONE
+
+    async def promote(self) -> None:
+        """
+        Let a job that is delayed or waits for others run now.
+
+        Raises:
+            InvalidTransition: It runs or has ended.
+        """
+        await self._move(State.WAITING, "be promoted", states=PROMOTABLE)
+
+    async def delay(self, delay: Duration | datetime) -> None:
+        """
+        Let the job run no sooner than after *delay*, or at an aware datetime.
+
+        One that had ended when this handle read it starts again then.
+
+        Raises:
+            InvalidTransition: It runs, or has ended or was restarted since this handle
+                read it.
+            UniqueHeld: It had ended, and another job has taken its unique key.
+        """
+        at = await self._moment(delay)
+        job = self._known or await self.refresh()
+        word = await self._move(State.DELAYED, "be delayed", at=at, seen=job)
+        if word is Word.ALREADY:
+            now = await self.refresh()
+            # By us, if a call was repeated after its reply was lost.
+            if (now.state, now.promote_at) != (State.DELAYED, at):
+                raise InvalidTransition(self.id, now.state, "be delayed")
+        self._restarted = job.ending or self._restarted
+
+    async def _ended(self) -> Job:
+        """Return the job with the ending the caller saw; if it saw none, as it is."""
+        job = self._known
+        return job if job and job.state.is_final else await self.refresh()
+
+    @property
+    def _known(self) -> Job | None:
+        """The job as it was read last, unless it was restarted through us since."""
+        job = self._job
+        if job is None or (job.ending and job.ending == self._restarted):
+            return None
+        return job
+
+    async def _replace_data(self, job: Job, data: JSON) -> None:
+        change = self._change({"data": data}, Seen.of(job))
+        [word] = await self._session.store.update([change])
+        state = (await self.refresh()).state if word is Word.REFUSED else None
+        check(self.id, word, wanted="be retried with other data", state=state)
+
+    async def _move(
+        self,
+        to: State,
+        wanted: str,
+        *,
+        at: int | None = None,
+        states: Iterable[State] | None = None,
+        seen: Job | None = None,
+    ) -> Word:
+        known = self._seen if seen is None else {self.id: Seen.of(seen)}
+        [reply] = await self._session.store.move(
+            [self.id], to, at=at, states=states, seen=known
+        )
+        return check_reply(self.id, reply, wanted=wanted)
+
+    async def _moment(self, delay: Duration | datetime) -> int:
+        if isinstance(delay, datetime):
+            return epoch_ms(delay, field="delay")
+        wait = milliseconds(delay, field="delay")
+        return await self._session.store.now() + wait
+
+    @property
+    def _seen(self) -> dict[int, Seen]:
+        """Which job this is, for the store to compare."""
+        return {self.id: Seen(self._created_at)}
+
+    def _is_same(self, job: Job) -> bool:
+        known = self._job
+        if self._created_at not in (None, job.created_at) or job.type != self.type:
+            return False
+        return known is None or job.spec.address_id == known.spec.address_id
+
+
+def added_handle(
+    session: Session,
+    type: str,
+    added: Added,
+    reader: Callable[[JSON], T_co] | None = None,
+) -> JobHandle[T_co]:
+    """Return the handle of a job that was just added."""
+    return JobHandle(
+        session,
+        added.id,
+        type,
+        created_at=added.created_at,
+        is_new=added.new,
+        reader=reader,
+    )
+
+
+def typed(
+    handle: JobHandle[Any], reader: Callable[[JSON], T_co] | None
+) -> JobHandle[T_co]:
+    """Return a handle of the same job whose result *reader* makes."""
+    added = Added(handle.id, handle.is_new, handle._created_at)
+    return added_handle(handle._session, handle.type, added, reader)
+
+
+def moved(handle: JobHandle[T_co], session: Session) -> JobHandle[T_co]:
+    """Return a handle of the same job for *session*, which lives on another loop."""
+    if handle._session is session:
+        return handle
+    there = JobHandle(
+        session,
+        handle.id,
+        handle.type,
+        job=handle._job,
+        created_at=handle._created_at,
+        is_new=handle.is_new,
+        reader=handle._reader,
+    )
+    there._restarted = handle._restarted
+    return there

@@ -1,0 +1,236 @@
+"""Kue: the queue a user holds."""
+
+from __future__ import annotations
+
+import asyncio
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+from kue.client.admin import Operating
+from kue.client.builder import JobBuilder
+from kue.client.bulk_actions import Sweeping
+from kue.client.bulk_enqueue import Bulk, drafts
+from kue.client.connection import Session
+from kue.client.handle import JobHandle, added_handle
+from kue.client.hooks import Hooks
+from kue.client.queries import Reading
+from kue.client.registration import Registering
+from kue.client.registry import Handlers
+from kue.client.run import Working
+from kue.client.subscriptions import QUEUE_PREFIX, Callback, kind_of
+from kue.client.sync import SyncKue
+from kue.model import settings as settings_
+from kue.model.events import Event, Kind
+from kue.store import store_for
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+    from types import TracebackType
+
+    from kue.client.bulk_enqueue import OnAdded
+    from kue.model.job import Draft
+    from kue.model.payload import JSON
+    from kue.model.settings import Settings
+    from kue.store.contract import Store
+    from kue.worker import Worker
+
+
+class Kue(Reading, Operating, Sweeping, Registering, Working):
+    """
+    A queue of jobs.
+
+    Making one does no I/O; the store is opened by the first verb that needs it.
+    Several in one process are fine, on one store or on many.  Close it when you are
+    done, or use it as an async context manager.
+
+    Args:
+        url: Where jobs are kept; else $KUE_URL, $REDIS_URL, or ``kue.db`` beside you.
+        store: A store of one's own instead of the one the URL names.
+        settings: See `kue.model.settings.Settings`; each has a KUE_* variable.
+
+    Raises:
+        ConfigError: A setting is unknown or makes no sense.
+    """
+
+    def __init__(
+        self, url: str | None = None, *, store: Store | None = None, **settings: Any
+    ) -> None:
+        known = settings_.load(url=url, **settings)
+        self._session = Session(store or store_for(known), known)
+        self._is_given = store is not None
+        self._handlers = Handlers()
+        self._hooks = Hooks()
+        self._workers: set[Worker] = set()
+        self._sync = SyncKue(self, self._twin)
+
+    def __repr__(self) -> str:
+        return f"<Kue on {self._session.store.name}>"
+
+    @property
+    def settings(self) -> Settings:
+        return self._session.settings
+
+    @property
+    def store(self) -> Store:
+        """Where its jobs are kept."""
+        return self._session.store
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether another process that has its settings sees the same jobs."""
+        return not self._is_given and not self.settings.url.startswith("memory:")
+
+    @property
+    def sync(self) -> SyncKue:
+        """The same queue for code that does not await: threads, views, scripts."""
+        return self._sync
+
+    @property
+    def _session(self) -> Session:
+        """What belongs to the event loop that asks; that of `sync` has its own."""
+        return self._sync.session_here or self._home
+
+    @_session.setter
+    def _session(self, session: Session) -> None:
+        self._home = session
+
+    def _twin(self) -> Kue:
+        """Return the same queue for another event loop: handlers are shared."""
+        twin = copy(self)
+        twin._session = Session(self._session.store.twin(), self.settings)
+        twin._workers = set()
+        twin._sync = SyncKue(twin, twin._twin)
+        return twin
+
+    async def open(self) -> str:
+        """
+        Connect now, and say in a sentence how durable the store is.
+
+        Raises:
+            StoreRefused, StoreCorrupt, StoreUnavailable: see there.
+        """
+        return await self._session.store.open()
+
+    async def close(self) -> None:
+        """Stop working and listening, let adds on their way arrive, close the store."""
+        if self._sync.is_open:
+            await asyncio.to_thread(self._sync.close)
+        self.stop()
+        await asyncio.gather(*(worker.ended() for worker in self._workers))
+        await self._session.close()
+
+    async def __aenter__(self) -> Kue:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # -- producing -------------------------------------------------------------
+
+    def create_job(self, type: str, data: JSON = None) -> JobBuilder:
+        """
+        Begin a job; it is stored by ``await ….save()``.
+
+        Raises:
+            BadPayload: *data* is not JSON, or too much of it.
+            ValueError, TypeError: *type* is not a name.
+        """
+        return JobBuilder(self._session, type, data)
+
+    create = create_job
+
+    def draft(self, type: str, data: JSON = None, **options: Any) -> Draft:
+        """Return a job as a value, for `enqueue_many`; options as of `draft.draft`."""
+        return self._session.draft(type, data, options)
+
+    async def enqueue(
+        self, type: str, data: JSON = None, *, durable: bool = False, **options: Any
+    ) -> JobHandle[Any]:
+        """
+        Store a job.
+
+        Calls made at the same time travel together.  With *durable* it returns only
+        when the store's replicas have the job too.
+
+        Raises:
+            BadPayload, ValueError, TypeError: Something given makes no sense.
+            StoreFull, StoreUnavailable, DurabilityUnknown: see there.
+        """
+        session = self._session
+        draft = session.draft(type, data, options)
+        added = await session.add(draft, durable=durable)
+        return added_handle(session, type, added)
+
+    async def enqueue_many(
+        self,
+        what: str | Iterable[Draft],
+        data: Iterable[JSON] = (),
+        *,
+        durable: bool = False,
+        on_progress: OnAdded | None = None,
+        **options: Any,
+    ) -> list[JobHandle[Any]]:
+        """
+        Store many jobs: one of type *what* for each of *data*, or drafts of any type.
+
+        They travel in chunks of 500, each added whole or not at all; handles come, and
+        ids grow, in the order given.  *on_progress* is called with how many were added
+        so far.
+
+        Raises:
+            As `enqueue`; a note on the error tells how many jobs had been added.
+        """
+        await self._session.hub.ready()
+        bulk = Bulk(
+            self._session.producer,
+            drafts(self._session, what, data, options),
+            durable=durable,
+            on_progress=on_progress,
+        )
+        return [
+            added_handle(self._session, draft.type, added)
+            for draft, added in await bulk.deliver()
+        ]
+
+    # -- listening -------------------------------------------------------------
+
+    def on(self, event: str, callback: Callback) -> Kue:
+        """
+        Call *callback* with each such event of any job: "job_complete", "job_failed" …
+
+        Every listener hears every event.  A callback may be a coroutine function; one
+        that raises is logged and disturbs nobody.
+
+        Raises:
+            ValueError: There is no such event; the message lists those there are.
+        """
+        self._session.hub.on(kind_of(event, prefix=QUEUE_PREFIX), callback)
+        return self
+
+    def off(self, event: str, callback: Callback | None = None) -> Kue:
+        """Call *callback* no more, or none of those registered for *event*."""
+        self._session.hub.off(kind_of(event, prefix=QUEUE_PREFIX), callback)
+        return self
+
+    def events(self, *names: str) -> AsyncIterator[Event]:
+        """
+        Yield what happens to any job: everything, or the events named.
+
+        A reader that is too slow misses the oldest and is told so (``lagged``).
+
+        Raises:
+            ValueError: There is no such event.
+        """
+        kinds = [kind_of(name, prefix=QUEUE_PREFIX) for name in names]
+        return self._events(frozenset([*kinds, Kind.LAGGED] if kinds else Kind))
+
+    async def _events(self, kinds: frozenset[Kind]) -> AsyncIterator[Event]:
+        async with self._session.store.watch() as events:
+            async for event in events:
+                if event.kind in kinds:
+                    yield event

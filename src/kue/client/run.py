@@ -1,0 +1,134 @@
+"""The verbs of a queue that do the work: run, work, stop."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from kue.client.hooks import Hooks, Mourners
+from kue.model.duration import Duration, milliseconds
+from kue.worker.signals import stopped_by_signals
+from kue.worker.worker import GRACE_SECONDS, Plan, Worker
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable
+
+    from kue.client.connection import Session
+    from kue.client.registry import Handlers
+
+
+class Working:
+    """How a queue runs its jobs in this process."""
+
+    _session: Session
+    _handlers: Handlers
+    _hooks: Hooks
+    _workers: set[Worker]
+
+    async def run(
+        self,
+        *,
+        grace: Duration = GRACE_SECONDS,
+        signals: bool = True,
+        types: Iterable[str] | None = None,
+        concurrency: int | None = None,
+        strict: bool = False,
+        burst: bool = False,
+        max_jobs: int | None = None,
+        name: str | None = None,
+        supervised: bool = False,
+        on_start: Callable[[Worker], object] | None = None,
+    ) -> None:
+        """
+        Run jobs until stopped: by `stop`, or by SIGINT or SIGTERM with *signals*.
+
+        Stopping waits up to *grace* for what runs, then hands it back; a second signal
+        hands it back at once.
+
+        Args:
+            types: Only these; else all that have a handler.
+            concurrency: How many jobs at once, all types together.
+            strict: With *concurrency*, serve types in the order given; else fairly.
+            burst: Return when nothing is left to do.
+            max_jobs: Return after this many runs.
+            name: How the store knows the worker; a pause of it survives a restart.
+            supervised: Another process renews the lease.
+            on_start: Called with the worker before it begins.
+
+        Raises:
+            ConfigError: No handler was registered.
+            StoreRefused, StoreCorrupt: The store is not fit to keep jobs.
+        """
+        plan = Plan(
+            name=name,
+            grace=milliseconds(grace, field="grace") / 1000,
+            concurrency=concurrency,
+            strict=strict,
+            burst=burst,
+            max_jobs=max_jobs,
+            supervised=supervised,
+        )
+        worker, mourners = self._worker(plan, types)
+        if on_start is not None:
+            on_start(worker)
+        if not signals:
+            await self._run(worker, mourners)
+            return
+        with stopped_by_signals(worker):
+            await self._run(worker, mourners)
+
+    @asynccontextmanager
+    async def work(
+        self,
+        *,
+        grace: Duration = GRACE_SECONDS,
+        types: Iterable[str] | None = None,
+        concurrency: int | None = None,
+        name: str | None = None,
+    ) -> AsyncIterator[Worker]:
+        """Run jobs beside the body of ``async with q.work():``, and stop after it."""
+        seconds = milliseconds(grace, field="grace") / 1000
+        plan = Plan(name=name, grace=seconds, concurrency=concurrency)
+        worker, mourners = self._worker(plan, types)
+        running = asyncio.create_task(self._run(worker, mourners), name="kue work")
+        try:
+            yield worker
+        finally:
+            worker.stop()
+            await running
+
+    @property
+    def working(self) -> frozenset[Worker]:
+        """The workers that run jobs for this queue in this process."""
+        return frozenset(self._workers)
+
+    def stop(self) -> None:
+        """Let every `run` and `work` of this queue take no more jobs and return."""
+        for worker in self._workers:
+            worker.stop()
+
+    def _worker(
+        self, plan: Plan, types: Iterable[str] | None
+    ) -> tuple[Worker, Mourners]:
+        mourners = Mourners(self._hooks.failure)
+        worker = Worker(
+            self._session.store,
+            self._handlers.processors(types, plan.concurrency),
+            self._session.settings,
+            plan,
+            on_failed=mourners.mourn if self._hooks.failure else None,
+        )
+        return worker, mourners
+
+    async def _run(self, worker: Worker, mourners: Mourners) -> None:
+        self._workers.add(worker)
+        async with AsyncExitStack() as stack:
+            stack.callback(self._workers.discard, worker)
+            await self._session.hub.ready()
+            await self._hooks.start()
+            stack.push_async_callback(self._hooks.stop)
+            for resource in self._handlers.resources:
+                stack.push_async_callback(resource.close)
+            stack.push_async_callback(mourners.done)
+            await worker.run()

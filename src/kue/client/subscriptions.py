@@ -1,0 +1,165 @@
+"""
+Callbacks for events: who wants to hear of what, and telling them.
+
+A callback may be a function or a coroutine function.  They are called one after the
+other, in the order of the events; one that raises is logged and disturbs nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from kue.model.events import Event, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import Any
+
+    from kue.aio.retry import Outage
+    from kue.store.contract import Store
+
+logger = logging.getLogger(__name__)
+
+Callback: TypeAlias = Callable[[Event], object]
+
+#: What queue-level names begin with.
+QUEUE_PREFIX = "job_"
+#: How outages name the subscription of a queue.
+_WHO = "listeners"
+
+
+def kind_of(name: str, *, prefix: str = "") -> Kind:
+    """
+    Return the kind of event that *name* means; Kue's spaces ("job complete") are fine.
+
+    Raises:
+        ValueError: There is no such event; the message lists those there are.
+    """
+    names = {prefix + kind: kind for kind in Kind}
+    kind = names.get(name.replace(" ", "_"))
+    if kind is None:
+        raise ValueError(f"event {name!r} is unknown; there are {', '.join(names)}")
+    return kind
+
+
+class Callbacks:
+    """Callbacks by kind of event."""
+
+    def __init__(self) -> None:
+        self._by_kind: dict[Kind, list[Callback]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._by_kind)
+
+    def add(self, kind: Kind, callback: Callback) -> None:
+        self._by_kind.setdefault(kind, []).append(callback)
+
+    def remove(self, kind: Kind, callback: Callback | None) -> None:
+        """Forget one callback of *kind*, or with None all of them."""
+        kept = [
+            known
+            for known in self._by_kind.pop(kind, [])
+            if callback is not None and known != callback
+        ]
+        if kept:
+            self._by_kind[kind] = kept
+
+    async def tell(self, event: Event) -> None:
+        """Call everyone who wants to hear of *event*."""
+        for callback in tuple(self._by_kind.get(event.kind, ())):
+            try:
+                answer = callback(event)
+                if inspect.isawaitable(answer):
+                    await answer
+            except Exception:
+                logger.exception(
+                    "callback %r for %s raised", callback, event.kind.value
+                )
+
+
+class Background:
+    """Tasks that live beside their callers, and no longer than their queue."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def close(self) -> None:
+        """Cancel what is left and wait until it is gone."""
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class Hub:
+    """
+    The listeners of a whole queue: one subscription for all of them.
+
+    Callbacks may be registered before there is an event loop; the subscription is then
+    made by the first verb that needs it (`ready`).
+    """
+
+    def __init__(self, store: Store, outage: Outage, background: Background) -> None:
+        self._store = store
+        self._outage = outage
+        self._background = background
+        self._callbacks = Callbacks()
+        self._task: asyncio.Task[None] | None = None
+        self._tried = asyncio.Event()
+
+    def on(self, kind: Kind, callback: Callback) -> None:
+        self._callbacks.add(kind, callback)
+        self._start()
+
+    def off(self, kind: Kind, callback: Callback | None) -> None:
+        self._callbacks.remove(kind, callback)
+        # Nobody listens: transitions need not tell any more.
+        if not self._callbacks and self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether anybody listens."""
+        return bool(self._callbacks)
+
+    async def ready(self) -> None:
+        """Return once callbacks hear of whatever happens from now on."""
+        if self.is_wanted:
+            self._start()
+            await self._tried.wait()
+
+    def _start(self) -> None:
+        if self._task is not None and not self._task.done():
+            return
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        # Each subscription has its own: an earlier one may still be on its way out.
+        self._tried = asyncio.Event()
+        self._task = self._background.start(self._listen(self._tried), "kue listeners")
+
+    async def _listen(self, tried: asyncio.Event) -> None:
+        await self._outage.persist(_WHO, lambda: self._relay(tried))
+
+    async def _relay(self, tried: asyncio.Event) -> None:
+        try:
+            async with self._store.watch() as events:
+                self._outage.recover(_WHO)
+                tried.set()
+                async for event in events:
+                    await self._callbacks.tell(event)
+        finally:
+            # Whoever waits for us to be ready must not wait for an outage to end.
+            tried.set()

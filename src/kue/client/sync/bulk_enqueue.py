@@ -1,0 +1,58 @@
+"""Adding very many jobs from ordinary code."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kue.aio.loop_thread import wait
+from kue.client.bulk_enqueue import Answers, Bulk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kue.client.bulk_enqueue import OnAdded
+    from kue.client.sync.connection import Line
+    from kue.model.job import Draft
+
+
+class SyncBulk(Bulk):
+    """
+    One long delivery of drafts, which are made in the thread that asks.
+
+    Where they come from may belong to that thread, as the cursor of a database does;
+    so does whoever is told of the progress.
+    """
+
+    def __init__(
+        self,
+        line: Line,
+        drafts: Iterable[Draft],
+        *,
+        durable: bool = False,
+        on_progress: OnAdded | None = None,
+    ) -> None:
+        super().__init__(
+            line.queue._session.producer,
+            drafts,
+            durable=durable,
+            on_progress=on_progress,
+        )
+        self._portal = line.portal
+
+    def deliver_here(self) -> Answers:
+        """Add everything; return each draft with its answer."""
+        with self._counting():
+            chunk = self._load()
+            while chunk:
+                chunk = self._add_and_load_here(chunk)
+        return self._answers
+
+    def _add_and_load_here(self, chunk: list[Draft]) -> list[Draft]:
+        adding = self._portal.start(
+            self._producer.add_batch(chunk, durable=self._durable)
+        )
+        try:
+            return self._load()
+        finally:
+            # Also when the next cannot be made: what is on its way should be known.
+            self._record(chunk, wait(adding))

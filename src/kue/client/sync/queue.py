@@ -1,0 +1,158 @@
+"""SyncKue: the queue that ordinary code holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from kue.aio.loop_thread import refuse_on_a_loop
+from kue.client import bulk_enqueue
+from kue.client.handle import JobHandle, added_handle
+from kue.client.sync.admin import SyncOperating
+from kue.client.sync.builder import SyncJobBuilder
+from kue.client.sync.bulk_actions import SyncSweeping
+from kue.client.sync.bulk_enqueue import SyncBulk
+from kue.client.sync.event_iterator import iterate
+from kue.client.sync.handle import SyncJobHandle
+from kue.client.sync.queries import SyncReading
+from kue.client.sync.run import SyncWorking
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from types import TracebackType
+
+    from kue.client.bulk_enqueue import OnAdded
+    from kue.client.queue import Kue
+    from kue.client.subscriptions import Callback
+    from kue.model.events import Event
+    from kue.model.job import Draft
+    from kue.model.payload import JSON
+    from kue.model.settings import Settings
+
+T = TypeVar("T")
+
+
+class SyncKue(SyncReading, SyncOperating, SyncSweeping, SyncWorking):
+    """
+    A queue of jobs for code that does not await: threads, Django views, scripts.
+
+    ``q.sync`` has the verbs of `kue.Kue` under the same names; each waits for its
+    answer.  Any number of threads may call; what they add at the same time travels
+    together.  The first call starts a thread; a process that was forked starts its own.
+    Closing it ends the thread and leaves the other side of the queue alone.
+
+    Raises:
+        RuntimeError: By every verb that waits, in a thread that runs an event loop;
+            the message says what to await instead.
+    """
+
+    def __repr__(self) -> str:
+        return f"<SyncKue of {self._queue!r}>"
+
+    @property
+    def settings(self) -> Settings:
+        return self._queue.settings
+
+    def open(self) -> str:
+        """Connect now, and say in a sentence how durable the store is."""
+        return self.call(lambda q: q.open())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # -- producing -------------------------------------------------------------
+
+    def create_job(self, type: str, data: JSON = None) -> SyncJobBuilder:
+        """Begin a job; it is stored by ``….save()``."""
+        return SyncJobBuilder(self, self._queue._session, type, data)
+
+    create = create_job
+
+    def draft(self, type: str, data: JSON = None, **options: Any) -> Draft:
+        """Return a job as a value, for `enqueue_many`; options as of `draft.draft`."""
+        return self._queue.draft(type, data, **options)
+
+    def enqueue(
+        self, type: str, data: JSON = None, *, durable: bool = False, **options: Any
+    ) -> SyncJobHandle[Any]:
+        """Store a job: see `kue.Kue.enqueue`."""
+        return self.held(
+            self.call(lambda q: q.enqueue(type, data, durable=durable, **options))
+        )
+
+    def enqueue_many(
+        self,
+        what: str | Iterable[Draft],
+        data: Iterable[JSON] = (),
+        *,
+        durable: bool = False,
+        on_progress: OnAdded | None = None,
+        **options: Any,
+    ) -> list[SyncJobHandle[Any]]:
+        """
+        Store many jobs: one of type *what* for each of *data*, or drafts of any type.
+
+        *what* and *data* are read, and *on_progress* is called, in this thread; else
+        as `kue.Kue.enqueue_many`.
+        """
+        refuse_on_a_loop("await q.enqueue_many(…)")
+        line = self._connected()
+        session = line.queue._session
+        line.portal.call(session.hub.ready())
+        delivery = SyncBulk(
+            line,
+            bulk_enqueue.drafts(session, what, data, options),
+            durable=durable,
+            on_progress=on_progress,
+        )
+        return [
+            self.held(added_handle(session, draft.type, added))
+            for draft, added in delivery.deliver_here()
+        ]
+
+    def held(self, handle: JobHandle[T]) -> SyncJobHandle[T]:
+        """Return the same job for ordinary code."""
+        return SyncJobHandle(self, handle)
+
+    # -- listening -------------------------------------------------------------
+
+    def on(self, event: str, callback: Callback) -> Self:
+        """
+        Call *callback* with each such event of any job, on the thread of `q.sync`.
+
+        It must not block, nor call `q.sync`; it may be a coroutine function.  Whatever
+        happens after this returns is heard of.
+        """
+        refuse_on_a_loop("q.on(…)")
+        self.call(_listen, event, callback)
+        return self
+
+    def off(self, event: str, callback: Callback | None = None) -> Self:
+        """Call *callback* no more, or none of those registered for *event*."""
+        refuse_on_a_loop("q.off(…)")
+        self.call(_forget, event, callback)
+        return self
+
+    def events(self, *names: str) -> Iterator[Event]:
+        """Yield what happens to any job: everything, or the events named."""
+        return iterate(
+            self,
+            lambda q: q.events(*names),
+            instead="async for event in q.events(): …",
+        )
+
+
+async def _listen(queue: Kue, event: str, callback: Callback) -> None:
+    queue.on(event, callback)
+    await queue._session.hub.ready()
+
+
+async def _forget(queue: Kue, event: str, callback: Callback | None) -> None:
+    queue.off(event, callback)

@@ -1,0 +1,98 @@
+"""The verbs of a queue that do the work, for ordinary code."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+from kue.aio.loop_thread import refuse_on_a_loop
+from kue.client.sync.connection import Calling
+from kue.client.sync.signals import stopped_by_signals
+from kue.worker.worker import GRACE_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from kue.model.duration import Duration
+    from kue.worker import Worker
+
+
+class SyncWorking(Calling):
+    """How a queue runs its jobs in this process; `kue.client.run.Working`, blocking."""
+
+    def run(
+        self,
+        *,
+        grace: Duration = GRACE_SECONDS,
+        signals: bool = True,
+        types: Iterable[str] | None = None,
+        concurrency: int | None = None,
+        strict: bool = False,
+        burst: bool = False,
+        max_jobs: int | None = None,
+        name: str | None = None,
+        supervised: bool = False,
+        on_start: Callable[[Worker], object] | None = None,
+    ) -> None:
+        """
+        Run jobs until stopped: by `stop`, or by SIGINT or SIGTERM with *signals*.
+
+        Signals are heard in the main thread only.  Handlers are those of the queue;
+        coroutines among them, and *on_start*, run on the thread of `q.sync`.
+        """
+        refuse_on_a_loop("await q.run(…)")
+        self._connected()
+        wanted = None if types is None else tuple(types)
+        with stopped_by_signals(self.stop) if signals else nullcontext():
+            self.call(
+                lambda q: q.run(
+                    grace=grace,
+                    signals=False,
+                    types=wanted,
+                    concurrency=concurrency,
+                    strict=strict,
+                    burst=burst,
+                    max_jobs=max_jobs,
+                    name=name,
+                    supervised=supervised,
+                    on_start=on_start,
+                )
+            )
+
+    @contextmanager
+    def work(
+        self,
+        *,
+        grace: Duration = GRACE_SECONDS,
+        types: Iterable[str] | None = None,
+        concurrency: int | None = None,
+        name: str | None = None,
+    ) -> Iterator[Worker]:
+        """Run jobs beside the body of ``with q.sync.work():``, and stop after it."""
+        refuse_on_a_loop("async with q.work(…): …")
+        line = self._connected()
+        wanted = None if types is None else tuple(types)
+        working = line.queue.work(
+            grace=grace, types=wanted, concurrency=concurrency, name=name
+        )
+        worker = line.portal.call(working.__aenter__())
+        try:
+            yield worker
+        finally:
+            line.portal.call(working.__aexit__(None, None, None))
+
+    @property
+    def working(self) -> frozenset[Worker]:
+        """The workers that run jobs for this side of the queue in this process."""
+        line = self._current()
+        return frozenset() if line is None else line.queue.working
+
+    def stop(self) -> None:
+        """
+        Let every `run` and `work` of this side take no more jobs and return.
+
+        Does not wait, and may be called anywhere: in handlers, in signal handlers.
+        """
+        line = self._current()
+        if line is not None:
+            line.portal.tell(line.queue.stop)

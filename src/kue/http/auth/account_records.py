@@ -1,0 +1,123 @@
+"""Records of accounts in the store: names, errors, and changes that do not collide."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import msgspec
+
+from kue.model.errors import KueError, StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kue.store.contract import Store
+
+T = TypeVar("T")
+
+#: No colon: `token:…` is what programs are called.
+_NAME = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,63}")
+#: Tries to change a record that others change at the same moment.
+_TRIES = 10
+
+
+class AccountError(KueError):
+    """Something is wrong with a user or a token."""
+
+
+class NoSuchAccount(AccountError):
+    """There is no such user or token."""
+
+
+class NameTaken(AccountError):
+    """There is such a user already."""
+
+
+def name_of(text: str) -> str:
+    """
+    Return *text* as the name of a user or token: small letters, digits and ``._@+-``.
+
+    Raises:
+        ValueError: It cannot be one.
+    """
+    name = text.lower()
+    if not _NAME.fullmatch(name):
+        raise ValueError(
+            "a name has 1 to 64 letters, digits and ._@+-, and begins with one of the "
+            f"first two; not {text[:70]!r}"
+        )
+    return name
+
+
+def digest(secret: str) -> str:
+    """Return what is kept of a secret that nobody can guess."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class Room(Generic[T]):
+    """Records of one kind, as structs."""
+
+    def __init__(self, store: Store, room: str, kind: type[T]) -> None:
+        self._store = store
+        self._room = room
+        self._decode = msgspec.json.Decoder(kind).decode
+
+    async def get(self, name: str, *, now: int | None = None) -> T | None:
+        text = await self._store.kept(self._room, name, now=now)
+        return None if text is None else self._read(text)
+
+    async def all(self, *, now: int | None = None) -> dict[str, T]:
+        texts = await self._store.all_kept(self._room, now=now)
+        found = {name: self._read(text) for name, text in texts.items()}
+        return {name: one for name, one in found.items() if one is not None}
+
+    async def add(
+        self, name: str, value: T, *, until: int | None = None, now: int | None = None
+    ) -> bool:
+        """Write a record that must be new; tell whether it was."""
+        text = _text(value)
+        return await self._store.keep(
+            self._room, name, text, was=None, until=until, now=now
+        )
+
+    async def change(self, name: str, edit: Callable[[T], T]) -> T | None:
+        """Edit a record, whoever else does; return it, or None when there is none."""
+        for _ in range(_TRIES):
+            text = await self._store.kept(self._room, name)
+            value = None if text is None else self._read(text)
+            if value is None:
+                return None
+            edited = edit(value)
+            if await self._store.keep(self._room, name, _text(edited), was=text):
+                return edited
+        raise StoreUnavailable(f"too many change {name!r} at this moment; try again")
+
+    async def replace(
+        self,
+        name: str,
+        was: T,
+        value: T,
+        *,
+        until: int | None = None,
+        now: int | None = None,
+    ) -> bool:
+        """Write a record if it still is *was*: one that is gone does not come back."""
+        return await self._store.keep(
+            self._room, name, _text(value), was=_text(was), until=until, now=now
+        )
+
+    async def remove(self, name: str) -> bool:
+        return await self._store.forget(self._room, name)
+
+    def _read(self, text: str) -> T | None:
+        try:
+            return self._decode(text)
+        except (msgspec.ValidationError, msgspec.DecodeError):
+            # Damaged, or of another version: nobody is let in by it.
+            return None
+
+
+def _text(value: object) -> str:
+    return msgspec.json.encode(value).decode()

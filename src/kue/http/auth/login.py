@@ -1,0 +1,187 @@
+"""A guard that knows accounts: sessions by cookie, programs by token."""
+
+from __future__ import annotations
+
+import math
+import time
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from kue.http.auth.access import User
+from kue.http.auth.account_records import name_of
+from kue.http.auth.cookies import cookie_for
+from kue.http.auth.login_throttle import Throttle
+from kue.http.auth.open_mode import StartupToken
+from kue.http.auth.sessions import MAX_MS, Sessions
+from kue.http.auth.tokens import Tokens
+from kue.http.auth.users import Users
+from kue.http.framework.problem import Refused
+
+if TYPE_CHECKING:
+    from starlette.requests import HTTPConnection
+
+    from kue.client.queue import Kue
+    from kue.http.auth.passwords import Hasher
+
+COOKIE = "kue_session"
+#: Failed logins before it takes longer: for one name, and from one address.
+FREE_BY_NAME, FREE_BY_ADDRESS = 5, 20
+#: How long nobody needs to log in after the first user was added.
+LOOK_SECONDS = 2.0
+
+
+class Accounts:
+    """
+    Users, sessions and tokens in the store of *q*.
+
+    Args:
+        hasher: What a new password's hash costs.
+        by_name: Slows down who guesses the password of one user.
+        by_address: Slows down who guesses from one address.
+    """
+
+    def __init__(
+        self,
+        q: Kue,
+        *,
+        hasher: Hasher | None = None,
+        by_name: Throttle | None = None,
+        by_address: Throttle | None = None,
+    ) -> None:
+        self.users = Users(q.store, hasher)
+        self.tokens = Tokens(q.store)
+        self._sessions = Sessions(q.store, self.users)
+        self._by_name = by_name or Throttle(FREE_BY_NAME)
+        self._by_address = by_address or Throttle(FREE_BY_ADDRESS)
+
+    async def who(self, connection: HTTPConnection) -> User | None:
+        """Return whose token or session it is; a token that is none is nobody's."""
+        header = connection.headers.get("authorization")
+        if header is not None:
+            return await self._bearer(header)
+        secret = connection.cookies.get(COOKIE)
+        account = await self._sessions.find(secret) if secret else None
+        return None if account is None else User(account.name, account.role)
+
+    async def _bearer(self, header: str) -> User | None:
+        kind, _, secret = header.partition(" ")
+        if kind.lower() != "bearer":
+            return None
+        token = await self.tokens.find(secret.strip())
+        if token is None:
+            return None
+        return User(f"token:{token.name}", scopes=frozenset(token.scopes))
+
+    def is_session(self, connection: HTTPConnection) -> bool:
+        """Tell whether whoever was let in was so by a session, which can be ended."""
+        return "authorization" not in connection.headers
+
+    async def log_in(
+        self, connection: HTTPConnection, name: str, password: str
+    ) -> tuple[User, str]:
+        """
+        Begin a session, and end the one there was; return whose, and the cookie.
+
+        Raises:
+            Refused: Name or password is wrong, or it was tried too often.
+        """
+        address = connection.client.host if connection.client else ""
+        known = _known(name)
+        self._check(known, address)
+        account = await self.users.verify(known, password)
+        if account is None:
+            raise Refused(HTTPStatus.UNAUTHORIZED, "name or password is wrong")
+        self._by_name.clear(known)
+        self._by_address.pardon(address)
+        await self.end(connection)
+        secret = await self._sessions.begin(account)
+        user = User(account.name, account.role)
+        return user, cookie_for(connection, COOKIE, secret, MAX_MS // 1000)
+
+    def _check(self, name: str, address: str) -> None:
+        wait = max(self._by_name.wait(name), self._by_address.wait(address))
+        if wait:
+            raise Refused(
+                HTTPStatus.TOO_MANY_REQUESTS,
+                f"that was tried too often; wait {wait} s",
+                headers={"Retry-After": str(wait)},
+            )
+        self._by_name.count(name)
+        self._by_address.count(address)
+
+    async def change_password(
+        self, connection: HTTPConnection, name: str, current: str, new: str
+    ) -> str:
+        """
+        Give a user another password, which ends all sessions; return the next cookie.
+
+        Raises:
+            Refused: The current password is wrong, or was tried too often.
+            ValueError: The new one is too short or too long.
+        """
+        address = connection.client.host if connection.client else ""
+        self._check(name, address)
+        if await self.users.verify(name, current) is None:
+            raise Refused(
+                HTTPStatus.FORBIDDEN,
+                "the current password is wrong",
+                field="body.current",
+            )
+        self._by_name.clear(name)
+        self._by_address.pardon(address)
+        account = await self.users.set_password(name, new)
+        secret = await self._sessions.begin(account)
+        return cookie_for(connection, COOKIE, secret, MAX_MS // 1000)
+
+    async def log_out(self, connection: HTTPConnection) -> str:
+        """End the session; return the cookie that takes the place of its own."""
+        await self.end(connection)
+        return cookie_for(connection, COOKIE, "", 0)
+
+    async def end(self, connection: HTTPConnection) -> None:
+        """End the session of a request, if it has one."""
+        secret = connection.cookies.get(COOKIE)
+        if secret:
+            await self._sessions.end(secret)
+
+
+class LocalAccounts(Accounts):
+    """
+    Accounts of a server that only this machine reaches.
+
+    Until there is a user it is in open mode: the start-up token lets in, as API tokens
+    do.  From then on the start-up token is worth nothing.
+    """
+
+    def __init__(
+        self, q: Kue, startup: StartupToken | None = None, **settings: Any
+    ) -> None:
+        super().__init__(q, **settings)
+        self.startup = startup or StartupToken()
+        self._has_users = False
+        self._looked_at = -math.inf
+
+    async def who(self, connection: HTTPConnection) -> User | None:
+        known = await super().who(connection)
+        if known is not None or await self.has_users():
+            return known
+        return self.startup.admit(connection)
+
+    def is_session(self, connection: HTTPConnection) -> bool:
+        return self._has_users and super().is_session(connection)
+
+    async def has_users(self) -> bool:
+        """Return whether there was a user a few seconds ago, or ever before."""
+        now = time.monotonic()
+        if not self._has_users and now - self._looked_at > LOOK_SECONDS:
+            self._has_users = bool(await self.users.all())
+            self._looked_at = now
+        return self._has_users
+
+
+def _known(name: str) -> str:
+    try:
+        return name_of(name)
+    except ValueError:
+        # Nobody is called that; all such names share their tries.
+        return ""

@@ -1,0 +1,82 @@
+"""
+Sessions of people who logged in: a secret in their browser, its hash in the store.
+
+A session is over when it was not used for 12 hours, 7 days after it began, and at once
+when the user logs out, is removed or gets another password.
+"""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kue.http.auth.account_records import Room, digest
+from kue.model.errors import StoreError
+
+if TYPE_CHECKING:
+    from kue.http.auth.users import Account, Users
+    from kue.store.contract import Store
+
+ROOM = "session"
+IDLE_MS = 12 * 3_600_000
+MAX_MS = 7 * 24 * 3_600_000
+#: Use is written down no more often than this.
+TOUCH_MS = 60_000
+#: Bytes of a session's secret: 256 bits.
+_BYTES = 32
+
+
+class Session(msgspec.Struct, frozen=True):
+    """A session as it is kept, under the hash of its secret."""
+
+    user: str
+    #: That of the user's password when it began.
+    stamp: str
+    #: Unix ms.
+    began: int
+    used: int
+
+    @property
+    def until(self) -> int:
+        return min(self.used + IDLE_MS, self.began + MAX_MS)
+
+
+class Sessions:
+    """Who is logged in."""
+
+    def __init__(self, store: Store, users: Users) -> None:
+        self._store = store
+        self._users = users
+        self._room = Room(store, ROOM, Session)
+
+    async def begin(self, account: Account, *, now: int | None = None) -> str:
+        """Begin a session; return its secret, which is kept nowhere else."""
+        moment = await self._store.now() if now is None else now
+        session = Session(account.name, account.stamp, moment, moment)
+        secret = secrets.token_urlsafe(_BYTES)
+        await self._room.add(digest(secret), session, until=session.until, now=now)
+        return secret
+
+    async def find(self, secret: str, *, now: int | None = None) -> Account | None:
+        """Return whose session it is, and note that it is used; None if it is over."""
+        key = digest(secret)
+        session = await self._room.get(key, now=now)
+        if session is None:
+            return None
+        account = await self._users.find(session.user)
+        if account is None or not secrets.compare_digest(account.stamp, session.stamp):
+            return None
+        moment = await self._store.now() if now is None else now
+        if moment - session.used >= TOUCH_MS:
+            used = msgspec.structs.replace(session, used=moment)
+            # A store without room must not log people out.
+            with suppress(StoreError):
+                await self._room.replace(key, session, used, until=used.until, now=now)
+        return account
+
+    async def end(self, secret: str) -> bool:
+        """End a session; tell whether there was one."""
+        return await self._room.remove(digest(secret))

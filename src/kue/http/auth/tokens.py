@@ -1,0 +1,124 @@
+"""API tokens: what programs show, with the rights they were made with."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kue.http.auth.account_records import NoSuchAccount, Room, digest, name_of
+from kue.http.auth.roles import Scope
+from kue.model.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kue.store.contract import Store
+
+ROOM = "token"
+#: Use is written down no more often than this.
+TOUCH_MS = 60_000
+_FORM = re.compile(r"kue_([0-9a-f]{12})_[A-Za-z0-9_-]{43}")
+
+
+class Token(msgspec.Struct, frozen=True, kw_only=True):
+    """A token as it is kept: without its secret."""
+
+    #: The part that may be told.
+    id: str
+    #: What it is for.
+    name: str
+    scopes: tuple[Scope, ...]
+    #: SHA-256 of the whole token, which nobody can guess.
+    secret: str
+    #: Who made it.
+    by: str
+    #: Unix ms.
+    created_at: int
+    #: Past this it is worth nothing; None when it lasts.
+    until: int | None = None
+    #: None when it never was.
+    used_at: int | None = None
+
+
+class Tokens:
+    """What programs may do."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._room = Room(store, ROOM, Token)
+
+    async def add(
+        self,
+        name: str,
+        scopes: Iterable[Scope],
+        *,
+        by: str,
+        until: int | None = None,
+        now: int | None = None,
+    ) -> tuple[Token, str]:
+        """
+        Make a token; return it, and its secret, which is kept nowhere.
+
+        Raises:
+            ValueError: The name cannot be one, it has no scope or is over already.
+        """
+        wanted = set(scopes)
+        if not wanted:
+            raise ValueError("a token has one scope at least")
+        moment = await self._store.now() if now is None else now
+        if until is not None and until <= moment:
+            raise ValueError("the time at which the token ends has passed")
+        number = secrets.token_hex(6)
+        secret = f"kue_{number}_{secrets.token_urlsafe(32)}"
+        token = Token(
+            id=number,
+            name=name_of(name),
+            scopes=tuple(scope for scope in Scope if scope in wanted),
+            secret=digest(secret),
+            by=by,
+            created_at=moment,
+            until=until,
+        )
+        await self._room.add(number, token, until=until, now=now)
+        return token, secret
+
+    async def find(self, secret: str, *, now: int | None = None) -> Token | None:
+        """Return the token with this secret, and note its use; None if it is none."""
+        form = _FORM.fullmatch(secret)
+        if form is None:
+            return None
+        token = await self._room.get(form[1], now=now)
+        if token is None or not secrets.compare_digest(token.secret, digest(secret)):
+            return None
+        moment = await self._store.now() if now is None else now
+        if token.used_at is None or moment - token.used_at >= TOUCH_MS:
+            used = msgspec.structs.replace(token, used_at=moment)
+            # A store without room must not shut programs out.
+            with suppress(StoreError):
+                await self._room.replace(
+                    token.id, token, used, until=token.until, now=now
+                )
+        return token
+
+    async def all(self) -> list[Token]:
+        """Return all tokens, the oldest first."""
+        tokens = (await self._room.all()).values()
+        return sorted(tokens, key=lambda token: (token.created_at, token.id))
+
+    async def remove(self, token_id: str) -> Token:
+        """
+        Revoke a token; return what it was.
+
+        Raises:
+            NoSuchAccount: There is none with this id.
+        """
+        form = re.fullmatch(r"[0-9a-f]{12}", token_id)
+        token = await self._room.get(token_id) if form else None
+        if token is None:
+            raise NoSuchAccount(f"there is no token {token_id[:70]!r}")
+        await self._room.remove(token_id)
+        return token

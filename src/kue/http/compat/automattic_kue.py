@@ -1,0 +1,326 @@
+"""
+The JSON API of Automattic's Kue, for programs and dashboards made for it.
+
+As there, an error is mostly 200 with ``{"error": …}``, numbers of a job are text, and
+its id is text where one job is asked for.  A word that is no state is refused rather
+than taken for a new state, and jobs are started and completed by workers alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from starlette.responses import Response
+from starlette.routing import Route
+
+from kue.http.auth.access import Scope
+from kue.http.compat import jobs
+from kue.http.compat.api import Door, read_json
+from kue.http.framework.problem import Refused, given, refused
+from kue.http.options import Rules
+from kue.model.errors import JobNotFound
+from kue.vertx import job_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.requests import Request
+
+    from kue.client.handle import JobHandle
+    from kue.client.queue import Kue
+    from kue.http.auth.access import Guard
+    from kue.http.security.redaction import Redaction
+    from kue.model.job import Job
+    from kue.model.payload import JSON
+
+#: Jobs that one POST may add.
+MAX_JOBS = 1000
+
+_JSON = "application/json"
+#: Said with 200, as long as nobody adds jobs.
+_SAID_WITH_OK = {HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}
+
+
+def routes(q: Kue, guard: Guard, rules: Rules | None = None) -> list[Route]:
+    """
+    Return the routes of the API, to be mounted under any prefix.
+
+    Those that look need a viewer, DELETE an admin, everything else an operator: also
+    ``GET /inactive/:id``, which restarts a job.
+    """
+    known = rules or Rules()
+    api = _Api(q, known.redaction)
+    door = Door(q, guard, known, _tell, name="kue")
+    adding = Door(q, guard, known, _tell_adding, name="kue")
+    plain = [
+        door.route("GET", "/stats", api.stats),
+        door.route("GET", "/job/search", api.search, limit=known.searches),
+        door.route("GET", "/job/types", api.types),
+        *door.ranges("{first}..{last}", api.range),
+        door.route("GET", "/jobs/{type:path}/{state}/stats", api.count),
+        door.route("GET", "/job/{id}", api.job),
+        door.route("GET", "/job/{id}/log", api.log),
+        door.route("PUT", "/job/{id}/state/{state}", api.put_state),
+        door.route("PUT", "/job/{id}/priority/{priority}", api.put_priority),
+        door.route("DELETE", "/job/{id}", api.remove),
+        adding.route("POST", "/job", api.add, scope=Scope.ENQUEUE),
+        door.route("GET", "/inactive/{id}", api.restart, scope=Scope.MANAGE),
+    ]
+    return plain + [_slashed(route) for route in plain]
+
+
+def _slashed(route: Route) -> Route:
+    """Return the same with a slash at its end, as Express has it and clients send."""
+    slashed = Route(f"{route.path}/", route.endpoint)
+    slashed.methods = route.methods
+    return slashed
+
+
+class _Api:
+    """What the routes do."""
+
+    def __init__(self, q: Kue, redaction: Redaction) -> None:
+        self._q = q
+        self._redaction = redaction
+
+    # -- looking ---------------------------------------------------------------
+
+    async def stats(self, request: Request) -> Response:
+        counted = await jobs.counts(self._q)
+        worked = await self._q.work_time()
+        return _reply({**counted, "workTime": worked or None})
+
+    async def search(self, request: Request) -> Response:
+        text = request.query_params.get("q", "")
+        found, headers = await jobs.search(self._q, text, self._redaction)
+        return _reply(found, headers=headers)
+
+    async def types(self, request: Request) -> Response:
+        return _reply(await self._q.types())
+
+    async def range(self, request: Request) -> Response:
+        """Pages are picked in the order jobs run in, and sorted by id."""
+        asked = request.path_params
+        first, last = _span(asked["first"], asked["last"])
+        name = asked["state"].lower() if "state" in asked else None
+        if name not in (None, *job_json.STATES):
+            return _reply([])
+        if first < 0 or (last is not None and last < 0):
+            total = await jobs.total(self._q, name=name, type=asked.get("type"))
+            first = _from_end(first, total)
+            last = None if last is None else (last if last >= 0 else total + last)
+        if last is not None and last < first:
+            return _reply([])
+        found = await jobs.page(self._q, first, last, name=name, type=asked.get("type"))
+        is_descending = asked.get("order") == "desc"
+        found.sort(key=lambda job: job.id, reverse=is_descending)
+        return _reply([_show(self._redaction.job(job)) for job in found])
+
+    async def count(self, request: Request) -> Response:
+        asked = request.path_params
+        name = asked["state"].lower()
+        if name not in job_json.STATES:
+            return _reply({"count": 0})
+        return _reply({"count": await jobs.count(self._q, name, asked["type"])})
+
+    async def job(self, request: Request) -> Response:
+        job = self._redaction.job(jobs.job_of(await self._get(request)))
+        return _reply({**_show(job), "id": str(job.id)})
+
+    async def log(self, request: Request) -> Response:
+        job_id = jobs.number_of(request.path_params["id"])
+        lines = [] if job_id is None else await self._q.logs(job_id)
+        return _reply([self._redaction.text(line.text) for line in lines])
+
+    # -- changing --------------------------------------------------------------
+
+    async def put_state(self, request: Request) -> Response:
+        name = request.path_params["state"].lower()
+        if name not in job_json.STATES:
+            raise Refused(HTTPStatus.BAD_REQUEST, "invalid state")
+        await jobs.put(await self._get(request), name)
+        return _reply({"message": "updated state"})
+
+    async def put_priority(self, request: Request) -> Response:
+        priority = jobs.priority_of(request.path_params["priority"])
+        if not isinstance(priority, int):
+            raise Refused(HTTPStatus.BAD_REQUEST, "invalid priority")
+        handle = await self._get(request)
+        with given():
+            await handle.update(priority=priority)
+        return _reply({"message": "updated priority"})
+
+    async def remove(self, request: Request) -> Response:
+        """A job that runs is removed as well, as Kue does."""
+        handle = await self._get(request)
+        await handle.remove(force=True)
+        return _reply({"message": f"job {handle.id} removed"})
+
+    async def restart(self, request: Request) -> Response:
+        """A GET that changes something, because Kue's is."""
+        handle = await self._get(request)
+        await jobs.put(handle, "inactive")
+        return _reply({"message": f"job {handle.id} inactive"})
+
+    async def add(self, request: Request) -> Response:
+        """One job, or many: those that can be added are, whatever the others are."""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip()
+        # Kue takes another kind of body for none.
+        body = await read_json(request) if kind.lower() == _JSON else None
+        if body is not None and not isinstance(body, dict | list):
+            raise Refused(HTTPStatus.BAD_REQUEST, "a body is an object or a list")
+        if not body:
+            return Response(status_code=HTTPStatus.NO_CONTENT)
+        if isinstance(body, list):
+            return await self._add_many(body)
+        return _reply(_created(await self._add(body)))
+
+    async def _add_many(self, wanted: list[JSON]) -> Response:
+        if len(wanted) > MAX_JOBS:
+            raise Refused(
+                HTTPStatus.BAD_REQUEST,
+                f"one request adds at most {MAX_JOBS:,} jobs, not {len(wanted):,}",
+            )
+        # Asked for at once, they travel to the store together, in this order.
+        answers = await asyncio.gather(
+            *(self._add(one) for one in wanted), return_exceptions=True
+        )
+        told = [_told(answer) for answer in answers]
+        failed = [status for _, status in told if status is not HTTPStatus.OK]
+        return _reply(
+            [value for value, _ in told], failed[0] if failed else HTTPStatus.OK
+        )
+
+    async def _add(self, wanted: JSON) -> int:
+        """Add a job and return its id."""
+        if not isinstance(wanted, dict) or not wanted.get("type"):
+            raise Refused(HTTPStatus.BAD_REQUEST, "Must provide job type")
+        options = wanted.get("options") or {}
+        with given():
+            if not isinstance(options, dict):
+                raise ValueError("options must be an object")
+            handle = await self._q.enqueue(
+                wanted["type"],
+                wanted.get("data") or {},
+                **jobs.options_of(options, attempts="attempts"),
+            )
+        return handle.id
+
+    async def _get(self, request: Request) -> JobHandle[Any]:
+        text = request.path_params["id"]
+        job_id = jobs.number_of(text)
+        try:
+            if job_id is not None:
+                return await self._q.get(job_id)
+        except JobNotFound:
+            pass
+        raise Refused(HTTPStatus.NOT_FOUND, f'job "{text[:40]}" doesnt exist')
+
+
+def _span(first: str, last: str) -> tuple[int, int | None]:
+    """Read the ends of a range; -1 as the last is the end of all, and None here."""
+    start, stop = _place(first), _place(last)
+    if start is None or stop is None:
+        raise Refused(
+            HTTPStatus.BAD_REQUEST,
+            "a range counts from 0, such as 0..9, or from the end, such as -3..-1",
+        )
+    return start, None if stop == -1 else stop
+
+
+def _place(text: str) -> int | None:
+    """Return the place that *text* is; negative ones count from the end."""
+    number = jobs.number_of(text.removeprefix("-"))
+    return -number if number is not None and text.startswith("-") else number
+
+
+def _from_end(place: int, total: int) -> int:
+    return place if place >= 0 else max(0, total + place)
+
+
+def _show(job: Job) -> dict[str, JSON]:
+    """Return a job as Kue's JSON has it; what it does not have yet is left out."""
+    made = job_json.attempts_made(job)
+    shown = {
+        "id": job.id,
+        "type": job.type,
+        "data": {} if job.data is None else job.data,
+        "result": job.result,
+        "priority": job.priority,
+        "progress": _text(job.progress) or 0,
+        "progress_data": job.progress_data,
+        "state": job_json.name_of(job.state),
+        "error": _error(job),
+        "created_at": _text(job.created_at),
+        "promote_at": _text(job_json.due_at(job)),
+        "updated_at": _text(job.updated_at),
+        "failed_at": _text(job.failed_at),
+        "started_at": _text(job.started_at),
+        "duration": None if job.duration is None else str(job.duration),
+        "delay": _text(job.spec.delay),
+        "workerId": job.worker,
+        "ttl": _text(job.ttl),
+        "attempts": {
+            "made": made,
+            "remaining": max(0, job.max_attempts - made),
+            "max": job.max_attempts,
+        },
+    }
+    return {name: value for name, value in shown.items() if value is not None}
+
+
+def _text(number: int | None) -> str | None:
+    return str(number) if number else None
+
+
+def _error(job: Job) -> str | None:
+    """Return the last error as its first line and its stack, as Node writes them."""
+    if job.error is None:
+        return job_json.reason_of(job)
+    summary = f"{job.error.kind}: {job.error.message}"
+    return f"{summary}\n{job.error.stack}" if job.error.stack else summary
+
+
+def _created(job_id: int) -> dict[str, JSON]:
+    return {"message": "job created", "id": job_id}
+
+
+def _told(answer: int | BaseException) -> tuple[JSON, HTTPStatus]:
+    """Return what is said of one job of many; raise what is a fault of ours."""
+    if not isinstance(answer, BaseException):
+        return _created(answer), HTTPStatus.OK
+    problem = refused(answer) if isinstance(answer, Exception) else None
+    if problem is None:
+        raise answer
+    return {"error": problem.detail}, _status(problem)
+
+
+def _tell(problem: Refused) -> Response:
+    if problem.status in _SAID_WITH_OK:
+        return _reply({"error": problem.detail})
+    return _tell_adding(problem)
+
+
+def _tell_adding(problem: Refused) -> Response:
+    return _reply({"error": problem.detail}, _status(problem), problem.headers)
+
+
+def _status(problem: Refused) -> HTTPStatus:
+    # Kue calls whatever its store does a fault of the server.
+    return min(problem.status, HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+def _reply(
+    value: JSON,
+    status: HTTPStatus = HTTPStatus.OK,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    return Response(
+        msgspec.json.encode(value),
+        status_code=status,
+        headers={"Cache-Control": "no-store", **(headers or {})},
+        media_type=_JSON,
+    )

@@ -1,0 +1,224 @@
+"""
+The REST API of Vert.x Kue, for programs made for it.
+
+Every body is pretty-printed JSON.  A job has the fields of `kue.vertx.job_json.show`.
+The search and the route to a job's priority, which its dashboard looked for, are there.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+from starlette.responses import Response
+
+from kue.http.auth.access import Scope
+from kue.http.compat import jobs
+from kue.http.compat.api import Door, read_json
+from kue.http.framework.problem import Refused, given
+from kue.http.options import Rules
+from kue.model.errors import JobNotFound
+from kue.vertx import job_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from starlette.requests import Request
+    from starlette.routing import Route
+
+    from kue.client.handle import JobHandle
+    from kue.client.queue import Kue
+    from kue.http.auth.access import Guard
+    from kue.http.security.redaction import Redaction
+    from kue.model.payload import JSON
+
+T = TypeVar("T")
+
+
+def routes(q: Kue, guard: Guard, rules: Rules | None = None) -> list[Route]:
+    """
+    Return the routes of the API, to be mounted under any prefix.
+
+    Those that look need a viewer, DELETE an admin, everything else an operator.
+    """
+    known = rules or Rules()
+    api = _Api(q, known.redaction)
+    door = Door(q, guard, known, _tell, name="vertx")
+    return [
+        door.route("GET", "/job/search/{text:path}", api.search, limit=known.searches),
+        door.route("GET", "/stats", api.stats),
+        door.route("GET", "/job/types", api.types),
+        *door.ranges("{first}/to/{last}", api.range),
+        door.route("GET", "/jobs/{type:path}/{state}/stats", api.count),
+        door.route("PUT", "/job", api.add, scope=Scope.ENQUEUE),
+        door.route("PUT", "/job/{id}/state/{state}", api.put_state),
+        door.route("PUT", "/job/{id}/priority/{priority}", api.put_priority),
+        door.route("GET", "/job/{id}", api.job),
+        door.route("GET", "/job/{id}/log", api.log),
+        door.route("DELETE", "/job/{id}", api.remove),
+        door.route("POST", "/inactive/{id}", api.restart),
+    ]
+
+
+class _Api:
+    """What the routes do."""
+
+    def __init__(self, q: Kue, redaction: Redaction) -> None:
+        self._q = q
+        self._redaction = redaction
+
+    # -- looking ---------------------------------------------------------------
+
+    async def search(self, request: Request) -> Response:
+        text = request.path_params["text"]
+        found, headers = await jobs.search(self._q, text, self._redaction)
+        return _reply(found, headers=headers)
+
+    async def stats(self, request: Request) -> Response:
+        worked = await self._q.work_time()
+        return _reply({"workTime": worked, **await jobs.counts(self._q)})
+
+    async def types(self, request: Request) -> Response:
+        return _reply(await self._q.types())
+
+    async def range(self, request: Request) -> Response:
+        asked = request.path_params
+        first, last = _span(asked["first"], asked["last"])
+        found = await jobs.page(
+            self._q,
+            first,
+            last,
+            _read(job_json.read_order, asked.get("order", "asc")),
+            name=_read(job_json.read_state, asked["state"])
+            if "state" in asked
+            else None,
+            type=asked.get("type"),
+        )
+        return _reply([job_json.show(self._redaction.job(job)) for job in found])
+
+    async def count(self, request: Request) -> Response:
+        asked = request.path_params
+        name = _read(job_json.read_state, asked["state"])
+        return _reply({"count": await jobs.count(self._q, name, asked["type"])})
+
+    async def job(self, request: Request) -> Response:
+        try:
+            handle = await self._get(request)
+        except JobNotFound:
+            return Response(status_code=HTTPStatus.NOT_FOUND)
+        return _reply(job_json.show(self._redaction.job(jobs.job_of(handle))))
+
+    async def log(self, request: Request) -> Response:
+        lines = await self._q.logs(_id(request))
+        return _reply([self._redaction.text(line.text) for line in lines])
+
+    # -- changing --------------------------------------------------------------
+
+    async def add(self, request: Request) -> Response:
+        """
+        Add a job.
+
+        Of the job that the body is, only what a job is asked for by counts: an id, a
+        state or attempts made in it are not its sender's to say.
+        """
+        body = await read_json(request)
+        with given():
+            wanted = _wanted(body)
+            handle = await self._q.enqueue(
+                wanted["type"], wanted.get("data") or {}, **_options(wanted)
+            )
+        created = {"message": "job created", "id": handle.id}
+        return _reply(created, HTTPStatus.CREATED)
+
+    async def put_state(self, request: Request) -> Response:
+        name = _read(job_json.read_state, request.path_params["state"])
+        await jobs.put(await self._get(request), name)
+        return _reply({"message": "job_state_updated"})
+
+    async def put_priority(self, request: Request) -> Response:
+        handle = await self._get(request)
+        with given():
+            priority = jobs.priority_of(request.path_params["priority"])
+            await handle.update(priority=priority)
+        return _reply({"message": "job_priority_updated"})
+
+    async def remove(self, request: Request) -> Response:
+        """A job that runs is removed as well, and one that is gone is no error."""
+        job_id = _id(request)
+        await self._q.remove_many([job_id], force=True)
+        return _reply({"message": f"job {job_id} removed"})
+
+    async def restart(self, request: Request) -> Response:
+        handle = await self._get(request)
+        await jobs.put(handle, "inactive")
+        return _reply({"message": f"job {handle.id} restart"})
+
+    async def _get(self, request: Request) -> JobHandle[Any]:
+        return await self._q.get(_id(request))
+
+
+def _id(request: Request) -> int:
+    text = request.path_params["id"]
+    job_id = jobs.number_of(text)
+    if job_id is None:
+        raise _bad(f"a job's id is a number, not {text[:40]!r}")
+    return job_id
+
+
+def _read(read: Callable[[str], T], text: str) -> T:
+    try:
+        return read(text)
+    except ValueError as exc:
+        raise _bad(str(exc)) from None
+
+
+def _span(first: str, last: str) -> tuple[int, int]:
+    start, stop = jobs.number_of(first), jobs.number_of(last)
+    if start is None or stop is None or stop < start:
+        raise _bad("a range counts from 0 and goes forward, such as 0/to/9")
+    return start, stop
+
+
+def _wanted(body: JSON) -> dict[str, JSON]:
+    if not isinstance(body, dict):
+        raise ValueError("a job is an object")
+    if body.get("type") is None:
+        raise ValueError("Job type cannot be null")
+    if not isinstance(body.get("data") or {}, dict):
+        raise ValueError("data must be an object")
+    return body
+
+
+def _options(wanted: dict[str, JSON]) -> dict[str, Any]:
+    options = jobs.options_of(wanted, attempts="max_attempts")
+    # Who sends a job may listen for it at this address already.
+    if address := wanted.get("address_id"):
+        options["address_id"] = address
+    return options
+
+
+def _bad(detail: str) -> Refused:
+    return Refused(HTTPStatus.BAD_REQUEST, detail)
+
+
+def _tell(problem: Refused) -> Response:
+    if problem.status is HTTPStatus.NOT_FOUND:
+        return _reply({"message": "job_not_found"}, problem.status)
+    status = problem.status
+    if status is HTTPStatus.INSUFFICIENT_STORAGE:
+        status = HTTPStatus.SERVICE_UNAVAILABLE
+    return _reply({"error": problem.detail}, status, problem.headers)
+
+
+def _reply(
+    value: JSON,
+    status: HTTPStatus = HTTPStatus.OK,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    return Response(
+        msgspec.json.format(msgspec.json.encode(value), indent=2),
+        status_code=status,
+        headers={"Cache-Control": "no-store", **(headers or {})},
+        media_type="application/json",
+    )

@@ -1,0 +1,216 @@
+"""The API as an OpenAPI document, made of the operations and their types."""
+
+from __future__ import annotations
+
+import re
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kue.http.framework.operations import PREFIXED
+from kue.http.framework.problem import CONTENT_TYPE, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from kue.http.framework.operations import Operation, Section
+
+#: The path of the API, below that of the application.
+BASE = "/api/v1"
+#: How clients say who they are.
+SECURITY = {
+    "bearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A token: kue token add, or the start-up token.",
+    },
+    "session": {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": "kue_session",
+        "description": "The session of someone who logged in.",
+    },
+}
+#: What a field is if it is left out.
+DEFAULT = "x-default"
+REF = "#/components/schemas/{name}"
+#: A parameter, and how Starlette is to match it.
+_PARAMETER = re.compile(r"{(\w+)(?::\w+)?}")
+
+#: What may always be the answer.
+_ANYWHERE = (
+    HTTPStatus.BAD_REQUEST,
+    HTTPStatus.UNAUTHORIZED,
+    HTTPStatus.FORBIDDEN,
+    HTTPStatus.NOT_FOUND,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+)
+
+#: What else may be when something is to change.
+_CHANGING = (
+    HTTPStatus.CONFLICT,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    HTTPStatus.TOO_MANY_REQUESTS,
+    HTTPStatus.INSUFFICIENT_STORAGE,
+)
+
+
+def openapi(sections: Sequence[Section], *, version: str) -> dict[str, Any]:
+    """Return the document."""
+    operations = [one for section in sections for one in section.operations]
+    schemas = _Schemas(operations)
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in operations:
+        methods = paths.setdefault(_PARAMETER.sub(r"{\1}", operation.path), {})
+        methods[operation.method.lower()] = _operation(operation, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Kue",
+            "version": version,
+            "description": "Jobs, queues, workers and what happens to them. "
+            "Times are Unix milliseconds.",
+        },
+        "tags": [
+            {"name": section.tag, "description": section.about} for section in sections
+        ],
+        # Where the paths are; `located` says it for an application below a prefix.
+        "servers": [{"url": BASE}],
+        "security": [{name: []} for name in SECURITY],
+        "paths": paths,
+        "components": {
+            "schemas": {
+                name: _without_defaults(schema)
+                for name, schema in schemas.components.items()
+            },
+            "securitySchemes": SECURITY,
+        },
+    }
+
+
+def located(document: dict[str, Any], root: str) -> dict[str, Any]:
+    """Return *document* of an application that is mounted at *root*."""
+    return {**document, "servers": [{"url": f"{root}{BASE}"}]}
+
+
+class _Schemas:
+    """JSON schemas of all types that operations name."""
+
+    def __init__(self, operations: Iterable[Operation]) -> None:
+        types = [Problem]
+        for one in operations:
+            types += [*one.parameters.values(), one.query, one.body, one.returns]
+        self._types = [type for type in types if type is not None]
+        found, self.components = msgspec.json.schema_components(
+            self._types, ref_template=REF
+        )
+        self._schemas = list(found)
+
+    def of(self, type: Any) -> dict[str, Any]:
+        for known, schema in zip(self._types, self._schemas, strict=True):
+            if known == type:
+                return schema
+        raise KeyError(type)
+
+    def fields(self, type: Any) -> Iterable[tuple[str, dict[str, Any], bool]]:
+        """Yield name, schema and whether it is required of each field of a struct."""
+        schema = self.components[type.__name__]
+        for name, one in schema["properties"].items():
+            yield name, one, name in schema.get("required", ())
+
+
+def _operation(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "operationId": operation.name,
+        "summary": operation.summary,
+        "tags": [operation.tag],
+        **_rights(operation),
+        "parameters": [*_path(operation, schemas), *_query(operation, schemas)],
+        "responses": _responses(operation, schemas),
+    }
+    if operation.description:
+        document["description"] = operation.description
+    if operation.body is not None:
+        schema = _without_null(schemas.of(operation.body))
+        document["requestBody"] = {
+            "required": not operation.is_body_optional,
+            "content": {"application/json": {"schema": schema}},
+        }
+    return document
+
+
+def _without_defaults(schema: dict[str, Any]) -> dict[str, Any]:
+    """
+    Return the schema of an object whose fields have no defaults.
+
+    Generators take a field with a default for one that is always there: what may be
+    left out of a request would have to be given.  For people it is told all the same.
+    """
+    fields = schema.get("properties")
+    if fields is None:
+        return schema
+    bare = {
+        name: {DEFAULT if key == "default" else key: field[key] for key in field}
+        for name, field in fields.items()
+    }
+    return {**schema, "properties": bare}
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of what may also be null, without that: it may be left out."""
+    kinds = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
+    return kinds[0] if len(kinds) == 1 else schema
+
+
+def _rights(operation: Operation) -> dict[str, Any]:
+    if operation.is_open:
+        return {"security": []}
+    if operation.scope is None:
+        return {}
+    return {
+        "x-scope": operation.scope.value,
+        "x-role": operation.scope.role.label,
+    }
+
+
+def _path(operation: Operation, schemas: _Schemas) -> Iterable[dict[str, Any]]:
+    for name in _PARAMETER.findall(operation.path):
+        yield {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "schema": schemas.of(operation.parameters[name]),
+        }
+
+
+def _query(operation: Operation, schemas: _Schemas) -> Iterable[dict[str, Any]]:
+    if operation.query is None:
+        return
+    for name, schema, required in schemas.fields(operation.query):
+        if name == PREFIXED:
+            continue  # there is no way to say data.<path>=; the description does
+        yield {"name": name, "in": "query", "required": required, "schema": schema}
+
+
+def _responses(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
+    good: dict[str, Any] = {"description": operation.status.phrase}
+    if operation.returns is not None and operation.returns is not type(None):
+        content = {"schema": schemas.of(operation.returns)}
+        good["content"] = {operation.media_type: content}
+    responses = {str(operation.status.value): good}
+    if operation.method == "GET":
+        unchanged = HTTPStatus.NOT_MODIFIED
+        responses[str(unchanged.value)] = {"description": unchanged.phrase}
+    bad = list(_ANYWHERE)
+    if operation.method != "GET":
+        bad += _CHANGING
+    if operation.body is not None:
+        bad.append(HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
+    problem = {CONTENT_TYPE: {"schema": schemas.of(Problem)}}
+    for status in bad:
+        responses[str(status.value)] = {
+            "description": status.phrase,
+            "content": problem,
+        }
+    return responses

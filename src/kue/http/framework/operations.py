@@ -1,0 +1,256 @@
+"""
+Sections of the API: functions with types become routes, and pages of the document.
+
+What a function takes and returns is said once, by its annotations: parameters that the
+path names come from the path, ``query`` and ``body`` are msgspec structs.  The same
+types check what comes in, write what goes out and make the OpenAPI document.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+import msgspec
+from msgspec.structs import replace
+
+from kue.http.auth.access import Guard, Scope, User
+from kue.http.framework.problem import Refused
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from kue.client.queue import Kue
+    from kue.http.options import Rules
+    from kue.http.security.audit_log import Audit
+    from kue.http.security.redaction import Redaction
+    from kue.store.values import Pause
+
+Handler = Callable[..., Awaitable[Any]]
+
+#: Fields of a query that take what follows a prefix: ``data.user_id=42``.
+PREFIXED = "data"
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request that was let in."""
+
+    q: Kue
+    user: User
+    request: Request
+    guard: Guard
+    rules: Rules
+    audit: Audit
+    #: Of the answer, besides those that every answer has.
+    headers: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def redaction(self) -> Redaction:
+        return self.rules.redaction
+
+    async def pauses(self) -> list[Pause]:
+        """Return the pauses in force, as all may see them."""
+        hide = self.redaction.text
+        return [
+            replace(pause, reason=hide(pause.reason)) for pause in await self.q.paused()
+        ]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One method of one path."""
+
+    method: str
+    path: str
+    handler: Handler
+    tag: str
+    #: What it takes; None when it is enough to be known.
+    scope: Scope | None
+    status: HTTPStatus
+    #: Whether everyone may, known or not.
+    is_open: bool = False
+    #: Whether it returns a list that may be large.
+    is_list: bool = False
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    query: Any = None
+    body: Any = None
+    returns: Any = None
+    media_type: str = "application/json"
+
+    @property
+    def name(self) -> str:
+        """Unique in the document."""
+        return f"{self.tag}_{self.handler.__name__}"
+
+    @property
+    def is_change(self) -> bool:
+        return self.method != "GET"
+
+    @property
+    def act(self) -> str:
+        """What the audit log calls it."""
+        return f"{self.tag}.{self.handler.__name__}"
+
+    @property
+    def summary(self) -> str:
+        return _paragraphs(self.handler)[0]
+
+    @property
+    def description(self) -> str:
+        return "\n\n".join(_paragraphs(self.handler)[1:])
+
+    @property
+    def is_body_optional(self) -> bool:
+        """Whether the body may be left out, which is the same as null."""
+        kind = msgspec.inspect.type_info(self.body)
+        return isinstance(kind, msgspec.inspect.UnionType) and kind.includes_none
+
+    def arguments(self, request: Request, body: bytes) -> dict[str, Any]:
+        """
+        Return what to call the handler with besides the call itself.
+
+        Raises:
+            Refused: Something given does not fit.
+        """
+        arguments = {
+            name: _read(request.path_params[name], type, f"path.{name}")
+            for name, type in self.parameters.items()
+        }
+        if self.query is not None:
+            given = _grouped(request, self.query)
+            arguments["query"] = _read(given, self.query, "query")
+        elif request.query_params:
+            name = next(iter(request.query_params))
+            raise Refused(
+                HTTPStatus.BAD_REQUEST,
+                f"there is no parameter {name!r} here",
+                field=f"query.{name}",
+            )
+        if self.body is not None:
+            arguments["body"] = _decode(body, self.body)
+        return arguments
+
+
+class Section:
+    """Operations that belong together."""
+
+    def __init__(self, tag: str, about: str, *, prefix: str = "") -> None:
+        self.tag = tag
+        self.about = about
+        self.operations: list[Operation] = []
+        self._prefix = prefix
+
+    def get(self, path: str, **options: Any) -> Callable[[Handler], Handler]:
+        return self._operation("GET", path, **{"scope": Scope.READ, **options})
+
+    def post(self, path: str, **options: Any) -> Callable[[Handler], Handler]:
+        return self._operation("POST", path, **options)
+
+    def put(self, path: str, **options: Any) -> Callable[[Handler], Handler]:
+        return self._operation("PUT", path, **options)
+
+    def patch(self, path: str, **options: Any) -> Callable[[Handler], Handler]:
+        return self._operation("PATCH", path, **options)
+
+    def delete(self, path: str, **options: Any) -> Callable[[Handler], Handler]:
+        return self._operation("DELETE", path, **options)
+
+    def _operation(
+        self,
+        method: str,
+        path: str,
+        *,
+        scope: Scope | None = Scope.MANAGE,
+        is_open: bool = False,
+        is_list: bool = False,
+        status: HTTPStatus = HTTPStatus.OK,
+        media_type: str = "application/json",
+    ) -> Callable[[Handler], Handler]:
+        def register(handler: Handler) -> Handler:
+            hints = get_type_hints(handler, include_extras=True)
+            names = list(inspect.signature(handler).parameters)[1:]
+            self.operations.append(
+                Operation(
+                    method=method,
+                    path=self._prefix + path,
+                    handler=handler,
+                    tag=self.tag,
+                    scope=scope,
+                    status=status,
+                    is_open=is_open,
+                    is_list=is_list,
+                    parameters={
+                        name: hints[name]
+                        for name in names
+                        if name not in ("query", "body")
+                    },
+                    query=hints.get("query"),
+                    body=hints.get("body"),
+                    returns=hints.get("return"),
+                    media_type=media_type,
+                )
+            )
+            return handler
+
+        return register
+
+
+def _paragraphs(handler: Handler) -> list[str]:
+    text = inspect.getdoc(handler) or handler.__name__
+    return [" ".join(part.split()) for part in text.split("\n\n")]
+
+
+def _grouped(request: Request, query: Any) -> dict[str, Any]:
+    """Return the query with lists where the struct has lists, and prefixes joined."""
+    fields = {one.name: one for one in msgspec.structs.fields(query)}
+    given: dict[str, Any] = {}
+    for name, value in request.query_params.multi_items():
+        head, dot, tail = name.partition(".")
+        if dot and head == PREFIXED and head in fields:
+            given.setdefault(head, {})[tail] = value
+        elif name in fields and _is_list(fields[name].type):
+            given.setdefault(name, []).extend(filter(None, value.split(",")))
+        elif name in given:
+            raise Refused(
+                HTTPStatus.BAD_REQUEST, f"{name} is given twice", field=f"query.{name}"
+            )
+        else:
+            given[name] = value
+    return given
+
+
+def _is_list(type: Any) -> bool:
+    kind = msgspec.inspect.type_info(type)
+    options = kind.types if isinstance(kind, msgspec.inspect.UnionType) else (kind,)
+    return any(isinstance(one, msgspec.inspect.ListType) for one in options)
+
+
+def _read(value: Any, type: Any, name: str) -> Any:
+    try:
+        return msgspec.convert(value, type, strict=False)
+    except msgspec.ValidationError as exc:
+        detail, field = _located(exc, name)
+        raise Refused(HTTPStatus.BAD_REQUEST, detail, field=field) from exc
+
+
+def _decode(body: bytes, type: Any) -> Any:
+    try:
+        return msgspec.json.decode(body, type=type)
+    except msgspec.ValidationError as exc:
+        detail, field = _located(exc, "body")
+        raise Refused(HTTPStatus.BAD_REQUEST, detail, field=field) from exc
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        raise Refused(
+            HTTPStatus.BAD_REQUEST, f"the body is not JSON: {exc}", field="body"
+        ) from exc
+
+
+def _located(exc: msgspec.ValidationError, name: str) -> tuple[str, str]:
+    """Take msgspec's message apart: ``Expected `int`, got `str` - at `$.limit```."""
+    told = str(exc).replace(" - at `key` in `$", " - at `$")
+    text, _, place = told.partition(" - at `$")
+    return text, name + place.rstrip("`")

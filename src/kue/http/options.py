@@ -1,0 +1,75 @@
+"""How one application behaves: what its host decided when it was made."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from kue.http.framework.problem import Refused
+from kue.http.framework.read_limit import ReadLimit
+from kue.http.security.redaction import Redaction
+
+Tone: TypeAlias = Literal["red", "amber", "neutral"]
+
+#: How many of each are under way at the same time.
+LISTS_AT_ONCE, SEARCHES_AT_ONCE = 4, 2
+#: Characters of a badge.
+MAX_BADGE = 40
+_TONES: dict[Tone, frozenset[str]] = {
+    "red": frozenset({"prod", "production", "live"}),
+    "amber": frozenset({"staging", "stage", "preprod", "preview", "uat", "qa"}),
+}
+
+
+class Badge(msgspec.Struct, frozen=True):
+    """Says which environment it is, so that nobody mistakes it for another."""
+
+    text: str
+    tone: Tone = "neutral"
+
+    @classmethod
+    def of(cls, text: str) -> Badge | None:
+        """
+        Return the badge that says *text*; words for production make it red.
+
+        Raises:
+            ValueError: It is too long.
+        """
+        if len(text) > MAX_BADGE:
+            raise ValueError(
+                f"a badge has at most {MAX_BADGE} characters, not {len(text)}"
+            )
+        words = set(re.findall(r"[a-z]+", text.lower()))
+        for tone, known in _TONES.items():
+            if words & known:
+                return cls(text, tone)
+        return cls(text) if text else None
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What holds for every request."""
+
+    read_only: bool = False
+    badge: Badge | None = None
+    redaction: Redaction = field(default_factory=Redaction)
+    #: Lists of jobs, and searches that read jobs by the thousand.
+    lists: ReadLimit = field(default_factory=lambda: ReadLimit(LISTS_AT_ONCE))
+    searches: ReadLimit = field(default_factory=lambda: ReadLimit(SEARCHES_AT_ONCE))
+
+    def check_change(self) -> None:
+        """
+        Let a change through.
+
+        Raises:
+            Refused: Nothing is to be changed here.
+        """
+        if self.read_only:
+            raise Refused(
+                HTTPStatus.FORBIDDEN,
+                "this server is read-only: it was started to look, not to change",
+            )

@@ -1,0 +1,111 @@
+"""Who changed what, when and from where: written down as it happens."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kue.model.errors import StoreError
+from kue.store.values import Act
+
+if TYPE_CHECKING:
+    from starlette.requests import HTTPConnection
+
+    from kue.client.queue import Kue
+    from kue.http.auth.access import User
+    from kue.http.security.redaction import Redaction
+
+logger = logging.getLogger(__name__)
+
+#: Characters of a detail, and bytes of a body that one is made of.
+MAX_DETAIL, MAX_BODY = 500, 64 * 1024
+#: Seconds that an answer waits for its act to be written down.
+PATIENCE = 1.0
+
+
+class Audit:
+    """The audit log of a queue's store."""
+
+    def __init__(self, q: Kue, redaction: Redaction) -> None:
+        self._q = q
+        self._redaction = redaction
+
+    async def note_change(
+        self,
+        request: HTTPConnection,
+        user: User,
+        what: str,
+        status: int,
+        body: bytes = b"",
+    ) -> None:
+        """Note a change that was made, may have been made, or was not allowed."""
+        if _counts(status):
+            target = "/".join(str(one) for one in request.path_params.values())
+            detail = self._detail(body)
+            await self.note(request, user.name, what, status, target, detail)
+
+    async def note(
+        self,
+        request: HTTPConnection,
+        who: str,
+        what: str,
+        status: int,
+        target: str = "",
+        detail: str = "",
+    ) -> None:
+        """
+        Note an act.
+
+        What is wrong with the store is logged, and takes nothing from the answer.
+        """
+        act = Act(
+            who=who,
+            what=what,
+            target=self._redaction.text(target)[:200],
+            status=status,
+            address=request.client.host if request.client else "",
+            detail=detail,
+        )
+        logger.info("%s: %s %s: %s", _plain(who), what, _plain(act.target), status)
+        if status == HTTPStatus.SERVICE_UNAVAILABLE:
+            return
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self._q.store.note(act)
+        except (StoreError, TimeoutError) as exc:
+            logger.warning(
+                "%s: %s %s is not in the audit log: %s",
+                _plain(who),
+                what,
+                _plain(act.target),
+                exc,
+            )
+
+    def _detail(self, body: bytes) -> str:
+        """Return in short what was asked for, without what is secret in it."""
+        if not body or body == b"null":
+            return ""
+        if len(body) > MAX_BODY:
+            return f"{len(body):,} bytes"
+        try:
+            asked = msgspec.json.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return f"{len(body):,} bytes"
+        text = msgspec.json.encode(self._redaction.hide(asked)).decode()
+        return text if len(text) <= MAX_DETAIL else f"{text[: MAX_DETAIL - 1]}…"
+
+
+def _plain(text: str) -> str:
+    """Return *text* for a line of a log: terminals obey control characters."""
+    return text if text.isprintable() else text.encode("unicode_escape").decode()
+
+
+def _counts(status: int) -> bool:
+    """Tell whether something was done, may have been, or was not allowed."""
+    is_done = status < HTTPStatus.BAD_REQUEST
+    is_unsure = status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    return is_done or is_unsure or status == HTTPStatus.FORBIDDEN

@@ -1,0 +1,164 @@
+"""
+The gate before everything: requests that another site made a browser send.
+
+A browser attaches cookies, and its place in the network, to whatever a page asks for.
+So a change, or a WebSocket, must come from a page of this very origin or from no page
+at all.  And a name that an attacker points at this machine (DNS rebinding) must not
+pass for this machine's own.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from starlette.requests import HTTPConnection
+from starlette.websockets import WebSocket
+
+from kue.http.framework.problem import Refused
+from kue.http.security.hosts import host_of, is_loopback
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+#: Where the application is mounted, for cookies; inside it, paths are taken apart.
+ROOT = "kue_root"
+#: Instead of names: any will do.
+ANY_HOST = "*"
+#: Bytes of a request line with its headers.
+MAX_HEADERS = 32 * 1024
+#: Bytes around the name and the value of a header: colon, blank, end of line.
+_AROUND = 4
+#: The close code of WebSockets for what is not allowed.
+NOT_ALLOWED = 1008
+
+
+class Hosts:
+    """
+    The names a server answers to: those of loopback, and those it was given.
+
+    Where nobody said which, and anyone who reaches the server may do everything, only
+    loopback is meant.  An application that is mounted in another leaves it to that, and
+    one where people log in needs it not: their cookies are bound to the true name.
+    """
+
+    def __init__(self, names: Iterable[str] | None, *, is_open: bool) -> None:
+        self._names = None if names is None else {name.lower() for name in names}
+        self._is_open = is_open
+
+    def check(self, connection: HTTPConnection) -> None:
+        """
+        Let a request through that means this server.
+
+        Raises:
+            Refused: It is for another name.
+        """
+        if not self._is_checked(connection):
+            return
+        name = host_of(connection.headers.get("host", ""))
+        if not (is_loopback(name) or name in (self._names or ())):
+            raise Refused(
+                HTTPStatus.MISDIRECTED_REQUEST,
+                f"this server does not go by the name {name[:60]!r}; add it to hosts=",
+            )
+
+    def _is_checked(self, connection: HTTPConnection) -> bool:
+        if self._names is not None:
+            return ANY_HOST not in self._names
+        return self._is_open and not connection.scope.get("root_path")
+
+
+class Gate:
+    """Lets requests through to *app*."""
+
+    def __init__(self, app: ASGIApp, hosts: Hosts) -> None:
+        self._app = app
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        scope[ROOT] = scope.get("root_path", "")
+        connection = HTTPConnection(scope)
+        try:
+            check_head(connection)
+            self._hosts.check(connection)
+            if scope["type"] == "websocket" or scope["method"] not in SAFE_METHODS:
+                check_origin(connection)
+        except Refused as problem:
+            if scope["type"] == "http":
+                await problem.response()(scope, receive, send)
+            else:
+                await _close(WebSocket(scope, receive, send), problem)
+        else:
+            await self._app(scope, receive, send)
+
+
+def check_head(connection: HTTPConnection) -> None:
+    """
+    Let a request through whose head is short, and says one thing of the body's length.
+
+    Servers stop reading a head that is too long, but not one that came at once.  With
+    two lengths, a proxy may have seen the end of the request elsewhere.
+
+    Raises:
+        Refused: It is not; the connection ends with the answer.
+    """
+    scope = connection.scope
+    size = sum(len(name) + len(value) + _AROUND for name, value in scope["headers"])
+    path = scope.get("raw_path") or scope["path"].encode()
+    if size + len(path) + len(scope.get("query_string", b"")) > MAX_HEADERS:
+        raise Refused(
+            HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+            f"the head of a request has at most {MAX_HEADERS:,} bytes",
+            headers={"Connection": "close"},
+        )
+    headers = connection.headers
+    if "transfer-encoding" in headers and "content-length" in headers:
+        raise Refused(
+            HTTPStatus.BAD_REQUEST,
+            "give Content-Length or Transfer-Encoding, not both",
+            headers={"Connection": "close"},
+        )
+
+
+def check_origin(connection: HTTPConnection) -> None:
+    """
+    Let a request through that a page of this server made, or no page at all.
+
+    Raises:
+        Refused: A page of another origin did.
+    """
+    site = connection.headers.get("sec-fetch-site")
+    if site is not None:
+        is_ours = site in ("same-origin", "none")
+    else:
+        # Older browsers tell the origin of the page instead, and programs neither.
+        origin = connection.headers.get("origin")
+        is_ours = origin is None or _is_same(origin, connection)
+    if not is_ours:
+        raise Refused(HTTPStatus.FORBIDDEN, "the page is of another origin")
+
+
+def _is_same(origin: str, connection: HTTPConnection) -> bool:
+    try:
+        parts = urlsplit(origin)
+    except ValueError:
+        return False
+    host = connection.headers.get("host", "").lower()
+    if not host or parts.netloc.lower() != host:
+        return False
+    scheme = connection.scope.get("scheme", "http").replace("ws", "http")
+    # A proxy that ends TLS may not tell; never the other way round.
+    return parts.scheme in {scheme, "https"}
+
+
+async def _close(websocket: WebSocket, problem: Refused) -> None:
+    # Accepted first: of a handshake that fails browsers tell nothing.
+    await websocket.accept()
+    await websocket.close(NOT_ALLOWED, problem.detail)

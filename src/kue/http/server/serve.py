@@ -1,0 +1,262 @@
+"""
+Serving an application: by uvicorn, in an event loop of ours, stopped in order.
+
+Streams end first, because a server waits for whatever is still being answered; then
+the server; what the application works with is closed by whoever opened it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import socket
+import ssl
+import stat
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+import uvicorn
+
+from kue.http.auth.open_mode import without_token
+from kue.http.framework.path_prefix import Under, checked
+from kue.http.security.csrf import MAX_HEADERS
+from kue.http.server.proxy_headers import Proxied
+from kue.http.server.slow_clients import PromptBodies, PromptProtocol
+from kue.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from starlette.applications import Starlette
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from kue.http.server.address import Address
+
+#: Connections at once; more are told to come back later.
+MAX_CONNECTIONS = 1_200
+#: Bytes of what a client may say over a WebSocket, where nobody listens to it.
+MAX_SAID = 4 * 1024
+#: Seconds that a connection without a request is kept.
+KEEP_ALIVE_SECONDS = 30
+#: Seconds for answers that are under way when the server stops.
+GRACE_SECONDS = 5
+BACKLOG = 512
+
+
+class Serving(msgspec.Struct, frozen=True, kw_only=True):
+    """How an application is served."""
+
+    #: Where it is, for a browser: ``/jobs``.
+    prefix: str = ""
+    #: Whose X-Forwarded headers are believed: addresses and networks.
+    proxies: tuple[str, ...] = ()
+    #: A certificate and its key, PEM; with them it is https.
+    certfile: str | None = None
+    keyfile: str | None = None
+    #: Log a line for every request.
+    access_log: bool = False
+
+    @property
+    def scheme(self) -> str:
+        return "https" if self.certfile else "http"
+
+
+def check(how: Serving) -> None:
+    """
+    Look at what was asked for, before anything is started.
+
+    Raises:
+        ConfigError: A prefix, a proxy or a certificate makes no sense.
+    """
+    _wrapped(_nothing, how, is_unix=False)
+    _context(how)
+
+
+async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
+    """An application to check with."""
+
+
+def listen(address: Address) -> socket.socket:
+    """
+    Return a socket that listens.
+
+    Raises:
+        ConfigError: It cannot; the message says what to do.
+    """
+    listener = socket.socket(address.family, socket.SOCK_STREAM)
+    try:
+        _bind(listener, address)
+        listener.listen(BACKLOG)
+    except OSError as exc:
+        listener.close()
+        raise _cannot_listen(address, exc) from exc
+    return listener
+
+
+def _bind(listener: socket.socket, address: Address) -> None:
+    if address.is_unix:
+        _remove_stale(address.place)
+        # Nobody else may open it, from the first moment on.
+        before = os.umask(0o177)
+        try:
+            listener.bind(address.place)
+        finally:
+            os.umask(before)
+        return
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Connections inherit it; asyncio sees to it only for sockets that it made itself.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if address.family is socket.AF_INET6:
+        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    listener.bind(address.place)
+
+
+def _remove_stale(path: str) -> None:
+    """Remove the socket of a server that is gone; nothing else."""
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(os.stat(path).st_mode):
+            return
+        with socket.socket(socket.AF_UNIX) as probe:
+            if probe.connect_ex(path) == errno.ECONNREFUSED:
+                os.unlink(path)
+
+
+def _cannot_listen(address: Address, exc: OSError) -> ConfigError:
+    if address.is_unix:
+        return ConfigError(
+            f"cannot listen on {address.place}: {exc.strerror}; give another --host"
+        )
+    port = address.place[1]
+    if exc.errno == errno.EADDRINUSE:
+        return ConfigError(
+            f"port {port} is taken; choose another with --port, or any free one with "
+            "--port 0"
+        )
+    if exc.errno == errno.EACCES:
+        return ConfigError(
+            f"port {port} needs rights that you do not have; choose one above 1023 "
+            "with --port"
+        )
+    return ConfigError(
+        f"cannot listen on {address.place[0]}:{port}: {exc.strerror}; give another "
+        "--host or --port"
+    )
+
+
+@asynccontextmanager
+async def serving(
+    app: Starlette, listener: socket.socket, how: Serving
+) -> AsyncIterator[asyncio.Task[None]]:
+    """
+    Serve *app* for as long as the context lasts; yields the task that does.
+
+    The socket is closed with it.
+
+    Raises:
+        ConfigError: A prefix, a proxy or a certificate makes no sense.
+    """
+    server = _server(app, listener, how)
+    task = asyncio.create_task(server.serve([listener]), name="kue http")
+    try:
+        await _until_started(server, task)
+        yield task
+    finally:
+        await app.state.live.close()
+        server.should_exit = True
+        await task
+        # Done by uvicorn, unless it never started.
+        listener.close()
+
+
+class _Server(uvicorn.Server):
+    """One that leaves signals to whoever runs the event loop."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.is_up = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.is_up.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _server(app: Starlette, listener: socket.socket, how: Serving) -> _Server:
+    config = uvicorn.Config(
+        _wrapped(app, how, is_unix=listener.family is socket.AF_UNIX),
+        lifespan="off",
+        http=PromptProtocol,
+        # The only one in newer versions; what older ones prefer is deprecated.
+        ws="websockets-sansio",
+        log_config=None,
+        log_level="warning",
+        access_log=how.access_log,
+        # Taken by `Proxied`, which knows of prefixes, too.
+        proxy_headers=False,
+        server_header=False,
+        limit_concurrency=MAX_CONNECTIONS,
+        h11_max_incomplete_event_size=MAX_HEADERS,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        backlog=BACKLOG,
+        ws_max_size=MAX_SAID,
+        # It would cost memory for every client, and most events are small.
+        ws_per_message_deflate=False,
+    )
+    config.load()
+    config.ssl = _context(how)
+    if how.access_log:
+        # It says them at a level below that of what goes wrong.
+        access = logging.getLogger("uvicorn.access")
+        access.setLevel(logging.INFO)
+        access.addFilter(_hide_token)
+    return _Server(config)
+
+
+def _hide_token(record: logging.LogRecord) -> bool:
+    """Take the start-up token out of a line of the access log."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(
+            without_token(one) if isinstance(one, str) else one for one in record.args
+        )
+    return True
+
+
+def _wrapped(app: ASGIApp, how: Serving, *, is_unix: bool) -> ASGIApp:
+    app = PromptBodies(app)
+    if prefix := checked(how.prefix):
+        app = Under(prefix, app)
+    if how.proxies or is_unix:
+        app = Proxied(app, how.proxies, is_unix=is_unix)
+    return app
+
+
+def _context(how: Serving) -> ssl.SSLContext | None:
+    if how.certfile is None:
+        if how.keyfile is not None:
+            raise ConfigError("a key alone is not enough; give --certfile, too")
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(how.certfile, how.keyfile)
+    except (OSError, ssl.SSLError) as exc:
+        raise ConfigError(
+            f"the certificate cannot be used: {exc}; look at --certfile and --keyfile"
+        ) from exc
+    return context
+
+
+async def _until_started(server: _Server, task: asyncio.Task[None]) -> None:
+    starting = asyncio.create_task(server.is_up.wait())
+    await asyncio.wait([starting, task], return_when=asyncio.FIRST_COMPLETED)
+    starting.cancel()
+    if task.done():
+        await task

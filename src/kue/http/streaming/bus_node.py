@@ -1,0 +1,111 @@
+"""
+This server as a node of the event bus: from its first message until it idles.
+
+Whoever sends a test message from the dashboard needs a bus; nobody else does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import TYPE_CHECKING, NamedTuple
+
+from kue.bus import EventBus
+from kue.client.subscriptions import Background
+from kue.http.framework.problem import RETRY_AFTER, Refused
+from kue.model.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from kue.bus import ClusterManager
+    from kue.model.settings import Settings
+
+#: Messages that are under way at once.
+MAX_USERS = 20
+#: Seconds without a message after which the server leaves the bus.
+IDLE_SECONDS = 60.0
+
+
+class Joined(NamedTuple):
+    """A bus, and what it has joined."""
+
+    bus: EventBus
+    cluster: ClusterManager
+
+
+class Node:
+    """A bus that is there while it is used, and a while longer."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._users = 0
+        self._left = asyncio.Event()
+        self._background = Background()
+        self._joined: asyncio.Future[Joined] | None = None
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether the server is a node now, or becomes one."""
+        return self._joined is not None
+
+    @asynccontextmanager
+    async def use(self) -> AsyncIterator[Joined]:
+        """
+        Give the bus for one message.
+
+        Raises:
+            Refused: Too many messages are under way.
+            StoreError: The cluster cannot be joined.
+        """
+        if self._users >= MAX_USERS:
+            raise Refused(
+                HTTPStatus.TOO_MANY_REQUESTS,
+                f"{MAX_USERS} messages wait for their reply already",
+                headers={"Retry-After": RETRY_AFTER},
+            )
+        self._users += 1
+        try:
+            if self._joined is None:
+                self._joined = asyncio.get_running_loop().create_future()
+                self._background.start(self._stay(self._joined), "kue bus node")
+            yield await asyncio.shield(self._joined)
+        finally:
+            self._users -= 1
+            self._left.set()
+
+    async def close(self) -> None:
+        """Leave the bus."""
+        await self._background.close()
+
+    async def _stay(self, joined: asyncio.Future[Joined]) -> None:
+        # Imported late: a server on SQLite needs no redis.
+        from kue.bus.redis import RedisCluster
+
+        cluster = RedisCluster(self._settings.url, prefix=self._settings.prefix)
+        try:
+            async with EventBus(cluster) as bus:
+                joined.set_result(Joined(bus, cluster))
+                await self._until_idle()
+                # Whoever comes from here on gets another.
+                self._joined = None
+        except StoreError as exc:
+            if not joined.done():
+                joined.set_exception(exc)
+                # Whoever wanted it may be gone by now.
+                joined.exception()
+        finally:
+            joined.cancel()
+            if self._joined is joined:
+                self._joined = None
+
+    async def _until_idle(self) -> None:
+        while True:
+            self._left.clear()
+            try:
+                async with asyncio.timeout(IDLE_SECONDS):
+                    await self._left.wait()
+            except TimeoutError:
+                if not self._users:
+                    return

@@ -1,0 +1,155 @@
+"""
+Messages of the event bus for whoever looks at them here: a few, cut and redacted.
+
+Nodes show messages only while someone looks, and so does this server look only while
+it is asked again and again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kue.bus.stats import MessageKind
+from kue.client.subscriptions import Background
+from kue.model.errors import StoreError
+
+if TYPE_CHECKING:
+    from kue.bus.redis import Inspector
+    from kue.bus.stats import Sample
+    from kue.http.security.redaction import Redaction
+    from kue.model.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+#: Messages that are kept for those who ask.
+MAX_KEPT = 300
+#: Characters of a body.
+MAX_BODY = 500
+#: Seconds for which nobody asks after which this server looks no more.
+IDLE_SECONDS = 10.0
+#: Seconds between two words to the nodes that someone looks.
+_LOOK_SECONDS = 2.0
+_PAUSE_SECONDS = 0.5
+
+
+class SeenMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that passed the bus."""
+
+    #: Counts what this server has seen.
+    id: int
+    #: When it was sent, Unix ms.
+    at: int
+    #: The node that sent it.
+    node: str
+    address: str
+    kind: MessageKind
+    #: Bytes of the body as it travels.
+    size: int
+    #: Names of headers; their values are not shown.
+    headers: list[str]
+    codec: str
+    #: JSON or text, cut to 500 characters; empty for bytes.
+    body: str
+
+
+class Samples:
+    """The newest messages that nodes of the bus show."""
+
+    def __init__(self, settings: Settings, redaction: Redaction) -> None:
+        self._settings = settings
+        self._redaction = redaction
+        self._kept: deque[SeenMessage] = deque(maxlen=MAX_KEPT)
+        self._number = 0
+        self._asked_at = 0.0
+        self._background = Background()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def last(self) -> int:
+        """The number of the newest message."""
+        return self._number
+
+    def since(self, number: int) -> list[SeenMessage]:
+        """Return those after *number* that are kept; from now on, some are shown."""
+        self._asked_at = asyncio.get_running_loop().time()
+        if self._task is None or self._task.done():
+            self._task = self._background.start(self._follow(), "kue bus samples")
+        # A number that was not given yet is one of another life of this server.
+        after = number if number <= self._number else 0
+        return [one for one in self._kept if one.id > after]
+
+    async def close(self) -> None:
+        """Look no more."""
+        await self._background.close()
+
+    @property
+    def _is_asked(self) -> bool:
+        return asyncio.get_running_loop().time() - self._asked_at < IDLE_SECONDS
+
+    async def _follow(self) -> None:
+        # Imported late: a server on SQLite needs no redis.
+        from kue.bus.redis import inspect
+
+        known = self._settings
+        async with inspect(known.url, known.prefix) as inspector:
+            while self._is_asked:
+                try:
+                    await self._listen(inspector)
+                except StoreError as exc:
+                    logger.info("messages of the bus cannot be seen: %s", exc)
+                    await asyncio.sleep(_PAUSE_SECONDS)
+        self._kept.clear()
+
+    async def _listen(self, inspector: Inspector) -> None:
+        loop = asyncio.get_running_loop()
+        looked_at = float("-inf")
+        async with inspector.samples() as heard:
+            while self._is_asked:
+                if loop.time() - looked_at >= _LOOK_SECONDS:
+                    looked_at = loop.time()
+                    await inspector.look()
+                for sample in await heard(_PAUSE_SECONDS):
+                    self._number += 1
+                    self._kept.append(self._seen(sample))
+
+    def _seen(self, sample: Sample) -> SeenMessage:
+        return SeenMessage(
+            id=self._number,
+            at=sample.at,
+            node=sample.node,
+            address=sample.address,
+            kind=sample.kind,
+            size=sample.size,
+            headers=sample.headers,
+            codec=sample.codec,
+            body=self._text(sample),
+        )
+
+    def _text(self, sample: Sample) -> str:
+        body: Any = sample.body
+        if body is None and sample.codec != "json":
+            return ""
+        if isinstance(body, str):
+            text = hidden_text(self._redaction, body, is_cut=sample.is_cut)
+        else:
+            if sample.codec == "failure" and isinstance(body, dict):
+                body = {**body, "text": self._redaction.text(str(body.get("text")))}
+            text = msgspec.json.encode(self._redaction.hide(body)).decode()
+        if len(text) > MAX_BODY:
+            return f"{text[:MAX_BODY]}…"
+        return f"{text} …" if sample.is_cut else text
+
+
+def hidden_text(redaction: Redaction, text: str, *, is_cut: bool) -> str:
+    """Return text without what is secret in it, though its end may be missing."""
+    if is_cut:
+        # A quoted value that was cut has no closing quote, and would not be found.
+        for quote in ('"', "'"):
+            text = redaction.text(text + quote).removesuffix(quote)
+        return text
+    return redaction.text(text)

@@ -1,0 +1,358 @@
+"""Jobs as JSON: what the API shows of them, and what it takes to make one."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from kue.http.framework.problem import Refused
+from kue.model.backoff import Backoff
+from kue.model.job import (
+    MAX_PARENTS,
+    MAX_PRIORITY,
+    MAX_TAGS,
+    MIN_PRIORITY,
+    Error,
+    State,
+    priority_of,
+)
+from kue.model.job_json import document
+from kue.model.names import MAX_BYTES
+from kue.store.values import MAX_PATH, MAX_PATH_STEPS, MAX_PATHS, Filter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kue.http.security.redaction import Redaction
+    from kue.model import job as jobs
+    from kue.store import values
+
+#: The largest number that every reader of JSON keeps exact.
+MAX_NUMBER = 2**53 - 1
+#: The last moment that a datetime can say, Unix ms.
+MAX_MOMENT = 253_402_300_799_999
+#: The most jobs or lines that one page has.
+MAX_PAGE = 200
+#: Delays in one backoff.
+MAX_DELAYS = 1_000
+
+#: Names and, in lists, numbers from 0, with dots between them.
+DataPath: TypeAlias = Annotated[
+    str,
+    Meta(max_length=MAX_PATH, pattern=rf"^[^.]+(\.[^.]+){{0,{MAX_PATH_STEPS - 1}}}$"),
+]
+DataText: TypeAlias = Annotated[str, Meta(max_length=1_000)]
+JobId: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_NUMBER)]
+Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=MAX_BYTES)]
+Priority: TypeAlias = (
+    Annotated[int, Meta(ge=MIN_PRIORITY, le=MAX_PRIORITY)]
+    | Annotated[str, Meta(max_length=20)]
+)
+Tags: TypeAlias = Annotated[list[Name], Meta(max_length=MAX_TAGS)]
+#: Seconds, or text such as "1h30m".
+Span: TypeAlias = float | Annotated[str, Meta(max_length=50)]
+#: Unix ms, or ISO 8601 with a time zone.
+Moment: TypeAlias = (
+    Annotated[int, Meta(ge=0, le=MAX_MOMENT)] | Annotated[datetime, Meta(tz=True)]
+)
+Delivery: TypeAlias = Literal["at-least-once", "at-most-once"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of a job's story: a run that ended, or something done to the job."""
+
+    #: None, like everything of a run, when no run was involved.
+    attempt: int | None
+    worker: str | None
+    started_at: int | None
+    at: int
+    duration: int | None
+    outcome: str
+    result: Any
+    error: Error | None
+    delay: int
+    reason: str
+    #: "lease" or "ttl" when the run was ended because that was over.
+    taken: str
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as it is now; times are Unix ms, durations ms."""
+
+    id: int
+    address_id: str
+    type: str
+    state: State
+    priority: int
+    data: Any
+    attempts: int
+    max_attempts: int
+    stalls: int
+    progress: int
+    progress_data: Any
+    result: Any
+    error: Error | None
+    #: That of the error that a failed job failed of.
+    fingerprint: str | None
+    worker: str | None
+    held: str
+    cancelling: bool
+    created_at: int
+    updated_at: int
+    started_at: int | None
+    promote_at: int | None
+    ended_at: int | None
+    failed_at: int | None
+    expires_at: int | None
+    duration: int | None
+    delay: int
+    backoff: Backoff | None
+    timeout: int
+    ttl: int
+    expires: int
+    unique: str | None
+    unique_for: int
+    group: str | None
+    tags: list[str]
+    parent: int | None
+    after: list[int]
+    after_any: bool
+    remove_on_complete: bool
+    retention: int | None
+    delivery: Delivery
+    meta: dict[str, str]
+
+
+class WholeJob(Job, frozen=True, kw_only=True):
+    """A job as it is now, with its story."""
+
+    history: list[Attempt]
+
+
+class JobPage(msgspec.Struct, frozen=True):
+    """Some jobs, and where the rest begins."""
+
+    jobs: list[Job]
+    #: To be given back for what follows; None at the end.
+    cursor: str | None
+
+
+class LogLine(msgspec.Struct, frozen=True):
+    """One line of a job's log."""
+
+    text: str
+    level: str
+    #: The attempt that said it; 0 when none had begun.
+    attempt: int
+    at: int | None
+
+
+class Log(msgspec.Struct, frozen=True):
+    """Some lines of a job's log."""
+
+    lines: list[LogLine]
+    #: The *start* of what follows; None at the end.
+    next: int | None
+
+
+class Added(msgspec.Struct, frozen=True):
+    """The answer for one job that was to be added."""
+
+    id: int
+    #: False when a job with the same unique key answered for it.
+    is_new: bool
+
+
+class NewBackoff(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+):
+    """How long to wait between attempts; lengths are ms."""
+
+    type: Literal["fixed", "exponential", "list", "named"] = "fixed"
+    #: For fixed and exponential; the job's own delay if left out.
+    delay: int | None = None
+    max: int | None = None
+    #: A share from 0 to 1 by which waits are scattered.
+    jitter: float = 0.0
+    #: For list; the last is repeated.
+    delays: Annotated[list[int], Meta(max_length=MAX_DELAYS)] | None = None
+    #: For named: a strategy that workers have registered.
+    name: Name | None = None
+
+
+class NewJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A job that is to be.  Lengths are seconds, or text such as "1h30m"."""
+
+    type: Name
+    data: Any = None
+    #: A number from -1024 (first) to 1023, or a name such as "high".
+    priority: Priority = 0
+    delay: Span = 0
+    at: Moment | None = None
+    attempts: int = 1
+    backoff: (
+        bool
+        | Span
+        | Annotated[list[Span], Meta(min_length=1, max_length=MAX_DELAYS)]
+        | NewBackoff
+        | None
+    ) = None
+    timeout: Span | None = None
+    ttl: Span | None = None
+    expires: Span | None = None
+    unique: Name | None = None
+    unique_for: Span = 0
+    group: Name | None = None
+    tags: Tags = []
+    after: Annotated[list[JobId], Meta(max_length=MAX_PARENTS)] = []
+    after_any: bool = False
+    remove_on_complete: bool = False
+    retention: Span | None = None
+    delivery: Delivery = "at-least-once"
+    meta: dict[str, str] = {}
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What `kue.model.draft.draft` takes besides type and data."""
+        given = msgspec.structs.asdict(self)
+        del given["type"], given["data"]
+        if self.at is not None:
+            given["at"] = moment(self.at)
+        if isinstance(self.backoff, NewBackoff):
+            given["backoff"] = msgspec.to_builtins(self.backoff)
+        return given
+
+
+class JobFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which jobs are meant, besides their state; everything given must match."""
+
+    type: Name | None = None
+    tag: Name | None = None
+    #: Appears in the data, as JSON text, whatever the case.
+    text: Annotated[str, Meta(max_length=1_000)] | None = None
+    #: Appears in kind or message of the last error, whatever the case.
+    error: Annotated[str, Meta(max_length=1_000)] | None = None
+    #: Runs the job, or ran it last.
+    worker: Name | None = None
+    group: Name | None = None
+    #: A number from -1024 (first) to 1023, or a name such as "high".
+    priority: Priority | None = None
+    #: That of a group of errors.
+    fingerprint: Annotated[str, Meta(pattern=r"^[0-9a-f]{12}$")] | None = None
+    #: What is where in the data: {"user.id": 42}; in a query, data.user.id=42.
+    data: Annotated[dict[DataPath, Any], Meta(max_length=MAX_PATHS)] | None = None
+    #: Created at or after, Unix ms.
+    since: Annotated[int, Meta(ge=0, le=MAX_NUMBER)] | None = None
+    #: Created before, Unix ms.
+    until: Annotated[int, Meta(ge=0, le=MAX_NUMBER)] | None = None
+
+    @property
+    def wanted(self) -> dict[str, Any]:
+        """
+        What is given, by name, as `Kue.find` takes it.
+
+        Raises:
+            ValueError: There is no such priority.
+        """
+        given = {name: getattr(self, name) for name in JobFilter.__struct_fields__}
+        if self.priority is not None:
+            given["priority"] = _priority(self.priority)
+        return {name: value for name, value in given.items() if value is not None}
+
+
+class JobsQuery(JobFilter, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which jobs to show, and how many."""
+
+    #: As text: JSON if it is some.
+    data: Annotated[dict[DataPath, DataText], Meta(max_length=MAX_PATHS)] | None = None
+    state: State | None = None
+    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = 50
+    #: That of the page before.
+    cursor: Annotated[str, Meta(pattern=r"^-?[0-9]{1,16}:[0-9]{1,16}$")] | None = None
+    order: Literal["asc", "desc"] = "desc"
+
+    @property
+    def wanted(self) -> dict[str, Any]:
+        """What is given, by name, as `Kue.find` takes it."""
+        given = super().wanted
+        if self.data is not None:
+            given["data"] = {path: _value(text) for path, text in self.data.items()}
+        return given
+
+
+def check_paths(wanted: JobFilter, redaction: Redaction, place: str) -> None:
+    """
+    Let no one find out by asking what is not shown.
+
+    Raises:
+        Refused: A path of *wanted* leads to values that are hidden.
+    """
+    for path in wanted.data or ():
+        if any(redaction.is_secret(step) for step in path.split(".")):
+            raise Refused(
+                HTTPStatus.BAD_REQUEST,
+                f"what {path!r} holds is hidden, and cannot be looked for",
+                field=f"{place}.data.{path}",
+            )
+
+
+def found_openly(
+    wanted: JobFilter, redaction: Redaction
+) -> Callable[[jobs.Job], bool] | None:
+    """Return a test of whether a job matches by what is shown of it, too."""
+    given = {
+        name: value
+        for name, value in wanted.wanted.items()
+        if name in ("text", "error", "data")
+    }
+    if not given:
+        return None
+    asked = Filter(**given)
+    return lambda job: asked.matches(redaction.job(job))
+
+
+def shown(job: jobs.Job, redaction: Redaction) -> Job:
+    """Return *job* as lists show it."""
+    return msgspec.convert(document(redaction.job(job)), Job)
+
+
+def whole(job: jobs.Job, redaction: Redaction) -> WholeJob:
+    """Return everything there is to know of *job*, but what is hidden."""
+    return msgspec.convert(document(redaction.job(job)), WholeJob)
+
+
+def line(line: values.LogLine, redaction: Redaction) -> LogLine:
+    """Return a line as the API shows it."""
+    text = redaction.text(line.text)
+    return LogLine(text, line.level, line.attempt, line.at or None)
+
+
+def _priority(given: int | str) -> int:
+    # In a query a number is text too.
+    is_number = isinstance(given, str) and given.removeprefix("-").isdecimal()
+    return priority_of(int(given) if is_number else given)
+
+
+def _value(text: str) -> Any:
+    """Return the JSON that *text* is, or *text* itself."""
+    try:
+        return msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def moment(given: int | datetime) -> datetime:
+    """Return a moment as the library takes it."""
+    if isinstance(given, datetime):
+        return given
+    return _EPOCH + timedelta(milliseconds=given)

@@ -1,0 +1,218 @@
+"""Drafts from what users write: every option checked and normalised, before any I/O."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from datetime import datetime
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec.structs import replace
+
+from kue.model import backoff as backoffs
+from kue.model.duration import Duration, epoch_ms, milliseconds
+from kue.model.job import MAX_PARENTS, MAX_TAGS, Draft, Spec, priority_of
+from kue.model.names import check_name, check_path_name
+from kue.model.payload import JSON, MAX_DATA, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kue.model.job import PriorityGiven
+    from kue.model.options import Identified
+
+Delivery = Literal["at-least-once", "at-most-once"]
+
+MAX_ATTEMPTS = 1_000_000
+
+
+def draft(
+    type: str,
+    data: JSON = None,
+    *,
+    priority: PriorityGiven = 0,
+    delay: Duration | datetime = 0,
+    at: datetime | None = None,
+    attempts: int = 1,
+    backoff: Any = None,
+    timeout: Duration | None = None,
+    ttl: Duration | None = None,
+    expires: Duration | None = None,
+    unique: str | None = None,
+    unique_for: Duration = 0,
+    group: str | None = None,
+    tags: Iterable[str] = (),
+    parent: Identified | int | None = None,
+    after: Iterable[Identified | int] = (),
+    after_any: bool = False,
+    remove_on_complete: bool = False,
+    retention: Duration | None = None,
+    delivery: Delivery = "at-least-once",
+    meta: Mapping[str, str] | None = None,
+    address_id: str | None = None,
+    max_data: int = MAX_DATA,
+) -> Draft:
+    """
+    Return a valid draft of a job.
+
+    Raises:
+        BadPayload: *data* is not JSON, or too much of it.
+        ValueError, TypeError: An option makes no sense; the message names it.
+    """
+    moment, wait = _when(delay, at)
+    window = milliseconds(unique_for, field="unique_for")
+    if window and unique is None:
+        raise ValueError("unique_for says how long a unique key is held; give unique=")
+    if delivery not in ("at-least-once", "at-most-once"):
+        raise ValueError(
+            f"delivery is 'at-least-once' or 'at-most-once', not {delivery!r}"
+        )
+    spec = Spec(
+        data=encode(data, field="data", limit=max_data),
+        delay=wait,
+        at=moment,
+        max_attempts=_attempts(attempts),
+        backoff=backoffs.of(backoff, base=wait),
+        timeout=_optional(timeout, "timeout"),
+        tags=_tags(tags),
+        parent=None if parent is None else _job_id(parent, "parent"),
+        after=_after(after),
+        remove_on_complete=remove_on_complete,
+        retention=(
+            None if retention is None else milliseconds(retention, field="retention")
+        ),
+        meta=_meta(meta),
+        address_id=None if address_id is None else _uuid(address_id),
+    )
+    return Draft(
+        type=check_path_name(type, what="type"),
+        spec=spec,
+        priority=priority_of(priority),
+        at=moment,
+        unique=None if unique is None else check_name(unique, what="unique key"),
+        unique_for=window,
+        group=None if group is None else check_name(group, what="group"),
+        ttl=_optional(ttl, "ttl"),
+        expires=_optional(expires, "expires"),
+        once=delivery == "at-most-once",
+        after_any=after_any,
+    )
+
+
+#: What `draft` takes beside type and data.
+OPTIONS = frozenset(draft.__kwdefaults__ or ()) - {"max_data"}
+#: What other queues call them.
+_ALIASES = {
+    "countdown": "delay",
+    "eta": "at",
+    "max_retries": "attempts",
+    "retries": "attempts",
+    "time_limit": "timeout",
+}
+
+
+def check_options(options: Iterable[str]) -> None:
+    """Raise `TypeError` for a name that no option has, with the nearest that is one."""
+    for name in options:
+        if name not in OPTIONS:
+            near = _ALIASES.get(name) or "".join(get_close_matches(name, OPTIONS, 1))
+            hint = f"did you mean {near}? " if near else ""
+            raise TypeError(
+                f"{name} is not an option of a job; {hint}"
+                f"the options are {', '.join(sorted(OPTIONS))}"
+            )
+
+
+class Mould:
+    """
+    A type and options, checked once, for drafts that differ in their data.
+
+    Checking options takes longer than everything else that is done for a draft.
+    """
+
+    __slots__ = ("_draft", "_max_data")
+
+    def __init__(
+        self, type: str, options: Mapping[str, Any], *, max_data: int = MAX_DATA
+    ) -> None:
+        """Check the options; raises what `draft` raises."""
+        check_options(options)
+        self._draft = draft(type, **options)
+        self._max_data = max_data
+
+    def draft(self, data: JSON) -> Draft:
+        """Return a draft with this *data*; raises `BadPayload`."""
+        encoded = encode(data, field="data", limit=self._max_data)
+        return replace(self._draft, spec=replace(self._draft.spec, data=encoded))
+
+
+def _when(delay: Duration | datetime, at: datetime | None) -> tuple[int | None, int]:
+    if at is not None:
+        if delay != 0:
+            raise ValueError("give delay or at, not both")
+        return epoch_ms(at, field="at"), 0
+    if isinstance(delay, datetime):
+        return epoch_ms(delay, field="delay"), 0
+    return None, milliseconds(delay, field="delay")
+
+
+def _optional(value: Duration | None, field: str) -> int:
+    """Return a limit in ms, 0 for none; a limit of nothing is a mistake."""
+    if value is None:
+        return 0
+    result = milliseconds(value, field=field)
+    if result == 0:
+        raise ValueError(f"{field} must be more than 0; leave it out for no limit")
+    return result
+
+
+def _attempts(value: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"attempts must be a whole number, not {value!r}")
+    if not 1 <= value <= MAX_ATTEMPTS:
+        raise ValueError(f"attempts must be from 1 to {MAX_ATTEMPTS:,}, not {value}")
+    return value
+
+
+def _tags(values: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise TypeError(f"tags must be a list of texts, not {values!r}")
+    tags = tuple(dict.fromkeys(check_name(tag, what="tag") for tag in values))
+    if len(tags) > MAX_TAGS:
+        raise ValueError(f"a job has at most {MAX_TAGS} tags, not {len(tags)}")
+    return tags
+
+
+def _job_id(job: Identified | int, field: str) -> int:
+    value = getattr(job, "id", job)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{field} must be a job or its id, not {job!r}")
+    return value
+
+
+def _after(values: Iterable[Identified | int]) -> tuple[int, ...]:
+    if not isinstance(values, Iterable):
+        raise TypeError(f"after must be a list of jobs or their ids, not {values!r}")
+    ids = tuple(dict.fromkeys(_job_id(value, "after") for value in values))
+    if len(ids) > MAX_PARENTS:
+        raise ValueError(
+            f"a job waits for at most {MAX_PARENTS} others, not {len(ids)}"
+        )
+    return ids
+
+
+def _uuid(value: str) -> str:
+    try:
+        return str(uuid.UUID(value))
+    except (ValueError, AttributeError):
+        raise ValueError(f"address_id must be a UUID as text, not {value!r}") from None
+
+
+def _meta(values: Mapping[str, str] | None) -> dict[str, str]:
+    meta = dict(values or {})
+    for key, value in meta.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise TypeError(f"meta maps text to text, but has {key!r}: {value!r}")
+    encode(meta, field="meta", limit=8 * 1024)
+    return meta

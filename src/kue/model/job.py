@@ -1,0 +1,489 @@
+"""
+The job: what is asked for (`Draft`), what is kept (`Job`), how a run ended (`Ending`).
+
+All of them are values.  A draft says what the store must act on (type, priority, time,
+keys) and carries a `Spec`, which the store only keeps.  A job's whole past is its
+history, one `Attempt` for each ending; result, error, attempts and times are read from
+it and stored nowhere else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from enum import IntEnum, StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from kue.model.backoff import Backoff
+from kue.model.names import unquote
+from kue.model.payload import JSON
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MIN_PRIORITY, MAX_PRIORITY = -1024, 1023
+#: Attempts kept with a job; older ones fall off.
+MAX_HISTORY = 20
+#: A job may wait for this many others; more are a tree of groups.
+MAX_PARENTS = 1000
+MAX_TAGS = 50
+
+
+class State(StrEnum):
+    """Where a job is.  It is in exactly one of these until it is removed."""
+
+    WAITING = "waiting"
+    ACTIVE = "active"
+    DELAYED = "delayed"
+    COMPLETE = "complete"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    BLOCKED = "blocked"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether only a person or a program can make the job run again."""
+        return self in FINAL
+
+
+FINAL = frozenset({State.COMPLETE, State.FAILED, State.CANCELLED})
+#: What a job can be promoted from.
+PROMOTABLE = frozenset({State.DELAYED, State.BLOCKED})
+UNFINISHED = frozenset(set(State) - FINAL)
+
+#: Every move there is.  Engines refuse any other.
+MOVES: Mapping[State, frozenset[State]] = MappingProxyType(
+    {
+        State.WAITING: frozenset(
+            {State.ACTIVE, State.DELAYED, State.FAILED, State.CANCELLED}
+        ),
+        State.DELAYED: frozenset(
+            {State.WAITING, State.DELAYED, State.FAILED, State.CANCELLED}
+        ),
+        State.BLOCKED: frozenset(
+            {State.WAITING, State.DELAYED, State.FAILED, State.CANCELLED}
+        ),
+        # One failed run is one move: straight to where the job goes next.
+        State.ACTIVE: frozenset(
+            {
+                State.WAITING,
+                State.DELAYED,
+                State.COMPLETE,
+                State.FAILED,
+                State.CANCELLED,
+            }
+        ),
+        State.COMPLETE: frozenset({State.WAITING, State.DELAYED}),
+        State.FAILED: frozenset({State.WAITING, State.DELAYED}),
+        State.CANCELLED: frozenset({State.WAITING, State.DELAYED}),
+    }
+)
+
+#: The part of MOVES that an operator may ask for (verb ``move``): a run is started and
+#: ended by workers alone, and ``cancel`` is a verb of its own.
+MOVES_BY_HAND: Mapping[State, frozenset[State]] = MappingProxyType(
+    {
+        State.WAITING: frozenset({State.DELAYED}),
+        State.DELAYED: frozenset({State.WAITING, State.DELAYED}),
+        State.BLOCKED: frozenset({State.WAITING, State.DELAYED}),
+        State.ACTIVE: frozenset(),
+        State.COMPLETE: frozenset({State.WAITING, State.DELAYED}),
+        State.FAILED: frozenset({State.WAITING, State.DELAYED}),
+        State.CANCELLED: frozenset({State.WAITING, State.DELAYED}),
+    }
+)
+
+
+class Priority(IntEnum):
+    """Names for priorities; any integer from -1024 to 1023 will do.  Lower is first."""
+
+    CRITICAL = -15
+    HIGH = -10
+    MEDIUM = -5
+    NORMAL = 0
+    LOW = 10
+
+
+#: A priority as users write it: a name, or a number from -1024 to 1023.
+PriorityGiven: TypeAlias = Literal["critical", "high", "medium", "normal", "low"] | int
+
+
+def priority_of(value: int | str) -> int:
+    """
+    Return a priority as a number, given by number or by name.
+
+    Raises:
+        ValueError: No such name, or outside -1024 to 1023.
+        TypeError: Neither a whole number nor text.
+    """
+    if isinstance(value, str):
+        try:
+            return Priority[value.upper()].value
+        except KeyError:
+            raise ValueError(
+                f"priority {value!r} is unknown; there are critical, high, medium, "
+                "normal and low, or any whole number from -1024 to 1023"
+            ) from None
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"priority must be a whole number or a name, not {value!r}")
+    if not MIN_PRIORITY <= value <= MAX_PRIORITY:
+        raise ValueError(f"priority must be from -1024 to 1023, not {value}")
+    return int(value)
+
+
+class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is fixed when a job is made and matters to whoever runs it."""
+
+    #: Job data; already encoded (`msgspec.Raw`) in a draft, decoded in a job.
+    data: Any = None
+    #: The delay asked for, in ms.  Never changed: backoff is computed from it.
+    delay: int = 0
+    #: The moment asked for instead, Unix ms.
+    at: int | None = None
+    max_attempts: int = 1
+    backoff: Backoff | None = None
+    #: How long one run may take, in ms; 0 for no limit.
+    timeout: int = 0
+    tags: tuple[str, ...] = ()
+    parent: int | None = None
+    #: Jobs that must end before this one may run.
+    after: tuple[int, ...] = ()
+    remove_on_complete: bool = False
+    #: How long to keep the job once it ended, in ms; None for the queue's own rule.
+    retention: int | None = None
+    meta: dict[str, str] = {}
+    #: Given by the caller; otherwise it follows from id and creation time.
+    address_id: str | None = None
+
+
+class Draft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A job that is to be; `kue.model.draft.draft` makes valid ones."""
+
+    type: str
+    spec: Spec
+    priority: int = 0
+    #: When to run, as Unix ms; None for spec.delay after it was added.
+    at: int | None = None
+    #: At most one unfinished job of the type has this key …
+    unique: str | None = None
+    #: … and for this long (ms) after it was added, even when it has ended.
+    unique_for: int = 0
+    #: Jobs of one group share the type's per-key limit.
+    group: str | None = None
+    #: Time in active without a sign of life, in ms; 0 for none.
+    ttl: int = 0
+    #: Whole life until it must have started, in ms; 0 for no end.
+    expires: int = 0
+    #: Delivery at most once: a lost worker fails the job instead of repeating it.
+    once: bool = False
+    #: With spec.after: run when those ended in any way, not only well.
+    after_any: bool = False
+
+
+#: How a run that was held back may begin.
+BEGAN = ("alone", "beside")
+
+
+class Run(NamedTuple):
+    """
+    One run of a job, as its token says.
+
+    The token *is* the right to end the run.  `fence` grows with every run ever
+    started, fail-overs included: pass it on to databases that can refuse lower ones.
+    """
+
+    fence: int
+    started_at: int
+    attempt: int
+    worker: str
+    claim: str
+
+    @classmethod
+    def read(cls, token: str) -> Run:
+        """Take a token apart: ``fence:started_at:attempt:worker:claim``."""
+        fence, started_at, attempt, worker, claim = token.split(":")
+        return cls(
+            int(fence), int(started_at), int(attempt), unquote(worker), unquote(claim)
+        )
+
+    @property
+    def began(self) -> str | None:
+        """
+        How a run that was held back began, "alone" or "beside" others.
+
+        None for a run that was not held back, or is until now; see `Store.begin`.
+        """
+        mark = self.claim.rpartition(".")[2]
+        return mark if mark in BEGAN else None
+
+
+class Error(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a run raised, as data; it is never turned back into an exception."""
+
+    kind: str
+    message: str
+    stack: str = ""
+
+
+class Completed(
+    msgspec.Struct,
+    frozen=True,
+    omit_defaults=True,
+    tag="complete",
+    tag_field="outcome",
+):
+    """It ended well."""
+
+    #: Encoded (`msgspec.Raw`) or plain JSON.
+    result: Any = None
+    #: Why there was nothing to do, if there was not.
+    reason: str = ""
+
+
+class Retried(msgspec.Struct, frozen=True, tag="retry", tag_field="outcome"):
+    """It failed and is to run again after *delay* ms; the attempt is spent."""
+
+    error: Error
+    delay: int = 0
+
+
+class Failed(msgspec.Struct, frozen=True, tag="failed", tag_field="outcome"):
+    """It failed for good."""
+
+    error: Error
+
+
+class Released(msgspec.Struct, frozen=True, tag="released", tag_field="outcome"):
+    """It was put back, to run after *delay* ms; *counts* if that was an attempt."""
+
+    delay: int = 0
+    counts: bool = False
+    reason: str = ""
+
+
+class Stalled(msgspec.Struct, frozen=True, tag="stalled", tag_field="outcome"):
+    """Its worker was lost; it goes back in line without spending an attempt."""
+
+    error: Error
+    delay: int = 0
+
+
+class Cancelled(msgspec.Struct, frozen=True, tag="cancelled", tag_field="outcome"):
+    """It was ended by a person or a program."""
+
+    reason: str = ""
+
+
+Ending: TypeAlias = Completed | Retried | Failed | Released | Stalled | Cancelled
+
+
+class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
+    """
+    One line of a job's story: a run that ended, or something done to the job.
+
+    *token* is empty when no run was involved: an expired or cancelled job that never
+    started, or outcome ``restarted`` when someone put a finished job back in line.
+    """
+
+    token: str = msgspec.field(name="run")
+    at: int
+    outcome: str
+    result: Any = None
+    error: Error | None = None
+    delay: int = 0
+    counts: bool = False
+    reason: str = ""
+    #: "lease" or "ttl" when upkeep ended the run because that was over.
+    taken: str = ""
+    #: What its error has in common with others, where the job failed for good.
+    fingerprint: str = ""
+
+    @property
+    def run(self) -> Run | None:
+        return Run.read(self.token) if self.token else None
+
+    @property
+    def duration(self) -> int:
+        """How long the run took, in ms."""
+        run = self.run
+        return max(0, self.at - run.started_at) if run else 0
+
+    @property
+    def attempts_spent(self) -> int | None:
+        """Attempts used up once this ended; None when it says nothing of them."""
+        if self.outcome == "restarted":
+            return 0
+        run = self.run
+        if run is None:
+            return None
+        given_back = self.outcome == "stalled" or (
+            self.outcome == "released" and not self.counts
+        )
+        return run.attempt - 1 if given_back else run.attempt
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as the store has it at one moment."""
+
+    id: int
+    type: str
+    state: State
+    priority: int
+    created_at: int
+    spec: Spec
+    unique: str | None = None
+    unique_for: int = 0
+    group: str | None = None
+    ttl: int = 0
+    expires: int = 0
+    once: bool = False
+    after_any: bool = False
+    #: When a delayed job becomes ready, Unix ms.
+    promote_at: int | None = None
+    #: The right to end the current run; empty unless active.
+    token: str = ""
+    #: Times a worker was lost with this job in hand.
+    stalls: int = 0
+    #: 0 to 100; 100 for a complete job
+    progress: int = 0
+    progress_data: JSON = None
+    #: Someone asked a running job to end.
+    cancelling: bool = False
+    #: Why its group's limit or a pause holds a waiting job back; empty if neither does.
+    held: str = ""
+    history: tuple[Attempt, ...] = ()
+
+    @property
+    def data(self) -> JSON:
+        return self.spec.data
+
+    @property
+    def max_attempts(self) -> int:
+        return self.spec.max_attempts
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return self.spec.tags
+
+    @property
+    def address_id(self) -> str:
+        """
+        A UUID for this very job.
+
+        Ids may be handed out anew after a fail-over that lost writes; the creation
+        time then differs, and so does this.
+        """
+        if self.spec.address_id is not None:
+            return self.spec.address_id
+        seed = f"kue:{self.id}:{self.created_at}:{self.type}".encode()
+        return str(uuid.UUID(bytes=hashlib.sha256(seed).digest()[:16], version=4))
+
+    @property
+    def run(self) -> Run | None:
+        """The run in progress."""
+        return Run.read(self.token) if self.token else None
+
+    @property
+    def fence(self) -> int:
+        """The fence of the run in progress, 0 if there is none."""
+        return int(self.token.partition(":")[0]) if self.token else 0
+
+    @property
+    def attempts(self) -> int:
+        """Attempts made, the current one included."""
+        if self.token:
+            return int(self.token.split(":", 3)[2])
+        for attempt in reversed(self.history):
+            spent = attempt.attempts_spent
+            if spent is not None:
+                return spent
+        return 0
+
+    @property
+    def worker(self) -> str | None:
+        run = self._last_run
+        return run.worker if run else None
+
+    @property
+    def started_at(self) -> int | None:
+        run = self._last_run
+        return run.started_at if run else None
+
+    @property
+    def updated_at(self) -> int:
+        """When it last changed state by being added, started or ended."""
+        if self.token:
+            return int(self.token.split(":", 2)[1])
+        return self.history[-1].at if self.history else self.created_at
+
+    @property
+    def ended_at(self) -> int | None:
+        return self.history[-1].at if self.state.is_final and self.history else None
+
+    @property
+    def ending(self) -> str | None:
+        """
+        What identifies its end: the beginning of that line of its story.
+
+        Empty for a job that has not ended; None when nothing is kept of its end.  A run
+        has a token of its own, so two runs never end alike; what ended without a run
+        (cancelled or expired in line) goes by the millisecond.
+        """
+        if not self.state.is_final:
+            return ""
+        if not self.history:
+            return None
+        last = self.history[-1]
+        return f'{{"run":"{last.token}","at":{last.at},'
+
+    @property
+    def failed_at(self) -> int | None:
+        for attempt in reversed(self.history):
+            if attempt.error is not None:
+                return attempt.at
+        return None
+
+    @property
+    def duration(self) -> int | None:
+        """How long the last finished run took, in ms."""
+        for attempt in reversed(self.history):
+            if attempt.token:
+                return attempt.duration
+        return None
+
+    @property
+    def result(self) -> JSON:
+        return self.history[-1].result if self.state is State.COMPLETE else None
+
+    @property
+    def error(self) -> Error | None:
+        """What the last failed run said; None once the job ended well."""
+        if self.state is State.COMPLETE:
+            return None
+        for attempt in reversed(self.history):
+            if attempt.error is not None:
+                return attempt.error
+        return None
+
+    @property
+    def fingerprint(self) -> str | None:
+        """Which failed jobs failed of the same; None for a job that did not fail."""
+        if self.state is not State.FAILED or not self.history:
+            return None
+        return self.history[-1].fingerprint or None
+
+    @property
+    def expires_at(self) -> int | None:
+        return self.created_at + self.expires if self.expires else None
+
+    @property
+    def _last_run(self) -> Run | None:
+        if self.token:
+            return Run.read(self.token)
+        for attempt in reversed(self.history):
+            if attempt.token:
+                return attempt.run
+        return None

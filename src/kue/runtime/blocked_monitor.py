@@ -1,0 +1,137 @@
+"""The blocked-thread watch of a runtime: who holds a loop or a worker, and where?"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+import traceback
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kue.aio.loop_monitor import Blockage, LoopProbe, blockage, oversleep
+from kue.runtime import event_loops
+from kue.runtime.loop_context import LoopContext
+from kue.runtime.worker_context import WorkerContext
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import FrameType
+
+    from kue.runtime.context import Context
+    from kue.runtime.event_loops import Place
+    from kue.runtime.thread_pool import Busy, Pool
+
+logger = logging.getLogger(__name__)
+
+_ENTRANCES = {
+    LoopContext._invoke.__code__,
+    LoopContext._finish.__code__,
+    LoopContext._complete.__code__,
+    WorkerContext._invoke.__code__,
+    WorkerContext._invoke_call.__code__,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How often the watch looks and what it takes for blocked, in seconds."""
+
+    interval: float = 1.0
+    loop: float = 2.0
+    worker: float = 60.0
+    #: From when on the stack is shown.
+    stack: float = 5.0
+
+    def __post_init__(self) -> None:
+        for name in ("interval", "loop", "worker"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be more than 0 seconds")
+
+
+class Watch:
+    """Looks at loops and pools from a thread of its own, and warns at each look."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        places: Iterable[Place],
+        pools: Callable[[], list[Pool]],
+    ) -> None:
+        self._limits = limits
+        self._pools = pools
+        self._probes = [(place, _probe(place, limits)) for place in places]
+        self._over = threading.Event()
+        self._thread = threading.Thread(
+            target=self._watch, name="kue blocked-thread watch", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+
+    def _watch(self) -> None:
+        while not self._over.is_set():
+            overslept = oversleep(self._over, self._limits.interval)
+            for place, probe in self._probes:
+                # Before it is asked: that would let the loop go on.
+                if (found := probe.look(overslept)) is not None:
+                    self._warn(place.name, found, self._limits.loop)
+            for pool in self._pools():
+                self._look_at(pool)
+            answers = [probe.ask() for _, probe in self._probes]
+            if not any(answers):
+                # All loops were closed without us.
+                return
+
+    def _look_at(self, pool: Pool) -> None:
+        for busy in pool.busy():
+            held = time.monotonic() - busy.since
+            frame = sys._current_frames().get(busy.thread)
+            # If it has gone on to something else, the frame is of that.
+            if held > pool.limit and frame is not None and _is_still(busy, pool):
+                self._warn(busy.name, blockage(held, frame), pool.limit)
+
+    def _warn(self, thread: str, found: Blockage, limit: float) -> None:
+        context, depth = context_in(found.frame)
+        whose = "" if context is None else f" by {context.deployment or 'a handler'}"
+        stack = ""
+        if found.seconds >= self._limits.stack:
+            stack = "\n" + "".join(traceback.format_stack(found.frame, depth)).rstrip()
+        logger.warning(
+            "Thread %s has been blocked for %d ms, time limit is %d ms%s at %s%s",
+            thread,
+            found.seconds * 1000,
+            limit * 1000,
+            whose,
+            found.where,
+            stack,
+        )
+
+
+def context_in(innermost: FrameType) -> tuple[Context | None, int | None]:
+    """Return the context that *innermost* runs in, and how deep; None if in none."""
+    frame: FrameType | None = innermost
+    depth = 0
+    while frame is not None:
+        if frame.f_code in _ENTRANCES:
+            context: Context = frame.f_locals["self"]
+            return context, depth
+        frame = frame.f_back
+        depth += 1
+    return None, None
+
+
+def _probe(place: Place, limits: Limits) -> LoopProbe:
+    return LoopProbe(
+        place.loop,
+        place.thread,
+        limit=limits.loop,
+        again=True,
+        idle=(event_loops.__file__,),
+    )
+
+
+def _is_still(busy: Busy, pool: Pool) -> bool:
+    return busy in pool.busy()

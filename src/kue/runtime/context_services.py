@@ -1,0 +1,118 @@
+"""What code in a context asks its runtime for: messages, timers, threads."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, Unpack
+
+from kue.bus.consumer import DEFAULT_BUFFER
+from kue.runtime.executor import WorkerExecutor
+from kue.runtime.thread_pool import Pool, Pools
+from kue.runtime.timers import Timers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kue.bus import Consumer, Handler
+    from kue.model.duration import Duration
+    from kue.runtime.context import Context
+    from kue.runtime.timers import TimerHandler
+
+A = TypeVarTuple("A")
+T = TypeVar("T")
+
+#: Threads of a pool, unless told otherwise.
+WORKERS = 20
+
+
+class Services(ABC):
+    """The part of a `Runtime` that handlers use; all of it belongs to their context."""
+
+    def __init__(self) -> None:
+        self._timers = Timers()
+        self._pools = Pools()
+
+    @abstractmethod
+    def context(self) -> Context:
+        """Return the context that this code runs in, or a new one on the next loop."""
+
+    @abstractmethod
+    def hold_pool(self, name: str, size: int, limit: float | None = None) -> Pool:
+        """Return the pool of that *name*, which is there until it is released."""
+
+    @abstractmethod
+    def _current(self) -> Context | None:
+        """Return the context that this code runs in, if it is one of this runtime."""
+
+    # -- messages --------------------------------------------------------------
+
+    def consumer(
+        self,
+        address: str,
+        handler: Handler | None = None,
+        *,
+        local: bool = False,
+        buffer: int = DEFAULT_BUFFER,
+        concurrency: int = 1,
+    ) -> Consumer:
+        """
+        Listen at *address* of the bus, in this context or in a new one.
+
+        It ends with the verticle that made it, or with the runtime.
+        """
+        return self.context().consumers.add(
+            address, handler, local=local, buffer=buffer, concurrency=concurrency
+        )
+
+    # -- timers ----------------------------------------------------------------
+
+    def set_timer(self, delay: Duration, handler: TimerHandler) -> int:
+        """
+        Have *handler* called once, in this context; return the timer's id.
+
+        Raises:
+            ValueError: The delay is shorter than a millisecond.
+        """
+        return self._timers.set(self.context(), delay, handler, is_periodic=False)
+
+    def set_periodic(self, delay: Duration, handler: TimerHandler) -> int:
+        """
+        Have *handler* called every *delay*, in this context; return the timer's id.
+
+        A call that is due while the one before it still runs is left out.
+        """
+        return self._timers.set(self.context(), delay, handler, is_periodic=True)
+
+    def cancel_timer(self, timer_id: int) -> bool:
+        """Cancel a timer; False if it is over, or never was."""
+        return self._timers.cancel(timer_id)
+
+    # -- blocking code ---------------------------------------------------------
+
+    async def execute_blocking(
+        self,
+        function: Callable[[Unpack[A]], T],
+        *args: *A,
+        ordered: bool = True,
+    ) -> T:
+        """
+        Call *function*, which blocks, in a worker thread and return what it returns.
+
+        What one context asks for is done in order, unless it is not *ordered*; outside
+        of a context there is no order.
+        """
+        return await self.context().execute_blocking(function, *args, ordered=ordered)
+
+    def worker_executor(
+        self, name: str, size: int = WORKERS, *, limit: float | None = None
+    ) -> WorkerExecutor:
+        """
+        Return the pool of that *name*, for blocking code; close it after use.
+
+        One that a verticle asked for is closed with it.
+        """
+        executor = WorkerExecutor(self._pools, self.hold_pool(name, size, limit))
+        context = self._current()
+        if context is not None:
+            context.add_close_hook(executor.close)
+        return executor

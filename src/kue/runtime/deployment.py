@@ -1,0 +1,305 @@
+"""
+Deploying and undeploying, whole or not at all.
+
+A verticle that is deployed by another is its child and ends before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import uuid
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kue.model.payload import decode, encode
+from kue.runtime.context import current_context, over, sparing_me, was_asked_to_end
+from kue.runtime.errors import AlreadyUndeployed, RuntimeClosed, UnknownDeployment
+from kue.runtime.verticle import Source, Verticle, find, make
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Mapping
+
+    from kue.runtime.context import Context
+    from kue.runtime.runtime import Runtime
+    from kue.runtime.thread_pool import Pool
+
+logger = logging.getLogger(__name__)
+
+MAX_INSTANCES = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a verticle is deployed."""
+
+    config: Mapping[str, Any] = field(default_factory=dict)
+    instances: int = 1
+    #: Whether it runs on threads of a pool instead of an event loop.
+    worker: bool = False
+    #: The pool for a worker, and for what others execute there; None is the runtime's.
+    pool: str | None = None
+    #: How many threads the pool gets, if it is not there yet.
+    pool_size: int = 20
+    #: Seconds that one of its threads may be held; None is the runtime's limit.
+    pool_limit: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.instances <= MAX_INSTANCES:
+            raise ValueError(
+                f"instances must be 1 to {MAX_INSTANCES:,}, not {self.instances}"
+            )
+        encode(dict(self.config), field="config")
+
+    def copy_config(self) -> dict[str, Any]:
+        config: dict[str, Any] = decode(encode(dict(self.config), field="config"))
+        return config
+
+
+class Instance:
+    """One verticle of a deployment, and where it runs."""
+
+    def __init__(self, verticle: Verticle, context: Context) -> None:
+        self.verticle = verticle
+        self.context = context
+        self._starting: asyncio.Task[Any] | None = None
+        self._is_started = False
+
+    async def start(self) -> None:
+        await self.context.call(self._start)
+
+    async def stop(self) -> None:
+        """Stop the verticle, if it has started; give up starting, if it is at it."""
+        await self.context.call(self._stop)
+
+    # -- in the context --------------------------------------------------------
+
+    async def _start(self) -> None:
+        self._starting = asyncio.current_task()
+        await self.verticle.start()
+        self._is_started = True
+
+    async def _stop(self) -> None:
+        if self._starting is not None and not self._starting.done():
+            # Once: it may be cleaning up.
+            if not self._starting.cancelling():
+                self._starting.cancel()
+            await asyncio.wait([self._starting])
+        # What stops must not be asked for more, nor what its handlers need be gone.
+        self.context.consumers.end()
+        if self._is_started:
+            await self.verticle.stop()
+
+
+class Deployment:
+    """One or more instances of a verticle that come and go together."""
+
+    def __init__(
+        self,
+        name: str,
+        options: Options,
+        parent: Deployment | None,
+        deployment_id: str | None = None,
+    ) -> None:
+        self.id = deployment_id or str(uuid.uuid4())
+        self.name = name
+        self.options = options
+        self.parent = parent
+        self.children: dict[str, Deployment] = {}
+        self.instances: list[Instance] = []
+        self.pool: Pool | None = None
+        #: Whether someone has begun to undeploy it.
+        self.is_ending = False
+        self.ended: Future[None] = Future()
+
+    def __repr__(self) -> str:
+        return f"{self.name} {self.id}"
+
+
+class Deployer:
+    """The deployments of a runtime.  May be used from any thread that runs a loop."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._deployments: dict[str, Deployment] = {}
+        self._starting: dict[asyncio.Task[str], Future[None]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    @property
+    def deployments(self) -> tuple[Deployment, ...]:
+        return tuple(self._deployments.values())
+
+    def has(self, deployment_id: str) -> bool:
+        """Tell whether something is deployed under this id."""
+        return deployment_id in self._deployments
+
+    def parent(self) -> Deployment | None:
+        """Return the deployment whose code this is, if it is one of ours."""
+        context = current_context()
+        if context is None or context.runtime is not self._runtime:
+            return None
+        return context.deployment
+
+    async def deploy(
+        self, source: Source, options: Options, *, deployment_id: str | None = None
+    ) -> str:
+        """Start all instances, or none; return the id they are undeployed by."""
+        self._check(None)
+        work = self._deploy(source, options, deployment_id)
+        task = asyncio.create_task(work, name="kue deploy")
+        ended = self._starting[task] = Future()
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if was_asked_to_end():
+                raise
+            raise RuntimeClosed("the runtime was closed meanwhile") from None
+        finally:
+            del self._starting[task]
+            ended.set_result(None)
+
+    async def undeploy(self, deployment_id: str) -> None:
+        """
+        Stop the children, then the verticle, then what it registered.
+
+        Goes on to the end, even if whoever asked is cancelled.
+
+        Raises:
+            UnknownDeployment: Nothing is deployed under this id.
+            AlreadyUndeployed: Someone else is at it.
+            Exception: What the verticle raised when it was stopped; it is undeployed.
+        """
+        deployment = self._deployments.get(deployment_id)
+        if deployment is None:
+            raise UnknownDeployment(deployment_id)
+        if not self._begin_to_end(deployment):
+            raise AlreadyUndeployed(deployment_id)
+        errors = await self._to_the_end(self._take_down(deployment))
+        for error in errors[1:]:
+            logger.error("%s failed to stop, too", deployment.name, exc_info=error)
+        if errors:
+            raise errors[0]
+
+    async def close(self) -> None:
+        """Undeploy everything, the last deployed first; failures are logged."""
+        self._is_closed = True
+        await self._give_up_starting()
+        for deployment in reversed(self.deployments):
+            if deployment.parent is None:
+                await self._end(deployment)
+
+    # -- up --------------------------------------------------------------------
+
+    async def _deploy(
+        self, source: Source, options: Options, deployment_id: str | None
+    ) -> str:
+        parent = self.parent()
+        if isinstance(source, str):
+            # An import may take its time.
+            source = await self._runtime.execute_blocking(find, source)
+        verticles = make(source, options.instances)
+        name = type(verticles[0]).__name__
+        deployment = Deployment(name, options, parent, deployment_id)
+        try:
+            self._prepare(deployment, verticles)
+            await _start(deployment)
+            self._enter(deployment)
+        except BaseException:
+            deployment.is_ending = True
+            errors = await self._to_the_end(self._take_down(deployment))
+            for error in errors:
+                logger.error("%s failed to stop", name, exc_info=error)
+            raise
+        return deployment.id
+
+    def _prepare(self, deployment: Deployment, verticles: list[Verticle]) -> None:
+        options = deployment.options
+        self._check(deployment.parent)
+        if options.pool is not None:
+            deployment.pool = self._runtime.hold_pool(
+                options.pool, options.pool_size, options.pool_limit
+            )
+        for verticle in verticles:
+            verticle.context = self._runtime.new_context(deployment)
+            deployment.instances.append(Instance(verticle, verticle.context))
+
+    def _enter(self, deployment: Deployment) -> None:
+        with self._lock:
+            self._check(deployment.parent)
+            self._deployments[deployment.id] = deployment
+            if deployment.parent is not None:
+                deployment.parent.children[deployment.id] = deployment
+
+    def _check(self, parent: Deployment | None) -> None:
+        if self._is_closed:
+            raise RuntimeClosed("the runtime is closed")
+        if parent is not None and parent.is_ending:
+            raise AlreadyUndeployed(parent.id)
+
+    # -- down ------------------------------------------------------------------
+
+    async def _take_down(self, deployment: Deployment) -> list[BaseException]:
+        """End *deployment* whatever happens; return what its verticles raised."""
+        try:
+            for child in reversed(tuple(deployment.children.values())):
+                await self._end(child)
+            errors = await _outcomes(one.stop() for one in deployment.instances)
+            closing = (one.context.close() for one in deployment.instances)
+            return errors + await _outcomes(closing)
+        finally:
+            self._forget(deployment)
+
+    def _forget(self, deployment: Deployment) -> None:
+        if deployment.pool is not None:
+            self._runtime.release_pool(deployment.pool)
+        self._deployments.pop(deployment.id, None)
+        if deployment.parent is not None:
+            deployment.parent.children.pop(deployment.id, None)
+        deployment.ended.set_result(None)
+
+    async def _end(self, deployment: Deployment) -> None:
+        """Take it down, or wait for whoever is at it."""
+        if not self._begin_to_end(deployment):
+            await over(deployment.ended)
+            return
+        for error in await self._to_the_end(self._take_down(deployment)):
+            logger.error("%s failed to stop", deployment.name, exc_info=error)
+
+    def _begin_to_end(self, deployment: Deployment) -> bool:
+        with self._lock:
+            was_ending, deployment.is_ending = deployment.is_ending, True
+            return not was_ending
+
+    async def _give_up_starting(self) -> None:
+        for task, ended in tuple(self._starting.items()):
+            task.get_loop().call_soon_threadsafe(task.cancel)
+            await over(ended)
+
+    async def _to_the_end(
+        self, work: Coroutine[Any, Any, list[BaseException]]
+    ) -> list[BaseException]:
+        """Do *work* even if whoever asked for it is cancelled, or ended by it."""
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(work, name="kue undeploy", context=sparing_me())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return await asyncio.shield(task)
+
+
+async def _start(deployment: Deployment) -> None:
+    """Start all instances side by side; raise what the first of them raised."""
+    errors = await _outcomes(one.start() for one in deployment.instances)
+    for error in errors[1:]:
+        logger.error("%s failed to start, too", deployment.name, exc_info=error)
+    if errors:
+        raise errors[0]
+
+
+async def _outcomes(work: Any) -> list[BaseException]:
+    """Wait for all of *work* and return what went wrong."""
+    results = await asyncio.gather(*work, return_exceptions=True)
+    return [result for result in results if isinstance(result, BaseException)]

@@ -1,0 +1,77 @@
+"""Calls to Redis that are made once, however often they are sent."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+from kue.model.names import quote
+from kue.store.redis.scripts import load
+
+if TYPE_CHECKING:
+    from kue.runtime.shared.redis.connection_thread import Home
+    from kue.store.redis.wire.client import Link
+
+PACKAGE = "kue.runtime.shared.redis"
+#: Maps and counters are spread over so many hash tags, and so over a Redis Cluster.
+#: All processes must agree on it.
+SLICES = 64
+#: As many as a link has connections for.
+_CALLERS = 16
+
+
+class Calls:
+    """
+    Makes calls for maps and counters, from any thread.
+
+    Each caller has one call under way, and numbers it: by that lua/lib/once.lua sees
+    what was done already.
+    """
+
+    def __init__(self, home: Home, link: Link, prefix: str, process: str) -> None:
+        self._home = home
+        self._link = link
+        self._prefix = quote(prefix)
+        self._callers = [f"{process}:{number}" for number in range(_CALLERS)]
+        self._free = asyncio.Semaphore(_CALLERS)
+        self._numbers = itertools.count(1)
+
+    def root(self, name: str) -> str:
+        """Return the hash tag of the slice that keeps *name*."""
+        return f"{{{self._prefix}:shared:{crc32(name.encode()) % SLICES}}}"
+
+    async def command(self, root: str, *command: Any) -> Any:
+        """Send a command that only reads."""
+        return await self._home.call(self._command, root, command)
+
+    async def read(self, script: str, root: str, *args: Any) -> Any:
+        """Run a script that only reads."""
+        return await self._home.call(self._read, script, root, args)
+
+    async def change(self, script: str, root: str, *args: Any) -> bytes | None:
+        """Run a script that answers + and some text, which is returned, or -."""
+        return await self._home.call(self._change, script, root, args)
+
+    # -- at home ---------------------------------------------------------------
+
+    async def _command(self, root: str, command: tuple[Any, ...]) -> Any:
+        return await self._link.read(root, *command)
+
+    async def _read(self, script: str, root: str, args: tuple[Any, ...]) -> Any:
+        return await self._link.run_loaded(load(script, PACKAGE), root, *args)
+
+    async def _change(
+        self, script: str, root: str, args: tuple[Any, ...]
+    ) -> bytes | None:
+        async with self._free:
+            caller = self._callers.pop()
+            number = next(self._numbers)
+            try:
+                answer: bytes = await self._link.run_loaded(
+                    load(script, PACKAGE), root, caller, number, *args
+                )
+            finally:
+                self._callers.append(caller)
+        return answer[1:] if answer.startswith(b"+") else None

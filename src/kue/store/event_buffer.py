@@ -1,0 +1,56 @@
+"""One listener's events: a bounded buffer that says when it ran over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from kue.model.events import Event, Kind
+
+
+class Feed:
+    """
+    Events on their way to one listener, as an async iterator.
+
+    When *size* of them wait to be read, the oldest goes; the next thing read is then a
+    ``lagged`` event with how many were missed.
+    """
+
+    def __init__(self, size: int, *, only: frozenset[int] | None = None) -> None:
+        if size < 1:
+            raise ValueError(f"buffer must be at least 1, not {size}")
+        self._events: deque[Event] = deque()
+        self._size = size
+        self._only = only
+        self._missed: int | None = None
+        self._arrived = asyncio.Event()
+
+    def put(self, event: Event) -> None:
+        """Take an event in, if this listener wants it.  Never waits."""
+        if self._only is not None and event.job_id not in self._only:
+            return
+        if len(self._events) == self._size:
+            self._events.popleft()
+            self._missed = (self._missed or 0) + 1
+        self._events.append(event)
+        self._arrived.set()
+
+    def lag(self, missed: int) -> None:
+        """Tell the listener that it missed events, of unknown number if 0."""
+        self._missed = (self._missed or 0) + missed
+        self._arrived.set()
+
+    def __aiter__(self) -> Feed:
+        return self
+
+    async def __anext__(self) -> Event:
+        while not self._events and self._missed is None:
+            self._arrived.clear()
+            await self._arrived.wait()
+        if self._missed is not None:
+            missed, self._missed = self._missed, None
+            at = self._events[0].at if self._events else 0
+            return Event(
+                kind=Kind.LAGGED, job_id=0, type="", at=at, detail={"missed": missed}
+            )
+        return self._events.popleft()

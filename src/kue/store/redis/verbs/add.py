@@ -1,0 +1,223 @@
+"""Adding jobs: drafts become arguments of one script call a shard."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kue.model.errors import DurabilityUnknown
+from kue.model.names import quote
+from kue.store.batches import bytes_of_draft, producer_of_part, split
+from kue.store.codec import body_of
+from kue.store.redis.record import left_of, options_of
+from kue.store.redis.sharding import Shards
+from kue.store.validation import InvalidCall, check_batch
+from kue.store.values import Added
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kue.model.job import Draft
+    from kue.model.settings import Settings
+
+#: What stands for the schedule in a call of ``add.lua`` that fires none.
+NO_SCHEDULE = ("", "", "", "")
+#: Producers whose last call is remembered here, with several shards.
+MAX_SEQS = 10_000
+#: How long `durable` waits for a replica.
+DURABLE_WAIT_MS = 2000
+
+
+class _Call(NamedTuple):
+    """What all parts of one call to `add` share."""
+
+    producer: str
+    seq: int
+    durable: bool
+    now: int | None
+
+
+class Producing(Shards):
+    """The verb `add`."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._seqs: dict[str, int] = {}
+
+    async def add(
+        self,
+        drafts: Sequence[Draft],
+        *,
+        producer: str,
+        seq: int,
+        durable: bool = False,
+        now: int | None = None,
+    ) -> list[Added]:
+        check_batch(drafts, "drafts")
+        self._check_seq(producer, seq)
+        call = _Call(producer, seq, durable, now)
+        if self._shards == 1:
+            confirmed, added = await self._add_at(0, drafts, call)
+        else:
+            confirmed, added = await self._add_at_homes(drafts, call)
+            await self._link_across(drafts, added, now=now)
+        if not confirmed:
+            raise DurabilityUnknown([one.id for one in added])
+        return added
+
+    async def _add_at_homes(
+        self, drafts: Sequence[Draft], call: _Call
+    ) -> tuple[bool, list[Added]]:
+        """Add each draft at the shard of its type; return whether all are confirmed."""
+        homes: dict[int, list[int]] = {}
+        for position, draft in enumerate(drafts):
+            homes.setdefault(self._home_of(draft.type), []).append(position)
+        found: dict[int, Added] = {}
+        all_confirmed = True
+        for shard, positions in homes.items():
+            here = [drafts[position] for position in positions]
+            confirmed, added = await self._add_at(shard, here, call)
+            all_confirmed = all_confirmed and confirmed
+            found.update(zip(positions, added, strict=True))
+        return all_confirmed, [found[position] for position in range(len(drafts))]
+
+    async def _add_at(
+        self, shard: int, drafts: Sequence[Draft], call: _Call
+    ) -> tuple[bool, list[Added]]:
+        """Add drafts at one shard, in as many scripts as they need by their bytes."""
+        added: list[Added] = []
+        all_confirmed = True
+        for number, part in enumerate(split(drafts, bytes_of_draft)):
+            name = producer_of_part(call.producer, number)
+            args = (name, call.seq, *NO_SCHEDULE, *arguments(part))
+            confirmed, answer = await self._add(
+                shard, args, durable=call.durable, now=call.now
+            )
+            all_confirmed = all_confirmed and confirmed
+            added += read_answer(answer)
+        return all_confirmed, added
+
+    async def _add(
+        self, shard: int, args: tuple[Any, ...], *, durable: bool, now: int | None
+    ) -> tuple[bool, bytes]:
+        confirmed = True
+        if durable:
+            await self.open()
+            reply, confirmed = await self._link.run_durably(
+                "add",
+                self._keys[shard].root,
+                "" if now is None else now,
+                self._shards,
+                shard,
+                *args,
+                wait_ms=DURABLE_WAIT_MS,
+            )
+        else:
+            reply = await self._run(shard, "add", *args, now=now)
+        if reply[0] != b"OK":
+            raise _behind(args[0], args[1])
+        return confirmed, reply[1]
+
+    def _check_seq(self, producer: str, seq: int) -> None:
+        """Refuse a call before the last; a shard knows only of what came to it."""
+        if self._shards == 1:
+            return
+        if seq < self._seqs.get(producer, seq):
+            raise _behind(producer, seq)
+        self._seqs[producer] = seq
+        if len(self._seqs) > MAX_SEQS:
+            del self._seqs[next(iter(self._seqs))]
+
+    async def _link_across(
+        self, drafts: Sequence[Draft], added: list[Added], *, now: int | None
+    ) -> None:
+        """Tell other shards at once whom their jobs are waited for by."""
+        for draft, one in zip(drafts, added, strict=True):
+            for parent in draft.spec.after:
+                if one.new and self._shard_of(parent) != self._shard_of(one.id):
+                    await self._link_to_parent(one.id, parent, now=now)
+
+    async def _link_to_parent(
+        self, job_id: int, parent: int, *, now: int | None
+    ) -> int:
+        """
+        Carry one "link" of the outbox: have *job_id* wait for *parent* elsewhere.
+
+        Each step may be repeated; the outbox forgets it only when it is done.
+        """
+        home = self._shard_of(job_id)
+        entry = f"link:{job_id}:{parent}"
+        root = self._keys[home].root
+        outbox = self._keys[home].of_shard("outbox")
+        any_end = await self._link.read(root, "HGET", outbox, entry)
+        if any_end is None:
+            return 0
+        word = await self._run(
+            self._shard_of(parent), "link", parent, job_id, any_end, now=now
+        )
+        released = 0
+        if word != b"linked":
+            released = await self._run(
+                home, "unblock", job_id, parent, word, any_end, now=now
+            )
+        await self._link.read(root, "HDEL", outbox, entry)
+        return int(released)
+
+
+def _behind(producer: str, seq: int) -> InvalidCall:
+    return InvalidCall(
+        f"seq {seq} of producer {producer!r} is behind its last call; "
+        "a producer's calls are numbered upwards, one at a time"
+    )
+
+
+def arguments(drafts: Sequence[Draft]) -> list[Any]:
+    """Return drafts as ``add.lua`` takes them: in groups alike, in the order given."""
+    args: list[Any] = []
+    group: tuple[str, int, str, bool] | None = None
+    count_at = 0
+    for draft in drafts:
+        spec = draft.spec
+        options = options_of(draft)
+        is_plain = not (options or draft.at or spec.delay or spec.after)
+        key = (draft.type, draft.priority, options, is_plain)
+        if key != group:
+            group = key
+            form = "plain" if is_plain else "full"
+            args += (left_of(draft, options), quote(draft.type), options, form, 0)
+            count_at = len(args) - 1
+        args[count_at] += 1
+        args.append(body_of(spec))
+        if not is_plain:
+            args += _rest_of(draft)
+    return args
+
+
+def _rest_of(draft: Draft) -> tuple[Any, ...]:
+    return (
+        draft.spec.delay,
+        "" if draft.at is None else draft.at,
+        quote(draft.unique) if draft.unique else "",
+        draft.unique_for,
+        draft.expires,
+        ",".join(map(str, draft.spec.after)),
+        1 if draft.after_any else 0,
+    )
+
+
+def read_answer(answer: bytes) -> list[Added]:
+    """Read what ``add.lua`` answers: a time, and the ids of the jobs."""
+    time, _, ids = answer.partition(b" ")
+    created_at = int(time)
+    first, dash, last = ids.partition(b"-")
+    if dash:
+        jobs = range(int(first), int(last) + 1)
+        return [Added(job_id, True, created_at) for job_id in jobs]
+    parts = ids.split(b",") if ids else ()
+    return [_read_one(part, created_at) for part in parts]
+
+
+def _read_one(part: bytes, created_at: int) -> Added:
+    if not part.startswith(b"!"):
+        return Added(int(part), True, created_at)
+    holder, _, time = part[1:].partition(b"@")
+    return Added(int(holder), False, int(time))

@@ -1,0 +1,169 @@
+"""What operators do to jobs: update, move, cancel, remove, clear."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kue.model.errors import KueError, StoreCorrupt
+from kue.model.job import Cancelled, State
+from kue.model.names import quote
+from kue.model.retry_policy import after_cancel
+from kue.store.codec import body_of, tail_of
+from kue.store.redis.record import created_in, read_claimed, with_changes
+from kue.store.redis.sharding import Shards, seen_as_arguments
+from kue.store.validation import InvalidCall, check_batch, check_limit, check_move
+from kue.store.values import MAX_BATCH, NOTHING_SEEN, Change, Reply, Seen, Word
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+_encode = msgspec.json.Encoder().encode
+
+
+_STATES = frozenset(state.value for state in State)
+
+
+class Operating(Shards):
+    """The verbs of people and programs that look after jobs."""
+
+    async def update(
+        self, changes: Sequence[Change], *, now: int | None = None
+    ) -> list[Word]:
+        check_batch(changes, "changes")
+        return [await self._update(change, now) for change in changes]
+
+    async def _update(self, change: Change, now: int | None) -> Word:
+        shard = self._shard_of(change.job_id)
+        while True:
+            record = await self._record(change.job_id)
+            if record is None:
+                return Word.GONE
+            old, new, priority = _edited(change, record)
+            created_at, ending = seen_as_arguments(change.seen)
+            # The script compares the header, which has the time, with the one we read.
+            if created_at not in ("", created_in(old)):
+                return Word.GONE
+            word = await self._run(
+                shard, "update", change.job_id, old, new, priority, ending, now=now
+            )
+            if word != b"changed":
+                return Word(word.decode())
+
+    async def _record(self, job_id: int) -> bytes | None:
+        shard = self._shard_of(job_id)
+        [record] = await self._read_many(
+            shard, [("GET", self._keys[shard].job(job_id))]
+        )
+        return record if isinstance(record, bytes) else None
+
+    async def move(
+        self,
+        job_ids: Sequence[int],
+        to: State,
+        *,
+        at: int | None = None,
+        states: Iterable[State] | None = None,
+        seen: Mapping[int, Seen] = NOTHING_SEEN,
+        now: int | None = None,
+    ) -> list[Reply]:
+        check_batch(job_ids, "jobs")
+        check_move(to, at)
+        args = (to.value, at or 0, _listed(states))
+        answers = await self._ask("move", job_ids, *args, seen=seen, size=2, now=now)
+        return [_reply(answer) for answer in answers]
+
+    async def cancel(
+        self,
+        job_ids: Sequence[int],
+        *,
+        reason: str = "",
+        seen: Mapping[int, Seen] = NOTHING_SEEN,
+        now: int | None = None,
+    ) -> list[Reply]:
+        check_batch(job_ids, "jobs")
+        args = (
+            tail_of(Cancelled(reason)),
+            tail_of(after_cancel(reason)),
+            _encode(reason),
+        )
+        answers = await self._ask("cancel", job_ids, *args, seen=seen, size=2, now=now)
+        return [_reply(answer) for answer in answers]
+
+    async def remove(
+        self,
+        job_ids: Sequence[int],
+        *,
+        force: bool = False,
+        states: Iterable[State] | None = None,
+        seen: Mapping[int, Seen] = NOTHING_SEEN,
+        now: int | None = None,
+    ) -> list[Reply]:
+        check_batch(job_ids, "jobs")
+        args = ("1" if force else "0", _listed(states))
+        answers = await self._ask("remove", job_ids, *args, seen=seen, size=2, now=now)
+        return [_reply(answer) for answer in answers]
+
+    async def clear(
+        self,
+        type: str | None,
+        states: Iterable[State],
+        *,
+        limit: int = MAX_BATCH,
+        now: int | None = None,
+    ) -> int:
+        check_limit(limit)
+        wanted = list(states)
+        if State.ACTIVE in wanted:
+            raise InvalidCall("active jobs are not cleared; cancel them, or wait")
+        cleared = 0
+        for job_type in await self.types() if type is None else [type]:
+            for state in wanted:
+                if cleared < limit:
+                    cleared += await self._run(
+                        self._home_of(job_type),
+                        "clear",
+                        quote(job_type),
+                        state.value,
+                        limit - cleared,
+                        now=now,
+                    )
+        return cleared
+
+
+def _listed(states: Iterable[State] | None) -> str:
+    """Return states as scripts look for one in them; empty for any."""
+    return "" if states is None else f",{','.join(states)},"
+
+
+def _edited(change: Change, record: bytes) -> tuple[bytes, bytes, int]:
+    try:
+        job = read_claimed(change.job_id, "", record)
+    except (ValueError, KueError, RecursionError) as exc:
+        raise StoreCorrupt(
+            f"the record of job {change.job_id} cannot be read ({exc}); "
+            "kue doctor tells more"
+        ) from exc
+    changes: dict[str, Any] = {}
+    if change.data is not msgspec.UNSET:
+        changes["data"] = change.data
+    if change.tags is not msgspec.UNSET:
+        changes["tags"] = change.tags
+    if change.max_attempts is not msgspec.UNSET:
+        changes["max_attempts"] = change.max_attempts
+    priority = job.priority
+    if change.priority is not msgspec.UNSET:
+        priority = change.priority
+    spec = msgspec.structs.replace(job.spec, **changes)
+    old, new = with_changes(record, priority=priority, body=body_of(spec))
+    return old, new, priority
+
+
+def _reply(answer: list[bytes]) -> Reply:
+    word, detail = Word(answer[0].decode()), answer[1].decode()
+    if word is Word.HELD:
+        return Reply(word, holder=int(detail))
+    if word is Word.REFUSED and detail in _STATES:
+        return Reply(word, State(detail))
+    return Reply(word)

@@ -1,0 +1,291 @@
+"""Upkeep: the verb `tend`, and schedules."""
+
+from __future__ import annotations
+
+import logging
+import math
+import secrets
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+from redis.exceptions import ResponseError
+
+from kue.model import retry_policy
+from kue.model.errors import StoreFull
+from kue.model.schedule import Schedule
+from kue.model.settings import LEASE_MS, Keep, Settings
+from kue.store.redis.verbs.add import Producing, arguments, read_answer
+from kue.store.redis.verbs.changes import Operating
+from kue.store.redis.verbs.queries import Reading
+from kue.store.redis.verbs.runs import EXPIRED_TAIL, Running
+from kue.store.redis.wire.client import pairs
+from kue.store.values import (
+    HOURS_KEPT,
+    MAX_BATCH,
+    MINUTES_A_PASS,
+    MINUTES_KEPT,
+    STACKS_MS,
+    Outcome,
+    Tended,
+    Word,
+    grace_gap,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kue.model.job import Ending, Job
+
+logger = logging.getLogger(__name__)
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Schedule).decode
+
+
+class Upkeep(Producing, Running, Operating, Reading):
+    """What any process may do at any time to keep jobs moving."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        #: By shard, what must be added to our monotonic clock to get Redis' time.
+        self._clocks: dict[int, float] = {}
+        #: By shard, the pass that we made last, or knew of from the beginning; the last
+        #: of all that we know of; and when the next was due when we asked.
+        self._our_pass: dict[int, float] = {}
+        self._last_pass: dict[int, float] = {}
+        self._next_look: dict[int, float] = {}
+
+    async def tend(
+        self,
+        *,
+        limit: int = MAX_BATCH,
+        keep: Keep | None = None,
+        lease: int = LEASE_MS,
+        now: int | None = None,
+    ) -> Tended:
+        async def one(shard: int) -> Tended:
+            return await self._tend(shard, limit, keep, lease, now)
+
+        passes = await self._on_all(one)
+        counts = {
+            name: sum(getattr(done, name) for done in passes) for name in Tended.COUNTS
+        }
+        return Tended(
+            **counts,
+            more=any(done.more for done in passes),
+            quiet=all(done.quiet for done in passes),
+            elsewhere=all(done.elsewhere for done in passes),
+        )
+
+    async def _tend(
+        self, shard: int, limit: int, keep: Keep | None, lease: int, now: int | None
+    ) -> Tended:
+        if now is None:
+            next_look = await self._due_at(shard)
+            if next_look > self._time(shard):
+                elsewhere = await self._is_elsewhere(shard, next_look)
+                return Tended(quiet=True, elsewhere=elsewhere)
+        asked = time.monotonic()
+        reply = await self._run(
+            shard,
+            "tend",
+            limit,
+            lease,
+            grace_gap(lease),
+            EXPIRED_TAIL,
+            _rules(keep),
+            MINUTES_KEPT,
+            MINUTES_A_PASS,
+            HOURS_KEPT,
+            STACKS_MS,
+            now=now,
+        )
+        if now is None:
+            self._clocks[shard] = reply[0] / 1000 - asked
+        if len(reply) == 1:
+            return Tended(quiet=True)
+        if now is None:
+            self._our_pass[shard] = self._last_pass[shard] = reply[0]
+        _, promoted, expired, pruned, released, more, lost, late, due, *damage = reply
+        rescued = await self._end(lost, "lease", retry_policy.after_lost_worker, now)
+        timed_out = await self._end(late, "ttl", retry_policy.after_ttl, now)
+        fired = await self._fire(shard, due, now)
+        released += await self._relay(shard, limit, now)
+        if damage:
+            # Raised only now: the other types were looked at all the same.
+            raise self._link.translate(ResponseError(damage[0].decode()))
+        return Tended(
+            promoted=promoted,
+            expired=expired,
+            pruned=pruned,
+            released=released,
+            rescued=rescued,
+            timed_out=timed_out,
+            fired=fired,
+            more=bool(more),
+        )
+
+    async def _end(
+        self,
+        ids: list[bytes],
+        overdue: str,
+        decide: Callable[[Job, int], Ending],
+        now: int | None,
+    ) -> int:
+        """End runs that are overdue, as *decide* says; return how many still were."""
+        if not ids:
+            return 0
+        jobs = await self.get([int(job_id) for job_id in ids])
+        moment = await self.now() if now is None else now
+        outcomes = [
+            Outcome(job, decide(job, moment), overdue)
+            for job in jobs
+            if job and job.token
+        ]
+        words = await self.settle(outcomes, now=now)
+        return words.count(Word.DONE)
+
+    async def _due_at(self, shard: int) -> float:
+        """Return when a pass has something to look at, in ms: see tend.lua."""
+        keys = self._keys[shard]
+        first = await self._link.read(
+            keys.root, "ZRANGE", keys.of_shard("agenda"), 0, 0, "WITHSCORES"
+        )
+        return float(next((score for _, score in pairs(first)), 0))
+
+    def _time(self, shard: int) -> float:
+        """Return Redis' time as the last pass saw it: that spares us a question."""
+        return (self._clocks.get(shard, math.inf) + time.monotonic()) * 1000
+
+    async def _is_elsewhere(self, shard: int, next_look: float) -> bool:
+        """Return whether another process made the last pass."""
+        if next_look != self._next_look.get(shard):
+            # Someone made a pass since we last asked, or brought something to do.
+            keys = self._keys[shard]
+            swept = await self._link.read(
+                keys.root, "HGET", keys.of_shard("meta"), "swept"
+            )
+            self._next_look[shard] = next_look
+            self._last_pass[shard] = float(swept or 0)
+            self._our_pass.setdefault(shard, self._last_pass[shard])
+        return self._last_pass[shard] != self._our_pass[shard]
+
+    async def _fire(self, shard: int, names: list[bytes], now: int | None) -> int:
+        """Add the jobs of due schedules and move those on to their next time."""
+        if not names:
+            return 0
+        keys = self._keys[shard]
+        moment = await self.now() if now is None else now
+        fired = 0
+        for name in names:
+            text = await self._link.read(
+                keys.root, "HGET", keys.of_shard("schedules"), name
+            )
+            if text is not None:
+                fired += await self._fire_one(shard, name, text, moment, now)
+        return fired
+
+    async def _fire_one(
+        self, shard: int, name: bytes, text: bytes, moment: int, now: int | None
+    ) -> int:
+        schedule = _readable(text)
+        if schedule is None or schedule.next_at > moment:
+            return 0  # damaged, or someone was faster
+        next_at = schedule.following(moment)
+        new = _encode(msgspec.structs.replace(schedule, next_at=next_at))
+        try:
+            # The script moves the schedule on and adds its job in one step, for whoever
+            # comes first; a producer of one call needs no name of its own.
+            reply = await self._run(
+                shard,
+                "add",
+                secrets.token_hex(8),
+                0,
+                name,
+                text,
+                new,
+                next_at,
+                *arguments([schedule.draft]),
+                now=now,
+            )
+        except StoreFull:
+            return 0  # it stays due, and fires when there is room again
+        return sum(one.new for one in read_answer(reply[1])) if reply[0] == b"OK" else 0
+
+    async def _relay(self, shard: int, limit: int, now: int | None) -> int:
+        """Carry what dependants on other shards must hear; return how many went on."""
+        if self._shards == 1:
+            return 0
+        keys = self._keys[shard]
+        outbox = keys.of_shard("outbox")
+        _, entries = await self._link.read(
+            keys.root, "HSCAN", outbox, 0, "COUNT", limit
+        )
+        released = 0
+        for field, value in pairs(entries):
+            kind, _, rest = field.partition(b":")
+            if kind == b"rest":
+                continue
+            job_id, parent = (int(part) for part in rest.split(b":"))
+            if kind == b"link":
+                released += await self._link_to_parent(job_id, parent, now=now)
+                continue
+            if kind == b"unlink":
+                await self._run(self._shard_of(parent), "unlink", parent, job_id)
+            else:
+                released += await self._tell_end(job_id, parent, value, now)
+            await self._link.read(keys.root, "HDEL", outbox, field)
+        return released
+
+    async def _tell_end(
+        self, job_id: int, parent: int, outcome: bytes, now: int | None
+    ) -> int:
+        home = self._shard_of(job_id)
+        jobs = await self.get([job_id])
+        any_end = 1 if jobs[0] and jobs[0].after_any else 0
+        return int(
+            await self._run(home, "unblock", job_id, parent, outcome, any_end, now=now)
+        )
+
+    async def schedule(self, schedule: Schedule) -> None:
+        home = self._home_of(schedule.draft.type)
+        text = _encode(schedule)
+        await self._run(home, "schedule", schedule.name, schedule.next_at, text)
+        # It lives with its job's type: a change of type moves it.
+        for shard in range(self._shards):
+            if shard != home:
+                await self._run(shard, "schedule", schedule.name, "", "")
+
+    async def unschedule(self, name: str) -> bool:
+        replies = await self._on_all(
+            lambda shard: self._run(shard, "schedule", name, "", "")
+        )
+        return any(replies)
+
+    async def schedules(self) -> list[Schedule]:
+        async def texts_of(shard: int) -> list[bytes]:
+            key = self._keys[shard].of_shard("schedules")
+            [texts] = await self._read_many(shard, [("HVALS", key)])
+            return list(texts)
+
+        replies = await self._on_all(texts_of)
+        read = [_readable(text) for texts in replies for text in texts]
+        found = [schedule for schedule in read if schedule is not None]
+        return sorted(found, key=lambda schedule: schedule.name)
+
+
+def _readable(text: bytes) -> Schedule | None:
+    """Read a schedule; one that is damaged must not keep the others from firing."""
+    try:
+        return _decode(text)
+    except (ValueError, RecursionError):
+        logger.exception("a schedule cannot be read: %.200r", text)
+        return None
+
+
+def _rules(keep: Keep | None) -> str:
+    if keep is None:
+        return ""
+    values = (getattr(keep, name) for name in Keep.__struct_fields__)
+    return ",".join("-" if value is None else str(value) for value in values)

@@ -1,0 +1,347 @@
+"""
+Pages: jobs of a state, of a type or of all, in order and from any place on.
+
+Ids come from indexes, a bounded number of them per script; jobs are then read until the
+page is full, by number or by bytes.  A page far behind is found by counting, not by
+walking there: see `_seek`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from kue.model.errors import KueError
+from kue.model.job import Job, State
+from kue.model.names import quote, unquote
+from kue.store.redis import type_ids
+from kue.store.redis.record import read_job
+from kue.store.redis.type_ids import IDS_A_CALL, TypeIds
+from kue.store.validation import InvalidCall, check_batch, read_cursor
+from kue.store.values import MAX_BATCH, MAX_PAGE_BYTES, Page
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+#: A page this far behind is found by counting.
+_FAR = 500
+#: Beyond every id.
+_NO_ID = 2**53
+
+
+class Pages(TypeIds):
+    """The verbs `get` and `page`."""
+
+    async def get(self, job_ids: Sequence[int]) -> list[Job | None]:
+        check_batch(job_ids, "jobs")
+        jobs: list[Job | None] = [None] * len(job_ids)
+        for shard, places in self._by_shard(job_ids).items():
+            while places:
+                ids = [job_ids[place] for place in places]
+                # As many as a script may read at once: see get.lua.
+                replies = await self._run(shard, "get", *ids)
+                for place, reply in zip(places, replies, strict=False):
+                    jobs[place] = _read(job_ids[place], reply) if reply else None
+                places = places[len(replies) :]
+        return jobs
+
+    async def _get_in_parts(
+        self, job_ids: list[int]
+    ) -> AsyncIterator[list[tuple[Job, int]]]:
+        """Yield jobs with their bytes, in order, as scripts can read them at once."""
+        known: dict[int, tuple[Job, int] | None] = {}
+        start = 0
+        while start < len(job_ids):
+            missing = [job_id for job_id in job_ids[start:] if job_id not in known]
+            for shard, places in self._by_shard(missing).items():
+                ids = [missing[place] for place in places]
+                replies = await self._run(shard, "get", *ids)
+                for job_id, reply in zip(ids, replies, strict=False):
+                    job = _read(job_id, reply) if reply else None
+                    known[job_id] = (job, len(reply[0])) if job else None
+            part: list[tuple[Job, int]] = []
+            while start < len(job_ids) and job_ids[start] in known:
+                found = known.pop(job_ids[start])
+                part += [found] if found else []
+                start += 1
+            yield part
+
+    async def types(self) -> list[str]:
+        async def read(shard: int) -> list[bytes]:
+            key = self._keys[shard].of_shard("types")
+            [names] = await self._read_many(shard, [("SMEMBERS", key)])
+            return list(names)
+
+        replies = await self._on_all(read)
+        return sorted(unquote(name.decode()) for names in replies for name in names)
+
+    async def page(
+        self,
+        state: State | None = None,
+        type: str | None = None,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        skip: int = 0,
+        descending: bool = False,
+    ) -> Page:
+        if not 1 <= limit <= MAX_BATCH:
+            raise InvalidCall(f"limit must be from 1 to {MAX_BATCH}, not {limit}")
+        if skip < 0:
+            raise InvalidCall(f"skip must not be negative, but is {skip}")
+        place = read_cursor(cursor)
+        after = place[1] if place else None
+        if state is None and type is None:
+            ids = self._live_ids(after, skip, descending=descending)
+        elif state is None and type is not None:
+            if await self._size_of(type) > type_ids.FEW:
+                return await self._page_of_large(type, after, limit, skip, descending)
+            ids = _without(self._ids_of(type, after, descending), skip)
+        elif state is State.ACTIVE:
+            ids = _without(self._active_ids(type, after, descending), skip)
+        else:
+            assert state is not None
+            ids = self._ids_in(state, type, place, skip, descending)
+        return await self._collect(ids, state, type, limit)
+
+    async def _collect(
+        self,
+        batches: AsyncIterator[list[int]],
+        state: State | None,
+        job_type: str | None,
+        limit: int,
+    ) -> Page:
+        """Read jobs in the order of their ids until a page is full."""
+        jobs: list[Job] = []
+        total = 0
+        async for ids in batches:
+            async for part in self._get_in_parts(ids):
+                for job, size in part:
+                    # It may have moved on since its id was read.
+                    if (state is not None and job.state is not state) or (
+                        job_type is not None and job.type != job_type
+                    ):
+                        continue
+                    total += size
+                    if len(jobs) == limit or (jobs and total > MAX_PAGE_BYTES):
+                        return Page(jobs, self.cursor_after(jobs[-1], state))
+                    jobs.append(job)
+        return Page(jobs, None)
+
+    # -- a state -----------------------------------------------------------------
+
+    async def _ids_in(
+        self,
+        state: State,
+        job_type: str | None,
+        place: tuple[int, int] | None,
+        skip: int,
+        descending: bool,
+    ) -> AsyncIterator[list[int]]:
+        """Yield ids of a state that is kept in order, merged over types and shards."""
+        types = [job_type] if job_type is not None else await self.types()
+        after = None
+        if place is not None:
+            after = self._score(state, *place), place[1]
+        elif skip > _FAR:
+            after, skip = await self._seek(state, types, skip, descending)
+            if after is None:
+                return
+        size = 100
+        while True:
+            want = min(skip + size, MAX_BATCH)
+            found = await self._merged(state, types, after, want, descending)
+            part = found[skip:want]
+            if part:
+                yield [job_id for _, job_id in part]
+            if len(found) < want:
+                return
+            after = self._score(state, *found[-1]), found[-1][1]
+            skip, size = max(0, skip - want), MAX_BATCH
+
+    async def _seek(
+        self, state: State, types: list[str], skip: int, descending: bool
+    ) -> tuple[tuple[int, int] | None, int]:
+        """
+        Return the place behind which entry number *skip* is, and how many lie between.
+
+        Counting what is below a score costs little however many that is, so the score
+        of the entry is found by halving; only those of that very score are between.
+        """
+        keys = await self._filled(state, types)
+        if skip >= await self._count(keys, "-inf", "+inf"):
+            return None, 0
+
+        async def passed(score: int) -> int:
+            """Count the entries that come before all of *score*."""
+            span = (f"({score}", "+inf") if descending else ("-inf", f"({score}")
+            return await self._count(keys, *span)
+
+        low, high = await self._ends(keys)
+        # The entry has the last score, in this order, that *skip* or fewer are before.
+        while low < high:
+            if descending:
+                middle = (low + high) // 2
+                is_there = await passed(middle) <= skip
+                low, high = (low, middle) if is_there else (middle + 1, high)
+            else:
+                middle = (low + high + 1) // 2
+                is_there = await passed(middle) <= skip
+                low, high = (middle, high) if is_there else (low, middle - 1)
+        return (low, _NO_ID if descending else 0), skip - await passed(low)
+
+    async def _filled(self, state: State, types: list[str]) -> dict[int, list[str]]:
+        """Return the keys of *state* that hold something, by shard."""
+        names = ("waiting", "held") if state is State.WAITING else (state.value,)
+        filled: dict[int, list[str]] = {}
+        for shard, homes in self._homes(types).items():
+            of_type = self._keys[shard].of_type
+            keys = [of_type(job_type, name) for job_type in homes for name in names]
+            sizes = await self._read_many(shard, [("ZCARD", key) for key in keys])
+            filled[shard] = [key for key, n in zip(keys, sizes, strict=True) if n]
+        return filled
+
+    async def _count(self, keys: dict[int, list[str]], low: str, high: str) -> int:
+        """Return how many entries have a score in that span."""
+        total = 0
+        for shard, names in keys.items():
+            asked = [("ZCOUNT", name, low, high) for name in names]
+            total += sum(await self._read_many(shard, asked)) if asked else 0
+        return total
+
+    async def _ends(self, keys: dict[int, list[str]]) -> tuple[int, int]:
+        """Return the lowest and the highest score there is; there must be one."""
+        scores: list[int] = []
+        for shard, names in keys.items():
+            asked = [
+                ("ZRANGE", name, end, end, "WITHSCORES")
+                for name in names
+                for end in (0, -1)
+            ]
+            for entry in await self._read_many(shard, asked) if asked else ():
+                scores += [int(float(entry[1]))] if entry else []
+        return min(scores, default=0), max(scores, default=0)
+
+    async def _merged(
+        self,
+        state: State,
+        types: list[str],
+        after: tuple[int, int] | None,
+        limit: int,
+        descending: bool,
+    ) -> list[tuple[int, int]]:
+        """Return the next entries of all types, in order: sort key and id."""
+        at_once = max(1, IDS_A_CALL // limit)
+        calls = [
+            self._range(
+                shard, state, names[at : at + at_once], after, limit, descending
+            )
+            for shard, names in self._homes(types).items()
+            for at in range(0, len(names), at_once)
+        ]
+        found = [entry for part in await asyncio.gather(*calls) for entry in part]
+        found.sort(reverse=descending)
+        return found[:limit]
+
+    async def _range(
+        self,
+        shard: int,
+        state: State,
+        types: list[str],
+        after: tuple[int, int] | None,
+        limit: int,
+        descending: bool,
+    ) -> list[tuple[int, int]]:
+        score, job_id = ("", "") if after is None else (str(after[0]), str(after[1]))
+        reply = await self._run(
+            shard,
+            "range",
+            state.value,
+            score,
+            job_id,
+            limit,
+            "desc" if descending else "asc",
+            *map(quote, types),
+        )
+        return [
+            (self._key(state, int(reply[index])), int(reply[index + 1]))
+            for index in range(0, len(reply), 3)
+        ]
+
+    def _score(self, state: State, key: int, job_id: int) -> int:
+        """Return the score that a place in the order of a page has in its set."""
+        if state is State.WAITING:
+            return key * 2**41 + job_id // self._shards
+        return job_id if state is State.BLOCKED else key
+
+    def _key(self, state: State, score: int) -> int:
+        if state is State.WAITING:
+            return score >> 41
+        return 0 if state is State.BLOCKED else score
+
+    # -- running jobs, and those of a type -----------------------------------------
+
+    async def _active_ids(
+        self, job_type: str | None, after: int | None, descending: bool
+    ) -> AsyncIterator[list[int]]:
+        """Yield ids of running jobs; there are never more than slots."""
+        types = [job_type] if job_type is not None else await self.types()
+        ids: list[int] = []
+        for shard, names in self._homes(types).items():
+            keys = self._keys[shard]
+            replies = await self._read_many(
+                shard, [("HKEYS", keys.of_type(name, "active")) for name in names]
+            )
+            ids += [int(job_id) for reply in replies for job_id in reply]
+        for part in type_ids.in_order(ids, after, descending):
+            yield part
+
+    async def _page_of_large(
+        self, job_type: str, after: int | None, limit: int, skip: int, descending: bool
+    ) -> Page:
+        """
+        Return a page of a type that has many, whatever their state.
+
+        Walks over all ids and asks the indexes of the type which of them it has.  Where
+        that leads past very many others, the page ends early, unless some are to be
+        skipped.
+        """
+        walk = type_ids.Walk(None if skip else type_ids.MAX_PASSED)
+        ids = self._live_ids(
+            after, descending=descending, shards=[self._home_of(job_type)]
+        )
+        own = _without(self._owned(job_type, walk.along(ids)), skip)
+        page = await self._collect(own, None, job_type, limit)
+        if page.cursor is None and walk.stopped_at is not None:
+            return Page(page.jobs, f"0:{walk.stopped_at}")
+        return page
+
+
+async def _without(
+    batches: AsyncIterator[list[int]], skip: int
+) -> AsyncIterator[list[int]]:
+    """Yield *batches* without the first *skip* ids."""
+    async for ids in batches:
+        passed = min(skip, len(ids))
+        skip -= passed
+        yield ids[passed:]
+
+
+def _read(job_id: int, reply: list[Any]) -> Job | None:
+    record, place, where, tries, progress, cancelling, pause = reply
+    if place == b"parked":
+        return None
+    try:
+        return read_job(
+            job_id,
+            record,
+            place.decode(),
+            where,
+            tries=tries,
+            progress=progress,
+            cancelling=bool(cancelling),
+            pause=pause,
+        )
+    except (ValueError, KueError, RecursionError):
+        # Not a job any more; the doctor tells what it was.
+        return None

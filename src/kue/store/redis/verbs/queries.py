@@ -1,0 +1,104 @@
+"""Reading what there is: count, logs, errors; `get` and `page` are in ``pages``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kue.model.fingerprint import first_line
+from kue.model.job import Error, State
+from kue.model.names import quote, unquote
+from kue.store.redis.verbs.pages import Pages
+from kue.store.validation import check_errors
+from kue.store.values import (
+    ErrorGroup,
+    Errors,
+    LogLine,
+)
+
+_decode_error = msgspec.json.Decoder(Error).decode
+_decode_line = msgspec.json.Decoder(LogLine).decode
+#: Order of the numbers in the reply of ``count.lua``.
+_COUNTED = (
+    State.WAITING,
+    State.ACTIVE,
+    State.DELAYED,
+    State.COMPLETE,
+    State.FAILED,
+    State.CANCELLED,
+    State.BLOCKED,
+)
+
+
+class Reading(Pages):
+    """The verbs that change nothing."""
+
+    async def count(self) -> dict[str, dict[State, int]]:
+        replies = [
+            counted
+            for parts in await self._on_all(lambda shard: self._parts(shard, "count"))
+            for _, counted in parts
+        ]
+        counts: dict[str, dict[State, int]] = {}
+        size = len(_COUNTED) + 1
+        for reply in replies:
+            for index in range(0, len(reply), size):
+                numbers = reply[index + 1 : index + size]
+                name = unquote(reply[index].decode())
+                counts[name] = dict(zip(_COUNTED, map(int, numbers), strict=True))
+        return dict(sorted(counts.items()))
+
+    async def _parts(self, shard: int, script: str, *args: Any) -> list[Any]:
+        """Run a script that goes through the types in parts; return all replies."""
+        parts = [await self._run(shard, script, *args, "0")]
+        while parts[-1][0] != b"0":
+            parts.append(await self._run(shard, script, *args, parts[-1][0]))
+        return parts
+
+    async def logs(self, job_id: int, start: int = 0, stop: int = -1) -> list[LogLine]:
+        shard = self._shard_of(job_id)
+        [lines] = await self._read_many(
+            shard, [("LRANGE", self._keys[shard].log(job_id), start, stop)]
+        )
+        return [_decode_line(line) for line in lines]
+
+    async def errors(self, type: str | None = None, *, limit: int = 50) -> Errors:
+        check_errors(limit)
+        if type is None:
+            found = await self._on_all(
+                lambda shard: self._parts(shard, "errors", limit, "")
+            )
+        else:
+            home = self._home_of(type)
+            found = [await self._parts(home, "errors", limit, quote(type))]
+        replies = [reply for parts in found for reply in parts]
+        groups: list[ErrorGroup] = []
+        for _, _, *rows in replies:
+            groups += map(_read_group, *(rows[column::5] for column in range(5)))
+        # A type may come twice, see count.lua.
+        groups = list({(one.type, one.fingerprint): one for one in groups}.values())
+        groups.sort(key=lambda group: -group.count)
+        return Errors(groups[:limit], sum(total for _, total, *_ in replies))
+
+
+def _read_group(
+    job_type: bytes, fingerprint: bytes, count: bytes, first: bytes, last: bytes
+) -> ErrorGroup:
+    last_at, _, rest = last.partition(b"\t")
+    job_id, _, cause = rest.partition(b"\t")
+    try:
+        error = _decode_error(cause)
+    except ValueError:
+        # The jobs count, whatever became of what they failed of.
+        error, first, last_at, job_id = Error("Unknown", ""), b"0", b"0", b"0"
+    return ErrorGroup(
+        fingerprint=fingerprint.decode(),
+        type=unquote(job_type.decode()),
+        kind=error.kind,
+        message=first_line(error.message),
+        count=int(float(count)),
+        first_at=int(first or 0),
+        last_at=int(last_at),
+        job_id=int(job_id),
+    )

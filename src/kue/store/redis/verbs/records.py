@@ -1,0 +1,125 @@
+"""Small records and the audit log; with several shards they live on the first."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kue.model.names import quote, unquote
+from kue.store.redis.sharding import Shards
+from kue.store.redis.wire.client import pairs
+from kue.store.validation import check_kept, check_limit, read_act_cursor
+from kue.store.values import RINGS, Act, Acts
+
+if TYPE_CHECKING:
+    from msgspec import UnsetType
+
+#: Where they live.
+HOME = 0
+#: Fields looked at in one go.
+_COUNT = 1_000
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Act).decode
+
+
+class Keeping(Shards):
+    """The verbs `keep`, `kept`, `all_kept`, `forget`, `note` and `acts`."""
+
+    async def keep(
+        self,
+        room: str,
+        name: str,
+        value: str,
+        *,
+        was: str | UnsetType | None = msgspec.UNSET,
+        until: int | None = None,
+        now: int | None = None,
+    ) -> bool:
+        check_kept(room, name, value)
+        how, before = "any", ""
+        if was is None:
+            how = "new"
+        elif was is not msgspec.UNSET:
+            how, before = "was", was
+        end = "" if until is None else until
+        word = await self._run(
+            HOME, "keep", _field(room, name), end, value, how, before, now=now
+        )
+        return bool(word == b"done")
+
+    async def kept(self, room: str, name: str, *, now: int | None = None) -> str | None:
+        check_kept(room, name)
+        key = self._keys[HOME].of_shard("kept")
+        time, text = await self._read_many(
+            HOME, [("TIME",), ("HGET", key, _field(room, name))]
+        )
+        return _value(text, _moment(time) if now is None else now)
+
+    async def all_kept(self, room: str, *, now: int | None = None) -> dict[str, str]:
+        check_kept(room, room)
+        moment = await self.now() if now is None else now
+        key = self._keys[HOME].of_shard("kept")
+        found: dict[str, str] = {}
+        cursor = 0
+        while True:
+            scan = ("HSCAN", key, cursor, "MATCH", f"{room}:*", "COUNT", _COUNT)
+            [[after, fields]] = await self._read_many(HOME, [scan])
+            for field, text in pairs(fields):
+                value = _value(text, moment)
+                if value is not None:
+                    found[unquote(field.decode().partition(":")[2])] = value
+            cursor = int(after)
+            if cursor == 0:
+                return dict(sorted(found.items()))
+
+    async def forget(self, room: str, name: str, *, now: int | None = None) -> bool:
+        check_kept(room, name)
+        return bool(await self._run(HOME, "forget", _field(room, name), now=now))
+
+    async def note(self, act: Act, *, now: int | None = None) -> int:
+        call = secrets.token_hex(8)
+        number = await self._run(
+            HOME, "note", act.ring, RINGS[act.ring], call, _encode(act), now=now
+        )
+        return int(number)
+
+    async def acts(self, limit: int = 50, cursor: str | None = None) -> Acts:
+        check_limit(limit)
+        before = read_act_cursor(cursor)
+        keys = [self._keys[HOME].of_shard(ring) for ring in RINGS]
+        last = "+inf" if before is None else f"({before}"
+        # One more than is shown tells whether there is more.
+        span = (last, "-inf", "BYSCORE", "REV", "LIMIT", 0, limit + 1, "WITHSCORES")
+        replies = await self._read_many(HOME, [("ZRANGE", key, *span) for key in keys])
+        found = [
+            _act(text, int(float(number)))
+            for reply in replies
+            for text, number in pairs(reply)
+        ]
+        found.sort(key=lambda act: act.id, reverse=True)
+        return Acts.of(found[: limit + 1], limit)
+
+
+def _field(room: str, name: str) -> str:
+    return f"{room}:{quote(name)}"
+
+
+def _moment(time: list[bytes]) -> int:
+    seconds, micros = time
+    return int(seconds) * 1000 + int(micros) // 1000
+
+
+def _value(text: bytes | None, now: int) -> str | None:
+    """Return what stands behind the time when it is over, unless it is."""
+    if text is None:
+        return None
+    until, _, value = text.partition(b"\t")
+    return None if until and int(until) <= now else value.decode()
+
+
+def _act(text: bytes, number: int) -> Act:
+    at, _, said = text.split(b"\t", 2)
+    return msgspec.structs.replace(_decode(said), id=number, at=int(at))

@@ -1,0 +1,452 @@
+"""Starting and ending runs: claim, settle, cycle, renew, leave, wait, progress, log."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kue.model.errors import KueError
+from kue.model.job import (
+    BEGAN,
+    MAX_HISTORY,
+    Cancelled,
+    Completed,
+    Error,
+    Failed,
+    Job,
+    Released,
+    Retried,
+    Stalled,
+)
+from kue.model.names import quote
+from kue.model.retry_policy import EXPIRED
+from kue.model.settings import LEASE_MS
+from kue.store.batches import bytes_of_outcome, split
+from kue.store.codec import begun, tail_of
+from kue.store.redis.record import read_claimed, read_pause, unreadable
+from kue.store.redis.sharding import Shards
+from kue.store.redis.verbs.stats import write_counts
+from kue.store.redis.wire.client import MAX_BLOCK_SECONDS
+from kue.store.validation import check_batch, check_limit, check_timings
+from kue.store.values import (
+    MAX_LOG_LINES,
+    MAX_LOG_TEXT,
+    OVERDUE_MS,
+    Beat,
+    Claim,
+    Claimed,
+    LogLine,
+    Outcome,
+    Progress,
+    Word,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kue.model.histogram import Timing
+
+EXPIRED_TAIL = tail_of(Failed(EXPIRED))
+
+_ENDING = {
+    Completed: "complete",
+    Failed: "failed",
+    Cancelled: "cancelled",
+    Retried: "retry",
+    Released: "released",
+    Stalled: "stalled",
+}
+#: Most jobs end well and have nothing to say: what is written then, written once.
+_NO_RESULT = Completed()
+_NOTHING = tail_of(_NO_RESULT)
+#: What `cycle.lua` is told of a claim when there is none.
+_NO_CLAIM = ("", 0, "", 0, 0, EXPIRED_TAIL, 0)
+_OVERDUE = {"": "", "lease": "L", "ttl": "T"}
+_encode = msgspec.json.Encoder().encode
+_decode_text = msgspec.json.Decoder(str).decode
+
+
+class Running(Shards):
+    """The verbs of a worker."""
+
+    async def claim(
+        self,
+        types: Sequence[str],
+        limit: int,
+        *,
+        worker: str,
+        claim: Claim,
+        lease: int = LEASE_MS,
+        now: int | None = None,
+    ) -> Claimed:
+        _, claimed = await self.cycle(
+            (), types, limit, worker=worker, claim=claim, lease=lease, now=now
+        )
+        return claimed
+
+    async def settle(
+        self, outcomes: Sequence[Outcome], *, now: int | None = None
+    ) -> list[Word]:
+        check_batch(outcomes, "outcomes")
+        parts = split(outcomes, bytes_of_outcome)
+        if len(parts) > 1:
+            return [word for part in parts for word in await self.settle(part, now=now)]
+        if names_a_run_twice(outcomes):
+            return [(await self.settle([one], now=now))[0] for one in outcomes]
+        words = [Word.DONE] * len(outcomes)
+        for shard, places in self._by_shard([o.job.id for o in outcomes]).items():
+            order, args = arguments(outcomes, places)
+            reply = await self._run(shard, "cycle", *_NO_CLAIM, *args, now=now)
+            read_words(reply[0], order, words)
+        return words
+
+    async def cycle(
+        self,
+        outcomes: Sequence[Outcome],
+        types: Sequence[str],
+        limit: int,
+        *,
+        worker: str,
+        claim: Claim,
+        lease: int = LEASE_MS,
+        now: int | None = None,
+    ) -> tuple[list[Word], Claimed]:
+        check_batch(outcomes, "outcomes")
+        check_limit(limit)
+        *first, outcomes = split(outcomes, bytes_of_outcome)
+        settled: list[Word] = []
+        for part in first:
+            settled += await self.settle(part, now=now)
+        words = [Word.DONE] * len(outcomes)
+        if names_a_run_twice(outcomes):
+            words, outcomes = await self.settle(outcomes, now=now), ()
+        jobs: list[Job] = []
+        clock, next_at = 0, 0
+        ended = self._by_shard([outcome.job.id for outcome in outcomes])
+        homes = self._homes(dict.fromkeys(types))
+        for shard in self._rounds(ended.keys() | homes.keys(), claim):
+            order, args = arguments(outcomes, ended.get(shard, ()))
+            wanted = [quote(job_type) for job_type in homes.get(shard, ())]
+            left = limit - len(jobs)
+            asked = claim_arguments(wanted, left, worker, claim, lease)
+            reply = await self._run(shard, "cycle", *asked, *args, now=now)
+            read_words(reply[0], order, words)
+            clock = reply[1]
+            if reply[2] and (not next_at or reply[2] < next_at):
+                next_at = reply[2]
+            if reply[3]:
+                taken = await self._read_claimed(reply[3], reply[4], now=now)
+                if len(wanted) > 1:
+                    # The script answers type by type.
+                    taken.sort(key=lambda job: (job.priority, job.id))
+                jobs += taken
+        return settled + words, Claimed(jobs, clock, next_at or None)
+
+    async def stand_by(
+        self,
+        types: Sequence[str],
+        limit: int,
+        *,
+        worker: str,
+        claim: Claim,
+        lease: int = LEASE_MS,
+        timeout: float,
+    ) -> Claimed:
+        check_limit(limit)
+        homes = self._homes(dict.fromkeys(types))
+        if len(homes) != 1:
+            return await super().stand_by(
+                types, limit, worker=worker, claim=claim, lease=lease, timeout=timeout
+            )
+        await self.open()
+        [(shard, names)] = homes.items()
+        keys = self._keys[shard]
+        wanted = [quote(name) for name in names]
+        _, now, next_at, taken, lost = await self._link.block_and_run(
+            keys.root,
+            [keys.of_type(name, "wake") for name in names],
+            min(timeout, MAX_BLOCK_SECONDS),
+            "cycle",
+            "",
+            self._shards,
+            shard,
+            *claim_arguments(wanted, limit, worker, claim, lease),
+        )
+        jobs = await self._read_claimed(taken, lost, now=None)
+        jobs.sort(key=lambda job: (job.priority, job.id))
+        return Claimed(jobs, now, next_at or None)
+
+    def _rounds(self, shards: set[int], claim: Claim) -> list[int]:
+        """Begin with another shard each time, and with the same one when repeated."""
+        order = sorted(shards)
+        turn = claim.seq % len(order) if order else 0
+        return order[turn:] + order[:turn]
+
+    async def _read_claimed(
+        self, taken: list[bytes], lost: list[bytes], *, now: int | None
+    ) -> list[Job]:
+        stalls = dict(zip(lost[::2], map(int, lost[1::2]), strict=True))
+        jobs: list[Job] = []
+        bad: list[Outcome] = []
+        triples = iter(taken)
+        for job_id, token, record in zip(triples, triples, triples, strict=True):
+            try:
+                jobs.append(
+                    read_claimed(
+                        int(job_id), token.decode(), record, stalls.get(job_id, 0)
+                    )
+                )
+            except (ValueError, KueError, RecursionError) as exc:
+                # Bytes that are no job would fail every worker that meets them.
+                job = unreadable(int(job_id), token.decode(), record, exc)
+                error = Error("CorruptPayload", f"its record cannot be read: {exc}")
+                bad.append(Outcome(job, Failed(error)))
+        if bad:
+            await self.settle(bad, now=now)
+        return jobs
+
+    async def renew(
+        self,
+        worker: str,
+        *,
+        lease: int = LEASE_MS,
+        runs: Sequence[Job] = (),
+        info: dict[str, Any] | None = None,
+        orders: bool = False,
+        now: int | None = None,
+    ) -> Beat:
+        held: dict[int, list[Any]] = {shard: [] for shard in range(self._shards)}
+        for job in runs:
+            held[self._shard_of(job.id)] += (quote(job.type), job.id, job.token)
+        said = "" if info is None else _encode(info)
+
+        async def beat(shard: int) -> Any:
+            return await self._run(
+                shard,
+                "renew",
+                quote(worker),
+                lease,
+                said,
+                1 if orders else "",
+                OVERDUE_MS,
+                *held[shard],
+                now=now,
+                beat=True,
+            )
+
+        replies = await self._on_all(beat)
+        lost, cancel, pauses, ordered, overdue = zip(*replies, strict=True)
+        home = self._home_of(worker)
+        pause = pauses[home]
+        return Beat(
+            lost=sorted(map(int, chain(*lost))),
+            cancel=dict(sorted(told(list(chain(*cancel))))),
+            paused=read_pause(None, pause, worker=worker) if pause else None,
+            orders=tuple(word.decode() for word in ordered[home]),
+            overdue=any(overdue),
+        )
+
+    async def measure(
+        self, timings: Sequence[Timing], *, now: int | None = None
+    ) -> None:
+        check_batch(timings, "types")
+        check_timings(timings)
+        told: dict[int, list[Any]] = {}
+        for timing in timings:
+            counts = (write_counts(timing.waits), write_counts(timing.runs))
+            home = told.setdefault(self._home_of(timing.type), [])
+            home += (quote(timing.type), *counts)
+        for shard, args in told.items():
+            await self._run(shard, "measure", *args, now=now)
+
+    async def begin(
+        self, job: Job, *, alone: bool, now: int | None = None
+    ) -> Job | Word:
+        reply: bytes = await self._run(
+            self._shard_of(job.id),
+            "begin",
+            job.id,
+            job.token.partition(":")[0],
+            begun(job, BEGAN[not alone]),
+            now=now,
+        )
+        token = reply.decode()
+        if token in (Word.LOST, Word.REFUSED):
+            return Word(token)
+        return msgspec.structs.replace(job, token=token)
+
+    async def leave(self, worker: str, *, now: int | None = None) -> None:
+        await self._on_all(
+            lambda shard: self._run(shard, "leave", quote(worker), now=now, beat=True)
+        )
+
+    async def wait(self, types: Sequence[str], timeout: float) -> frozenset[str]:
+        homes = self._homes(types)
+        if not homes:
+            await asyncio.sleep(timeout)
+            return frozenset()
+        sleepers = {
+            asyncio.create_task(self._sleep(shard, names, timeout), name="kue-wait")
+            for shard, names in homes.items()
+        }
+        ready: frozenset[str] = frozenset()
+        asleep = sleepers
+        try:
+            # A shard without work speaks for itself alone.
+            while asleep and not ready:
+                done, asleep = await asyncio.wait(
+                    asleep, return_when=asyncio.FIRST_COMPLETED
+                )
+                ready = ready.union(*(sleeper.result() for sleeper in done))
+            return ready
+        finally:
+            for sleeper in sleepers:
+                sleeper.cancel()
+            await asyncio.gather(*sleepers, return_exceptions=True)
+
+    async def _sleep(self, shard: int, types: list[str], timeout: float) -> set[str]:
+        """Sleep on one shard; return the types of it that there may be work of."""
+        keys = self._keys[shard]
+        names = [quote(job_type) for job_type in types]
+        markers = {keys.of_type(job_type, "wake"): job_type for job_type in types}
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        while True:
+            now, due, ready = await self._run(shard, "due", *names)
+            left = deadline - loop.time()
+            if ready or left <= 0:
+                return {types[place] for place in ready}
+            if due:
+                left = min(left, (due - now) / 1000)
+            woken = await self._link.block(
+                keys.root, list(markers), min(left, MAX_BLOCK_SECONDS)
+            )
+            if woken is not None:
+                return {markers[woken]}
+            if loop.time() >= deadline:
+                # Whoever asks again looks first.
+                return set()
+
+    async def progress(
+        self, updates: Sequence[Progress], *, now: int | None = None
+    ) -> list[Word]:
+        check_batch(updates, "updates")
+        words = [Word.DONE] * len(updates)
+        places = self._by_shard([update.job_id for update in updates])
+        for shard, positions in places.items():
+            args: list[Any] = []
+            for position in positions:
+                one = updates[position]
+                created = "" if one.created_at is None else one.created_at
+                args += (one.job_id, one.percent, _encode(one.data), one.token, created)
+            reply = await self._run(shard, "progress", *args, now=now)
+            for position, word in zip(positions, reply, strict=True):
+                words[position] = Word(word.decode())
+        return words
+
+    async def log(
+        self,
+        job_id: int,
+        lines: Sequence[LogLine],
+        *,
+        created_at: int | None = None,
+        now: int | None = None,
+    ) -> Word:
+        check_batch(lines, "lines")
+        args = [
+            _encode(LogLine(line.text[:MAX_LOG_TEXT], line.level, line.attempt))[1:]
+            for line in lines
+        ]
+        word = await self._run(
+            self._shard_of(job_id),
+            "log",
+            job_id,
+            MAX_LOG_LINES,
+            secrets.token_hex(6),
+            "" if created_at is None else created_at,
+            *args,
+            now=now,
+        )
+        return Word(word.decode())
+
+
+def claim_arguments(
+    types: Sequence[str], limit: int, worker: str, claim: Claim, lease: int
+) -> tuple[Any, ...]:
+    """Return what ``cycle.lua`` is told of a claim; *types* as keys have them."""
+    lane = quote(claim.lane) if types else ""
+    who = (quote(worker), lease, lane, claim.seq, limit)
+    return (*who, EXPIRED_TAIL, len(types), *types)
+
+
+def arguments(
+    outcomes: Sequence[Outcome], places: Sequence[int]
+) -> tuple[list[int], list[Any]]:
+    """
+    Return outcomes as ``cycle.lua`` takes them: in groups that ended alike.
+
+    Also returns, for each in the order sent, its position in *outcomes*.
+    """
+    groups: dict[tuple[str, str, int, str], list[Any]] = {}
+    positions: dict[tuple[str, str, int, str], list[int]] = {}
+    for place in places:
+        outcome = outcomes[place]
+        job, ending = outcome.job, outcome.ending
+        is_complete = type(ending) is Completed
+        delay = 0 if is_complete else getattr(ending, "delay", 0)
+        key = (_ENDING[type(ending)], job.type, delay, flags_of(outcome))
+        group = groups.get(key)
+        if group is None:
+            group = groups[key] = []
+            positions[key] = []
+        tail = _NOTHING if ending == _NO_RESULT else tail_of(ending)
+        group += (job.id, job.token, tail)
+        positions[key].append(place)
+    order: list[int] = []
+    args: list[Any] = []
+    for (ending_name, job_type, delay, flags), group in groups.items():
+        order += positions[ending_name, job_type, delay, flags]
+        args += (ending_name, quote(job_type), delay, flags, len(group) // 3)
+        args += group
+    return order, args
+
+
+def told(cancel: list[bytes]) -> Iterator[tuple[int, str]]:
+    """Read which runs are to be cancelled, and why."""
+    for job_id, reason in zip(cancel[::2], cancel[1::2], strict=True):
+        try:
+            yield int(job_id), _decode_text(reason)
+        except msgspec.DecodeError:
+            # The request counts, whatever became of its reason.
+            yield int(job_id), ""
+
+
+def names_a_run_twice(outcomes: Sequence[Outcome]) -> bool:
+    """Tell whether outcomes must be settled one by one: of a run, the first stands."""
+    return len({outcome.job.token for outcome in outcomes}) < len(outcomes)
+
+
+def flags_of(outcome: Outcome) -> str:
+    """Return what ``lib/settle.lua`` must know of a run besides how it ended."""
+    job, ending = outcome.job, outcome.ending
+    flags = _OVERDUE[outcome.overdue]
+    if job.unique or job.group or job.ttl or job.spec.retention is not None:
+        flags += "s"
+    if len(job.history) >= MAX_HISTORY:
+        flags += "t"
+    if isinstance(ending, Completed):
+        if job.spec.remove_on_complete:
+            flags += "r"
+    elif isinstance(ending, Released) and ending.counts:
+        flags += "k"
+    return flags
+
+
+def read_words(reply: list[Any], order: list[int], words: list[Word]) -> None:
+    """Put the words that are not "done" where they belong."""
+    for index, word in zip(reply[::2], reply[1::2], strict=True):
+        words[order[index]] = Word(word.decode())

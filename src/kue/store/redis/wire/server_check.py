@@ -1,0 +1,153 @@
+"""Is this Redis fit to keep jobs, how durably, and is it still the one it was?"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kue.model.errors import StoreCorrupt, StoreRefused
+from kue.store.redis.keys import SCHEMA, Keys, root_of
+
+if TYPE_CHECKING:
+    from kue.store.redis.wire.client import Link
+
+MIN_VERSION = (7, 0)
+#: The parts of INFO that say whether a server is fit, and how durable it is.
+_SECTIONS = ("server", "replication", "memory", "persistence")
+
+
+class Opened(NamedTuple):
+    """What is known of a store from its opening on."""
+
+    #: How durable it is, in a sentence.
+    durability: str
+    #: The id of each shard, written when it was opened for the first time.
+    ids: list[bytes]
+
+
+async def probe(
+    link: Link, keys: list[Keys], *, prefix: str, allow_eviction: bool
+) -> Opened:
+    """
+    Check every node that holds a shard.
+
+    Raises:
+        StoreRefused: Not fit; the message says what to change.
+    """
+    sentences: dict[str, None] = {}
+    ids: list[bytes] = []
+    # Only looks: what is written below must not outlive a refusal.
+    await _check_other_layout(link, prefix, len(keys))
+    for shard, key in enumerate(keys):
+        info = await link.info(key.root, *_SECTIONS)
+        info["save"] = await link.config(key.root, "save") or ""
+        check(info, allow_eviction=allow_eviction)
+        sentences[durability(info)] = None
+        ids.append(await _check_layout(link, key.root, shard, len(keys)))
+    return Opened("; ".join(sentences), ids)
+
+
+async def verify(
+    link: Link, keys: list[Keys], ids: list[bytes], *, name: str, allow_eviction: bool
+) -> None:
+    """
+    Check what may change while the store is open.
+
+    Raises:
+        StoreRefused: It was emptied or replaced, or is not fit any more.
+    """
+    for key, opened in zip(keys, ids, strict=True):
+        info = await link.info(key.root, "server", "replication", "memory")
+        check(info, allow_eviction=allow_eviction)
+        if await link.read(key.root, "HGET", key.of_shard("meta"), "id") != opened:
+            raise StoreRefused(
+                f"{name} was emptied or replaced while it was in use: its jobs are "
+                "lost, and new jobs get their ids; restore a backup, or restart all "
+                "workers and producers to go on with what is there"
+            )
+
+
+def check(info: dict[str, Any], *, allow_eviction: bool) -> None:
+    """Raise `StoreRefused` when a server that says *info* is not fit for jobs."""
+    version = str(info.get("redis_version", "0"))
+    if tuple(int(part) for part in version.split(".")[:2]) < MIN_VERSION:
+        raise StoreRefused(
+            f"this is Redis {version}; Kue needs Redis 7.0 or newer, or Valkey"
+        )
+    if info.get("role") not in (None, "master"):
+        raise StoreRefused(
+            "this Redis is a replica and takes no writes; give the master's address, "
+            "or use redis+sentinel:// so that it is found by itself"
+        )
+    policy = info.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction" and not allow_eviction:
+        raise StoreRefused(
+            f"this Redis may throw jobs away when memory is short (maxmemory-policy "
+            f"{policy}); run `redis-cli config set maxmemory-policy noeviction`, use "
+            "another Redis than the cache's, or accept it with KUE_ALLOW_EVICTION=1"
+        )
+
+
+def durability(info: dict[str, Any]) -> str:
+    """Say what a crash can cost, from what the server says of itself."""
+    server = f"Redis {info.get('redis_version', '?')}"
+    if "valkey_version" in info:
+        server = f"Valkey {info['valkey_version']}"
+    if str(info.get("aof_enabled", "0")) == "1":
+        text = f"{server} with AOF: a crash of Redis or of its machine loses at most "
+        text += "the last second or two"
+    elif info.get("save"):
+        text = (
+            f"{server} with snapshots only: a crash loses what came after the last one"
+        )
+    else:
+        text = f"{server} without persistence: a crash of Redis loses every job"
+    replicas = int(info.get("connected_slaves", 0))
+    return f"{text}; {replicas} replica{'s' * (replicas != 1)}" if replicas else text
+
+
+async def _check_layout(link: Link, root: str, shard: int, shards: int) -> bytes:
+    """Return the id of a shard, once its layout is known to be ours."""
+    new_id = secrets.token_hex(8)
+    schema, written, known_id = await link.run(
+        "open", root, "", shards, shard, SCHEMA, new_id
+    )
+    version = _number(root, "schema", schema, SCHEMA)
+    if version > SCHEMA:
+        raise StoreRefused(
+            f"the jobs here were written by a newer Kue (data version {version}, "
+            f"this one knows {SCHEMA}); upgrade Kue in this process"
+        )
+    count = _number(root, "shards", written, shards)
+    if count != shards:
+        raise _wrong_shards(count, shards)
+    return bytes(known_id)
+
+
+def _number(root: str, name: str, text: bytes, expected: int) -> int:
+    """Return a number that every opening writes or reads."""
+    if not re.fullmatch(rb"[1-9]\d{0,5}", text):
+        raise StoreCorrupt(
+            f"the field {name} of {root}:meta is {text[:60]!r}, which Kue does not "
+            f"write; if nothing else is damaged, HSET {root}:meta {name} {expected}, "
+            "and run kue doctor"
+        )
+    return int(text)
+
+
+async def _check_other_layout(link: Link, prefix: str, shards: int) -> None:
+    """One shard and several use different tags; each must notice the other."""
+    other = root_of(prefix, 0, 2) if shards == 1 else root_of(prefix, 0, 1)
+    written = await link.read(other, "HGET", f"{other}:meta", "shards")
+    if written is not None:
+        count = _number(other, "shards", written, 1 if shards > 1 else 2)
+        if count != shards:
+            raise _wrong_shards(count, shards)
+
+
+def _wrong_shards(written: int, given: int) -> StoreRefused:
+    return StoreRefused(
+        f"the jobs here are spread over {written} shards, but the URL says {given}; "
+        f"write ?shards={written}"
+    )

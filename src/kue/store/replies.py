@@ -1,0 +1,47 @@
+"""The one place where a store's words become errors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kue.model.errors import InvalidTransition, JobNotFound, LeaseLost, UniqueHeld
+from kue.store.values import Reply, Word
+
+if TYPE_CHECKING:
+    from kue.model.job import State
+
+
+def check(
+    job_id: int,
+    word: Word,
+    *,
+    wanted: str,
+    state: State | None = None,
+    holder: int | None = None,
+) -> Word:
+    """
+    Return *word* if what was asked for is so, or will be.
+
+    *wanted* ends the sentence "job 7 is active and cannot …".
+
+    Raises:
+        JobNotFound, LeaseLost, InvalidTransition, UniqueHeld: It is not so, and why.
+    """
+    match word:
+        case Word.DONE | Word.ALREADY | Word.ASKED:
+            return word
+        case Word.GONE:
+            raise JobNotFound(job_id)
+        case Word.LOST:
+            raise LeaseLost(job_id)
+        case Word.REFUSED:
+            raise InvalidTransition(job_id, state, wanted)
+        case Word.HELD:
+            raise UniqueHeld(job_id, holder)
+
+
+def check_reply(job_id: int, reply: Reply, *, wanted: str) -> Word:
+    """Do `check` for an answer that explains itself."""
+    return check(
+        job_id, reply.word, wanted=wanted, state=reply.state, holder=reply.holder
+    )

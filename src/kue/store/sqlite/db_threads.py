@@ -1,0 +1,322 @@
+"""
+The two threads of a store: one writes, one reads.
+
+The writer gathers what many callers ask for into one transaction (group commit), each
+in a savepoint of its own, so that one that fails undoes nothing of the others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import sqlite3
+import threading
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from kue.aio.throttled_log import ThrottledLog
+from kue.model.errors import KueError
+from kue.store.damage import corrupt, is_damage
+from kue.store.sqlite import forking
+from kue.store.sqlite.connection import (
+    abandon,
+    begin,
+    connect,
+    full,
+    is_full,
+    translated,
+)
+from kue.store.sqlite.disk_reserve import Reserve
+from kue.store.sqlite.side_effects import follow
+from kue.store.sqlite.thread_calls import Task, resolve
+from kue.store.sqlite.transaction import Turn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kue.model.clock import Clock
+    from kue.store.sqlite.file_url import Place
+
+logger = logging.getLogger(__name__)
+
+#: Calls gathered into one transaction at most, and how long one may go on taking in
+#: more: other processes wait meanwhile.
+MAX_CALLS = 128
+MAX_SECONDS = 0.05
+
+
+class Notice(NamedTuple):
+    """What a transaction means to those who sleep."""
+
+    ready: set[str]
+    later: set[str]
+    has_told: bool
+
+
+class Desk(threading.Thread):
+    """A thread with a connection of its own, which serves calls in order."""
+
+    def __init__(self, place: Place, budget: float, name: str) -> None:
+        super().__init__(name=f"kue-{name}", daemon=True)
+        self._place = place
+        self._budget = budget
+        self._calls: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
+        self._db: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
+        self._reserve = Reserve(place)
+        self._log = ThrottledLog(logger)
+
+    def ask(self, task: Task) -> None:
+        self._calls.put(task)
+
+    def stop(self) -> None:
+        """Serve what was asked for, then let go of the file; return when done."""
+        self._calls.put(None)
+        self.join()
+
+    def run(self) -> None:
+        is_open = True
+        inside = forking.enter()
+        while is_open:
+            tasks, is_open = self._next()
+            if tasks:
+                with inside:
+                    self._answer(tasks)
+        with inside:
+            self._disconnect()
+        forking.leave(inside)
+
+    def _next(self) -> tuple[list[Task], bool]:
+        """Wait for calls; return them, and whether more will come."""
+        tasks: list[Task] = []
+        task = self._calls.get()
+        while task is not None:
+            if not task.future.cancelled():
+                tasks.append(task)
+            if len(tasks) == MAX_CALLS:
+                return tasks, True
+            try:
+                task = self._calls.get_nowait()
+            except queue.Empty:
+                return tasks, True
+        return tasks, False
+
+    def _answer(self, tasks: list[Task]) -> None:
+        """Serve calls; a thread that ended of a bug would leave all others waiting."""
+        try:
+            self._serve(tasks)
+        except Exception as exc:
+            self._log.error("%s: a call failed", self._place.name, exc=exc)
+            self._refuse(tasks, exc)
+
+    def _refuse(self, tasks: list[Task], error: Exception) -> None:
+        for task in tasks:
+            task.fail(error)
+        resolve(tasks)
+
+    def _serve(self, tasks: list[Task]) -> None:
+        raise NotImplementedError
+
+    def _connection(self) -> sqlite3.Connection:
+        """Return the connection; a new one if the file was replaced behind our back."""
+        if self._db is not None and self._file != self._place.identity():
+            logger.warning("%s was replaced while it was in use", self._place.name)
+            self._disconnect()
+        if self._db is None:
+            self._db = self._connect()
+            self._file = self._place.identity()
+        return self._db
+
+    def _connect(self) -> sqlite3.Connection:
+        try:
+            return connect(self._place, budget=self._budget)
+        except sqlite3.Error as exc:
+            # There was not even room to begin a log.
+            if not is_full(exc) or not self._reserve.release():
+                raise
+        return connect(self._place, budget=self._budget)
+
+    def _disconnect(self) -> None:
+        db, self._db = self._db, None
+        if db is None:
+            return
+        if self._file != self._place.identity():
+            abandon(db)
+            return
+        with contextlib.suppress(sqlite3.Error):
+            db.close()
+
+    def _in_words(self, exc: Exception) -> Exception:
+        if isinstance(exc, sqlite3.Error):
+            error = translated(exc, self._place.name)
+            error.__cause__ = exc
+            return error
+        # The one place where SQLite's reads are guarded: see kue.store.damage.
+        return corrupt(self._place.name, exc) if is_damage(exc) else exc
+
+
+class Reader(Desk):
+    """Serves reads, each on a snapshot of the store."""
+
+    def _serve(self, tasks: list[Task]) -> None:
+        for task in tasks:
+            try:
+                task.succeed(self._read(task))
+            except Exception as exc:
+                self._disconnect()
+                task.fail(self._in_words(exc))
+            resolve([task])
+
+    def _read(self, task: Task) -> object:
+        db = self._connection()
+        db.execute("BEGIN")
+        try:
+            return task.call(db)
+        finally:
+            db.execute("COMMIT")
+
+
+class Writer(Desk):
+    """Serves writes, many in one transaction."""
+
+    def __init__(
+        self,
+        place: Place,
+        budget: float,
+        clock: Clock,
+        on_commit: Callable[[sqlite3.Connection, Notice], None],
+    ) -> None:
+        super().__init__(place, budget, "writer")
+        self._clock = clock
+        self._on_commit = on_commit
+
+    def _serve(self, tasks: list[Task]) -> None:
+        tasks = self._admitted(tasks)
+        while tasks:
+            tasks = self._transact(tasks)
+        self._reserve.look(self._unused)
+
+    def _admitted(self, tasks: list[Task]) -> list[Task]:
+        """Refuse new jobs that would take up the reserve; return the other calls."""
+        if not any(task.is_new for task in tasks) or self._reserve.admits(self._unused):
+            return tasks
+        refused = [task for task in tasks if task.is_new]
+        self._refuse(refused, full(self._place.name))
+        return [task for task in tasks if not task.is_new]
+
+    def _unused(self) -> int:
+        """Return how many bytes of the file are free for new jobs."""
+        try:
+            db = self._connection()
+            pages = db.execute("PRAGMA freelist_count").fetchone()[0]
+            return int(pages * db.execute("PRAGMA page_size").fetchone()[0])
+        except (sqlite3.Error, KueError):
+            return 0
+
+    def _transact(self, tasks: list[Task]) -> list[Task]:
+        """Do as many calls as one transaction should; return those left over."""
+        deadline = time.monotonic() + MAX_SECONDS
+        turns: list[Turn] = []
+        served = 0
+        try:
+            db = self._begin(tasks)
+            for task in tasks:
+                self._perform(db, task, turns, is_alone=len(tasks) == 1)
+                served += 1
+                if time.monotonic() > deadline:
+                    break
+            db.execute("COMMIT")
+        except Exception as exc:
+            if is_full(exc):
+                return self._make_room(tasks, exc)
+            self._give_up(tasks, exc)
+            return []
+        resolve(tasks[:served])
+        self._notify(db, turns)
+        return tasks[served:]
+
+    def _make_room(self, tasks: list[Task], exc: Exception) -> list[Task]:
+        """Refuse what brings new jobs; return the rest if it is worth another try."""
+        self._roll_back()
+        must = [task for task in tasks if not task.is_new]
+        if not must or not self._reserve.release():
+            self._give_up(tasks, exc)
+            return []
+        self._refuse([task for task in tasks if task.is_new], self._in_words(exc))
+        self._shorten_log()
+        return must
+
+    def _shorten_log(self) -> None:
+        """Have the log begin again from its start, where it need not grow."""
+        if self._db is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._db.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+
+    def _connect(self) -> sqlite3.Connection:
+        db = super()._connect()
+        # It waits only in `begin`, in its own way.
+        db.execute("PRAGMA busy_timeout = 0")
+        return db
+
+    def _begin(self, tasks: list[Task]) -> sqlite3.Connection:
+        db = self._connection()
+        # Cannot be changed once the transaction has begun.
+        is_durable = any(task.is_durable for task in tasks)
+        db.execute(f"PRAGMA synchronous = {'FULL' if is_durable else 'NORMAL'}")
+        begin(db, self._budget)
+        return db
+
+    def _perform(
+        self, db: sqlite3.Connection, task: Task, turns: list[Turn], is_alone: bool
+    ) -> None:
+        """Do one call.  Alone it needs no savepoint: all is undone if it fails."""
+        if is_alone:
+            turns.append(self._take_turn(db, task))
+            return
+        db.execute("SAVEPOINT call")
+        try:
+            turns.append(self._take_turn(db, task))
+        except Exception as exc:
+            # Out of disk or memory SQLite undoes the whole transaction by itself.
+            # What must be done gets another try, with the reserve.
+            if not db.in_transaction or (is_full(exc) and not task.is_new):
+                raise
+            db.execute("ROLLBACK TO call")
+            task.fail(self._in_words(exc))
+        db.execute("RELEASE call")
+
+    def _take_turn(self, db: sqlite3.Connection, task: Task) -> Turn:
+        now = self._clock.now_ms() if task.now is None else task.now
+        turn = Turn(db, now, time.time_ns() // 1_000_000)
+        result = task.call(turn)
+        follow(turn)
+        task.succeed(result)
+        return turn
+
+    def _give_up(self, tasks: list[Task], exc: Exception) -> None:
+        self._roll_back()
+        # Out of room a connection is as good as new, and its log may be the only one
+        # that there is room for.
+        if isinstance(exc, sqlite3.Error) and not is_full(exc):
+            self._disconnect()
+        self._refuse(tasks, self._in_words(exc))
+
+    def _roll_back(self) -> None:
+        if self._db is not None and self._db.in_transaction:
+            with contextlib.suppress(sqlite3.Error):
+                self._db.execute("ROLLBACK")
+
+    def _notify(self, db: sqlite3.Connection, turns: list[Turn]) -> None:
+        ready = set().union(*(turn.ready for turn in turns))
+        later = set().union(*(turn.later for turn in turns))
+        has_told = any(turn.has_told for turn in turns)
+        if ready or later or has_told:
+            # What was committed stays so, even if the news of it cannot be read, and
+            # this thread serves everyone: it must not end of it.
+            try:
+                self._on_commit(db, Notice(ready, later, has_told))
+            except sqlite3.Error as exc:
+                logger.debug("no news of a commit: %s", exc)
+            except Exception as exc:
+                self._log.error("%s: events cannot be read", self._place.name, exc=exc)

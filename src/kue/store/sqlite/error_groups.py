@@ -1,0 +1,86 @@
+"""What failed jobs failed of, counted by type and fingerprint."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kue.model.fingerprint import LENGTH, first_line
+from kue.store.values import ErrorGroup, Errors
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from kue.model.job import Error
+
+_MARK = '"fingerprint":"'
+#: The fingerprint that the story of a failed job ends with, if it does.
+FINGERPRINT = f"""
+iif(state = 'failed' AND substr(story, -{len(_MARK) + LENGTH + 2}, {len(_MARK)})
+    = '{_MARK}', substr(story, -{LENGTH + 2}, {LENGTH}), '')
+"""
+
+_ADD = """
+INSERT INTO errors VALUES (:type, :fingerprint, :n, :at, :at, :job_id, :kind, :message)
+ON CONFLICT DO UPDATE SET n = n + excluded.n, last_at = excluded.last_at,
+    job_id = excluded.job_id, kind = excluded.kind, message = excluded.message
+"""
+_TAKE = "UPDATE errors SET n = n - ? WHERE type = ? AND fingerprint = ?"
+_FORGET = "DELETE FROM errors WHERE type = ? AND fingerprint = ? AND n <= 0"
+_MOST = """
+SELECT fingerprint, type, kind, message, n, first_at, last_at, job_id FROM errors
+WHERE ?1 IS NULL OR type = ?1 ORDER BY n DESC, type, fingerprint LIMIT ?2
+"""
+_TOTAL = "SELECT count(*) FROM errors WHERE ?1 IS NULL OR type = ?1"
+
+_Key = tuple[str, str]
+
+
+class Blame:
+    """Errors of jobs that came to be failed during a turn, or no longer are."""
+
+    __slots__ = ("_came", "_went")
+
+    def __init__(self) -> None:
+        self._came: dict[_Key, dict[str, Any]] = {}
+        self._went: dict[_Key, int] = {}
+
+    def add(
+        self, type: str, fingerprint: str, job_id: int, error: Error, at: int
+    ) -> None:
+        """Note that a job failed."""
+        known = self._came.get((type, fingerprint))
+        self._came[type, fingerprint] = {
+            "type": type,
+            "fingerprint": fingerprint,
+            "n": 1 if known is None else known["n"] + 1,
+            "at": at,
+            "job_id": job_id,
+            "kind": error.kind,
+            "message": first_line(error.message),
+        }
+
+    def take(self, type: str, fingerprint: str) -> None:
+        """Note that a job is failed no longer; one without a fingerprint never was."""
+        if fingerprint:
+            key = type, fingerprint
+            self._went[key] = self._went.get(key, 0) + 1
+
+    def write(self, db: sqlite3.Connection) -> None:
+        """Write what was noted since the last time."""
+        if self._came:
+            db.executemany(_ADD, list(self._came.values()))
+            self._came.clear()
+        if self._went:
+            db.executemany(_TAKE, [(n, *key) for key, n in self._went.items()])
+            db.executemany(_FORGET, list(self._went))
+            self._went.clear()
+
+
+def most(db: sqlite3.Connection, type: str | None, limit: int) -> Errors:
+    """Return the most frequent errors, and how many there are."""
+    names = ErrorGroup.__struct_fields__
+    groups = [
+        ErrorGroup(**dict(zip(names, row, strict=True)))
+        for row in db.execute(_MOST, (type, limit))
+    ]
+    return Errors(groups, db.execute(_TOTAL, (type,)).fetchone()[0])

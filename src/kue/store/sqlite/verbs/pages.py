@@ -1,0 +1,144 @@
+"""
+Pages: jobs of a state in its order, from any place in it on.
+
+Each state and type has one or two indexes that are in the order of its pages.  A page
+is a merge of as many of them as it needs, read only as far as the page goes.
+"""
+
+from __future__ import annotations
+
+import heapq
+from contextlib import ExitStack, closing
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from kue.model.job import State
+from kue.store.sqlite.rows import read_within, rows_of
+from kue.store.values import MAX_PAGE_BYTES
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Generator
+
+    from kue.store.sqlite.rows import Row
+
+#: (sort key, id)
+Key = tuple[int, int]
+
+
+class Request(NamedTuple):
+    """Which page is wanted."""
+
+    state: State | None
+    type: str | None
+    limit: int
+    after: Key | None = None
+    skip: int = 0
+    descending: bool = False
+
+
+class Source(NamedTuple):
+    """Where some jobs are found in order."""
+
+    #: The column that pages are ordered by, before the id; empty for none.
+    rank: str
+    condition: str
+    source: str
+
+    def select(self, request: Request) -> str:
+        """Return the statement that walks from where the request begins."""
+        order, than = ("DESC", "<") if request.descending else ("ASC", ">")
+        terms = [self.condition]
+        if request.type is not None:
+            terms.append("type = :type")
+        if request.after is not None:
+            place = f"({self.rank}, id)" if self.rank else "id"
+            values = "(:rank, :id)" if self.rank else ":id"
+            terms.append(f"{place} {than} {values}")
+        by = f"{self.rank} {order}, id" if self.rank else "id"
+        return (
+            f"SELECT {self.rank or 0}, id FROM jobs {self.source} "
+            f"WHERE {' AND '.join(terms)} ORDER BY {by} {order}"
+        )
+
+
+def _by(rank: str, condition: str, index: str) -> Source:
+    return Source(rank, condition, f"INDEXED BY {index}")
+
+
+def _ended(state: State) -> tuple[Source, Source]:
+    is_ended = f"state = '{state}' AND retain_until"
+    return (
+        _by("at", f"{is_ended} IS NULL", f"jobs_{state}"),
+        _by("at", f"{is_ended} IS NOT NULL", "jobs_retained"),
+    )
+
+
+_SOURCES: dict[State, tuple[Source, ...]] = {
+    State.WAITING: (
+        _by("priority", "state = 'waiting' AND held = 0", "jobs_ready"),
+        _by("priority", "state = 'waiting' AND held = 1", "jobs_held"),
+    ),
+    State.DELAYED: (_by("at", "state = 'delayed'", "jobs_delayed"),),
+    State.BLOCKED: (_by("", "state = 'blocked'", "jobs_blocked"),),
+    # Few: they are sorted, in no index that starting and ending would pay for.
+    State.ACTIVE: (_by("", "state = 'active'", "jobs_active"),),
+    State.COMPLETE: _ended(State.COMPLETE),
+    State.FAILED: _ended(State.FAILED),
+    State.CANCELLED: _ended(State.CANCELLED),
+}
+_OF_TYPE = _by("", "true", "jobs_by_type")
+_ALL = Source("", "true", "NOT INDEXED")
+_TYPES = "SELECT name FROM types"
+
+
+def page(db: sqlite3.Connection, request: Request) -> tuple[list[Row], Key | None]:
+    """Return the rows of a page, and the key of its last when there are more."""
+    walks = _walks(db, request)
+    end = request.skip + request.limit
+    # Closed here, in the thread that opened its cursors, also when a read fails.
+    with closing(_merged(walks, request.descending)) as merged:
+        keys = list(islice(merged, request.skip, end + 1))
+    ids = [job_id for _, job_id in keys[: request.limit]]
+    rows, read = read_within(
+        MAX_PAGE_BYTES, len(ids), lambda start, stop: rows_of(db, ids[start:stop])
+    )
+    return rows, keys[read - 1] if read and len(keys) > read else None
+
+
+def first_ids(
+    db: sqlite3.Connection, state: State, type: str | None, limit: int
+) -> list[int]:
+    """Return the ids of the first *limit* jobs in *state*."""
+    walks = _walks(db, Request(state, type, limit))
+    with closing(_merged(walks, False)) as merged:
+        return [job_id for _, job_id in islice(merged, limit)]
+
+
+def _merged(
+    walks: list[sqlite3.Cursor], descending: bool
+) -> Generator[Key, None, None]:
+    """Yield the keys of all *walks* in order; closing this closes them."""
+    with ExitStack() as stack:
+        for walk in walks:
+            stack.enter_context(closing(walk))
+        yield from heapq.merge(*walks, reverse=descending)
+
+
+def _walks(db: sqlite3.Connection, request: Request) -> list[sqlite3.Cursor]:
+    if request.state is None:
+        return [_walk(db, _ALL if request.type is None else _OF_TYPE, request)]
+    types = [request.type]
+    if request.type is None:
+        types = [row[0] for row in db.execute(_TYPES).fetchall()]
+    return [
+        _walk(db, source, request._replace(type=type))
+        for source in _SOURCES[request.state]
+        for type in types
+    ]
+
+
+def _walk(db: sqlite3.Connection, source: Source, request: Request) -> sqlite3.Cursor:
+    rank, job_id = request.after or (0, 0)
+    values = {"type": request.type, "rank": rank, "id": job_id}
+    return db.execute(source.select(request), values)

@@ -1,0 +1,98 @@
+"""Signs of life: progress and log lines of jobs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kue.model.events import Kind
+from kue.model.job import State
+from kue.store.codec import begun
+from kue.store.sqlite.rows import slips_of
+from kue.store.sqlite.transaction import Turn, as_json
+from kue.store.sqlite.verbs import limits
+from kue.store.values import MAX_LOG_LINES, MAX_LOG_TEXT, Word
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kue.model.job import Job
+    from kue.store.sqlite.rows import Slip
+    from kue.store.values import LogLine, Progress
+
+_PROGRESS = """
+UPDATE jobs SET progress = ?, progress_data = ?,
+    ttl_at = CASE WHEN ttl > 0 THEN ? + ttl END
+WHERE id = ?
+"""
+_CREATED = "SELECT created_at FROM jobs WHERE id = ?"
+_BEGIN = """
+UPDATE jobs SET token = ?, ttl_at = CASE WHEN ttl > 0 THEN ? + ttl END WHERE id = ?
+"""
+_LAST = "SELECT coalesce(max(line), -1) FROM logs WHERE job_id = ?"
+#: Bound one by one: JSON in SQLite ends a text at a NUL, and a line may have one.
+_APPEND = """
+INSERT INTO logs (job_id, line, at, level, attempt, text) VALUES (?, ?, ?, ?, ?, ?)
+"""
+_CUT = "DELETE FROM logs WHERE job_id = ? AND line <= ?"
+
+
+def progress(turn: Turn, updates: Sequence[Progress]) -> list[Word]:
+    """Write how far jobs are, and start their ttl anew."""
+    slips = slips_of(turn.db, [update.job_id for update in updates])
+    return [_progress(turn, slips.get(update.job_id), update) for update in updates]
+
+
+def _progress(turn: Turn, slip: Slip | None, update: Progress) -> Word:
+    if slip is None or update.created_at not in (None, slip.created_at):
+        return Word.GONE
+    if update.token and update.token != slip.token:
+        return Word.LOST
+    if slip.state != State.ACTIVE:
+        return Word.REFUSED
+    data = None if update.data is None else as_json(update.data)
+    turn.run(_PROGRESS, update.percent, data, turn.now, slip.id)
+    detail = {"progress": update.percent, "data": update.data}
+    turn.tell(Kind.PROGRESS, slip.id, slip.type, slip.attempts + 1, detail)
+    return Word.DONE
+
+
+def begin(turn: Turn, job: Job, mark: str) -> Job | Word:
+    """Start a run that was held back; only its own fence may."""
+    slip = slips_of(turn.db, [job.id]).get(job.id)
+    fence = job.token.partition(":")[0]
+    if slip is None or not slip.token.startswith(f"{fence}:"):
+        return Word.LOST
+    rest = begun(job, mark)
+    # One that has begun goes on: this is the same call again.
+    is_new = slip.token.split(":", 2)[2] != rest
+    paused = (pause.type for pause in limits.pauses(turn.db, turn.now))
+    if is_new and any(type in (None, job.type) for type in paused):
+        return Word.REFUSED
+    token = f"{fence}:{turn.now}:{rest}"
+    turn.run(_BEGIN, token, turn.now, job.id)
+    return msgspec.structs.replace(job, token=token)
+
+
+def log(
+    turn: Turn, job_id: int, lines: Sequence[LogLine], created_at: int | None
+) -> Word:
+    """Append lines to a job's log and let the oldest fall off."""
+    row = turn.db.execute(_CREATED, (job_id,)).fetchone()
+    if row is None or created_at not in (None, row[0]):
+        return Word.GONE
+    last: int = turn.one(_LAST, job_id)
+    kept = lines[-MAX_LOG_LINES:]
+    rows = [
+        (job_id, number, turn.now, _plain(line.level), line.attempt, _plain(line.text))
+        for number, line in enumerate(kept, last + 1)
+    ]
+    turn.db.executemany(_APPEND, rows)
+    turn.run(_CUT, job_id, last + len(kept) - MAX_LOG_LINES)
+    return Word.DONE
+
+
+def _plain(text: str) -> str:
+    # Bytes that were no UTF-8 must not cost a job its log.
+    return text[:MAX_LOG_TEXT].encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,108 @@
+"""Statistics: what happened by the minute, and by the hour once minutes are full."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kue.model.histogram import added
+from kue.store.sqlite.transaction import Turn, as_json
+from kue.store.values import HOURS_KEPT, MINUTES_A_PASS, MINUTES_KEPT, Stat, hourly
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+    from kue.model.histogram import Timing
+
+_COLUMNS = "type, added, complete, failed, run_ms, waits, runs"
+_MINUTES = f"""
+SELECT minute, {_COLUMNS} FROM stats WHERE minute BETWEEN ? AND ?
+ORDER BY minute, type
+"""
+#: The last minute that was added to its hour.
+_ROLLED = "SELECT coalesce((SELECT value FROM meta WHERE name = 'rolled'), -1)"
+#: One statement, so that no minute is seen both alone and in its hour.
+_HOURS = f"""
+SELECT hour * 60, {_COLUMNS} FROM hours WHERE hour BETWEEN ?1 AND ?2
+UNION ALL
+SELECT minute, {_COLUMNS} FROM stats
+WHERE minute BETWEEN ?1 * 60 AND ?2 * 60 + 59 AND minute > ({_ROLLED})
+"""
+_HOUR = f"SELECT hour * 60, {_COLUMNS} FROM hours WHERE hour = ? AND type = ?"
+_WRITE_HOUR = f"""
+INSERT OR REPLACE INTO hours (hour, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_MEASURED = "SELECT waits, runs FROM stats WHERE minute = ? AND type = ?"
+_MEASURE = """
+INSERT INTO stats (minute, type, added, complete, failed, run_ms, waits, runs)
+VALUES (?, ?, 0, 0, 0, 0, ?, ?)
+ON CONFLICT DO UPDATE SET waits = excluded.waits, runs = excluded.runs
+"""
+#: The first minute that a pass leaves to the next.
+_BEYOND = """
+SELECT DISTINCT minute FROM stats WHERE minute BETWEEN ? AND ?
+ORDER BY minute LIMIT 1 OFFSET ?
+"""
+_NOTE = """
+INSERT INTO meta (name, value) VALUES ('rolled', ?)
+ON CONFLICT DO UPDATE SET value = excluded.value
+"""
+
+_counts = msgspec.json.Decoder(dict[int, int]).decode
+
+
+def measure(turn: Turn, timings: Sequence[Timing]) -> None:
+    """Add to the current minute how long jobs waited and ran."""
+    minute = turn.now // 60_000
+    for timing in timings:
+        row = turn.db.execute(_MEASURED, (minute, timing.type)).fetchone()
+        waits, runs = map(_counts, row or ("{}", "{}"))
+        waits, runs = added([waits, timing.waits]), added([runs, timing.runs])
+        turn.run(_MEASURE, minute, timing.type, as_json(waits), as_json(runs))
+
+
+def roll_up(turn: Turn) -> None:
+    """Add full minutes to their hours, each once; a bounded number at a time."""
+    full = turn.now // 60_000 - 1
+    first = max(turn.one(_ROLLED) + 1, full - MINUTES_KEPT)
+    if first > full:
+        return
+    values = (first, full, MINUTES_A_PASS)
+    beyond = turn.db.execute(_BEYOND, values).fetchone()
+    last = full if beyond is None else beyond[0] - 1
+    for stat in hourly(minutes(turn.db, first, last)):
+        hour = stat.minute // 60
+        known = map(_stat, turn.db.execute(_HOUR, (hour, stat.type)))
+        [total] = hourly([*known, stat])
+        turn.run(_WRITE_HOUR, hour, *_written(total))
+    turn.run(_NOTE, last)
+
+
+def forget(turn: Turn) -> None:
+    """Delete what is older than it is kept."""
+    minute = turn.now // 60_000
+    turn.run("DELETE FROM stats WHERE minute < ?", minute - MINUTES_KEPT)
+    turn.run("DELETE FROM hours WHERE hour < ?", minute // 60 - HOURS_KEPT)
+
+
+def minutes(db: sqlite3.Connection, since: int, until: int) -> list[Stat]:
+    """Return counters by minute and type."""
+    return [_stat(row) for row in db.execute(_MINUTES, (since, until))]
+
+
+def hours(db: sqlite3.Connection, since: int, until: int) -> list[Stat]:
+    """Return counters by hour and type, with minutes that are in no hour yet."""
+    return hourly(_stat(row) for row in db.execute(_HOURS, (since, until)))
+
+
+def _stat(row: tuple[Any, ...]) -> Stat:
+    minute, type, came, complete, failed, run_ms, waits, runs = row
+    timings = (_counts(waits), _counts(runs))
+    return Stat(minute, type, came, complete, failed, run_ms, *timings)
+
+
+def _written(stat: Stat) -> tuple[Any, ...]:
+    numbers = (stat.type, stat.added, stat.complete, stat.failed, stat.run_ms)
+    return (*numbers, as_json(stat.waits), as_json(stat.runs))

@@ -1,0 +1,134 @@
+"""What the verbs of a store refuse: values that no call may carry."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kue.model.histogram import KNOWN
+from kue.model.job import State
+from kue.model.names import check_name
+from kue.store.values import MAX_BATCH, MAX_ERRORS, MAX_KEPT, ORDERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from kue.model.histogram import Timing
+    from kue.store.values import Limits
+
+
+class InvalidCall(ValueError):
+    """A verb was called with a value that no call may carry; nothing was sent."""
+
+
+def check_batch(things: Sequence[Any], what: str) -> None:
+    """Raise `InvalidCall` when there are more than one call may carry."""
+    if len(things) > MAX_BATCH:
+        raise InvalidCall(
+            f"one call takes at most {MAX_BATCH} {what}, not {len(things)}; "
+            "split them up"
+        )
+
+
+def check_limit(limit: int) -> None:
+    """Raise `InvalidCall` for a number of jobs that no call may ask for."""
+    if not 0 <= limit <= MAX_BATCH:
+        raise InvalidCall(f"limit must be from 0 to {MAX_BATCH}, not {limit}")
+
+
+def check_move(to: State, at: int | None) -> None:
+    """Raise `InvalidCall` for a move that no job can be asked to make."""
+    if to not in (State.WAITING, State.DELAYED):
+        raise InvalidCall(
+            f"jobs are moved to waiting or delayed, not to {to}; workers start and "
+            "end them, and cancel is a verb of its own"
+        )
+    if to is State.DELAYED and at is None:
+        raise InvalidCall("a job that is moved to delayed needs at=, when it is due")
+
+
+def check_pause(type: str | None, worker: str | None) -> None:
+    """Raise `InvalidCall` when a pause is to be that of a type and of a worker."""
+    if type is not None and worker is not None:
+        raise InvalidCall(
+            f"a pause is that of a type or of a worker, not of both ({type!r} and "
+            f"{worker!r}); call once for each"
+        )
+
+
+def check_order(order: str) -> None:
+    """Raise `InvalidCall` for an order that no worker understands."""
+    if order not in ORDERS:
+        raise InvalidCall(
+            f"a worker is ordered to {' or '.join(ORDERS)}, not {order!r}"
+        )
+
+
+def check_errors(limit: int) -> None:
+    """Raise `InvalidCall` for a number of errors that no call may ask for."""
+    if not 1 <= limit <= MAX_ERRORS:
+        raise InvalidCall(f"limit must be from 1 to {MAX_ERRORS}, not {limit}")
+
+
+def check_limits(limits: Limits | None) -> None:
+    """Raise `InvalidCall` for limits that would let nothing through."""
+    for name in ("concurrency", "rate", "per", "per_key") if limits else ():
+        value = getattr(limits, name)
+        if value is not None and value < 1:
+            raise InvalidCall(f"{name} must be at least 1, not {value}; pause instead")
+
+
+def check_timings(timings: Iterable[Timing]) -> None:
+    """Raise `InvalidCall` for counts that no worker can have."""
+    for timing in timings:
+        for counts in (timing.waits, timing.runs):
+            if not counts.keys() <= KNOWN:
+                raise InvalidCall(f"{min(counts.keys() - KNOWN)} is no bucket")
+            if min(counts.values(), default=0) < 0:
+                raise InvalidCall("a bucket cannot count less than 0")
+
+
+def check_kept(room: str, name: str, value: str = "") -> None:
+    """Raise `InvalidCall` for a small record that cannot be."""
+    if not (room.isascii() and room.isalpha() and room.islower() and len(room) <= 40):
+        raise InvalidCall(f"a room is one word of small letters, not {room[:50]!r}")
+    try:
+        check_name(name, what="the name of a record")
+    except (ValueError, TypeError) as exc:
+        raise InvalidCall(str(exc)) from None
+    if len(value.encode()) > MAX_KEPT:
+        raise InvalidCall(f"a record has at most {MAX_KEPT:,} bytes")
+
+
+def read_act_cursor(cursor: str | None) -> int | None:
+    """
+    Return the number of the last act seen.
+
+    Raises:
+        InvalidCall: It did not come from a page.
+    """
+    if cursor is None:
+        return None
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 15):
+        raise InvalidCall(
+            f"cursor {cursor[:50]!r} did not come from a page; leave it out to start "
+            "over"
+        )
+    return int(cursor)
+
+
+def read_cursor(cursor: str | None) -> tuple[int, int] | None:
+    """
+    Take a page's cursor apart: the sort key and id of the last job seen.
+
+    Raises:
+        InvalidCall: It did not come from a page.
+    """
+    if cursor is None:
+        return None
+    key, _, job_id = cursor.partition(":")
+    try:
+        return int(key), int(job_id)
+    except ValueError:
+        raise InvalidCall(
+            f"cursor {cursor!r} did not come from a page; leave it out to start over"
+        ) from None

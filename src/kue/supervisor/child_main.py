@@ -1,0 +1,163 @@
+"""
+A child of the supervisor: ``python -m kue.supervisor.child_main TARGET FD``.
+
+It imports the queue, runs its jobs, and talks with the supervisor over the socket that
+it was given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import faulthandler
+import os
+import signal
+import socket
+import sys
+import threading
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from setproctitle import setproctitle
+
+from kue.aio.event_loop import run
+from kue.model.errors import KueError
+from kue.supervisor import log_format
+from kue.supervisor.app_loader import BadTarget, load
+from kue.supervisor.child_worker import Duty
+from kue.supervisor.protocol import MAX_LINE, Failure, Orders, heard_by_child, line
+
+if TYPE_CHECKING:
+    import logging
+    from types import ModuleType
+
+    from kue.client.queue import Kue
+    from kue.worker import Worker
+
+#: Letters of a traceback that are told.
+MAX_DETAIL = 50_000
+#: How long threads that nobody waits for any more may keep the process.
+EXIT_SECONDS = 3.0
+
+
+def main(target: str, fd: int) -> int:
+    supervisor = os.getppid()
+    _prepare()
+    with _socket(fd) as link:
+        orders = _orders(link)
+        if orders is None:
+            return 1
+        setproctitle(f"kue worker {target} #{orders.number}")
+        code = _serve(orders, link)
+    if os.getppid() != supervisor:
+        _end_group()
+    return code
+
+
+def _end_group() -> None:
+    """Do what the supervisor would: end what handlers forked, and this process too."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+
+
+def _prepare() -> None:
+    """Have signals do what the supervisor means by them."""
+    # A crash in native code says where.
+    faulthandler.enable()
+    # The stack of every thread, even while one of them holds the interpreter.
+    faulthandler.register(signal.SIGUSR2, all_threads=True)
+    # Stopping and reloading is up to the supervisor.  Handlers, because what is ignored
+    # would be ignored by every program that a job starts, too.
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, _nothing)
+    # Terminals may stop whoever writes to them from the background, where we are.
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+
+
+def _nothing(number: int, frame: object) -> None:
+    """Be told by the supervisor."""
+
+
+def _socket(fd: int) -> socket.socket:
+    # Programs that jobs start must not hold the line.
+    os.set_inheritable(fd, False)
+    return socket.socket(fileno=fd)
+
+
+def _orders(link: socket.socket) -> Orders | None:
+    data = b""
+    while not data.endswith(b"\n"):
+        # No more than the line: what follows is for the event loop.
+        more = link.recv(1)
+        if not more:
+            return None
+        data += more
+    orders = heard_by_child(data)
+    assert isinstance(orders, Orders)
+    return orders
+
+
+def _serve(orders: Orders, link: socket.socket) -> int:
+    options = orders.options
+    handler = log_format.configure(
+        f"#{orders.number}", format=options.log_format, level=options.log_level
+    )
+    try:
+        # Outside of any event loop: modules may want to run one while they are loaded.
+        queue, module = load(options.target)
+        run(_work(orders, queue, module, link, handler))
+    except KueError as exc:
+        _fail(link, str(exc), exc.detail if isinstance(exc, BadTarget) else "")
+        return 1
+    except Exception as exc:
+        _fail(link, f"{type(exc).__name__}: {exc}", traceback.format_exc())
+        return 1
+    return 0
+
+
+async def _work(
+    orders: Orders,
+    queue: Kue,
+    module: ModuleType,
+    link: socket.socket,
+    handler: logging.Handler,
+) -> None:
+    def named(worker: Worker) -> None:
+        log_format.name_worker(handler, worker.name)
+
+    duty = Duty(
+        queue,
+        orders.options,
+        await asyncio.open_connection(sock=link.dup(), limit=MAX_LINE),
+        folder=_folder(module),
+        on_start=named,
+    )
+    await duty.perform()
+    _exit_soon()
+
+
+def _folder(module: ModuleType) -> str | None:
+    """Return where to watch for changes: the whole package that the module is in."""
+    package = module.__name__.partition(".")[0]
+    file = getattr(sys.modules.get(package, module), "__file__", None)
+    return str(Path(file).resolve().parent) if file else None
+
+
+def _fail(link: socket.socket, message: str, detail: str) -> None:
+    failure = Failure(message[:MAX_DETAIL], detail[-MAX_DETAIL:])
+    with contextlib.suppress(OSError):
+        link.sendall(line(failure))
+
+
+def _exit_soon() -> None:
+    """Do not wait long for threads, as Python does: what they did was handed back."""
+    timer = threading.Timer(EXIT_SECONDS, os._exit, [0])
+    timer.daemon = True
+    timer.start()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], int(sys.argv[2])))

@@ -1,0 +1,268 @@
+"""A child as the supervisor sees it: a process, and what it says over its socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kue.supervisor import procfs
+from kue.supervisor.protocol import (
+    MAX_LINE,
+    Bye,
+    Failure,
+    FromChild,
+    Hello,
+    Leave,
+    Orders,
+    Tick,
+    ToChild,
+    heard_from_child,
+    line,
+)
+
+if TYPE_CHECKING:
+    from kue.supervisor.options import Options
+
+logger = logging.getLogger(__name__)
+
+#: What a dead child had said is there to be read at once; a process that it forked may
+#: hold the socket open for ever.
+LAST_WORDS_SECONDS = 1.0
+#: What an orderly child may still take to exit after its last word.
+EXIT_SECONDS = 10.0
+#: A child past its grace that still ticks is writing down what became of its jobs; the
+#: store takes everything back by itself after a lease.
+WRITING_SECONDS = 2.0
+#: A child that has not ticked for so long cannot be busy with that.
+TICKING_SECONDS = 2.0
+#: A pause longer than this between two looks was ours, not the child's.
+LONGEST_LOOK = 2.0
+
+
+class Child:
+    """One process that runs jobs."""
+
+    def __init__(
+        self,
+        number: int,
+        process: asyncio.subprocess.Process,
+        streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+    ) -> None:
+        self.number = number
+        self.started_at = time.monotonic()
+        self.status: dict[str, Any] = {}
+        #: Seconds since its event loop went round; see `look`.
+        self.silence = 0.0
+        self.hello: Hello | None = None
+        self.bye: Bye | None = None
+        #: Someone ordered it to stop: nobody is to take its place.
+        self.is_dismissed = False
+        #: What went wrong in it, before it was up or later.
+        self.failure: Failure | None = None
+        #: What it exited with, once it is gone; the negative number of a signal.
+        self.code: int | None = None
+        #: Hello, or why there was none.
+        self.up: asyncio.Future[Hello | Failure] = asyncio.Future()
+        #: It takes no more jobs, or is gone.
+        self.leaving = asyncio.Event()
+        self.gone = asyncio.Event()
+        #: The code that it runs has changed.
+        self.outdated = asyncio.Event()
+        #: When it should be gone at the latest, in monotonic seconds.
+        self._due: float | None = None
+        self._process = process
+        self._reader, self._writer = streams
+
+    @classmethod
+    async def start(cls, number: int, options: Options) -> Child:
+        """Start a process and tell it what to do; `serve` listens to it."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "kue.supervisor.child_main",
+                options.target,
+                str(theirs.fileno()),
+                stdin=asyncio.subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                # Ctrl-C is for the supervisor; and a group can be killed with all that
+                # its handlers started.
+                process_group=0,
+            )
+        streams = await asyncio.open_connection(sock=ours, limit=MAX_LINE)
+        child = cls(number, process, streams)
+        child._say(Orders(number, options))
+        return child
+
+    def __str__(self) -> str:
+        return f"worker process #{self.number} (pid {self.pid})"
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def worker(self) -> str | None:
+        """Its name among workers, once it is up."""
+        return self.hello.worker if self.hello else None
+
+    @property
+    def age(self) -> float:
+        return time.monotonic() - self.started_at
+
+    @property
+    def is_up(self) -> bool:
+        return self.hello is not None and not self.gone.is_set()
+
+    @property
+    def is_frozen(self) -> bool:
+        return procfs.is_frozen(self.pid)
+
+    @property
+    def is_ticking(self) -> bool:
+        return self.silence < TICKING_SECONDS
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it has not ticked for as long as its lease."""
+        return (
+            self.hello is not None
+            and self.silence > self.hello.settings.lease / 1000
+            and not self.gone.is_set()
+        )
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether it was to leave, and will not by itself."""
+        if self._due is None or self.hello is None:
+            return False
+        lease = self.hello.settings.lease / 1000
+        margin = WRITING_SECONDS + lease if self.is_ticking else 1.0
+        return time.monotonic() > self._due + margin
+
+    async def serve(self) -> None:
+        """Listen until the process is gone."""
+        listening = asyncio.create_task(self._listen(), name=f"kue child {self.pid}")
+        try:
+            self.code = await self._process.wait()
+            self._sweep()
+            await asyncio.wait([listening], timeout=LAST_WORDS_SECONDS)
+        finally:
+            listening.cancel()
+            self._writer.close()
+            self._end()
+
+    def _sweep(self) -> None:
+        """End what its handlers forked or started and left behind, however it went."""
+        self._signal_all(signal.SIGKILL)
+
+    def _end(self) -> None:
+        if not self.up.done():
+            self.up.set_result(Failure(f"it {self.ending} before it was up"))
+        self.leaving.set()
+        self.gone.set()
+
+    @property
+    def ending(self) -> str:
+        """How it went, in words."""
+        if self.failure is not None:
+            return f"broke: {self.failure.message}"
+        if self.code is not None and self.code < 0:
+            return f"was killed by {_signal_name(-self.code)}"
+        return f"exited with code {self.code}"
+
+    @property
+    def detail(self) -> str:
+        """The traceback of what broke it, if that is known."""
+        return self.failure.detail if self.failure else ""
+
+    def look(self, elapsed: float) -> None:
+        """
+        Count how long it has been silent; *elapsed* since the last look.
+
+        Time in which the child was frozen does not count, nor that in which we were.
+        """
+        if not self.is_frozen:
+            self.silence += min(elapsed, LONGEST_LOOK)
+
+    def leave(self, grace: float | None) -> None:
+        """Let it take no more jobs; see `Leave`."""
+        if grace is not None:
+            self._due = time.monotonic() + grace
+        self.leaving.set()
+        self._say(Leave(grace))
+
+    def dump(self) -> None:
+        """Have it write the stacks of its threads to stderr, whatever holds it."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGUSR2)
+
+    def freeze(self) -> None:
+        self._signal_all(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal_all(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End it and whatever it started, at once."""
+        if not self.gone.is_set():
+            self._signal_all(signal.SIGKILL)
+
+    def _signal_all(self, number: signal.Signals) -> None:
+        # Not permitted: what is left of the group is dead, or another user's.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)
+
+    def _say(self, message: ToChild) -> None:
+        if not self._writer.is_closing():
+            self._writer.write(line(message))
+
+    async def _listen(self) -> None:
+        try:
+            while data := await self._reader.readline():
+                self._hear(heard_from_child(data))
+        except OSError:
+            # The socket of a child that died may be reset instead of ended.
+            logger.debug("%s was cut off", self)
+        except (ValueError, msgspec.MsgspecError):
+            logger.exception("%s says what nobody understands", self)
+
+    def _hear(self, message: FromChild) -> None:
+        self.silence = 0.0
+        match message:
+            case Hello():
+                self.hello = message
+                self._rise(message)
+            case Failure():
+                self.failure = message
+                self._rise(message)
+            case Tick():
+                self.status = message.status
+                self.is_dismissed |= message.is_dismissed
+                if message.is_leaving:
+                    self.leaving.set()
+            case Bye():
+                self.bye = message
+                self.is_dismissed |= message.reason == "dismissed"
+                self._due = time.monotonic() + EXIT_SECONDS
+
+    def _rise(self, message: Hello | Failure) -> None:
+        if not self.up.done():
+            self.up.set_result(message)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,211 @@
+"""What a child does once it has its queue: work, tick, and leave when told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import quote
+
+import msgspec
+
+from kue.model.errors import StoreFull, StoreUnavailable
+from kue.supervisor.protocol import (
+    Bye,
+    FromChild,
+    Hello,
+    Leave,
+    Tick,
+    heard_by_child,
+    line,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kue.client.queue import Kue
+    from kue.model.settings import Settings
+    from kue.supervisor.options import Options
+    from kue.worker import Processor, Worker
+
+logger = logging.getLogger(__name__)
+
+TICK_SECONDS = 0.5
+#: The worker itself never runs out of patience: how long it may take depends on why it
+#: leaves, and that is counted here.
+PATIENCE = "3650d"
+
+
+class Duty:
+    """Runs jobs of *queue* as the supervisor at the other end of the streams wants."""
+
+    def __init__(
+        self,
+        queue: Kue,
+        options: Options,
+        streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        *,
+        folder: str | None,
+        on_start: Callable[[Worker], None],
+    ) -> None:
+        self._queue = queue
+        self._options = options
+        self._reader, self._writer = streams
+        self._folder = folder
+        self._on_start = on_start
+        self._worker: Worker | None = None
+        self._durability = ""
+        self._is_asked = False
+        self._giving_up: asyncio.TimerHandle | None = None
+        self._services: list[asyncio.Task[None]] = []
+
+    async def perform(self) -> None:
+        """
+        Work until there is no more to do, or the supervisor or SIGTERM ends it.
+
+        Raises:
+            KueError: The queue cannot be worked on.
+        """
+        self._durability = await self._open()
+        # The last of the hooks: it is up when all others have done their part.
+        self._queue.on_startup(self._rise)
+        try:
+            await self._work()
+            self._say(Bye(self._reason))
+            with contextlib.suppress(OSError):
+                await self._writer.drain()
+        finally:
+            for service in self._services:
+                service.cancel()
+            await self._queue.close()
+
+    async def _open(self) -> str:
+        try:
+            return await self._queue.open()
+        except (StoreUnavailable, StoreFull) as exc:
+            # It may come later; workers wait for it.
+            return f"does not answer yet: {exc}"
+
+    async def _work(self) -> None:
+        options = self._options
+        await self._queue.run(
+            grace=PATIENCE,
+            signals=False,
+            types=list(options.types) or None,
+            concurrency=options.concurrency,
+            strict=options.strict,
+            burst=options.burst,
+            max_jobs=options.max_jobs,
+            supervised=not self._beats_itself,
+            on_start=self._start,
+        )
+
+    def _start(self, worker: Worker) -> None:
+        self._worker = worker
+        worker.on_dismissed = self._dismissed
+        self._on_start(worker)
+        # Until here it has nothing in hand, and a SIGTERM just ends it.
+        asyncio.get_running_loop().add_signal_handler(
+            signal.SIGTERM, self._leave, self._options.grace
+        )
+        self._services.append(asyncio.create_task(self._listen(), name="kue listen"))
+
+    def _rise(self) -> None:
+        assert self._worker is not None
+        self._say(self._hello(self._worker))
+        ticking = asyncio.create_task(self._tick(self._worker), name="kue tick")
+        self._services.append(ticking)
+
+    def _hello(self, worker: Worker) -> Hello:
+        return Hello(
+            worker=worker.name,
+            settings=_settled(self._queue),
+            store=self._queue.store.name,
+            durability=self._durability,
+            types=tuple(map(_described, worker.processors)),
+            concurrency=self._options.concurrency
+            or sum(processor.slots for processor in worker.processors),
+            beats_itself=self._beats_itself,
+            folder=self._folder,
+        )
+
+    async def _tick(self, worker: Worker) -> None:
+        while True:
+            # A supervisor that does not read must not fill our memory.
+            if not self._writer.transport.get_write_buffer_size():
+                self._say(self._sign(worker))
+            await asyncio.sleep(TICK_SECONDS)
+
+    def _sign(self, worker: Worker) -> Tick:
+        return Tick(worker.status(), worker.is_stopping, worker.is_dismissed)
+
+    def _dismissed(self) -> None:
+        assert self._worker is not None
+        self._leave(self._options.grace)
+        # At once: a seat whose child leaves for another reason is filled anew.
+        self._say(self._sign(self._worker))
+
+    async def _listen(self) -> None:
+        with contextlib.suppress(OSError):
+            while data := await self._reader.readline():
+                message = heard_by_child(data)
+                if isinstance(message, Leave):
+                    self._leave(message.grace)
+        logger.warning("the supervisor is gone; leaving")
+        self._leave(self._options.grace)
+
+    def _leave(self, grace: float | None) -> None:
+        assert self._worker is not None
+        self._is_asked = True
+        if not self._worker.is_stopping:
+            self._worker.stop()
+        if grace is not None:
+            self._give_up_after(grace)
+
+    def _give_up_after(self, grace: float) -> None:
+        loop = asyncio.get_running_loop()
+        when = loop.time() + grace
+        # Whoever says less later is obeyed, but nobody prolongs what was said before.
+        if self._giving_up is not None:
+            when = min(when, self._giving_up.when())
+            self._giving_up.cancel()
+        assert self._worker is not None
+        self._giving_up = loop.call_at(when, self._worker.stop)
+
+    @property
+    def _beats_itself(self) -> bool:
+        """Whether nobody else can: the jobs are in this process alone."""
+        return not self._queue.is_shared
+
+    def _say(self, message: FromChild) -> None:
+        if not self._writer.is_closing():
+            self._writer.write(line(message))
+
+    @property
+    def _reason(self) -> Literal["asked", "dismissed", "drained", "spent"]:
+        assert self._worker is not None
+        if self._worker.is_dismissed:
+            return "dismissed"
+        if self._is_asked:
+            return "asked"
+        limit = self._options.max_jobs
+        is_spent = limit is not None and self._worker.status()["done"] >= limit
+        return "spent" if is_spent or not self._options.burst else "drained"
+
+
+def _settled(queue: Kue) -> Settings:
+    """
+    Return the settings by which another process finds the same jobs.
+
+    A file was settled when the queue was made, in the working folder of that moment.
+    """
+    settings, (scheme, _, path) = queue.settings, queue.store.name.partition(":///")
+    if scheme != "sqlite":
+        return settings
+    return msgspec.structs.replace(settings, url=f"sqlite:///{quote(path)}")
+
+
+def _described(processor: Processor) -> str:
+    return f"{processor.type} × {processor.slots} ({processor.execution})"

@@ -1,0 +1,51 @@
+"""Reporting the supervisor's condition: to the health file, to systemd."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from kue.supervisor.health_server import HealthFile
+
+if TYPE_CHECKING:
+    from kue.supervisor.health import Condition, Examiner
+    from kue.supervisor.systemd import Notifier
+
+REPORT_SECONDS = 1.0
+
+
+class Reporter:
+    """Says every second how it is."""
+
+    def __init__(
+        self, examiner: Examiner, notifier: Notifier, health_file: str | None
+    ) -> None:
+        self._examiner = examiner
+        self._notifier = notifier
+        self._file = HealthFile(health_file) if health_file is not None else None
+        self._was_ready = False
+
+    async def run(self) -> None:
+        try:
+            while True:
+                await self._report(self._examiner.examine())
+                await asyncio.sleep(self._pause)
+        finally:
+            if self._file is not None:
+                self._file.remove()
+
+    @property
+    def _pause(self) -> float:
+        watchdog = self._notifier.watchdog
+        return REPORT_SECONDS if watchdog is None else min(REPORT_SECONDS, watchdog / 2)
+
+    async def _report(self, condition: Condition) -> None:
+        if self._file is not None:
+            # Disks can be slow, and beats must not wait for them.
+            await asyncio.to_thread(self._file.show, condition)
+        if condition.ready and not self._was_ready:
+            self._was_ready = True
+            self._notifier.ready()
+        if condition.live:
+            self._notifier.alive()
+        self._notifier.status(condition.summary)

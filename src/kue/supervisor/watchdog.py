@@ -1,0 +1,131 @@
+"""Looking after children: those that are stuck, overdue, too old or too large."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kue.supervisor.child_pool import Staff
+    from kue.supervisor.child_process import Child
+    from kue.supervisor.child_slot import Seat
+    from kue.supervisor.options import Options
+
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS = 0.5
+#: How long a child may take to write its stacks before it is killed.
+DUMP_SECONDS = 1.0
+#: An import that takes longer may be a program that never returns.
+LONG_IMPORT_SECONDS = 15.0
+
+
+class Guard:
+    """Goes round and looks at each child."""
+
+    def __init__(self, options: Options, staff: Staff) -> None:
+        self._options = options
+        self._staff = staff
+        self._looked_at = time.monotonic()
+        self._doomed: set[Child] = set()
+        self._slow: set[Child] = set()
+        #: Those that are silent for longer than a lease, and for how long.
+        self._silent: dict[Child, float] = {}
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            self._round()
+
+    def _round(self) -> None:
+        now = time.monotonic()
+        elapsed, self._looked_at = now - self._looked_at, now
+        self._slow &= self._staff.children
+        self._doomed &= self._staff.children
+        for child in self._silent.keys() - self._staff.children:
+            del self._silent[child]
+        for child in list(self._staff.children):
+            child.look(elapsed)
+            self._notice(child)
+            self._look(child)
+        for seat in self._staff.seats:
+            self._recycle(seat)
+
+    def _notice(self, child: Child) -> None:
+        """Tell once that a child is silent, and once that it is not any more."""
+        if child.is_silent:
+            if child not in self._silent:
+                logger.warning(
+                    "%s has not been heard of for %.0f s: a handler holds it up; "
+                    "its lease is renewed all the same",
+                    child,
+                    child.silence,
+                    extra={"worker": child.worker},
+                )
+            self._silent[child] = child.silence
+        elif child in self._silent:
+            silence = self._silent.pop(child)
+            logger.warning("%s is heard again after %.0f s", child, silence)
+
+    def _look(self, child: Child) -> None:
+        limit = self._options.stuck_after
+        if child in self._doomed:
+            return
+        if child.is_overdue:
+            logger.error("%s did not leave in time; killing it", child)
+            self._doomed.add(child)
+            child.kill()
+        elif limit and child.silence > limit:
+            self._end(child)
+        elif child.hello is None and child.age > LONG_IMPORT_SECONDS:
+            self._wonder(child)
+
+    def _end(self, child: Child) -> None:
+        """Kill a child whose event loop stands still, but let it say where."""
+        logger.error(
+            "%s is stuck: its event loop has not gone round for %.0f s; its stack "
+            "follows, then it is killed",
+            child,
+            child.silence,
+            extra={"worker": child.worker},
+        )
+        self._doomed.add(child)
+        child.dump()
+        asyncio.get_running_loop().call_later(DUMP_SECONDS, self._kill, child)
+
+    def _kill(self, child: Child) -> None:
+        self._doomed.discard(child)
+        if child.silence > self._options.stuck_after:
+            child.kill()
+
+    def _wonder(self, child: Child) -> None:
+        if child not in self._slow:
+            self._slow.add(child)
+            logger.warning(
+                "%s is still importing %s after %.0f s; a module that runs something "
+                'when it is imported should do so under if __name__ == "__main__"',
+                child,
+                self._options.target,
+                child.age,
+            )
+
+    def _recycle(self, seat: Seat) -> None:
+        child = seat.child
+        if child is None or not child.is_up or child.leaving.is_set():
+            return
+        why = self._reason(child)
+        if why and not seat.is_replacing:
+            logger.info("%s is replaced: %s", child, why)
+            # Recycling is never urgent: what it runs may end.
+            seat.replace(None)
+
+    def _reason(self, child: Child) -> str:
+        age, memory = self._options.max_age, self._options.max_memory
+        if age is not None and child.age > age:
+            return f"it is {child.age:.0f} s old"
+        held = child.status.get("memory", 0)
+        if memory is not None and held > memory:
+            return f"it holds {held / 1e6:.0f} MB of memory"
+        return ""

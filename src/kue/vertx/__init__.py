@@ -1,0 +1,34 @@
+"""
+Kue on the event bus.
+
+`KueVerticle` puts a queue there: its events at the addresses of `Addresses`, and its
+`JobService`, which `JobServiceProxy` asks from any node.  `on` and `on_job` listen.
+`KueWorker` runs jobs as a verticle; `CallbackKue` is the queue for callers who want
+callbacks.
+"""
+
+from kue.vertx.addresses import Addresses
+from kue.vertx.callback_kue import CallbackKue
+from kue.vertx.event_listener import on, on_job
+from kue.vertx.event_publisher import EventRelay
+from kue.vertx.job_service import JobService, JobServiceProxy, register
+from kue.vertx.service_binding import Call, Proxy, authorised, bind, only
+from kue.vertx.verticles import KueVerticle, KueWorker
+
+__all__ = [
+    "Addresses",
+    "Call",
+    "CallbackKue",
+    "EventRelay",
+    "JobService",
+    "JobServiceProxy",
+    "KueVerticle",
+    "KueWorker",
+    "Proxy",
+    "authorised",
+    "bind",
+    "on",
+    "on_job",
+    "only",
+    "register",
+]

@@ -1,0 +1,113 @@
+"""
+Listening on the bus to what happens to jobs, from any node.
+
+Handlers are called with what `kue.vertx.event_payloads` says; they may be coroutine
+functions.  One that raises is logged and disturbs nobody.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kue.client.subscriptions import QUEUE_PREFIX, kind_of
+from kue.model.events import Kind
+from kue.vertx.addresses import ANY, Addresses
+
+if TYPE_CHECKING:
+    from kue.bus import Consumer, EventBus, Message
+
+#: Called with what is told of an event.
+Listener = Callable[[Any], object]
+
+#: Events that may wait for a slow handler; further ones are discarded, and counted.
+BUFFER = 10_000
+
+_ENDS = frozenset(kind.value for kind in Kind if kind.is_final)
+_ERROR = Kind.ERROR.value
+
+
+class Addressed(Protocol):
+    """A job, or a handle that has read its job."""
+
+    @property
+    def address_id(self) -> str | None: ...
+
+    @property
+    def type(self) -> str: ...
+
+
+def on(
+    bus: EventBus, event: str, handler: Listener, addresses: Addresses | None = None
+) -> Consumer:
+    """
+    Call *handler* with each such event of any job: "job_complete", "error" …
+
+    Await ``ready()`` of what is returned to be sure that every node knows of it.
+
+    Raises:
+        ValueError: There is no such event; the message lists those there are.
+    """
+    if event != _ERROR:
+        event = QUEUE_PREFIX + kind_of(event, prefix=QUEUE_PREFIX).value
+    where = (addresses or Addresses()).queue(event)
+
+    async def hear(message: Message) -> None:
+        await _call(handler, message.body)
+
+    return bus.consumer(where, hear, buffer=BUFFER)
+
+
+def on_job(
+    bus: EventBus,
+    event: str,
+    job: Addressed | Mapping[str, Any],
+    handler: Listener,
+    addresses: Addresses | None = None,
+) -> Consumer:
+    """
+    Call *handler* with each such event of *job*: "progress", "complete" …
+
+    Ends by itself once the job has ended; a listener for "remove" once it is removed.
+    However many listen to one job, a node says so once, at one address.
+
+    Args:
+        job: A job, its JSON, or ``{"address_id": …, "type": …}`` of one that is to be.
+
+    Raises:
+        ValueError: There is no such event, or the job's address is not known yet.
+    """
+    wanted = kind_of(event).value
+    ends = {wanted} if wanted == Kind.REMOVE else _ENDS
+
+    async def hear(message: Message) -> None:
+        told = message.body
+        try:
+            if told["event"] == wanted:
+                await _call(handler, told["body"])
+        finally:
+            if told["event"] in ends:
+                consumer.unregister()
+
+    where = (addresses or Addresses()).job(ANY, *_address(job))
+    consumer = bus.consumer(where, hear, buffer=BUFFER)
+    return consumer
+
+
+def _address(job: Addressed | Mapping[str, Any]) -> tuple[str, str]:
+    if isinstance(job, Mapping):
+        address_id, type = job.get("address_id"), job.get("type")
+    else:
+        address_id, type = job.address_id, job.type
+    if not address_id or not type:
+        raise ValueError(
+            f"where events of {job!r} are told is not known; refresh() it first"
+        )
+    return address_id, type
+
+
+async def _call(handler: Listener, body: Any) -> None:
+    answer = handler(body)
+    if inspect.isawaitable(answer):
+        await answer

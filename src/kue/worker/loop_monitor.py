@@ -1,0 +1,65 @@
+"""The blocked-loop watch of a worker: which job holds the loop, and where."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from typing import TYPE_CHECKING, cast
+
+from kue.aio.loop_monitor import Blockage, BlockedWatch
+from kue.worker import executor
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from kue.worker.run import Run
+
+logger = logging.getLogger(__name__)
+
+
+class Lookout:
+    """Logs who blocked the worker's event loop, and remembers the last."""
+
+    def __init__(self, limit: float) -> None:
+        self.where = ""
+        self._watch = BlockedWatch(self._tell, limit=limit)
+
+    @property
+    def count(self) -> int:
+        return self._watch.count
+
+    @property
+    def lag_ms(self) -> int:
+        return self._watch.lag_ms
+
+    def start(self) -> None:
+        self._watch.start()
+
+    def stop(self) -> None:
+        self._watch.stop()
+
+    def _tell(self, blockage: Blockage) -> None:
+        self.where = blockage.where
+        run, depth = run_in(blockage.frame)
+        who = "" if run is None else f" by job {run.id} of type {run.type}"
+        logger.warning(
+            "the event loop is blocked for %.1f s%s at %s; "
+            "use await, a plain function or execution='process'\n%s",
+            blockage.seconds,
+            who,
+            blockage.where,
+            "".join(traceback.format_stack(blockage.frame, depth)).rstrip(),
+            extra={"job_id": run.id} if run else None,
+        )
+
+
+def run_in(innermost: FrameType) -> tuple[Run | None, int | None]:
+    """Return the run whose handler *innermost* is in, and how deep; None if in none."""
+    frame: FrameType | None = innermost
+    depth = 0
+    while frame is not None:
+        if frame.f_code is executor.execute.__code__:
+            return cast("Run", frame.f_locals["run"]), depth
+        frame = frame.f_back
+        depth += 1
+    return None, None

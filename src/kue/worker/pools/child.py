@@ -1,0 +1,183 @@
+"""
+The program of a child process: runs one function, job after job.
+
+``python -m kue.worker.pools.child WORKER DESCRIPTOR MODULE NAME [FILE]``: started by
+the worker with that process id, which speaks to it over the descriptor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import importlib
+import inspect
+import operator
+import os
+import runpy
+import signal
+import socket
+import sys
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import msgspec
+
+from kue.model.arguments import Arguments
+from kue.model.job import Job
+from kue.worker import log_capture
+from kue.worker.active_job import ActiveJob
+from kue.worker.current_job import CURRENT
+from kue.worker.executor import ending_of, ending_of_result
+from kue.worker.pools import protocol
+from kue.worker.progress_reply import Told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kue.model.job import Ending
+    from kue.store.values import LogLine, Progress
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+#: prctl: a signal for us when the process that started us ends.
+PR_SET_PDEATHSIG = 1
+
+_decode_job = msgspec.json.Decoder(Job).decode
+
+
+class Voice:
+    """Tells the worker what the job says; a `Teller`."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self._link = link
+        self._lock = threading.Lock()
+
+    def progress(self, active: ActiveJob, update: Progress) -> Told:
+        return self._tell(active, protocol.Update(update))
+
+    def line(self, active: ActiveJob, line: LogLine) -> Told:
+        return self._tell(active, protocol.Line(line))
+
+    def _tell(self, active: ActiveJob, message: protocol.Message) -> Told:
+        with self._lock:
+            self._link.sendall(protocol.pack(message))
+        return Told(active.id, "", None)
+
+
+def main(arguments: list[str]) -> None:
+    """Serve until the worker is gone."""
+    worker, descriptor, module, name, *file = arguments
+    _die_with_parent()
+    link = socket.socket(fileno=int(descriptor))
+    # What the handler starts must not hold the line.
+    os.set_inheritable(link.fileno(), False)
+    handler = _found(module, name, *file)
+    voice = Voice(link)
+    # A worker that is gone took back the job long ago.
+    with log_capture.captured(), contextlib.suppress(ConnectionError):
+        while (payload := _receive(link)) is not None:
+            # It may have died before we could ask to die with it, and left its job in
+            # the line: someone else has that by now.
+            if os.getppid() != int(worker):
+                return
+            ending = run(ActiveJob(_decode_job(payload), voice), handler)
+            link.sendall(protocol.pack(protocol.End(ending)))
+
+
+def run(active: ActiveJob, handler: Callable[[ActiveJob], Any]) -> Ending:
+    """Run *handler* and return how it ended, whatever it raised."""
+    token = CURRENT.set(active)
+    try:
+        result = handler(active)
+        if inspect.isawaitable(result):
+            result = asyncio.run(_awaited(result))
+        ending = ending_of_result(result)
+    except BaseException as exc:
+        ending = ending_of(active, exc)
+    finally:
+        CURRENT.reset(token)
+    log_capture.finish(active)
+    return ending
+
+
+def find(module: str, name: str, file: str | None = None) -> Callable[..., Any]:
+    """Return what runs a job with the function, or the task, of that name."""
+    if file is None:
+        space: Any = importlib.import_module(module)
+        found = operator.attrgetter(name)(space)
+    else:
+        # Not as __main__: what the script does when it is run is not for us.
+        names = runpy.run_path(file, run_name="__kue_child__")
+        first, _, rest = name.partition(".")
+        found = names[first]
+        found = operator.attrgetter(rest)(found) if rest else found
+    function: Callable[..., Any] = getattr(found, "function", found)
+    arguments = Arguments(function, ActiveJob)
+    return lambda active: function(**arguments.read(active.data, active))
+
+
+def _found(module: str, name: str, *file: str) -> Callable[..., Any]:
+    try:
+        return find(module, name, *file)
+    except BaseException as exc:
+        # Better told with every job than lost with a process.
+        return partial(_refuse, exc)
+
+
+def _refuse(exc: BaseException, active: ActiveJob) -> NoReturn:
+    raise exc
+
+
+async def _awaited(result: Any) -> Any:
+    return await result
+
+
+def _receive(link: socket.socket) -> bytes | None:
+    """Return the next message; None when the worker is gone."""
+    head = _exactly(link, protocol.LENGTH.size)
+    if head is None:
+        return None
+    (length,) = protocol.LENGTH.unpack(head)
+    return _exactly(link, length)
+
+
+def _exactly(link: socket.socket, size: int) -> bytes | None:
+    data = bytearray()
+    while len(data) < size:
+        piece = link.recv(size - len(data))
+        if not piece:
+            return None
+        data += piece
+    return bytes(data)
+
+
+def _die_with_parent() -> None:
+    # A terminal tells all processes of a group to end, a service manager all of a
+    # service; when we do is the worker's to say.  Handlers, because what is ignored
+    # would be ignored by every program that a job starts, too.
+    for number in SIGNALS:
+        signal.signal(number, _leave_it)
+    # Processes that a job forks end as any other.  Held back meanwhile: a signal that
+    # comes between the fork and the new handlers would be lost.
+    os.register_at_fork(
+        before=partial(signal.pthread_sigmask, signal.SIG_BLOCK, SIGNALS),
+        after_in_parent=partial(signal.pthread_sigmask, signal.SIG_UNBLOCK, SIGNALS),
+        after_in_child=_be_ordinary,
+    )
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _leave_it(number: int, frame: object) -> None:
+    """Let the worker decide."""
+
+
+def _be_ordinary() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,242 @@
+"""
+Child processes for handlers that must be killable.
+
+A child runs one function, job after job.  It is told of no store and inherits no
+variable that could name one; it can only speak of the job it was given, and the worker
+holds the token.  When its run is cancelled, timed out or lost, it is killed with
+everything it started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import socket
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
+
+import msgspec
+
+from kue.model.job import Completed
+from kue.model.payload import decode
+from kue.store import null
+from kue.worker.executor import RunEnded
+from kue.worker.pools import protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kue.model.job import Ending
+    from kue.model.payload import JSON
+    from kue.worker.run import Run
+
+#: Variables that a child does not inherit begin with this.
+OURS = "KUE_"
+#: Where a queue finds its URL, too; a program may have it for purposes of its own.
+REDIS_URL = "REDIS_URL"
+#: How long a child may take to leave when its worker does.
+LEAVE_SECONDS = 2.0
+
+
+class ProcessLost(Exception):
+    """The process that ran the job ended before the job did."""
+
+
+class Target(NamedTuple):
+    """Where a child finds the function it runs."""
+
+    module: str
+    #: A dotted path within the module.
+    name: str
+    #: The file to run when the module is ``__main__``, which cannot be imported.
+    file: str | None = None
+
+
+class Children:
+    """The child processes of a worker; idle ones are used again."""
+
+    def __init__(self, url: str = "") -> None:
+        #: Of the queue; children are not told.
+        self._url = url
+        self._idle: dict[Target, list[Child]] = {}
+        self._all: set[Child] = set()
+
+    async def call(self, target: Target, run: Run) -> JSON:
+        """
+        Run the function in a child of its own and return what it returned.
+
+        Raises:
+            RunEnded: It did not return; the ending says why.
+            ProcessLost: The child died; the message says how.
+        """
+        child = await self._child(target)
+        try:
+            ending = await child.call(run)
+        except BaseException:
+            await self._drop(child)
+            raise
+        self._idle.setdefault(target, []).append(child)
+        if isinstance(ending, Completed) and not ending.reason:
+            return _result(ending)
+        raise RunEnded(ending)
+
+    async def close(self) -> None:
+        """Let every child go."""
+        for child in [*self._all]:
+            await self._drop(child)
+
+    async def _child(self, target: Target) -> Child:
+        idle = self._idle.get(target)
+        while idle:
+            child = idle.pop()
+            if child.is_alive:
+                return child
+            await self._drop(child)
+        child = Child(target, self._url)
+        self._all.add(child)
+        await child.start()
+        return child
+
+    async def _drop(self, child: Child) -> None:
+        self._all.discard(child)
+        await child.kill()
+
+
+class Child:
+    """One child process."""
+
+    def __init__(self, target: Target, url: str) -> None:
+        self._target = target
+        self._url = url
+        self._process: asyncio.subprocess.Process | None = None
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    async def start(self) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = await asyncio.create_subprocess_exec(
+                *_command(self._target, theirs.fileno()),
+                stdin=asyncio.subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                env=environment(os.environ, self._url),
+                # A group of its own, so that what it starts can be killed with it.
+                start_new_session=True,
+            )
+        self._reader, self._writer = await asyncio.open_connection(sock=ours)
+
+    async def call(self, run: Run) -> Ending:
+        """Have the child run a job, and pass on what it says meanwhile."""
+        assert self._reader is not None
+        assert self._writer is not None
+        try:
+            self._writer.write(protocol.packed(msgspec.json.encode(run.job)))
+            await self._writer.drain()
+            while True:
+                message = await self._hear(self._reader)
+                if isinstance(message, protocol.End):
+                    return message.ending
+                self._pass_on(run, message)
+        except (OSError, EOFError) as exc:
+            raise ProcessLost(await self._obituary()) from exc
+
+    async def kill(self) -> None:
+        """End the child and everything it started, now."""
+        if self._writer is not None:
+            self._writer.close()
+        if self._process is None:
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        await self._process.wait()
+
+    async def _hear(self, reader: asyncio.StreamReader) -> protocol.Message:
+        (length,) = protocol.LENGTH.unpack(
+            await reader.readexactly(protocol.LENGTH.size)
+        )
+        if length > protocol.MAX_MESSAGE:
+            raise ProcessLost(f"the process sent a message of {length:,} bytes")
+        return protocol.unpack(await reader.readexactly(length))
+
+    def _pass_on(self, run: Run, message: protocol.Line | protocol.Update) -> None:
+        # The job and its token are ours to say: a child speaks of its own job alone.
+        if isinstance(message, protocol.Line):
+            run.crew.telling.line(run, message.line)
+        else:
+            update = msgspec.structs.replace(
+                message.update, job_id=run.id, token=run.job.token
+            )
+            run.crew.telling.progress(run, update)
+
+    async def _obituary(self) -> str:
+        assert self._process is not None
+        try:
+            async with asyncio.timeout(LEAVE_SECONDS):
+                code = await self._process.wait()
+        except TimeoutError:
+            return "the process that ran the job closed its connection"
+        return f"the process that ran the job {_cause(code)}"
+
+
+def environment(variables: Mapping[str, str], url: str) -> dict[str, str]:
+    """Return what a child may know of *variables*: not the *url* of the queue."""
+    kept = {
+        name: value for name, value in variables.items() if not name.startswith(OURS)
+    }
+    queues = (url, variables.get("KUE_URL", ""))
+    if any(_is_same_server(kept.get(REDIS_URL, ""), queue) for queue in queues):
+        kept.pop(REDIS_URL, None)
+    # Better an error than jobs in a file that nobody works on.
+    kept["KUE_URL"] = null.URL
+    # What is importable here is importable there.
+    kept["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    return kept
+
+
+def _is_same_server(url: str, other: str) -> bool:
+    """Return whether two URLs name the same Redis, whatever else they say."""
+    return url == other or not _servers(url).isdisjoint(_servers(other))
+
+
+def _servers(url: str) -> set[str]:
+    """Return the hosts of a Redis URL, each with its port, or its socket."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return set()
+    if parts.scheme == "unix":
+        return {parts.path}
+    if not parts.scheme.startswith("redis"):
+        return set()
+    hosts = parts.netloc.rpartition("@")[2].lower().split(",")
+    return {
+        host if re.search(r":\d+$", host) else f"{host or 'localhost'}:6379"
+        for host in hosts
+    }
+
+
+def _command(target: Target, descriptor: int) -> list[str]:
+    command = [sys.executable, "-m", "kue.worker.pools.child"]
+    command += [str(os.getpid()), str(descriptor)]
+    return [*command, target.module, target.name, *filter(None, [target.file])]
+
+
+def _cause(code: int) -> str:
+    if code >= 0:
+        return f"exited with code {code} before the job ended"
+    name = signal.Signals(-code).name
+    hint = ", perhaps for want of memory" if -code == signal.SIGKILL else ""
+    return f"was killed by {name}{hint}"
+
+
+def _result(ending: Completed) -> JSON:
+    result = ending.result
+    return decode(result) if isinstance(result, msgspec.Raw) else result

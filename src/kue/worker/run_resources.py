@@ -1,0 +1,31 @@
+"""What a worker lends to its runs: a voice, threads, processes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kue.worker.pools.processes import Children
+from kue.worker.pools.threads import Threads
+from kue.worker.progress_sender import Telling
+
+if TYPE_CHECKING:
+    from kue.store.contract import Store
+    from kue.worker.active_job import ActiveJob
+
+
+class Crew:
+    """Lives as long as the worker; made on the worker's event loop."""
+
+    def __init__(self, store: Store, url: str) -> None:
+        self.telling = Telling(store, _lose)
+        self.threads = Threads()
+        self.children = Children(url)
+
+    async def close(self) -> None:
+        """Let threads and processes go."""
+        self.threads.close()
+        await self.children.close()
+
+
+def _lose(active: ActiveJob) -> None:
+    active.lose()
