@@ -26,7 +26,7 @@ from rich.progress import Progress
 from rich.table import Table
 from tests.support.servers import RedisServer
 
-from kue.aio.retry import Outage
+from kue.aio.retry import StoreRetry
 from kue.model.draft import draft
 from kue.model.job import Completed, State
 from kue.model.settings import LEASE_MS, Keep, load
@@ -34,7 +34,7 @@ from kue.store import store_for
 from kue.store.redis.scripts import load as script
 from kue.store.redis.scripts import names as script_names
 from kue.store.values import MAX_BATCH, Claim, Outcome
-from kue.worker.heartbeat import Upkeep
+from kue.worker.heartbeat import Maintenance
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -242,11 +242,11 @@ async def _start_upkeep(bench: Bench, stack: AsyncExitStack, workers: int) -> No
     for _ in range(workers):
         store = bench.store()
         stack.push_async_callback(store.close)
-        service = Upkeep(
+        service = Maintenance(
             store,
             keep=Keep(),
             lease=LEASE_MS,
-            outage=Outage("bench"),
+            outage=StoreRetry("bench"),
             sleep=asyncio.sleep,
         )
         task = tasks.create_task(service.run())

@@ -14,7 +14,7 @@ from kue.model import settings
 from kue.model.draft import draft
 from kue.model.job import Completed, State
 from kue.store import store_for
-from kue.store.values import Claim, Outcome, Word
+from kue.store.values import Claim, Outcome, Result
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -88,7 +88,7 @@ class ThroughStore:
             words, claimed = await self._store.cycle(
                 outcomes, [TYPE], take, worker=WORKER, claim=Claim(lane, seq)
             )
-            done += words.count(Word.DONE)
+            done += words.count(Result.DONE)
             self._ran += [job.id for job in claimed.jobs]
             outcomes = [Outcome(job, Completed()) for job in claimed.jobs]
         return done

@@ -9,7 +9,7 @@ import pytest_asyncio
 from playwright.async_api import expect
 
 from kue import Kue
-from kue.http import Accounts, create_app
+from kue.http import AccountGuard, create_app
 from kue.http.auth.access import Anyone
 from tests.browser.busy import PAUSED, keep_busy
 from tests.browser.finding import opened, press
@@ -79,7 +79,7 @@ async def test_no_page_keeps_anyone_out(
 async def test_the_login_keeps_nobody_out_but_strangers(
     page: Page, serve: Callable[..., str]
 ) -> None:
-    address = serve(lambda q: create_app(q, guard=Accounts(q), badge="Production"))
+    address = serve(lambda q: create_app(q, guard=AccountGuard(q), badge="Production"))
 
     await opened(page, f"{address}/login")
 

@@ -11,7 +11,7 @@ from starlette.middleware import Middleware
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
-from kue.http.security.headers import SafeHeaders
+from kue.http.security.headers import SecurityHeaders
 from tests.browser.watching import NARROW, Watch, barriers, shoot
 from tests.unit.patience import until
 
@@ -41,7 +41,7 @@ def page_of(html: str, **headers: str) -> Callable[[Kue], Starlette]:
         return HTMLResponse(html, headers=headers)
 
     return lambda q: Starlette(
-        routes=[Route("/", show)], middleware=[Middleware(SafeHeaders)]
+        routes=[Route("/", show)], middleware=[Middleware(SecurityHeaders)]
     )
 
 

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import pytest
 from playwright.async_api import expect
 
-from kue.http import Accounts, create_app
+from kue.http import AccountGuard, create_app
 from kue.http.auth.access import Role, User
 from kue.model.job import Completed, Error, Failed
 from kue.store.values import LogLine, Outcome, Progress
@@ -255,8 +255,8 @@ async def test_a_login_leads_nowhere_else(
     page: Page, serve: Callable[..., str], q: Kue, following: str
 ) -> None:
     """What the address says comes next is a page of ours, whatever it says."""
-    await Accounts(q, hasher=CHEAP).users.add("ann", PASSWORD, Role.ADMIN)
-    address = serve(lambda q: create_app(q, guard=Accounts(q, hasher=CHEAP)))
+    await AccountGuard(q, hasher=CHEAP).users.add("ann", PASSWORD, Role.ADMIN)
+    address = serve(lambda q: create_app(q, guard=AccountGuard(q, hasher=CHEAP)))
     await page.goto(f"{address}/login?next={quote(following, safe='')}")
     await page.get_by_role("textbox", name="Name").fill("ann")
     await page.get_by_role("textbox", name="Password").fill(PASSWORD)

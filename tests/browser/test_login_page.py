@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.async_api import expect
 
-from kue.http import Accounts, create_app
+from kue.http import AccountGuard, create_app
 from kue.http.auth import Role
-from kue.http.auth.login_throttle import Throttle
-from kue.store.values import Act
+from kue.http.auth.login_throttle import LoginThrottle
+from kue.store.values import AuditEntry
 from tests.browser.finding import dialog, is_live, opened, press, row, told
 from tests.http.accounts import CHEAP, PASSWORD
 
@@ -30,7 +30,7 @@ def guarded(**options: Any) -> Callable[[Kue], Starlette]:
     """Return what makes an application that asks who comes in."""
     return lambda q: create_app(
         q,
-        guard=Accounts(q, hasher=CHEAP, by_name=Throttle(3)),
+        guard=AccountGuard(q, hasher=CHEAP, by_name=LoginThrottle(3)),
         **options,
     )
 
@@ -40,7 +40,7 @@ async def site(serve: Callable[..., str], q: Kue, watch: Watch) -> str:
     """The address of a dashboard that ann may do everything in, and bob look at."""
     # Whoever is not logged in yet is told so, and browsers write that down.
     watch.allow(r"401.*/(me|login)")
-    users = Accounts(q, hasher=CHEAP).users
+    users = AccountGuard(q, hasher=CHEAP).users
     await users.add("ann", PASSWORD, Role.ADMIN)
     await users.add("bob", PASSWORD, Role.VIEWER)
     await users.add("olga", PASSWORD, Role.OPERATOR)
@@ -150,7 +150,7 @@ async def test_a_session_that_ended_elsewhere_leads_to_the_login(
     watch.allow("401")
     await enter(page, f"{site}/queues")
 
-    await Accounts(q, hasher=CHEAP).users.set_password("ann", "another one")
+    await AccountGuard(q, hasher=CHEAP).users.set_password("ann", "another one")
     await page.get_by_role("link", name="Workers").click()
 
     await expect(page).to_have_url(f"{site}/login?next=%2Fworkers")
@@ -216,7 +216,7 @@ async def test_a_person_is_added_changed_and_removed(
     page: Page, site: str, q: Kue, watch: Watch
 ) -> None:
     watch.allow("400.*/users")
-    users = Accounts(q, hasher=CHEAP).users
+    users = AccountGuard(q, hasher=CHEAP).users
     await enter(page, f"{site}/settings")
 
     await press(page, "Add a user")
@@ -253,7 +253,7 @@ async def test_s_8_people_change_their_own_password(
     page: Page, site: str, q: Kue, watch: Watch
 ) -> None:
     watch.allow("403.*/password")
-    users = Accounts(q, hasher=CHEAP).users
+    users = AccountGuard(q, hasher=CHEAP).users
     await enter(page, f"{site}/settings", "bob")
 
     await press(page, "Change password")
@@ -365,7 +365,7 @@ async def test_what_was_refused_is_in_the_audit_log(
 
 async def test_older_acts_are_paged_to(page: Page, site: str, q: Kue) -> None:
     for _ in range(110):
-        await q.store.note(Act(who="ann", what="resume", status=200))
+        await q.store.note(AuditEntry(who="ann", what="resume", status=200))
     await enter(page, f"{site}/audit")
     rows = page.get_by_role("table", name="What was changed").locator("tbody tr")
     await expect(rows).to_have_count(100)

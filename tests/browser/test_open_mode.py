@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 from playwright.async_api import expect
 
-from kue.http.auth.open_mode import StartupToken, ThisMachine
+from kue.http.auth.open_mode import LocalhostGuard, StartupToken
 from tests.browser.finding import is_live, press
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ SECRET = "correct-horse-battery-staple"
 def site(serve: Callable[..., str], watch: Watch) -> str:
     """The address of a dashboard in open mode."""
     watch.allow("401.*/me")
-    return serve(guard=ThisMachine(StartupToken(SECRET)))
+    return serve(guard=LocalhostGuard(StartupToken(SECRET)))
 
 
 async def test_the_printed_address_opens_the_dashboard_and_loses_its_token(

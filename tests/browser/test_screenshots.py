@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kue.http import Accounts, create_app
+from kue.http import AccountGuard, create_app
 from kue.http.auth import Role
 from tests.browser.busy import keep_busy
 from tests.browser.watching import NARROW, SIZE, shoot
@@ -24,7 +24,7 @@ WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWi
 
 
 def guarded(q: Kue) -> Starlette:
-    return create_app(q, guard=Accounts(q, hasher=CHEAP), badge="Production")
+    return create_app(q, guard=AccountGuard(q, hasher=CHEAP), badge="Production")
 
 
 async def test_every_page_has_its_picture_and_none_scrolls_sideways(
@@ -32,7 +32,7 @@ async def test_every_page_has_its_picture_and_none_scrolls_sideways(
 ) -> None:
     watch.allow("401")
     made = await keep_busy(q)
-    await Accounts(q, hasher=CHEAP).users.add("ann", PASSWORD, Role.ADMIN)
+    await AccountGuard(q, hasher=CHEAP).users.add("ann", PASSWORD, Role.ADMIN)
     address = serve(guarded)
     await page.goto(f"{address}/login")
     await page.wait_for_selector("main[data-ready]")

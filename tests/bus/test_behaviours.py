@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.bus import Failure, RequestFailed
+from kue.bus import FailureKind, RequestFailed
 from tests.bus.hearing import Ear, turns
 from tests.bus.nodes import knows
 
@@ -115,7 +115,7 @@ async def test_whoever_is_asked_while_consumers_come_and_go_is_answered_somehow(
         if isinstance(answer, BaseException):
             assert isinstance(answer, RequestFailed)
             assert "Timed out" not in answer.text
-            assert answer.kind in (Failure.NO_HANDLERS, Failure.TIMEOUT)
+            assert answer.kind in (FailureKind.NO_HANDLERS, FailureKind.TIMEOUT)
         else:
             assert answer.body == "yes"
 
@@ -169,7 +169,7 @@ async def test_a_failure_of_a_users_class_arrives_as_a_failure(nodes: Nodes) -> 
         with pytest.raises(RequestFailed, match="no money") as failed:
             await a.request(address)
         assert failed.value.code == 402
-        assert failed.value.kind is Failure.RECIPIENT_FAILURE
+        assert failed.value.kind is FailureKind.RECIPIENT_FAILURE
 
 
 async def test_each_consumer_has_headers_of_its_own(bus: EventBus) -> None:
@@ -238,5 +238,5 @@ async def test_a_request_fails_only_once_its_consumer_has_gone(bus: EventBus) ->
     assert first.body == "yes"
     for failure in rest:
         assert isinstance(failure, RequestFailed)
-        assert failure.kind is Failure.TIMEOUT
+        assert failure.kind is FailureKind.TIMEOUT
         assert failure.text.startswith("Discarded the request.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.bus import BusClosed, EventBus, Failure, RequestFailed
+from kue.bus import BusClosed, EventBus, FailureKind, RequestFailed
 from tests.bus.hearing import Ear
 from tests.bus.nodes import knows
 from tests.unit.patience import until
@@ -123,7 +123,10 @@ async def test_failures_cross_nodes_with_kind_code_and_text(nodes: Nodes) -> Non
     with pytest.raises(RequestFailed, match="no money") as failed:
         await a.request("pay")
 
-    assert (failed.value.kind, failed.value.code) == (Failure.RECIPIENT_FAILURE, 402)
+    assert (failed.value.kind, failed.value.code) == (
+        FailureKind.RECIPIENT_FAILURE,
+        402,
+    )
 
 
 async def test_nobody_on_any_node_is_no_handlers(nodes: Nodes) -> None:
@@ -132,7 +135,7 @@ async def test_nobody_on_any_node_is_no_handlers(nodes: Nodes) -> None:
     with pytest.raises(RequestFailed, match="No handlers for address nobody") as failed:
         await a.request("nobody")
 
-    assert failed.value.kind is Failure.NO_HANDLERS
+    assert failed.value.kind is FailureKind.NO_HANDLERS
 
 
 async def test_a_node_that_hears_nobody_there_any_more_says_so(nodes: Nodes) -> None:
@@ -253,7 +256,7 @@ async def test_a_class_that_the_other_node_does_not_know_is_an_error(
     ) as failed:
         await a.request("ask", Point(1, 2))
 
-    assert failed.value.kind is Failure.ERROR
+    assert failed.value.kind is FailureKind.ERROR
     assert "a message to ask cannot be read" in caplog.text
 
 
@@ -301,7 +304,7 @@ async def test_requests_to_a_node_that_leaves_fail_at_once(nodes: Nodes) -> None
 
     with pytest.raises(RequestFailed, match=f"Node {b.node} left before") as failed:
         await asked
-    assert failed.value.kind is Failure.ERROR
+    assert failed.value.kind is FailureKind.ERROR
 
 
 async def test_a_clustered_bus_is_closed_until_it_is_started(nodes: Nodes) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue.bus import EventBus, Failure, RequestFailed
+from kue.bus import EventBus, FailureKind, RequestFailed
 from tests.bus.hearing import Ear, turns
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ async def test_a_request_that_is_discarded_fails_at_once(bus: EventBus) -> None:
     with pytest.raises(RequestFailed) as failed:
         await bus.request("ask", "too much")
 
-    assert failed.value.kind is Failure.TIMEOUT
+    assert failed.value.kind is FailureKind.TIMEOUT
     assert failed.value.text.startswith("Discarded the request. address: __vertx.reply")
     assert failed.value.text.endswith(", repliedAddress: ask")
 

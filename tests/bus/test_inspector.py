@@ -11,7 +11,7 @@ import pytest
 
 from kue.bus import RequestFailed
 from kue.bus.redis import inspect, node_status
-from kue.bus.stats import AddressFacts, BusFacts, NodeFacts, sums
+from kue.bus.stats import AddressStats, BusStats, NodeStats, sums
 from kue.model.errors import StoreUnavailable
 from tests.bus.hearing import Ear
 from tests.bus.nodes import LEASE, Nodes, knows
@@ -21,21 +21,21 @@ from tests.unit.patience import until
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from kue.bus.redis import Inspector
-    from kue.bus.redis.inspector import Node
-    from kue.bus.stats import Sample
+    from kue.bus.redis import ClusterInspector
+    from kue.bus.redis.inspector import ClusterNode
+    from kue.bus.stats import MessageSample
     from tests.support.servers import RedisCluster
 
 
 @pytest.fixture
-async def inspector(redis_nodes: Nodes) -> AsyncIterator[Inspector]:
+async def inspector(redis_nodes: Nodes) -> AsyncIterator[ClusterInspector]:
     async with inspect(redis_nodes.url, redis_nodes.prefix) as inspector:
         yield inspector
 
 
 async def nodes_when(
-    inspector: Inspector, is_so: Callable[[list[NodeFacts]], bool]
-) -> list[Node]:
+    inspector: ClusterInspector, is_so: Callable[[list[NodeStats]], bool]
+) -> list[ClusterNode]:
     """Return the nodes once all have told of themselves what is waited for."""
     async with asyncio.timeout(50):
         while True:
@@ -47,7 +47,7 @@ async def nodes_when(
 
 
 async def test_nodes_tell_what_they_are_and_what_passes_them(
-    redis_nodes: Nodes, inspector: Inspector
+    redis_nodes: Nodes, inspector: ClusterInspector
 ) -> None:
     a, b = await redis_nodes.several(2)
     ear = Ear()
@@ -59,7 +59,7 @@ async def test_nodes_tell_what_they_are_and_what_passes_them(
     with pytest.raises(RequestFailed):
         await a.request("nobody")
 
-    def is_told(facts: list[NodeFacts]) -> bool:
+    def is_told(facts: list[NodeStats]) -> bool:
         totals = [one.bus.total for one in facts]
         sent = sum(total.sent for total in totals)
         return (sent, sum(total.received for total in totals)) == (6, 5)
@@ -83,7 +83,9 @@ async def test_nodes_tell_what_they_are_and_what_passes_them(
     assert news.send_rate > 0
 
 
-async def test_looking_joins_nothing(redis_nodes: Nodes, inspector: Inspector) -> None:
+async def test_looking_joins_nothing(
+    redis_nodes: Nodes, inspector: ClusterInspector
+) -> None:
     assert await inspector.nodes() == []
 
     bus = await redis_nodes.new()
@@ -93,7 +95,7 @@ async def test_looking_joins_nothing(redis_nodes: Nodes, inspector: Inspector) -
 
 
 async def test_a_node_that_left_is_not_shown(
-    redis_nodes: Nodes, inspector: Inspector
+    redis_nodes: Nodes, inspector: ClusterInspector
 ) -> None:
     a, b = await redis_nodes.several(2)
     await nodes_when(inspector, lambda told: len(told) == 2)
@@ -104,7 +106,7 @@ async def test_a_node_that_left_is_not_shown(
 
 
 async def test_facts_are_forgotten_after_a_lease(
-    redis_nodes: Nodes, redis_server: RedisServer, inspector: Inspector
+    redis_nodes: Nodes, redis_server: RedisServer, inspector: ClusterInspector
 ) -> None:
     bus = await redis_nodes.new()
     await nodes_when(inspector, lambda told: len(told) == 1)
@@ -121,7 +123,7 @@ async def test_facts_are_forgotten_after_a_lease(
 async def test_a_node_that_tells_nonsense_is_shown_all_the_same(
     redis_nodes: Nodes,
     redis_server: RedisServer,
-    inspector: Inspector,
+    inspector: ClusterInspector,
     text: str | bytes,
 ) -> None:
     root = f"{{{redis_nodes.prefix}:bus}}"
@@ -135,7 +137,7 @@ async def test_a_node_that_tells_nonsense_is_shown_all_the_same(
 
 
 async def test_nothing_is_shown_of_messages_until_someone_looks(
-    redis_nodes: Nodes, inspector: Inspector
+    redis_nodes: Nodes, inspector: ClusterInspector
 ) -> None:
     bus = await redis_nodes.new()
     await nodes_when(inspector, lambda told: len(told) == 1)
@@ -146,11 +148,11 @@ async def test_nothing_is_shown_of_messages_until_someone_looks(
 
 
 async def test_whoever_looks_sees_some_messages(
-    redis_nodes: Nodes, inspector: Inspector
+    redis_nodes: Nodes, inspector: ClusterInspector
 ) -> None:
     bus = await redis_nodes.new()
     await inspector.look(60)
-    seen: list[Sample] = []
+    seen: list[MessageSample] = []
     async with inspector.samples() as heard, asyncio.timeout(50):
         while not seen:
             bus.send("news", {"n": 1})
@@ -161,7 +163,7 @@ async def test_whoever_looks_sees_some_messages(
 
 
 async def test_nodes_show_nothing_more_once_nobody_looks(
-    redis_nodes: Nodes, inspector: Inspector
+    redis_nodes: Nodes, inspector: ClusterInspector
 ) -> None:
     bus = await redis_nodes.new()
     await inspector.look(60)
@@ -178,7 +180,7 @@ async def test_nodes_show_nothing_more_once_nobody_looks(
 
 
 async def test_what_is_no_sample_is_not_heard(
-    redis_nodes: Nodes, redis_server: RedisServer, inspector: Inspector
+    redis_nodes: Nodes, redis_server: RedisServer, inspector: ClusterInspector
 ) -> None:
     channel = f"{{{redis_nodes.prefix}:bus}}:samples"
     good = b'[{"at": 1, "address": "news", "kind": "send"}]'
@@ -187,7 +189,7 @@ async def test_what_is_no_sample_is_not_heard(
             deep = b'[{"at":1,"address":"a","kind":"send","body":' + b"[" * 100_000
             for message in (b"{", b'[{"at": 1}]', deep, good):
                 client.execute_command("SPUBLISH", channel, message)
-        found: list[Sample] = []
+        found: list[MessageSample] = []
         async with asyncio.timeout(50):
             while not found:
                 found = await heard(1)
@@ -221,12 +223,12 @@ async def test_a_redis_that_is_away_is_told_of() -> None:
 
 def test_what_is_written_down_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_status, "MAX_BYTES", 5_000)
-    many = [AddressFacts(f"a{n}" + "x" * 500) for n in range(100)]
-    facts = NodeFacts(bus=BusFacts(AddressFacts(""), many))
+    many = [AddressStats(f"a{n}" + "x" * 500) for n in range(100)]
+    facts = NodeStats(bus=BusStats(AddressStats(""), many))
 
     text = node_status.written(facts)
 
-    kept = msgspec.json.decode(text, type=NodeFacts).bus
+    kept = msgspec.json.decode(text, type=NodeStats).bus
     assert len(text) <= 5_000
     assert 0 < len(kept.addresses) < 100
     assert len(kept.addresses) + kept.rest == 100

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kue.bus import EventBus, Failure, Message, RequestFailed, metrics
-from kue.bus.interceptors import Chain
-from kue.bus.metrics import Meter
-from kue.bus.requests import Requests
-from kue.bus.stats import AddressFacts, BusFacts, sums
+from kue.bus import EventBus, FailureKind, Message, RequestFailed, metrics
+from kue.bus.interceptors import InterceptorChain
+from kue.bus.metrics import BusMetrics
+from kue.bus.requests import PendingRequests
+from kue.bus.stats import AddressStats, BusStats, sums
 from tests.bus.hearing import Ear, turns
 
 
@@ -26,11 +26,11 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def counts(clock: Clock) -> Meter:
-    return Meter(Chain(), Requests(), clock)
+def counts(clock: Clock) -> BusMetrics:
+    return BusMetrics(InterceptorChain(), PendingRequests(), clock)
 
 
-def facts_of(bus: EventBus, address: str) -> AddressFacts:
+def facts_of(bus: EventBus, address: str) -> AddressStats:
     [found] = [one for one in bus.meter.facts().addresses if one.address == address]
     return found
 
@@ -95,7 +95,7 @@ async def test_replies_make_no_addresses(bus: EventBus) -> None:
 
 
 async def test_requests_that_wait_are_counted(bus: EventBus) -> None:
-    waiting: list[BusFacts] = []
+    waiting: list[BusStats] = []
 
     def look(message: Message) -> None:
         waiting.append(bus.meter.facts())
@@ -108,7 +108,7 @@ async def test_requests_that_wait_are_counted(bus: EventBus) -> None:
     assert bus.meter.facts().waiting == 0
 
 
-def test_rates_follow_what_happens_and_fade(counts: Meter, clock: Clock) -> None:
+def test_rates_follow_what_happens_and_fade(counts: BusMetrics, clock: Clock) -> None:
     rates = []
     for number in [100] * 30 + [0] * 60:
         counts.tallies["news"].sent += number
@@ -121,7 +121,7 @@ def test_rates_follow_what_happens_and_fade(counts: Meter, clock: Clock) -> None
     assert rates[-1] == 0
 
 
-def test_replies_of_long_ago_are_forgotten(counts: Meter, clock: Clock) -> None:
+def test_replies_of_long_ago_are_forgotten(counts: BusMetrics, clock: Clock) -> None:
     counts.tallies["who"].answered(0.02)
 
     seen = []
@@ -134,7 +134,7 @@ def test_replies_of_long_ago_are_forgotten(counts: Meter, clock: Clock) -> None:
 
 
 def test_addresses_beyond_the_limit_are_counted_together(
-    counts: Meter, monkeypatch: pytest.MonkeyPatch
+    counts: BusMetrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(metrics, "MAX_ADDRESSES", 10)
     for number in range(25):
@@ -147,13 +147,13 @@ def test_addresses_beyond_the_limit_are_counted_together(
 
 
 def test_addresses_that_nobody_uses_make_room(
-    counts: Meter, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    counts: BusMetrics, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(metrics, "MAX_ADDRESSES", 10)
     counts.tallies["held"].consumers = 1
     for number in range(9):
         counts.tallies[f"a{number}"].sent += 1
-        counts.tallies[f"a{number}"].failed(Failure.TIMEOUT)
+        counts.tallies[f"a{number}"].failed(FailureKind.TIMEOUT)
     clock.now += 1
     counts.facts()
     clock.now += 1
@@ -168,7 +168,7 @@ def test_addresses_that_nobody_uses_make_room(
 
 
 def test_the_busiest_addresses_are_told(
-    counts: Meter, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    counts: BusMetrics, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(metrics, "MAX_TOLD", 3)
     for number in range(8):
@@ -182,13 +182,13 @@ def test_the_busiest_addresses_are_told(
 
 
 def test_what_nodes_tell_is_added_up() -> None:
-    total = AddressFacts("")
-    here = BusFacts(total, [AddressFacts("news", 2, 10, 4, 1.5, 0.5, {1: 2, 5: 1})])
-    there = BusFacts(
+    total = AddressStats("")
+    here = BusStats(total, [AddressStats("news", 2, 10, 4, 1.5, 0.5, {1: 2, 5: 1})])
+    there = BusStats(
         total,
         [
-            AddressFacts("work", 1, 1, 1, 9.0),
-            AddressFacts("news", 0, 5, 0, 0.5, 0.0, {5: 1}, {"TIMEOUT": 2}),
+            AddressStats("work", 1, 1, 1, 9.0),
+            AddressStats("news", 0, 5, 0, 0.5, 0.0, {5: 1}, {"TIMEOUT": 2}),
         ],
     )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kue.bus.frames import Batch, Frame, unpack
 from kue.bus.redis import outbox as module
-from kue.bus.redis.outbox import Outbox
+from kue.bus.redis.outbox import NodeOutbox
 from kue.model.errors import StoreUnavailable
 from tests.bus.hearing import turns
 from tests.unit.patience import until
@@ -47,7 +47,7 @@ class Channel:
 
 async def test_what_is_posted_meanwhile_makes_the_next_batch() -> None:
     channel = Channel()
-    outbox = Outbox("a", "b", channel)
+    outbox = NodeOutbox("a", "b", channel)
     outbox.put(frame(b"0"))
     # The first is on its way now.
     await asyncio.sleep(0)
@@ -63,7 +63,7 @@ async def test_what_is_posted_meanwhile_makes_the_next_batch() -> None:
 async def test_a_batch_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BATCH_BYTES", 10)
     channel = Channel()
-    outbox = Outbox("a", "b", channel)
+    outbox = NodeOutbox("a", "b", channel)
     for size in (4, 4, 4, 50, 1):
         outbox.put(frame(bytes(size)))
     await outbox.flush()
@@ -74,7 +74,7 @@ async def test_a_batch_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_a_batch_that_nobody_heard_is_sent_again() -> None:
     channel = Channel(lambda: int(channel.tries > 2))
-    outbox = Outbox("a", "b", channel)
+    outbox = NodeOutbox("a", "b", channel)
     outbox.put(frame(b"0"))
     await outbox.flush()
 
@@ -84,7 +84,7 @@ async def test_a_batch_that_nobody_heard_is_sent_again() -> None:
 
 async def test_a_closed_outbox_gives_back_what_nobody_heard() -> None:
     channel = Channel(lambda: 0)
-    outbox = Outbox("a", "b", channel)
+    outbox = NodeOutbox("a", "b", channel)
     outbox.put(frame(b"0"))
     await channel.tried.wait()
     outbox.put(frame(b"1"))
@@ -101,7 +101,7 @@ async def test_what_may_have_been_heard_is_not_given_back() -> None:
         raise StoreUnavailable("on purpose")
 
     channel = Channel(away)
-    outbox = Outbox("a", "b", channel)
+    outbox = NodeOutbox("a", "b", channel)
     outbox.put(frame(b"0"))
     await channel.tried.wait()
     outbox.put(frame(b"1"))
@@ -114,7 +114,7 @@ async def test_what_may_have_been_heard_is_not_given_back() -> None:
 async def test_there_is_room_for_so_much_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_FRAMES", 3)
     monkeypatch.setattr(module, "MAX_BYTES", 10)
-    outbox = Outbox("a", "b", Channel())
+    outbox = NodeOutbox("a", "b", Channel())
 
     assert outbox.put(frame(bytes(8)))
     assert not outbox.put(frame(bytes(3)))
@@ -129,7 +129,7 @@ async def test_there_is_room_for_so_much_only(monkeypatch: pytest.MonkeyPatch) -
 async def test_a_stream_begins_anew_with_each_outbox() -> None:
     channel = Channel()
     for _ in range(2):
-        outbox = Outbox("a", "b", channel)
+        outbox = NodeOutbox("a", "b", channel)
         outbox.put(frame(b"0"))
         await outbox.flush()
 
@@ -144,7 +144,7 @@ async def test_no_more_than_a_window_is_sent_before_it_was_heard(
     monkeypatch.setattr(module, "WINDOW_FRAMES", 4)
     monkeypatch.setattr(module, "BATCH_FRAMES", 2)
     channel = Channel()
-    outbox = Outbox("a", "b", channel)
+    outbox = NodeOutbox("a", "b", channel)
     for number in range(10):
         outbox.put(frame(b"%d" % number))
 
@@ -174,7 +174,7 @@ async def test_a_large_frame_waits_until_what_is_on_its_way_was_heard(
     monkeypatch.setattr(module, "WINDOW_BYTES", 100)
     monkeypatch.setattr(module, "BATCH_BYTES", 100)
     channel = Channel()
-    outbox = Outbox("a", "b", channel)
+    outbox = NodeOutbox("a", "b", channel)
     for size in (90, 5000, 5000):
         outbox.put(frame(bytes(size)))
 
@@ -200,7 +200,7 @@ async def test_a_node_that_says_nothing_is_asked(
     monkeypatch.setattr(module, "BATCH_FRAMES", 1)
     monkeypatch.setattr(module, "_ASK_SECONDS", 0.05)
     channel = Channel()
-    outbox = Outbox("a", "b", channel, lambda: ("theirs", 7))
+    outbox = NodeOutbox("a", "b", channel, lambda: ("theirs", 7))
     outbox.put(frame(b"0"))
     outbox.put(frame(b"1"))
 
@@ -221,7 +221,7 @@ async def test_a_full_window_does_not_keep_a_node_from_saying_what_it_heard(
     monkeypatch.setattr(module, "WINDOW_FRAMES", 1)
     monkeypatch.setattr(module, "BATCH_FRAMES", 1)
     channel = Channel()
-    outbox = Outbox("a", "b", channel, lambda: ("theirs", 7))
+    outbox = NodeOutbox("a", "b", channel, lambda: ("theirs", 7))
     outbox.put(frame(b"0"))
     outbox.put(frame(b"1"))
     await until(lambda: len(channel.batches) == 1)
@@ -236,7 +236,7 @@ async def test_a_full_window_does_not_keep_a_node_from_saying_what_it_heard(
 
 async def test_what_was_heard_is_said_once_where_nobody_listens() -> None:
     channel = Channel(lambda: 0)
-    outbox = Outbox("a", "b", channel)
+    outbox = NodeOutbox("a", "b", channel)
 
     outbox.tell()
     await outbox.flush()
@@ -251,7 +251,7 @@ async def test_word_that_comes_twice_in_a_turn_or_too_late_is_no_error(
     monkeypatch.setattr(module, "WINDOW_FRAMES", 2)
     monkeypatch.setattr(module, "BATCH_FRAMES", 1)
     channel = Channel()
-    outbox = Outbox("a", "b", channel)
+    outbox = NodeOutbox("a", "b", channel)
     for number in range(8):
         outbox.put(frame(b"%d" % number))
     await until(lambda: outbox._word is not None)

@@ -10,7 +10,7 @@ from zlib import crc32
 
 import pytest
 
-from kue.bus import EventBus, Failure, RequestFailed
+from kue.bus import EventBus, FailureKind, RequestFailed
 from kue.bus import consumer as consumers
 from kue.bus.frames import LARGEST_SIZE
 from kue.bus.redis import outbox as outboxes
@@ -172,7 +172,7 @@ async def test_a_loop_that_is_blocked_is_kept_no_more_than_its_consumer_takes(
 
     await until(lambda: len(heard) == 100)
     assert heard == list(range(100))
-    assert failed.value.kind is Failure.TIMEOUT
+    assert failed.value.kind is FailureKind.TIMEOUT
     assert consumer.discarded == 4901
 
 
@@ -289,7 +289,7 @@ async def test_a_node_that_does_not_keep_up_is_sent_a_window_and_no_more(
         # They are asked in turn, and what was sent before is heard before.
         tallies = [await tally(bus) for _ in range(2)]
 
-        assert failed.value.kind is Failure.ERROR
+        assert failed.value.kind is FailureKind.ERROR
         assert held <= 2 * outboxes.WINDOW_BYTES
         assert grown < GROWTH
         assert given_up > 1
@@ -404,7 +404,7 @@ async def test_a_reply_that_is_too_large_fails_its_request(redis_nodes: Nodes) -
         with pytest.raises(RequestFailed, match="raised ValueError") as failed:
             await a.request("big")
 
-        assert failed.value.kind is Failure.ERROR
+        assert failed.value.kind is FailureKind.ERROR
 
 
 # -- nodes that vanish --------------------------------------------------------------
@@ -464,6 +464,6 @@ async def test_a_node_killed_while_it_receives_fails_what_was_asked_of_it(
         for failure in failures:
             assert isinstance(failure, RequestFailed)
             # The first left with the node; nobody else listens for the others.
-            assert failure.kind in (Failure.ERROR, Failure.NO_HANDLERS)
+            assert failure.kind in (FailureKind.ERROR, FailureKind.NO_HANDLERS)
         assert bus.waiting == 0
         assert (await bus.request(f"ping.{awake}", 1)).body == 1

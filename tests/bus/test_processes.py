@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.bus import Failure, RequestFailed
+from kue.bus import FailureKind, RequestFailed
 from tests.bus.hearing import Ear
 from tests.bus.nodes import Nodes, knows
 from tests.faults.processes import Process
@@ -151,7 +151,7 @@ async def kill_one_that_was_asked(nodes: Nodes, others: Others) -> None:
         await asked
     took = time.monotonic() - began
 
-    assert failed.value.kind is Failure.ERROR
+    assert failed.value.kind is FailureKind.ERROR
     assert bus.nodes == {bus.node}
     assert took < 10
     with pytest.raises(RequestFailed, match="No handlers for address who"):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue.bus import EventBus, Failure, RequestFailed
+from kue.bus import EventBus, FailureKind, RequestFailed
 from kue.bus import frames as wire
 from kue.bus.frames import Batch, Frame, pack
 from kue.bus.redis import RedisCluster
@@ -300,7 +300,7 @@ async def test_a_request_while_redis_is_away_fails_in_time(
         for address in ("ask", "unknown"):
             with pytest.raises(RequestFailed) as failed:
                 await a.request(address, timeout=0.2)
-            assert failed.value.kind is Failure.TIMEOUT
+            assert failed.value.kind is FailureKind.TIMEOUT
         assert a.waiting == 0
     finally:
         await nodes.close()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.bus import EventBus, Failure, RequestFailed
+from kue.bus import EventBus, FailureKind, RequestFailed
 from tests.bus.hearing import Ear, turns
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ async def test_nobody_there_is_no_handlers(bus: EventBus) -> None:
     with pytest.raises(RequestFailed) as failed:
         await bus.request("nobody", 1)
 
-    assert failed.value.kind is Failure.NO_HANDLERS
+    assert failed.value.kind is FailureKind.NO_HANDLERS
     assert int(failed.value.kind) == 1
     assert failed.value.code == -1
     assert str(failed.value) == "No handlers for address nobody"
@@ -120,7 +120,7 @@ async def test_no_reply_in_time_is_a_timeout(bus: EventBus) -> None:
     with pytest.raises(RequestFailed) as failed:
         await bus.request("deaf", 1, timeout=0.01)
 
-    assert failed.value.kind is Failure.TIMEOUT
+    assert failed.value.kind is FailureKind.TIMEOUT
     assert int(failed.value.kind) == 0
     assert failed.value.code == -1
     assert str(failed.value) == (
@@ -146,7 +146,7 @@ async def test_a_recipient_fails_with_a_code_of_its_own(bus: EventBus) -> None:
     with pytest.raises(RequestFailed, match="no money") as failed:
         await bus.request("pay")
 
-    assert failed.value.kind is Failure.RECIPIENT_FAILURE
+    assert failed.value.kind is FailureKind.RECIPIENT_FAILURE
     assert int(failed.value.kind) == 2
     assert failed.value.code == 402
 
@@ -162,7 +162,10 @@ async def test_a_handler_may_raise_the_failure(
     with pytest.raises(RequestFailed, match="no money") as failed:
         await bus.request("pay")
 
-    assert (failed.value.kind, failed.value.code) == (Failure.RECIPIENT_FAILURE, 402)
+    assert (failed.value.kind, failed.value.code) == (
+        FailureKind.RECIPIENT_FAILURE,
+        402,
+    )
     assert caplog.records == []
 
 
@@ -182,7 +185,7 @@ async def test_a_handler_that_raises_fails_its_request_at_once(
     ):
         await bus.request("broken")
 
-    assert failed.value.kind is Failure.ERROR
+    assert failed.value.kind is FailureKind.ERROR
     assert (failed.value.kind, failed.value.code) == (3, -1)
     assert str(failed.value) == "The consumer of broken raised RuntimeError"
     assert "1234" in caplog.text
@@ -230,7 +233,7 @@ async def test_requests_that_wait_fail_when_the_bus_closes() -> None:
 
     with pytest.raises(RequestFailed, match="The bus was closed") as failed:
         await asked
-    assert failed.value.kind is Failure.ERROR
+    assert failed.value.kind is FailureKind.ERROR
     ear.messages[0].reply("too late")
 
 

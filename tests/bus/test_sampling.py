@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from kue.bus import EventBus, Failure, Message, RequestFailed, sampling
-from kue.bus.sampling import MAX_TAKEN, Sampler
+from kue.bus import EventBus, FailureKind, Message, RequestFailed, sampling
+from kue.bus.sampling import MAX_TAKEN, MessageSampler
 from tests.bus.hearing import Ear
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kue.bus.stats import Sample
+    from kue.bus.stats import MessageSample
 
 
 @dataclass
@@ -25,23 +25,23 @@ class Order:
 
 
 @pytest.fixture
-def sampler(bus: EventBus, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sampler]:
+def sampler(bus: EventBus, monkeypatch: pytest.MonkeyPatch) -> Iterator[MessageSampler]:
     """One that never rests, however slow the machine is."""
     monkeypatch.setattr(sampling, "_REST", 0)
-    sampler = Sampler("n1")
+    sampler = MessageSampler("n1")
     bus.outbound.add(sampler)
     yield sampler
     bus.outbound.remove(sampler)
 
 
-def sample_of(bus: EventBus, sampler: Sampler, body: Any) -> Sample:
+def sample_of(bus: EventBus, sampler: MessageSampler, body: Any) -> MessageSample:
     bus.send("news", body)
     [sample] = sampler.take()
     return sample
 
 
 async def test_a_message_is_shown_with_what_matters(
-    bus: EventBus, sampler: Sampler
+    bus: EventBus, sampler: MessageSampler
 ) -> None:
     bus.publish("news", {"to": "ann"}, headers={"Action": "save", "token": "t"})
 
@@ -55,7 +55,7 @@ async def test_a_message_is_shown_with_what_matters(
 
 
 async def test_requests_replies_and_failures_are_told_apart(
-    bus: EventBus, sampler: Sampler
+    bus: EventBus, sampler: MessageSampler
 ) -> None:
     def refuse(message: Message) -> None:
         message.fail(7, "no room")
@@ -68,12 +68,12 @@ async def test_requests_replies_and_failures_are_told_apart(
 
     assert (asked.kind, asked.body) == ("request", 2)
     assert (answered.kind, answered.codec) == ("reply", "failure")
-    kind = Failure.RECIPIENT_FAILURE.name
+    kind = FailureKind.RECIPIENT_FAILURE.name
     assert answered.body == {"failure": kind, "code": 7, "text": "no room"}
 
 
 async def test_no_more_than_a_few_are_kept_and_all_arrive(
-    bus: EventBus, sampler: Sampler
+    bus: EventBus, sampler: MessageSampler
 ) -> None:
     ear = Ear()
     bus.consumer("news", ear)
@@ -87,7 +87,7 @@ async def test_no_more_than_a_few_are_kept_and_all_arrive(
 
 
 async def test_after_a_body_that_took_long_others_pass_unseen(
-    bus: EventBus, sampler: Sampler, monkeypatch: pytest.MonkeyPatch
+    bus: EventBus, sampler: MessageSampler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sampling, "_REST", 1e9)
 
@@ -98,7 +98,7 @@ async def test_after_a_body_that_took_long_others_pass_unseen(
 
 
 async def test_large_bodies_become_small_and_keep_their_form(
-    bus: EventBus, sampler: Sampler
+    bus: EventBus, sampler: MessageSampler
 ) -> None:
     deep: Any = "bottom"
     for _ in range(20):
@@ -116,7 +116,7 @@ async def test_large_bodies_become_small_and_keep_their_form(
 
 
 async def test_a_body_of_many_small_parts_is_cut(
-    bus: EventBus, sampler: Sampler
+    bus: EventBus, sampler: MessageSampler
 ) -> None:
     body = [[[number] * 25 for number in range(25)] for _ in range(25)]
 
@@ -127,7 +127,7 @@ async def test_a_body_of_many_small_parts_is_cut(
 
 
 async def test_bytes_are_not_shown_and_classes_are(
-    bus: EventBus, sampler: Sampler
+    bus: EventBus, sampler: MessageSampler
 ) -> None:
     bus.codecs.register_default(Order)
 
@@ -139,7 +139,7 @@ async def test_bytes_are_not_shown_and_classes_are(
 
 
 async def test_a_codec_that_fails_does_not_stop_the_message(
-    bus: EventBus, sampler: Sampler
+    bus: EventBus, sampler: MessageSampler
 ) -> None:
     class Broken:
         name = "broken"

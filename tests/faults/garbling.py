@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kue.model.histogram import Timing
 from kue.store.sqlite import schema
 from kue.store.sqlite.store import SqliteStore
-from kue.store.values import Act, Claim, Filter
+from kue.store.values import AuditEntry, Claim, Filter
 from tests.faults.scene import LATER, READS, TYPE, WRITES, Scene, build
 from tests.support.jobs import HOUR, T0, add_many, count_again
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.faults.scene import Verb
 
 TIMING = Timing(TYPE, {1: 1}, {1: 1})
-ACT = Act(who="ann", what="jobs.remove")
+ACT = AuditEntry(who="ann", what="jobs.remove")
 #: Every kind of wrong value.
 WRONG: dict[str, Any] = {
     "null": None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kue.model.job import State
 from kue.store.redis.doctor.keyspace import read_key
 from kue.store.redis.keys import JOB_KEYS, SHARD_KEYS, TYPE_KEYS, Keys, root_of
-from kue.store.values import Act
+from kue.store.values import AuditEntry
 from tests.faults.garbling import CALLS, TIMING, surround
 from tests.faults.scene import TYPE, build
 from tests.support.jobs import HOUR, T0, add_one, job_in
@@ -97,8 +97,8 @@ async def prepare(store: Store, client: redis.Redis, prefix: str) -> Scene:
     await store.measure([TIMING], now=T0 - 3 * HOUR)
     scene = await build(store)
     await surround(store)
-    await store.note(Act(who="eve", what="jobs.remove", status=403), now=T0)
-    await store.note(Act(who="eve", what="jobs.add", status=201), now=T0)
+    await store.note(AuditEntry(who="eve", what="jobs.remove", status=403), now=T0)
+    await store.note(AuditEntry(who="eve", what="jobs.add", status=201), now=T0)
     for state in (State.FAILED, State.CANCELLED):
         await job_in(store, state, "sms", retention="2s")
     await add_one(store, TYPE, after=[scene.delayed], after_any=True)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kue.model.draft import draft
 from kue.model.errors import StoreUnavailable
 from kue.model.job import Completed, State
-from kue.store.values import MAX_BATCH, Claim, Outcome, Word
+from kue.store.values import MAX_BATCH, Claim, Outcome, Result
 from tests.support.jobs import count_of
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Load:
         self.added: list[int] = []
         #: How often each job was handed out.
         self.started: Counter[int] = Counter()
-        self.words: Counter[Word] = Counter()
+        self.words: Counter[Result] = Counter()
         #: Calls that had to be said again.
         self.failures = 0
 
@@ -112,7 +112,7 @@ class Load:
         assert max(added.values()) == 1, "an id was given out twice"
         assert added - self.started == Counter(), "jobs were lost"
         assert self.started - added == Counter(), "jobs were handed out twice"
-        assert self.words.keys() <= {Word.DONE, Word.ALREADY}
+        assert self.words.keys() <= {Result.DONE, Result.ALREADY}
         assert await count_of(self._store, TYPE) == {State.COMPLETE: len(self.added)}
         for at in range(0, len(self.added), MAX_BATCH):
             for job in await self._store.get(self.added[at : at + MAX_BATCH]):

@@ -9,7 +9,7 @@ import pytest
 
 from kue.model.draft import draft
 from kue.model.job import Completed, State
-from kue.store.values import Claim, Outcome, Word
+from kue.store.values import Claim, Outcome, Result
 from tests.faults.clusters import Cluster
 from tests.faults.conftest import assert_sound
 from tests.faults.load import TYPE, Load
@@ -96,7 +96,7 @@ async def test_a_replica_takes_over_for_a_node_that_is_lost(
 
     fences = [job.fence for job in before + claimed.jobs]
     assert fences == sorted(set(fences))
-    assert set(words) == {Word.DONE}
+    assert set(words) == {Result.DONE}
     assert await count_of(store, TYPE) == {
         State.WAITING: 2,
         State.ACTIVE: 10,

@@ -13,7 +13,7 @@ from kue.model.errors import StoreError
 from kue.model.events import Kind
 from kue.model.job import Completed, State
 from kue.store.redis.keys import Keys, root_of
-from kue.store.values import Word
+from kue.store.values import Result
 from tests.faults.scene import LATER, TYPE, VERBS, build, id_of
 from tests.support.jobs import (
     HOUR,
@@ -186,5 +186,5 @@ async def assert_runs(store: Store) -> None:
     [job_id] = await add_many(store, 1, TYPE, now=LATER, priority=-1000)
     running = await claim(store, TYPE, now=LATER, worker="w9")
     [job] = [job for job in running if job.id == job_id]
-    assert await end(store, job, Completed(None), now=LATER) is Word.DONE
+    assert await end(store, job, Completed(None), now=LATER) is Result.DONE
     assert (await get_one(store, job_id)).state is State.COMPLETE

@@ -12,7 +12,7 @@ import pytest
 from kue.model.draft import draft
 from kue.model.errors import DurabilityUnknown
 from kue.model.job import Completed, State
-from kue.store.values import Claim, Outcome, Word
+from kue.store.values import Claim, Outcome, Result
 from tests.faults.conftest import assert_sound
 from tests.faults.sentinels import Replicated, Sentinels
 from tests.support.jobs import add_many, count_of, get_one
@@ -66,7 +66,7 @@ async def test_work_goes_on_by_itself_after_a_failover(
     assert [job.id for job in before + after] == list(range(1, 21))
     assert min(job.fence for job in after) > max(job.fence for job in before)
     words = await store.settle([Outcome(job, Completed(None)) for job in before])
-    assert set(words) == {Word.DONE}
+    assert set(words) == {Result.DONE}
     await assert_sound(store)
 
 
@@ -129,7 +129,7 @@ async def test_fences_grow_across_a_failover_that_lost_the_last_claims(
 
     assert [job.id for job in again] == [job.id for job in lost]
     assert min(job.fence for job in again) > max(job.fence for job in lost)
-    assert set(words) == {Word.LOST}
+    assert set(words) == {Result.LOST}
     assert beat.lost == [job.id for job in lost]
     assert await count_of(store) == {State.ACTIVE: 10}
     await assert_sound(store)
@@ -143,13 +143,13 @@ async def test_an_ending_lost_in_a_failover_can_be_said_again(
     running = await claim(old, 1)
     outcomes = [Outcome(job, Completed("fine")) for job in running]
     pair.promote()
-    assert set(await old.settle(outcomes)) == {Word.DONE}
+    assert set(await old.settle(outcomes)) == {Result.DONE}
     pair.master.kill()
 
     store = new_store(pair.replica.url)
     words = await store.settle(outcomes)
 
-    assert set(words) == {Word.DONE}
+    assert set(words) == {Result.DONE}
     assert await count_of(store) == {State.COMPLETE: 10}
     await assert_sound(store)
 

@@ -13,7 +13,7 @@ from kue.model.errors import StoreFull
 from kue.model.job import Completed, State
 from kue.model.schedule import every
 from kue.store.sqlite import disk_reserve
-from kue.store.values import Outcome, Word
+from kue.store.values import Outcome, Result
 from tests.faults.conftest import assert_sound
 from tests.faults.program import TYPE
 from tests.support.jobs import T0, add, claim, count_of
@@ -74,7 +74,7 @@ async def work_off(store: Store, *, removes: bool) -> int:
     ended = 0
     while running := await claim(store, TYPE, limit=50):
         outcomes = [Outcome(job, Completed(None)) for job in running]
-        assert set(await store.settle(outcomes, now=T0)) == {Word.DONE}
+        assert set(await store.settle(outcomes, now=T0)) == {Result.DONE}
         if removes:
             await store.remove([job.id for job in running], now=T0)
         ended += len(running)

@@ -11,7 +11,7 @@ from kue.model.draft import draft
 from kue.model.errors import StoreFull
 from kue.model.job import Completed, State
 from kue.model.settings import Keep
-from kue.store.values import MAX_BATCH, Outcome, Word
+from kue.store.values import MAX_BATCH, Outcome, Result
 from tests.faults.conftest import assert_sound
 from tests.faults.scene import VERBS, build
 from tests.support.jobs import SECOND, T0, add, add_many, claim, count_of
@@ -127,7 +127,7 @@ async def test_adds_work_again_once_jobs_were_run_and_pruned(
         words = await store.settle(
             [Outcome(job, Completed(None)) for job in running], now=T0
         )
-        assert set(words) == {Word.DONE}
+        assert set(words) == {Result.DONE}
         await store.tend(now=T0, keep=Keep(complete_count=0))
 
     assert count > MAX_BATCH

@@ -12,7 +12,7 @@ from kue.model.errors import StoreCorrupt
 from kue.model.job import Completed, Retried, State
 from kue.model.schedule import every
 from kue.store.redis.keys import Keys, root_of, worker_field
-from kue.store.values import Limits, Outcome, Progress, Word
+from kue.store.values import Limits, Outcome, Progress, Result
 from tests.support.jobs import HOUR, OOPS, SECOND, T0, add, add_many, claim, claim_ids
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ async def running(store: Store) -> list[Job]:
     await add_many(store, 6, TYPE, attempts=9)
     runs = await claim(store, TYPE, limit=6)
     tried = [Outcome(job, Retried(OOPS)) for job in runs[3:]]
-    assert set(await store.settle(tried, now=T0)) == {Word.DONE}
+    assert set(await store.settle(tried, now=T0)) == {Result.DONE}
     await store.progress([Progress(job.id, 10) for job in runs[:3]], now=T0)
     await store.tend(now=T0)
     return runs
@@ -66,7 +66,7 @@ async def assert_neighbours_run(store: Store, running: list[Job]) -> None:
     beat = await store.renew("w1", runs=running[1:3], now=LATER)
     assert beat.lost == []
     ended = [Outcome(job, Completed(None)) for job in running[1:3]]
-    assert await store.settle(ended, now=LATER) == [Word.DONE] * 2
+    assert await store.settle(ended, now=LATER) == [Result.DONE] * 2
     started = await claim_ids(store, TYPE, limit=10, worker="w2", now=LATER)
     assert {job.id for job in running[4:]} <= set(started)
     await store.tend(now=LATER)

@@ -10,7 +10,7 @@ import pytest
 from kue.model.draft import draft
 from kue.model.job import Completed, State
 from kue.model.retry_policy import runs_alone
-from kue.store.values import Claim, Outcome, Word
+from kue.store.values import Claim, Outcome, Result
 from tests.faults.conftest import assert_sound
 from tests.faults.processes import Process
 from tests.faults.program import LEASE_MS, MAX_BATCH, TYPE
@@ -70,7 +70,7 @@ async def test_the_job_of_a_killed_worker_runs_again(
     job = await claim_one(store, "heir")
     words = await store.settle([Outcome(job, Completed(None))])
 
-    assert (job.id, words) == (job_id, [Word.DONE])
+    assert (job.id, words) == (job_id, [Result.DONE])
     after = await get_one(store, job_id)
     assert [past.outcome for past in after.history] == ["stalled", "complete"]
     # A crash is not the job's fault: it spent one attempt, on the run that ended.
@@ -95,7 +95,7 @@ async def test_a_worker_that_was_frozen_beyond_its_lease_can_end_nothing(
     assert said == "lost lost"
     during = await get_one(store, job_id)
     assert (during.state, during.token) == (State.ACTIVE, job.token)
-    assert await store.settle([Outcome(job, Completed("heir"))]) == [Word.DONE]
+    assert await store.settle([Outcome(job, Completed("heir"))]) == [Result.DONE]
     assert (await get_one(store, job_id)).result == "heir"
     await assert_sound(store)
 
@@ -231,6 +231,6 @@ async def drain(store: Store) -> list[int]:
                 return ids
             await store.wait([TYPE], 5)
         outcomes = [Outcome(job, Completed(None)) for job in claimed.jobs]
-        assert set(await store.settle(outcomes)) <= {Word.DONE}
+        assert set(await store.settle(outcomes)) <= {Result.DONE}
         ids += [job.id for job in claimed.jobs]
     raise AssertionError("it never ends")

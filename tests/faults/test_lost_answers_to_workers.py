@@ -11,7 +11,7 @@ import pytest
 
 from kue.model.draft import draft
 from kue.model.job import Completed, Failed, Retried, State
-from kue.store.values import Claim, LogLine, Outcome, Progress, Word
+from kue.store.values import Claim, LogLine, Outcome, Progress, Result
 from tests.support.jobs import OOPS, count_of, get_one
 from tests.support.proxy import Fate, Proxy
 
@@ -90,7 +90,7 @@ async def test_a_settle_whose_answer_is_lost_ends_its_run_once(
     [word] = await store.settle([Outcome(job, ending)])
 
     # The first one was done; its repetition is told so.
-    assert word is (Word.DONE if fate is Fate.CUT_BEFORE else Word.ALREADY)
+    assert word is (Result.DONE if fate is Fate.CUT_BEFORE else Result.ALREADY)
     after = await get_one(direct, job.id)
     assert (after.state, after.attempts, len(after.history)) == (state, 1, 1)
 
@@ -111,7 +111,7 @@ async def test_a_cycle_whose_answer_is_lost_ends_and_starts_once(
         claim=Claim("a", 2),
     )
 
-    assert set(words) <= {Word.DONE, Word.ALREADY}
+    assert set(words) <= {Result.DONE, Result.ALREADY}
     assert [job.id for job in claimed.jobs] == ids[5:]
     assert await count_of(direct) == {State.COMPLETE: 5, State.ACTIVE: 5}
 
@@ -157,7 +157,7 @@ async def test_lanes_in_random_trouble_run_each_job_once(
     random = Random(seed)
     proxy.draw(random, {Fate.CUT_BEFORE: 0.1, Fate.CUT_AFTER: 0.2, Fate.MUTE: 0.01})
     handed_out: Counter[int] = Counter()
-    words: Counter[Word] = Counter()
+    words: Counter[Result] = Counter()
 
     async def work(lane: str) -> None:
         ended: list[Outcome] = []
@@ -175,7 +175,7 @@ async def test_lanes_in_random_trouble_run_each_job_once(
 
     assert proxy.struck[Fate.CUT_AFTER] > 3
     assert handed_out == Counter(ids)
-    assert words.keys() <= {Word.DONE, Word.ALREADY}
+    assert words.keys() <= {Result.DONE, Result.ALREADY}
     assert await count_of(direct) == {State.COMPLETE: 400}
     for job in await direct.get(ids):
         assert job is not None
@@ -193,7 +193,7 @@ async def test_beats_and_signs_of_life_survive_lost_answers(
     for percent in range(1, 21):
         beat = await store.renew("w1", runs=jobs, info={"n": percent})
         update = Progress(jobs[1].id, percent, token=jobs[1].token)
-        assert await store.progress([update]) == [Word.DONE]
+        assert await store.progress([update]) == [Result.DONE]
         assert (beat.lost, beat.cancel) == ([], {jobs[0].id: ""})
 
     assert proxy.struck[Fate.CUT_AFTER] > 5
@@ -212,5 +212,5 @@ async def test_log_lines_whose_answer_is_lost_are_written_once(
 
     word = await store.log(job_id, [LogLine("one"), LogLine("two")])
 
-    assert word is Word.DONE
+    assert word is Result.DONE
     assert [line.text for line in await direct.logs(job_id)] == ["one", "two"]

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from kue.model.job import Completed, State
-from kue.store.values import GRACE_GAP_MS, Word
+from kue.store.values import GRACE_GAP_MS, Result
 from tests.faults.conftest import assert_sound
 from tests.faults.load import Load
 from tests.support.jobs import (
@@ -128,7 +128,7 @@ async def test_a_restart_slower_than_the_lease_robs_no_live_worker(
     assert (tended.rescued, later.rescued) == (0, 0)
     assert beat.lost == []
     words = [await end(store, job, Completed(), now=back) for job in running]
-    assert set(words) == {Word.DONE}
+    assert set(words) == {Result.DONE}
     await assert_sound(store)
 
 
@@ -159,7 +159,7 @@ async def test_a_store_that_was_emptied_under_the_workers_goes_on(
     with closing(server.client()) as client:
         client.flushall()
 
-    assert [await end(store, job, Completed()) for job in running] == [Word.GONE] * 5
+    assert [await end(store, job, Completed()) for job in running] == [Result.GONE] * 5
     assert len(await add_many(store, 3)) == 3
     assert len(await claim(store, limit=5)) == 3
     assert await count_of(store) == {State.ACTIVE: 3}

@@ -15,7 +15,7 @@ import pytest
 from kue.model.draft import draft
 from kue.model.errors import StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 from kue.model.job import Completed, State
-from kue.store.values import MAX_BATCH, Outcome, Word
+from kue.store.values import MAX_BATCH, Outcome, Result
 from tests.faults.conftest import assert_sound
 from tests.faults.garbling import CALLS, prepare, store_at
 from tests.faults.processes import Process
@@ -186,7 +186,7 @@ async def test_jobs_go_on_while_the_disk_is_full_and_make_room(
     ended = 0
     while running := await claim(store, TYPE, limit=10):
         outcomes = [Outcome(job, Completed(None)) for job in running]
-        assert set(await store.settle(outcomes, now=T0)) == {Word.DONE}
+        assert set(await store.settle(outcomes, now=T0)) == {Result.DONE}
         await store.remove([job.id for job in running], now=T0)
         ended += len(running)
 

@@ -14,7 +14,7 @@ import pytest
 from kue import Kue, State
 from kue.model.draft import draft
 from kue.model.retry_policy import CANCELLED
-from kue.store.values import Claim, Word
+from kue.store.values import Claim, Result
 from tests.faults.conftest import assert_sound
 from tests.faults.processes import Process
 from tests.faults.program_steps import (
@@ -331,7 +331,7 @@ async def test_killed_over_a_job_that_was_asked_to_end_the_job_is_cancelled(
         # It does not hear of the request, and dies.
         victim.freeze()
         [reply] = await story.store.cancel([job_id], reason="not wanted")
-        assert reply.word is Word.ASKED
+        assert reply.word is Result.ASKED
         victim.kill()
         await victim.ended()
 

@@ -18,12 +18,12 @@ from tests.unit.flaky import Wire
 if TYPE_CHECKING:
     import httpx
 
-    from kue.store.values import Act
+    from kue.store.values import AuditEntry
 
 on_any_store = pytest.mark.parametrize("url", ["memory://"])
 
 
-async def acts(q: Kue) -> list[Act]:
+async def acts(q: Kue) -> list[AuditEntry]:
     """Return what was done, the oldest first; logins aside."""
     found = (await q.store.acts(500)).acts[::-1]
     return [act for act in found if act.what != "login"]

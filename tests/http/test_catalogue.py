@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from kue.model.job import Completed, Failed
-from kue.supervisor.health import Condition
+from kue.supervisor.health import SupervisorHealth
 from kue.supervisor.health_server import health_server
 from tests.support.jobs import OOPS, claim_one, end
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kue import Kue
     from kue.model.job import Ending
 
-WELL = Condition(live=True, ready=True, reasons=(), children=())
+WELL = SupervisorHealth(live=True, ready=True, reasons=(), children=())
 #: Fields of a job that are numbers, once it has been run.
 NUMBERS = (
     *("id", "priority", "attempts", "max_attempts", "progress", "delay", "ttl"),

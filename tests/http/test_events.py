@@ -20,8 +20,8 @@ from kue.http import create_app
 from kue.http.auth.access import Anyone, Role, User
 from kue.http.framework.api import Api
 from kue.http.framework.problem import AWAY
-from kue.http.streaming.broadcast import Live
-from kue.http.streaming.client_buffer import Bounds
+from kue.http.streaming.broadcast import EventBroadcast
+from kue.http.streaming.client_buffer import BufferLimits
 from kue.http.v1.events import routes, section
 from kue.model.errors import StoreUnavailable
 from kue.model.job import Completed, Failed
@@ -159,7 +159,7 @@ class Server:
     def __init__(self, address: str, app: Starlette) -> None:
         self.address = address
         self.app = app
-        self.live: Live = app.state.live
+        self.live: EventBroadcast = app.state.live
 
     @asynccontextmanager
     async def ear(
@@ -193,10 +193,10 @@ class Server:
 
 
 def app_of(
-    q: Kue, *, guard: Guard | None = None, bounds: Bounds | None = None
+    q: Kue, *, guard: Guard | None = None, bounds: BufferLimits | None = None
 ) -> Starlette:
     guard = guard or Anyone()
-    live = Live(q, bounds)
+    live = EventBroadcast(q, bounds)
     app = create_app(q, guard=guard, hosts=["kue.example"])
     app.state.live = live
     paths = [*Api(q, guard).routes([section]), *routes(guard, live)]
@@ -206,7 +206,7 @@ def app_of(
 
 @asynccontextmanager
 async def server_of(
-    q: Kue, *, guard: Guard | None = None, bounds: Bounds | None = None
+    q: Kue, *, guard: Guard | None = None, bounds: BufferLimits | None = None
 ) -> AsyncIterator[Server]:
     app = app_of(q, guard=guard, bounds=bounds)
     async with serving(app) as address:
@@ -319,7 +319,7 @@ async def test_a_stream_of_one_job_tells_of_that_job(server: Server, q: Kue) -> 
 
 async def test_silence_is_broken_by_comments(q: Kue) -> None:
     async with (
-        server_of(q, bounds=Bounds(keep_alive=0.01)) as server,
+        server_of(q, bounds=BufferLimits(keep_alive=0.01)) as server,
         server.ear() as ear,
         server.ear(types="other") as other,
     ):
@@ -335,7 +335,7 @@ async def test_silence_is_broken_by_comments(q: Kue) -> None:
 async def test_a_stream_ends_when_its_client_may_no_longer_listen(q: Kue) -> None:
     guard = Fickle()
     async with (
-        server_of(q, guard=guard, bounds=Bounds(recheck=0.01)) as server,
+        server_of(q, guard=guard, bounds=BufferLimits(recheck=0.01)) as server,
         server.ear() as ear,
     ):
         await ear.up()
@@ -347,7 +347,7 @@ async def test_a_stream_ends_when_its_client_may_no_longer_listen(q: Kue) -> Non
 async def test_a_stream_goes_on_while_nobody_can_tell_who_listens(q: Kue) -> None:
     guard = Fickle()
     async with (
-        server_of(q, guard=guard, bounds=Bounds(recheck=0.01)) as server,
+        server_of(q, guard=guard, bounds=BufferLimits(recheck=0.01)) as server,
         server.ear() as ear,
     ):
         await ear.up()
@@ -413,7 +413,7 @@ async def test_two_hundred_streams_are_one_subscription(
     q: Kue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watches = Watches(q.store, monkeypatch)
-    async with server_of(q, bounds=Bounds(linger=0)) as server:
+    async with server_of(q, bounds=BufferLimits(linger=0)) as server:
         async with AsyncExitStack() as stack:
             ears = [await stack.enter_async_context(server.ear()) for _ in range(200)]
             for ear in ears:
@@ -435,7 +435,7 @@ async def test_a_client_that_reads_nothing_lags_while_another_hears_all(
     job = await q.enqueue("email")
     await claim_one(q.store, now=await q.now())
     async with (
-        server_of(q, bounds=Bounds(buffer=20, pause=0)) as server,
+        server_of(q, bounds=BufferLimits(buffer=20, pause=0)) as server,
         server.ear(window=4096) as slow,
         server.ear() as quick,
     ):
@@ -462,7 +462,7 @@ async def test_a_client_that_reads_nothing_lags_while_another_hears_all(
 
 
 async def test_a_stream_too_many_is_503_until_another_ends(q: Kue) -> None:
-    async with server_of(q, bounds=Bounds(clients=1)) as server:
+    async with server_of(q, bounds=BufferLimits(clients=1)) as server:
         async with server.ear() as ear:
             await ear.up()
 
@@ -636,7 +636,7 @@ async def line_to(
     *,
     origin: str | None = None,
     guard: Guard | None = None,
-    bounds: Bounds | None = None,
+    bounds: BufferLimits | None = None,
 ) -> AsyncIterator[Line]:
     app = app_of(q, guard=guard, bounds=bounds)
     try:
@@ -707,7 +707,7 @@ async def test_a_websocket_is_closed_with_1013_while_nobody_can_tell_whose_it_is
 
 
 async def test_a_websocket_too_many_is_closed_with_1013(q: Kue) -> None:
-    async with line_to(q, bounds=Bounds(clients=0)) as line:
+    async with line_to(q, bounds=BufferLimits(clients=0)) as line:
         code, reason = await line.closed()
 
     assert (code, reason) == (1013, "there are too many streams open already")

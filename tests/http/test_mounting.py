@@ -16,7 +16,7 @@ import websockets
 
 from kue import Kue
 from kue.http.auth.open_mode import VARIABLE
-from kue.http.server.address import Address
+from kue.http.server.address import ListenAddress
 from kue.http.server.serve import listen
 from tests.unit.test_docs import DOCS, examples
 
@@ -57,7 +57,7 @@ class Host:
 async def hosted(name: str, folder: Path, *options: str) -> AsyncIterator[Host]:
     """Run the example called *name* with uvicorn, as its readers are told to."""
     (folder / f"{name}.py").write_text(HOSTS[f"{name}.py"])
-    with listen(Address.of("127.0.0.1", 0)) as listener:
+    with listen(ListenAddress.of("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "uvicorn", f"{name}:app", *options),

@@ -12,7 +12,7 @@ from kue.http.auth.access import Anyone
 from kue.http.framework.problem import Refused
 from kue.http.security.redaction import MASK, Redaction
 from kue.model.job import Completed, Error, Failed, State
-from kue.store.values import Act, LogLine, Progress
+from kue.store.values import AuditEntry, LogLine, Progress
 from tests.http.test_bulk import ended
 from tests.support.jobs import claim_one, end, get_one
 
@@ -346,7 +346,7 @@ async def test_no_route_shows_the_password_of_a_url_that_others_noted(
     await q.pause("email", reason=f"{STORE} moves")
     await q.pause(worker="w", reason=f"{STORE} moves")
     await q.store.note(
-        Act(
+        AuditEntry(
             who="cli:ann",
             what="queue.pause",
             target=f"email {STORE}",

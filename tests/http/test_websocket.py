@@ -15,8 +15,8 @@ from websockets.exceptions import ConnectionClosed
 
 from kue.http import create_app
 from kue.http.auth.access import Anyone, Role, User
-from kue.http.streaming.broadcast import Live
-from kue.http.streaming.client_buffer import Bounds
+from kue.http.streaming.broadcast import EventBroadcast
+from kue.http.streaming.client_buffer import BufferLimits
 from tests.http.conftest import HOST, serving
 from tests.support.jobs import claim_one
 
@@ -72,9 +72,9 @@ async def up(line: ClientConnection) -> str:
 
 @asynccontextmanager
 async def server_of(
-    q: Kue, bounds: Bounds | None = None, guard: Question | None = None
+    q: Kue, bounds: BufferLimits | None = None, guard: Question | None = None
 ) -> AsyncIterator[Server]:
-    live = Live(q, bounds)
+    live = EventBroadcast(q, bounds)
     async with serving(create_app(q, live=live, guard=guard or Anyone())) as address:
         try:
             yield Server(address)
@@ -131,7 +131,7 @@ async def test_whoever_may_no_longer_listen_is_told_with_1008(q: Kue) -> None:
     users = [User("ann", Role.VIEWER)]
     guard: Question = lambda connection: users[-1] if users else None  # noqa: E731
     async with (
-        server_of(q, Bounds(recheck=0.01), guard) as server,
+        server_of(q, BufferLimits(recheck=0.01), guard) as server,
         server.line() as line,
     ):
         await up(line)
@@ -150,7 +150,7 @@ async def test_a_reader_that_is_slow_is_told_what_it_missed(q: Kue) -> None:
     job = await q.enqueue("email")
     await claim_one(q.store, now=await q.now())
     async with (
-        server_of(q, Bounds(buffer=20, pause=0)) as server,
+        server_of(q, BufferLimits(buffer=20, pause=0)) as server,
         server.line(window=4096) as slow,
         server.line() as quick,
     ):

@@ -17,18 +17,18 @@ from kue.store.values import (
     MAX_BATCH,
     NOTHING_SEEN,
     Added,
-    Beat,
     Change,
     Claim,
+    ExpectedState,
+    HeartbeatReply,
     Limits,
     LogLine,
+    MaintenanceResult,
     Outcome,
     Pause,
     Progress,
     Reply,
-    Seen,
-    Tended,
-    Word,
+    Result,
 )
 from tests.model.ear import Ear
 from tests.model.model import Model
@@ -130,7 +130,7 @@ class Both:
         if not self.model.may_change(types):
             same(next_at, None)
 
-    def settle(self, outcomes: Sequence[Outcome]) -> list[Word]:
+    def settle(self, outcomes: Sequence[Outcome]) -> list[Result]:
         said = self.ask(self.store.settle(outcomes, now=self.now))
         among(said, self.model.settle(outcomes, self.now))
         return said
@@ -166,7 +166,7 @@ class Both:
         runs: Sequence[Job],
         info: dict[str, Any] | None = None,
         lease: int = LEASE,
-    ) -> Beat:
+    ) -> HeartbeatReply:
         said = self.ask(
             self.store.renew(worker, lease=lease, runs=runs, info=info, now=self.now)
         )
@@ -180,7 +180,9 @@ class Both:
         self.ask(self.store.leave(worker, now=self.now))
         self.model.leave(worker, self.now)
 
-    def tend(self, keep: Keep | None = None, limit: int = MAX_BATCH) -> Tended:
+    def tend(
+        self, keep: Keep | None = None, limit: int = MAX_BATCH
+    ) -> MaintenanceResult:
         """Tend until nothing is left to do; a small *limit* takes more passes."""
         for worker in self.model.unsure(self.now):
             self.renew(worker, [])
@@ -197,16 +199,16 @@ class Both:
         ids = list(self.model.jobs)
         left = self.ask(self.store.get(ids))
         gone = {id for id, job in zip(ids, left, strict=True) if job is None}
-        wanted = Tended()
+        wanted = MaintenanceResult()
         while one := self.model.tend(keep, LEASE, self.now, gone):
             wanted = together(wanted, one)
         same(said, wanted)
         return said
 
-    def begin(self, job: Job, *, alone: bool) -> Job | Word:
+    def begin(self, job: Job, *, alone: bool) -> Job | Result:
         began = self.ask(self.store.begin(job, alone=alone, now=self.now))
         wanted = self.model.begin(job, self.now, alone=alone)
-        same(began if isinstance(began, Word) else began.token, wanted)
+        same(began if isinstance(began, Result) else began.token, wanted)
         return began
 
     # -- signs of life ---------------------------------------------------------
@@ -232,7 +234,7 @@ class Both:
         at: int | None = None,
         *,
         states: Sequence[State] | None = None,
-        seen: Mapping[int, Seen] = NOTHING_SEEN,
+        seen: Mapping[int, ExpectedState] = NOTHING_SEEN,
     ) -> list[Reply]:
         said = self.ask(
             self.store.move(job_ids, to, at=at, states=states, seen=seen, now=self.now)
@@ -245,7 +247,7 @@ class Both:
         job_ids: Sequence[int],
         reason: str = "",
         *,
-        seen: Mapping[int, Seen] = NOTHING_SEEN,
+        seen: Mapping[int, ExpectedState] = NOTHING_SEEN,
     ) -> list[Reply]:
         said = self.ask(
             self.store.cancel(job_ids, reason=reason, seen=seen, now=self.now)
@@ -259,7 +261,7 @@ class Both:
         *,
         force: bool = False,
         states: Sequence[State] | None = None,
-        seen: Mapping[int, Seen] = NOTHING_SEEN,
+        seen: Mapping[int, ExpectedState] = NOTHING_SEEN,
     ) -> list[Reply]:
         said = self.ask(
             self.store.remove(
@@ -340,9 +342,11 @@ class Both:
         self.model.owed.difference_update(woken)
 
 
-async def _all_of(tend: Callable[[], Awaitable[Tended]]) -> Tended:
+async def _all_of(
+    tend: Callable[[], Awaitable[MaintenanceResult]],
+) -> MaintenanceResult:
     """Tend again and again, until a pass finds nothing to do."""
-    said = Tended()
+    said = MaintenanceResult()
     for _ in range(PASSES):
         one = await tend()
         if not one:

@@ -11,7 +11,7 @@ from kue.model.job import MAX_HISTORY, Attempt, Draft, Job, State
 
 if TYPE_CHECKING:
     from kue.model.payload import JSON
-    from kue.store.values import LogLine, Word
+    from kue.store.values import LogLine, Result
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Entry:
     #: When the run ends for want of a sign of life.
     ttl_at: int | None = None
     #: Every run that ended, however long ago → the word for whoever ends it again.
-    ended: dict[str, Word] = field(default_factory=dict)
+    ended: dict[str, Result] = field(default_factory=dict)
     #: Parents it still waits for.
     parents: set[int] = field(default_factory=set)
     log: list[LogLine] = field(default_factory=list)

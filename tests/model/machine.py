@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 )
 
 from kue.model.job import State
-from kue.store.values import MAX_BATCH, UNSEEN, Claim, Outcome, Seen
+from kue.store.values import MAX_BATCH, UNSEEN, Claim, ExpectedState, Outcome
 from tests.model import agreement, draws
 from tests.model.both import LEASE, Both
 
@@ -76,20 +76,20 @@ class Machine(RuleBasedStateMachine):
     def some_ids(self) -> st.SearchStrategy[list[int]]:
         return st.lists(self.ids(), min_size=1, max_size=3, unique=True)
 
-    def glances(self, job_id: int) -> st.SearchStrategy[Seen]:
+    def glances(self, job_id: int) -> st.SearchStrategy[ExpectedState]:
         """Draw what a caller may have seen of a job, now or before."""
         entry = self.both.model.jobs.get(job_id)
         if entry is None:
             return st.just(UNSEEN)
         lines = entry.view().history[-3:]
         endings = [f'{{"run":"{line.token}","at":{line.at},' for line in lines]
-        now = Seen.of(entry.view())
+        now = ExpectedState.of(entry.view())
         return st.sampled_from(
-            [UNSEEN, now, now, Seen(entry.created_at - 1, now.ending)]
-            + [Seen(entry.created_at, ending) for ending in ("", *endings)]
+            [UNSEEN, now, now, ExpectedState(entry.created_at - 1, now.ending)]
+            + [ExpectedState(entry.created_at, ending) for ending in ("", *endings)]
         )
 
-    def seen_of(self, ids: list[int]) -> st.SearchStrategy[dict[int, Seen]]:
+    def seen_of(self, ids: list[int]) -> st.SearchStrategy[dict[int, ExpectedState]]:
         """Draw what a caller saw of some jobs, or that it did not look."""
         looked = st.fixed_dictionaries({id: self.glances(id) for id in ids})
         return st.one_of(st.just({}), looked)

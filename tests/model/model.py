@@ -14,7 +14,14 @@ import msgspec
 
 from kue.model import retry_policy
 from kue.model.job import State
-from kue.store.values import Filter, Stat, Tended, WorkerStatus, grace_gap, sort_key
+from kue.store.values import (
+    Filter,
+    MaintenanceResult,
+    Stat,
+    WorkerStatus,
+    grace_gap,
+    sort_key,
+)
 from tests.model.operating import Operating
 
 if TYPE_CHECKING:
@@ -41,11 +48,11 @@ class Model(Operating):
 
     def tend(
         self, keep: Keep | None, lease: int, now: int, gone: Collection[int]
-    ) -> Tended:
+    ) -> MaintenanceResult:
         """Do a pass; the engine chose the *gone* of jobs that ended in one moment."""
         self._forgive(lease, now)
         self.end_pauses(now)
-        tended = Tended(
+        tended = MaintenanceResult(
             promoted=self.promote_due(list(self.types), now),
             rescued=self._rescue(now),
             timed_out=self._time_out(now),

@@ -9,7 +9,7 @@ from hypothesis.stateful import precondition, rule
 
 from kue.model.job import State
 from kue.model.schedule import MIN_EVERY_MS, Schedule
-from kue.store.values import MAX_BATCH, MAX_LOG_LINES, Change, LogLine, Progress, Word
+from kue.store.values import MAX_BATCH, MAX_LOG_LINES, Change, LogLine, Progress, Result
 from tests.model import agreement, draws
 from tests.model.machine import Machine
 
@@ -36,7 +36,7 @@ class OperatedMachine(Machine):
     @rule(data=st.data(), alone=st.booleans())
     def begin_run(self, data: st.DataObject, alone: bool) -> None:
         began = self.both.begin(data.draw(self.any_run()), alone=alone)
-        self.runs += [] if isinstance(began, Word) else [began]
+        self.runs += [] if isinstance(began, Result) else [began]
 
     @precondition(lambda self: self.both.model.jobs)
     @rule(data=st.data(), number=st.sampled_from([1, 2, MAX_BATCH]))

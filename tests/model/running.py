@@ -27,12 +27,12 @@ from kue.store.codec import begun
 from kue.store.values import (
     MAX_LOG_LINES,
     Added,
-    Beat,
     Claim,
+    HeartbeatReply,
     LogLine,
     Outcome,
     Progress,
-    Word,
+    Result,
 )
 from tests.model.entry import Entry
 from tests.model.holding import Holding
@@ -207,24 +207,24 @@ class Running(Holding):
 
     # -- settling --------------------------------------------------------------
 
-    def settle(self, outcomes: Sequence[Outcome], now: int) -> list[set[Word]]:
+    def settle(self, outcomes: Sequence[Outcome], now: int) -> list[set[Result]]:
         """Return for each outcome the words the store may say."""
         return [self.settle_one(outcome, now) for outcome in outcomes]
 
-    def settle_one(self, outcome: Outcome, now: int) -> set[Word]:
+    def settle_one(self, outcome: Outcome, now: int) -> set[Result]:
         entry = self.jobs.get(outcome.job.id)
         token = outcome.job.token
         if entry is None:
-            return {Word.GONE}
+            return {Result.GONE}
         if entry.token != token and (outcome.overdue or not entry.remembers(token)):
             # Upkeep does not care; and what the story has forgotten, nobody can know.
-            return {Word.ALREADY, Word.LOST}
+            return {Result.ALREADY, Result.LOST}
         if entry.token != token:
             return {entry.ended[token]}
         if outcome.overdue and not self._is_overdue(entry, outcome.overdue, now):
-            return {Word.LOST}
+            return {Result.LOST}
         self.end_run(entry, outcome.ending, now, outcome.overdue)
-        return {Word.DONE}
+        return {Result.DONE}
 
     def _is_overdue(self, entry: Entry, what: str, now: int) -> bool:
         if what == "ttl":
@@ -238,7 +238,7 @@ class Running(Holding):
         if entry.cancelling and isinstance(ending, Retried | Released | Stalled):
             # Whoever asked for its end does not want to see it again.
             ending = retry_policy.after_cancel(entry.reason)
-        entry.ended[token] = Word.LOST if taken else Word.ALREADY
+        entry.ended[token] = Result.LOST if taken else Result.ALREADY
         line = line_of(token, now, ending, taken)
         self.free_slot(entry)
         match ending:
@@ -297,13 +297,13 @@ class Running(Holding):
         runs: Sequence[Job],
         info: dict[str, Any] | None,
         now: int,
-    ) -> Beat:
+    ) -> HeartbeatReply:
         known = self._hire(worker, now + lease)
         if info is not None:
             known.info = info
         mine = [entry for entry in self.of(State.ACTIVE) if entry.worker == worker]
         tokens = {entry.token for entry in mine}
-        return Beat(
+        return HeartbeatReply(
             lost=[run.id for run in runs if run.token not in tokens],
             cancel={
                 entry.id: entry.reason
@@ -324,42 +324,42 @@ class Running(Holding):
         entry = self.jobs.get(job.id)
         fence = job.token.partition(":")[0]
         if entry is None or entry.token.partition(":")[0] != fence:
-            return Word.LOST
+            return Result.LOST
         rest = begun(job, BEGAN[not alone])
         has_begun = entry.token.endswith(f":{rest}")
         if not has_begun and self.is_paused(job.type, now):
-            return Word.REFUSED
+            return Result.REFUSED
         entry.token = f"{fence}:{now}:{rest}"
         if entry.draft.ttl:
             entry.ttl_at = now + entry.draft.ttl
         return entry.token
 
-    def progress(self, updates: Sequence[Progress], now: int) -> list[Word]:
+    def progress(self, updates: Sequence[Progress], now: int) -> list[Result]:
         return [self._progress_one(update, now) for update in updates]
 
-    def _progress_one(self, update: Progress, now: int) -> Word:
+    def _progress_one(self, update: Progress, now: int) -> Result:
         entry = self.jobs.get(update.job_id)
         if entry is None:
-            return Word.GONE
+            return Result.GONE
         if update.token and update.token != entry.token:
-            return Word.LOST
+            return Result.LOST
         if entry.state is not State.ACTIVE:
-            return Word.REFUSED
+            return Result.REFUSED
         entry.progress, entry.progress_data = update.percent, update.data
         if entry.draft.ttl:
             entry.ttl_at = now + entry.draft.ttl
         self.tell(Kind.PROGRESS, entry, now, progress=update.percent, data=update.data)
-        return Word.DONE
+        return Result.DONE
 
-    def log(self, job_id: int, lines: Sequence[LogLine], now: int) -> Word:
+    def log(self, job_id: int, lines: Sequence[LogLine], now: int) -> Result:
         entry = self.jobs.get(job_id)
         if entry is None:
-            return Word.GONE
+            return Result.GONE
         entry.log += [
             LogLine(line.text, line.level, line.attempt, now) for line in lines
         ]
         del entry.log[:-MAX_LOG_LINES]
-        return Word.DONE
+        return Result.DONE
 
 
 def line_of(token: str, now: int, ending: Ending, taken: str) -> Attempt:

@@ -13,7 +13,7 @@ from tests.model.ledger import SOME_REASON
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kue.store.values import Word
+    from kue.store.values import Result
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ def same(said: T, wanted: T) -> None:
     assert said == wanted, f"the store says {said!r}, the model {wanted!r}"
 
 
-def among(said: Sequence[Word], allowed: Sequence[set[Word]]) -> None:
+def among(said: Sequence[Result], allowed: Sequence[set[Result]]) -> None:
     """Fail when the store says a word that it must not."""
     for word, words in zip(said, allowed, strict=True):
         assert word in words, f"the store says {word}, the model {words}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kue.bus import EventBus, Failure, LocalCluster, Message, RequestFailed
+from kue.bus import EventBus, FailureKind, LocalCluster, Message, RequestFailed
 from kue.runtime import Runtime, RuntimeClosed, Verticle, current_context
 from tests.runtime.waiting import Signal, thread
 from tests.unit.patience import until
@@ -181,7 +181,7 @@ async def test_what_a_handler_raises_is_told_to_the_exception_handler(
         await bus_of(runtime).request(address)
 
     error, where = await told.told()
-    assert failed.value.kind is Failure.ERROR
+    assert failed.value.kind is FailureKind.ERROR
     assert str(error) == "no answer"
     assert where.startswith("kue-worker") is worker
     assert (await bus_of(runtime).request("echo", 1)).body == 1
@@ -211,7 +211,7 @@ async def test_undeploying_ends_the_consumers(runtime: Runtime, worker: bool) ->
     with pytest.raises(RequestFailed) as failed:
         await bus_of(runtime).request("echo")
 
-    assert failed.value.kind is Failure.NO_HANDLERS
+    assert failed.value.kind is FailureKind.NO_HANDLERS
     assert bus_of(runtime).consumers() == {}
 
 

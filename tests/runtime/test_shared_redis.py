@@ -13,7 +13,7 @@ import pytest
 from kue.model.errors import StoreFull, StoreRefused, StoreUnavailable
 from kue.runtime import LockTimedOut, Runtime, RuntimeClosed
 from kue.runtime.shared.redis import RedisShared
-from kue.runtime.shared.redis.lock_requests import Act, Told
+from kue.runtime.shared.redis.lock_requests import LockAction, LockReply
 from kue.store.redis import scripts
 from tests.support.proxy import Fate, Proxy
 from tests.support.servers import RedisServer, free_port
@@ -332,8 +332,8 @@ async def test_an_answer_that_is_older_than_a_call_takes_no_lock_away(
     locks, place = shared._open.locks, lock._place
 
     async def hear() -> None:
-        answer = (Act("?", place), -place.ticket)
-        locks._hear(Told([answer], place.born, 1.0, 1))
+        answer = (LockAction("?", place), -place.ticket)
+        locks._hear(LockReply([answer], place.born, 1.0, 1))
 
     await shared._open.home.call(hear)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.runtime import Limits, Runtime, Verticle
+from kue.runtime import MonitorLimits, Runtime, Verticle
 from tests.runtime.waiting import Signal
 from tests.unit.patience import until
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 #: As the catalogue has it, in hundredths.
-LIMITS = Limits(interval=0.02, loop=0.1, worker=0.2, stack=0.4)
+LIMITS = MonitorLimits(interval=0.02, loop=0.1, worker=0.2, stack=0.4)
 
 MESSAGE = re.compile(
     r"Thread (\S+) has been blocked for (\d+) ms, time limit is (\d+) ms"
@@ -50,7 +50,9 @@ async def blocked(runtime: Runtime, *, worker: bool = False) -> AsyncIterator[Ve
 
 
 def test_the_limits_are_those_of_the_catalogue() -> None:
-    assert Limits() == Limits(interval=1.0, loop=2.0, worker=60.0, stack=5.0)
+    assert MonitorLimits() == MonitorLimits(
+        interval=1.0, loop=2.0, worker=60.0, stack=5.0
+    )
 
 
 async def test_a_blocked_loop_is_told_with_thread_time_limit_and_line(
@@ -136,7 +138,7 @@ async def test_a_pool_may_have_its_own_limit(told: pytest.LogCaptureFixture) -> 
 async def test_threads_that_are_idle_or_take_short_steps_are_not_blocked(
     told: pytest.LogCaptureFixture,
 ) -> None:
-    limits = Limits(interval=0.02, loop=0.1, worker=1.0)
+    limits = MonitorLimits(interval=0.02, loop=0.1, worker=1.0)
     async with Runtime(loops=2, limits=limits) as runtime:
         verticle = Verticle()
         await runtime.deploy(verticle, worker=True)
@@ -157,4 +159,4 @@ async def test_nobody_watches_without_limits() -> None:
 @pytest.mark.parametrize("name", ["interval", "loop", "worker"])
 def test_a_limit_is_more_than_nothing(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} must be more than 0"):
-        Limits(**{name: 0})
+        MonitorLimits(**{name: 0})

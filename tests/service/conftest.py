@@ -8,7 +8,7 @@ import pytest
 
 from kue import Kue
 from kue.bus import EventBus
-from kue.vertx import EventRelay
+from kue.vertx import EventPublisher
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -27,8 +27,8 @@ async def q() -> AsyncIterator[Kue]:
 
 
 @pytest.fixture
-async def relay(q: Kue, bus: EventBus) -> AsyncIterator[EventRelay]:
-    relay = EventRelay(q, bus)
+async def relay(q: Kue, bus: EventBus) -> AsyncIterator[EventPublisher]:
+    relay = EventPublisher(q, bus)
     await relay.start()
     yield relay
     await relay.stop()

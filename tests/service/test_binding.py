@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import pytest
 
-from kue.bus import EventBus, Failure, LocalCluster, RequestFailed
+from kue.bus import EventBus, FailureKind, LocalCluster, RequestFailed
 from kue.model.errors import JobNotFound, StoreUnavailable
-from kue.vertx import Call, Proxy, authorised, bind, only
+from kue.vertx import Proxy, ServiceCall, authorised, bind, only
 from tests.bus.nodes import knows
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ async def ask(bus: EventBus, action: str | None, body: Any = None) -> Any:
 async def refusal(bus: EventBus, action: str | None, body: Any = None) -> RequestFailed:
     with pytest.raises(RequestFailed) as failed:
         await ask(bus, action, body)
-    assert failed.value.kind is Failure.RECIPIENT_FAILURE
+    assert failed.value.kind is FailureKind.RECIPIENT_FAILURE
     return failed.value
 
 
@@ -227,7 +227,7 @@ async def test_interceptors_wrap_calls_in_order(bus: EventBus) -> None:
     seen: list[str] = []
 
     def noting(name: str) -> Any:
-        async def intercept(call: Call, proceed: Any) -> Any:
+        async def intercept(call: ServiceCall, proceed: Any) -> Any:
             seen.append(f"{name} {call.action}")
             result = await proceed()
             seen.append(f"{name} {result}")
@@ -243,7 +243,7 @@ async def test_interceptors_wrap_calls_in_order(bus: EventBus) -> None:
 
 
 async def test_an_interceptor_may_be_for_one_action(bus: EventBus) -> None:
-    async def refuse(call: Call, proceed: Any) -> Any:
+    async def refuse(call: ServiceCall, proceed: Any) -> Any:
         raise RequestFailed("not today", code=3)
 
     bind(Weather(), bus, HERE, interceptors=[only("forecast", refuse)])
@@ -312,11 +312,11 @@ async def test_a_proxy_waits_no_longer_than_it_was_told(bus: EventBus) -> None:
     with pytest.raises(RequestFailed, match=r"after waiting 50\(ms\)") as failed:
         await WeatherProxy(bus, HERE, timeout=0.05).never()
 
-    assert failed.value.kind is Failure.TIMEOUT
+    assert failed.value.kind is FailureKind.TIMEOUT
 
 
 async def test_a_service_that_is_not_there_is_told_by_the_bus(bus: EventBus) -> None:
     with pytest.raises(RequestFailed) as failed:
         await WeatherProxy(bus, HERE).forget()
 
-    assert failed.value.kind is Failure.NO_HANDLERS
+    assert failed.value.kind is FailureKind.NO_HANDLERS

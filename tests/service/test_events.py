@@ -9,7 +9,7 @@ import pytest
 
 from kue import Kue
 from kue.model.job import Completed, Failed, Released, Retried
-from kue.vertx import Addresses, EventRelay, on, on_job
+from kue.vertx import Addresses, EventPublisher, on, on_job
 from kue.vertx import event_publisher as relaying
 from kue.vertx.job_json import show
 from tests.service.hearing import Heard, add, at, at_job, at_queue, finish, start
@@ -327,7 +327,7 @@ async def test_queues_that_share_a_bus_have_different_roots(
     on(bus, "job_enqueue", mine)
     on(bus, "job_enqueue", theirs, there)
     async with Kue("memory://") as other:
-        relay = EventRelay(other, bus, there)
+        relay = EventPublisher(other, bus, there)
         await relay.start()
         await other.enqueue("theirs")
         await q.enqueue("mine")
@@ -338,7 +338,7 @@ async def test_queues_that_share_a_bus_have_different_roots(
 
 
 async def test_a_relay_that_was_stopped_tells_no_more(
-    q: Kue, bus: EventBus, relay: EventRelay
+    q: Kue, bus: EventBus, relay: EventPublisher
 ) -> None:
     heard = Heard()
     on(bus, "job_enqueue", heard)
@@ -347,7 +347,7 @@ async def test_a_relay_that_was_stopped_tells_no_more(
 
     await relay.stop()
     await add(q)
-    again = EventRelay(q, bus)
+    again = EventPublisher(q, bus)
     await again.start()
     await add(q)
 
@@ -356,7 +356,7 @@ async def test_a_relay_that_was_stopped_tells_no_more(
 
 
 async def test_addresses_of_the_oldest_jobs_are_forgotten(
-    q: Kue, bus: EventBus, relay: EventRelay, monkeypatch: pytest.MonkeyPatch
+    q: Kue, bus: EventBus, relay: EventPublisher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(relaying, "MAX_KNOWN", 2)
     added = at_queue(bus, "job_enqueue")
@@ -377,7 +377,7 @@ async def test_a_lagging_relay_says_so(
 ) -> None:
     heard = at(bus, Addresses("lag").queue("error"))
     monkeypatch.setattr(relaying, "BUFFER", 1)
-    relay = EventRelay(q, bus, Addresses("lag"))
+    relay = EventPublisher(q, bus, Addresses("lag"))
     await relay.start()
 
     await q.enqueue_many("email", range(2_000))
@@ -396,7 +396,7 @@ async def test_a_job_that_cannot_be_read_does_not_stop_the_relay(
     at_error = at(bus, Addresses("bad").queue("error"))
     completed = at(bus, Addresses("bad").queue("job_complete"))
     async with Kue(url, prefix=engine.settings.prefix) as q:
-        relay = EventRelay(q, bus, Addresses("bad"))
+        relay = EventPublisher(q, bus, Addresses("bad"))
         await relay.start()
         bad = await add(q, "bad")
         spoil_record(engine, bad.id)

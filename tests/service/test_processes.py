@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kue import Kue
-from kue.bus import EventBus, Failure, RequestFailed
+from kue.bus import EventBus, FailureKind, RequestFailed
 from kue.bus.redis import RedisCluster
 from kue.model.job import Completed
 from kue.vertx import JobServiceProxy, on, on_job
@@ -95,7 +95,7 @@ async def test_a_request_to_a_service_that_is_killed_fails_promptly(
     async with asyncio.timeout(50):
         with pytest.raises(RequestFailed) as failed:
             await asked
-        assert failed.value.kind in (Failure.ERROR, Failure.NO_HANDLERS)
+        assert failed.value.kind in (FailureKind.ERROR, FailureKind.NO_HANDLERS)
         await until(lambda: bus.nodes == {bus.node})
         with pytest.raises(RequestFailed, match="No handlers"):
             await proxy.get_all_types()

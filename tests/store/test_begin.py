@@ -8,7 +8,7 @@ import pytest
 
 from kue.model.job import Completed, State
 from kue.model.retry_policy import MAX_STALLS
-from kue.store.values import Outcome, Word
+from kue.store.values import Outcome, Result
 from tests.support.jobs import SECOND, T0, claim_one, end, get_one, start_one
 from tests.support.upkeep import lose_worker, pass_time, tend
 
@@ -35,7 +35,7 @@ async def suspect(store: Store, stalls: int = 2, **options: Any) -> Job:
 
 async def begin(store: Store, job: Job, now: int, *, alone: bool = True) -> Job:
     began = await store.begin(job, alone=alone, now=now)
-    assert not isinstance(began, Word)
+    assert not isinstance(began, Result)
     return began
 
 
@@ -52,7 +52,7 @@ async def test_a_run_begins_when_it_says_so(
     assert (began.run.began, began.run.started_at) == (mark, later)
     assert (began.fence, began.attempts) == (job.fence, job.attempts)
     assert await get_one(store, job.id) == began
-    assert await end(store, began, Completed(), now=later) is Word.DONE
+    assert await end(store, began, Completed(), now=later) is Result.DONE
 
 
 async def test_the_token_of_before_can_no_longer_end_the_run(store: Store) -> None:
@@ -61,7 +61,7 @@ async def test_the_token_of_before_can_no_longer_end_the_run(store: Store) -> No
 
     word = await end(store, job, Completed(), now=job.updated_at + SECOND)
 
-    assert word is Word.LOST
+    assert word is Result.LOST
     assert (await get_one(store, job.id)).token == began.token
 
 
@@ -73,7 +73,7 @@ async def test_a_run_can_begin_twice_and_is_the_same(store: Store) -> None:
 
     again = await begin(store, job, now + SECOND)
 
-    assert await store.settle([Outcome(again, Completed())], now=now) == [Word.DONE]
+    assert await store.settle([Outcome(again, Completed())], now=now) == [Result.DONE]
 
 
 async def test_a_run_that_was_taken_back_cannot_begin(store: Store) -> None:
@@ -82,10 +82,10 @@ async def test_a_run_that_was_taken_back_cannot_begin(store: Store) -> None:
     now = job.updated_at + LEASE + SECOND
     other = await claim_one(store, worker="w2", now=now)
 
-    assert await store.begin(job, alone=True, now=now) is Word.LOST
+    assert await store.begin(job, alone=True, now=now) is Result.LOST
     assert (await get_one(store, job.id)).token == other.token
     await store.remove([job.id], force=True, now=now)
-    assert await store.begin(other, alone=True, now=now) is Word.LOST
+    assert await store.begin(other, alone=True, now=now) is Result.LOST
 
 
 @pytest.mark.parametrize("type", ["email", None])
@@ -96,7 +96,7 @@ async def test_a_run_does_not_begin_while_its_type_is_paused(
     now = job.updated_at
     await store.pause(type, now=now)
 
-    assert await store.begin(job, alone=True, now=now) is Word.REFUSED
+    assert await store.begin(job, alone=True, now=now) is Result.REFUSED
     assert (await get_one(store, job.id)).token == job.token
     await store.resume(type, now=now)
     await begin(store, job, now)

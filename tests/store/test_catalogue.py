@@ -16,7 +16,7 @@ import pytest
 from kue.model.draft import draft
 from kue.model.events import Kind
 from kue.model.job import Completed, Failed, Job, Released, Retried, State
-from kue.store.values import Change, Claim, Outcome, Progress, Word
+from kue.store.values import Change, Claim, Outcome, Progress, Result
 from tests.support.engines import engine_at
 from tests.support.jobs import (
     OOPS,
@@ -62,7 +62,7 @@ async def test_a_run_may_end_in_the_moment_it_began(store: Store) -> None:
     """D-6: an ending is a call with the run's token; nobody has to be listening."""
     job = await start_one(store)
 
-    assert await end(store, job, Completed(), now=T0) is Word.DONE
+    assert await end(store, job, Completed(), now=T0) is Result.DONE
     assert (await get_one(store, job.id)).duration == 0
 
 
@@ -71,7 +71,7 @@ async def test_a_bad_call_costs_a_worker_nothing(store: Store) -> None:
     job = await start_one(store)
     await store.remove([job.id], force=True, now=T0)
     for _ in range(3):
-        assert await end(store, job, Failed(OOPS)) is Word.GONE
+        assert await end(store, job, Failed(OOPS)) is Result.GONE
     fresh = await add_one(store)
 
     assert await claim_ids(store) == [fresh]
@@ -152,7 +152,7 @@ async def test_calls_in_flight_at_once_do_not_get_into_each_other(
         assert job.worker == f"w{number}"
         await store.progress([Progress(job.id, 50, number, job.token)], now=T0)
         assert (await get_one(store, job.id)).progress_data == number
-        assert await end(store, job, Completed(number)) is Word.DONE
+        assert await end(store, job, Completed(number)) is Result.DONE
         assert (await get_one(store, job.id)).result == number
         assert (await get_one(store, added.id)).data == number
 
@@ -233,4 +233,4 @@ async def test_a_run_is_ended_by_its_token_whatever_became_of_the_job(
     await store.update([Change(job.id, data="new", priority=9, tags=("x",))], now=T0)
     await store.progress([Progress(job.id, 10)], now=T0)
 
-    assert await end(store, job, Completed()) is Word.DONE
+    assert await end(store, job, Completed()) is Result.DONE

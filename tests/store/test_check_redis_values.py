@@ -8,7 +8,7 @@ import pytest
 
 from kue.model.histogram import Timing
 from kue.model.job import State
-from kue.store.values import Act, Limits, LogLine, Progress
+from kue.store.values import AuditEntry, Limits, LogLine, Progress
 from tests.support.hands import Hands, left_alone, mended, only
 from tests.support.jobs import T0, add_one, claim, job_in, start_one
 
@@ -280,8 +280,8 @@ async def test_what_verbs_write_has_the_right_form(store: Store) -> None:
     await store.pause(now=T0)
     await store.limit(odd, Limits(concurrency=1, rate=3, per_key=1), now=T0)
     await store.keep("user", odd, odd, until=T0, now=T0)
-    await store.note(Act(who=odd, what=odd), now=T0)
-    await store.note(Act(who=odd, what=odd, status=403), now=T0)
+    await store.note(AuditEntry(who=odd, what=odd), now=T0)
+    await store.note(AuditEntry(who=odd, what=odd, status=403), now=T0)
     await store.measure([Timing(odd, {1: 1, 5: 2}, {1: 3})], now=T0)
     await store.tend(now=T0)
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from kue.model.job import Completed, Job, Retried, State
-from kue.store.values import Claim, Outcome, Word
+from kue.store.values import Claim, Outcome, Result
 from tests.support.jobs import (
     OOPS,
     SECOND,
@@ -156,7 +156,7 @@ async def test_ten_claimers_drain_a_thousand_jobs_each_exactly_once(
             words = await holder.settle(
                 [Outcome(job, Completed()) for job in jobs], now=T0
             )
-            assert set(words) == {Word.DONE}
+            assert set(words) == {Result.DONE}
             seq += 1
             jobs = await ask(holder, seq, lane=f"lane {number}", limit=20)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kue.model.job import Completed, Job, Released, Retried, State
-from kue.store.values import MAX_BATCH, Claim, Claimed, Limits, Outcome, Word
+from kue.store.values import MAX_BATCH, Claim, Claimed, Limits, Outcome, Result
 from tests.support.jobs import (
     MINUTE,
     OOPS,
@@ -34,7 +34,7 @@ async def turn(
     *,
     limit: int = 10,
     now: int = T0,
-) -> tuple[list[Word], Claimed]:
+) -> tuple[list[Result], Claimed]:
     """Complete *runs* and ask for more."""
     return await store.cycle(
         [Outcome(job, Completed()) for job in runs],
@@ -53,7 +53,7 @@ async def test_a_cycle_ends_runs_and_starts_others(store: Store) -> None:
 
     words, claimed = await turn(store, first, 1, now=T0 + 3)
 
-    assert words == [Word.DONE] * 4
+    assert words == [Result.DONE] * 4
     assert len(claimed.jobs) == 2
     assert claimed.now == T0 + 3
     assert {job.state for job in await store.get([job.id for job in first]) if job} == {
@@ -77,7 +77,7 @@ async def test_a_cycle_with_no_room_is_a_settle(store: Store) -> None:
 
     words, claimed = await turn(store, [job], 1, limit=0)
 
-    assert (words, claimed.jobs) == ([Word.DONE], [])
+    assert (words, claimed.jobs) == ([Result.DONE], [])
     assert await count_of(store) == {State.COMPLETE: 1, State.WAITING: 1}
 
 
@@ -93,7 +93,7 @@ async def test_what_a_cycle_puts_back_it_may_take_again(store: Store) -> None:
         now=T0,
     )
 
-    assert words == [Word.DONE]
+    assert words == [Result.DONE]
     assert [(again.id, again.attempts) for again in claimed.jobs] == [(job.id, 2)]
 
 
@@ -104,7 +104,7 @@ async def test_a_slot_freed_by_a_cycle_is_filled_by_it(store: Store) -> None:
 
     words, claimed = await turn(store, [job], 1)
 
-    assert words == [Word.DONE]
+    assert words == [Result.DONE]
     assert [next_.id for next_ in claimed.jobs] == [ids[1]]
 
 
@@ -117,8 +117,8 @@ async def test_a_repeated_cycle_answers_with_the_same_jobs(store: Store) -> None
 
     words_again, claimed_again = await turn(store, runs, 1, limit=3, now=T0 + 1)
 
-    assert words == [Word.DONE] * 3
-    assert words_again == [Word.ALREADY] * 3
+    assert words == [Result.DONE] * 3
+    assert words_again == [Result.ALREADY] * 3
     assert sorted(job.token for job in claimed_again.jobs) == sorted(
         job.token for job in claimed.jobs
     )
@@ -142,7 +142,7 @@ async def test_words_come_in_the_order_asked_whatever_the_types(store: Store) ->
 
     words, _ = await turn(store, runs, 2)
 
-    assert words == [Word.DONE, Word.GONE, Word.ALREADY]
+    assert words == [Result.DONE, Result.GONE, Result.ALREADY]
 
 
 async def test_a_cycle_claims_though_all_it_ends_was_lost(store: Store) -> None:
@@ -153,7 +153,7 @@ async def test_a_cycle_claims_though_all_it_ends_was_lost(store: Store) -> None:
 
     words, claimed = await turn(store, [job], 1)
 
-    assert words == [Word.GONE]
+    assert words == [Result.GONE]
     assert [got.id for got in claimed.jobs] == [fresh]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from kue.model.events import Kind
 from kue.model.job import Completed, State
-from kue.store.values import Word
+from kue.store.values import Result
 from tests.support.damage import REACHABLE, spoil_record
 from tests.support.jobs import T0, add_many, add_one, claim, claim_ids, end
 from tests.support.listening import read_until
@@ -35,7 +35,7 @@ async def test_a_job_without_a_usable_record_is_not_handed_out(
 
     assert [job.id for job in jobs] == ids[1:]
     for job in jobs:
-        assert await end(store, job, Completed()) is Word.DONE
+        assert await end(store, job, Completed()) is Result.DONE
 
 
 async def test_a_job_without_a_usable_record_is_not_looked_at_again_and_again(

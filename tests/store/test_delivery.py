@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kue.model import retry_policy
 from kue.model.job import Completed, Ending, Job, Released, Retried, State
-from kue.store.values import Outcome, Word
+from kue.store.values import Outcome, Result
 from tests.support.jobs import (
     OOPS,
     SECOND,
@@ -45,7 +45,7 @@ async def test_a_zombie_wakes_up_and_harms_nobody(store: Store) -> None:
         now=now,
     )
 
-    assert words == [Word.LOST, Word.DONE]
+    assert words == [Result.LOST, Result.DONE]
     assert (await get_one(store, zombie.id)).result == "heir"
 
 
@@ -154,7 +154,7 @@ async def test_every_job_ends_once_whatever_happens_on_the_way(store: Store) -> 
             endings: list[Ending] = [Completed(turn), Retried(OOPS, 100), Released(50)]
             ending = chance.choice(endings)
             word = await end(store, job, ending, now=now)
-            if word is Word.DONE and isinstance(ending, Completed):
+            if word is Result.DONE and isinstance(ending, Completed):
                 accepted.append(job.id)
         if chance.random() < 0.3:
             await tend(store, now)
@@ -162,7 +162,7 @@ async def test_every_job_ends_once_whatever_happens_on_the_way(store: Store) -> 
         now += 3 * SECOND
         await tend(store, now)
         for job in await claim(store, limit=10, worker="last", now=now):
-            if await end(store, job, Completed(), now=now) is Word.DONE:
+            if await end(store, job, Completed(), now=now) is Result.DONE:
                 accepted.append(job.id)
 
     ended = await count_of(store)

@@ -8,7 +8,7 @@ import pytest
 
 from kue.model.draft import draft
 from kue.model.job import Completed, State
-from kue.store.values import MAX_BATCH, Outcome, Word
+from kue.store.values import MAX_BATCH, Outcome, Result
 from tests.support.jobs import (
     T0,
     add,
@@ -130,7 +130,7 @@ async def test_jobs_that_wait_do_not_slow_down_those_nobody_waits_for(
     before = hands.commands()
     words = await store.settle([Outcome(job, Completed()) for job in second], now=T0)
 
-    assert words == [Word.DONE] * 200
+    assert words == [Result.DONE] * 200
     assert hands.commands() - before <= usual + 3
     assert await state_of(store, child) is State.BLOCKED
 
@@ -152,10 +152,10 @@ async def test_blocked_jobs_with_many_parents_are_changed_a_few_at_a_time(
     elif verb == "move":
         words = {reply.word for reply in await store.move(ids, State.WAITING, now=T0)}
     else:
-        words = {Word.DONE}
+        words = {Result.DONE}
         while await store.clear("child", [State.BLOCKED], now=T0):
             pass
 
-    assert words == {Word.DONE}
+    assert words == {Result.DONE}
     assert hands.scripts() - scripts >= 4
     assert (await count_of(store, "child")).get(State.BLOCKED, 0) == 0

@@ -10,7 +10,7 @@ from kue.model.fingerprint import MAX_LINE, fingerprint
 from kue.model.job import Cancelled, Completed, Error, Failed, Retried, State
 from kue.model.retry_policy import EXPIRED, TTL_EXCEEDED
 from kue.model.settings import Keep
-from kue.store.values import MAX_ERRORS, Outcome, Word
+from kue.store.values import MAX_ERRORS, Outcome, Result
 from tests.support.jobs import (
     HOUR,
     MINUTE,
@@ -56,7 +56,7 @@ async def fail(
     **more: Any,
 ) -> int:
     job = await start_one(store, type, now=now, **more)
-    assert await end(store, job, Failed(error), now=now) is Word.DONE
+    assert await end(store, job, Failed(error), now=now) is Result.DONE
     return job.id
 
 
@@ -169,7 +169,7 @@ async def test_an_ending_that_is_repeated_counts_once(store: Store) -> None:
     words = [await end(store, job, Failed(OOPS)) for _ in range(3)]
     words += await store.settle([Outcome(job, Failed(OOPS))] * 2, now=T0)
 
-    assert words == [Word.DONE] + [Word.ALREADY] * 4
+    assert words == [Result.DONE] + [Result.ALREADY] * 4
     assert await counts(store) == {("email", "oops"): 1}
 
 

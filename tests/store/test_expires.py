@@ -9,7 +9,7 @@ import pytest
 
 from kue.model import retry_policy
 from kue.model.job import Completed, State
-from kue.store.values import Limits, Word
+from kue.store.values import Limits, Result
 from tests.support.jobs import (
     DAY,
     MINUTE,
@@ -74,7 +74,7 @@ async def test_a_job_that_was_started_in_time_may_take_its_time(store: Store) ->
     await store.renew("w1", lease=5 * MINUTE, now=T0)
 
     assert (await tend(store, T0 + MINUTE)).expired == 0
-    assert await end(store, job, Completed(), now=T0 + MINUTE) is Word.DONE
+    assert await end(store, job, Completed(), now=T0 + MINUTE) is Result.DONE
 
 
 async def test_an_expired_job_is_not_handed_out(store: Store) -> None:
@@ -111,7 +111,7 @@ async def test_an_expired_job_may_be_put_back_in_line(store: Store) -> None:
 
     [reply] = await store.move([job_id], State.WAITING, now=late)
 
-    assert reply.word is Word.DONE
+    assert reply.word is Result.DONE
 
 
 async def test_a_job_that_an_expired_one_lets_go_counts_for_when_there_is_more(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kue.model.job import Completed, State
 from kue.model.settings import LEASE_MS
-from kue.store.values import GRACE_GAP_MS, Word
+from kue.store.values import GRACE_GAP_MS, Result
 from tests.support.jobs import (
     HOUR,
     SECOND,
@@ -46,7 +46,7 @@ async def test_a_worker_that_beats_after_the_gap_keeps_its_runs(store: Store) ->
 
     await pass_time(store, BACK + SECOND, BACK + LEASE_MS)
 
-    assert await end(store, job, Completed(), now=BACK + LEASE_MS) is Word.DONE
+    assert await end(store, job, Completed(), now=BACK + LEASE_MS) is Result.DONE
 
 
 async def test_a_worker_that_stays_away_is_robbed_half_a_lease_later(
@@ -136,7 +136,7 @@ async def test_a_live_worker_keeps_its_runs_when_the_clock_stepped_back(
         await store.renew("w1", now=now + SECOND)
         now += 4 * SECOND
 
-    assert await end(store, job, Completed(), now=now) is Word.DONE
+    assert await end(store, job, Completed(), now=now) is Result.DONE
 
 
 async def test_delayed_jobs_keep_their_moment_when_the_clock_stepped_back(
@@ -155,6 +155,6 @@ async def test_work_goes_on_at_the_time_the_clock_says(store: Store) -> None:
     await tend(store, T0 - HOUR)
     job = await start_one(store, now=T0 - HOUR)
 
-    assert await end(store, job, Completed(), now=T0 - HOUR + 5) is Word.DONE
+    assert await end(store, job, Completed(), now=T0 - HOUR + 5) is Result.DONE
     done = await get_one(store, job.id)
     assert (done.created_at, done.ended_at) == (T0 - HOUR, T0 - HOUR + 5)

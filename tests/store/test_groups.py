@@ -16,7 +16,7 @@ from kue.model.job import (
     Stalled,
     State,
 )
-from kue.store.values import Change, Limits, Word
+from kue.store.values import Change, Limits, Result
 from tests.support.jobs import (
     HOUR,
     MINUTE,
@@ -225,7 +225,7 @@ async def test_a_job_set_aside_can_be_cancelled(limited: Store) -> None:
 
     [reply] = await limited.cancel([aside], now=T0)
 
-    assert reply.word is Word.DONE
+    assert reply.word is Result.DONE
     assert (await get_one(limited, aside)).held == ""
     await limited.remove([first], force=True, now=T0)
     assert await claim_ids(limited) == []
@@ -236,7 +236,7 @@ async def test_a_job_set_aside_can_be_removed(limited: Store) -> None:
 
     [reply] = await limited.remove([aside], now=T0)
 
-    assert reply.word is Word.DONE
+    assert reply.word is Result.DONE
     await limited.remove([first], force=True, now=T0)
     assert await claim_ids(limited) == []
 
@@ -246,7 +246,7 @@ async def test_a_job_set_aside_can_be_delayed_and_comes_back(limited: Store) -> 
 
     [reply] = await limited.move([aside], State.DELAYED, at=T0 + MINUTE, now=T0)
 
-    assert reply.word is Word.DONE
+    assert reply.word is Result.DONE
     assert await state_of(limited, aside) is State.DELAYED
     await limited.remove([first], force=True, now=T0)
     assert await claim_ids(limited) == []
@@ -258,7 +258,7 @@ async def test_a_job_set_aside_waits_already(limited: Store) -> None:
 
     [reply] = await limited.move([aside], State.WAITING, now=T0)
 
-    assert reply.word is Word.ALREADY
+    assert reply.word is Result.ALREADY
 
 
 async def test_a_job_set_aside_may_expire(limited: Store) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from kue.store.values import MAX_KEPT, RINGS, Act
+from kue.store.values import MAX_KEPT, RINGS, AuditEntry
 from tests.support.jobs import SECOND, T0
 from tests.support.upkeep import tend
 
@@ -140,8 +140,8 @@ async def test_a_record_may_have_64_kib(store: Store) -> None:
 # -- the audit log -------------------------------------------------------------
 
 
-def act(number: int) -> Act:
-    return Act(
+def act(number: int) -> AuditEntry:
+    return AuditEntry(
         who="ann",
         what="jobs.remove",
         target=str(number),

@@ -17,7 +17,7 @@ from kue.store.values import (
     Filter,
     Outcome,
     Page,
-    Word,
+    Result,
 )
 from tests.support.jobs import T0, add, claim, count_of
 
@@ -143,9 +143,9 @@ async def test_large_results_are_settled_in_parts(store: Store) -> None:
         outcomes, ["email"], 1, worker="w1", claim=Claim("lane", 1), now=T0
     )
 
-    assert words == [Word.DONE] * 100
+    assert words == [Result.DONE] * 100
     assert claimed.jobs == []
-    assert set(await store.settle(outcomes, now=T0)) == {Word.ALREADY}
+    assert set(await store.settle(outcomes, now=T0)) == {Result.ALREADY}
     done = await store.get([job.id for job in jobs])
     assert {job.result for job in done if job} == {"y" * 60_000}
 

@@ -9,7 +9,7 @@ import pytest
 from kue.model.draft import draft
 from kue.model.events import Kind
 from kue.model.job import Completed, State
-from kue.store.values import Claim, Filter, Limits, Word
+from kue.store.values import Claim, Filter, Limits, Result
 from tests.support.jobs import (
     T0,
     add,
@@ -93,8 +93,8 @@ async def test_a_worker_and_a_lane_may_have_any_name(store: Store, name: str) ->
     assert (await store.renew(name, runs=[job], now=T0)).lost == []
     [worker] = await store.workers(now=T0)
     assert (worker.name, worker.active) == (name, 1)
-    assert await end(store, job, Completed()) is Word.DONE
-    assert await end(store, job, Completed()) is Word.ALREADY
+    assert await end(store, job, Completed()) is Result.DONE
+    assert await end(store, job, Completed()) is Result.ALREADY
     assert (await get_one(store, job.id)).worker == name
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kue.model.job import Completed, State
-from kue.store.values import Pause, Word
+from kue.store.values import Pause, Result
 from tests.support.jobs import (
     MINUTE,
     SECOND,
@@ -130,7 +130,7 @@ async def test_running_jobs_finish_in_a_pause(store: Store) -> None:
     job = await start_one(store)
     await store.pause("email", now=T0)
 
-    assert await end(store, job, Completed()) is Word.DONE
+    assert await end(store, job, Completed()) is Result.DONE
 
 
 async def test_a_paused_type_takes_new_jobs_and_promotes_old_ones(store: Store) -> None:

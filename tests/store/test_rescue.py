@@ -8,7 +8,7 @@ import pytest
 
 from kue.model import retry_policy
 from kue.model.job import Completed, Retried, State
-from kue.store.values import Word
+from kue.store.values import Result
 from tests.support.jobs import (
     OOPS,
     SECOND,
@@ -39,7 +39,7 @@ async def lose(store: Store, job_id: int, now: int) -> int:
     job = await claim_one(store, now=start)
     assert job.id == job_id
     if retry_policy.runs_alone(job):
-        assert await store.begin(job, alone=True, now=start) is not Word.LOST
+        assert await store.begin(job, alone=True, now=start) is not Result.LOST
     await lose_worker(store, start)
     return start + LEASE + 1
 
@@ -121,7 +121,7 @@ async def test_a_loss_costs_no_attempt(store: Store) -> None:
     job = await claim_one(store, now=now)
 
     assert (job.attempts, job.max_attempts, job.stalls) == (1, 1, 1)
-    assert await end(store, job, Completed("at last"), now=now) is Word.DONE
+    assert await end(store, job, Completed("at last"), now=now) is Result.DONE
 
 
 async def test_failed_attempts_are_remembered_through_a_loss(store: Store) -> None:
@@ -166,7 +166,7 @@ async def test_a_beat_before_anyone_noticed_keeps_the_run(store: Store) -> None:
 
     await tend(store, T0 + LEASE + 600)
 
-    assert await end(store, job, Completed(), now=T0 + LEASE + 700) is Word.DONE
+    assert await end(store, job, Completed(), now=T0 + LEASE + 700) is Result.DONE
 
 
 async def test_everything_a_lost_worker_had_is_taken_back(store: Store) -> None:

@@ -11,7 +11,7 @@ import pytest
 from kue.model.draft import draft
 from kue.model.job import Completed, State
 from kue.model.settings import Keep
-from kue.store.values import Tended
+from kue.store.values import MaintenanceResult
 from tests.support.jobs import (
     MINUTE,
     SECOND,
@@ -36,25 +36,25 @@ TYPES = ["email", "sms", "video", "report"]
 
 
 async def test_a_store_with_nothing_to_do_is_left_alone(store: Store) -> None:
-    assert await store.tend(now=T0) == Tended()
+    assert await store.tend(now=T0) == MaintenanceResult()
     for state in State:
         await job_in(store, state, f"in {state}")
 
     before = await store.page(limit=50)
     tended = await store.tend(now=T0, keep=KEEP_ALL)
 
-    assert tended == Tended()
+    assert tended == MaintenanceResult()
     assert not tended
     assert await store.page(limit=50) == before
 
 
-@pytest.mark.parametrize("field", [*Tended.COUNTS, "more"])
+@pytest.mark.parametrize("field", [*MaintenanceResult.COUNTS, "more"])
 def test_a_pass_that_did_anything_counts_as_true(field: str) -> None:
-    assert msgspec.structs.replace(Tended(), **{field: True})
+    assert msgspec.structs.replace(MaintenanceResult(), **{field: True})
 
 
 def test_a_pass_that_only_found_peace_did_nothing() -> None:
-    assert not Tended(quiet=True, elsewhere=True)
+    assert not MaintenanceResult(quiet=True, elsewhere=True)
 
 
 async def test_due_jobs_are_promoted(store: Store) -> None:
@@ -116,7 +116,7 @@ async def test_two_who_tend_at_once_move_each_job_once(
     """D-37: of all who promote, one wins each job."""
     for type in TYPES:
         await add_many(store, 100, type, delay=1)
-    done = Tended()
+    done = MaintenanceResult()
 
     for _ in range(10):
         passes = await asyncio.gather(

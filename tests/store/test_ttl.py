@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kue.model import retry_policy
 from kue.model.job import Completed, State
-from kue.store.values import Progress, Tended, Word
+from kue.store.values import MaintenanceResult, Progress, Result
 from tests.support.jobs import (
     SECOND,
     T0,
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from kue.store.contract import Store
 
 
-async def live(store: Store, since: int, until: int) -> Tended:
+async def live(store: Store, since: int, until: int) -> MaintenanceResult:
     """Let time pass while the worker beats."""
-    done = Tended()
+    done = MaintenanceResult()
     for now in [*range(since, until, STEP_MS), until]:
         await store.renew("w1", now=now)
         done = together(done, await tend(store, now))
@@ -115,7 +115,7 @@ async def test_a_run_that_ended_has_no_ttl_any_more(store: Store) -> None:
 async def test_a_late_finish_is_fine_until_someone_noticed(store: Store) -> None:
     job = await start_one(store, ttl="2s")
 
-    assert await end(store, job, Completed(), now=T0 + 5 * SECOND) is Word.DONE
+    assert await end(store, job, Completed(), now=T0 + 5 * SECOND) is Result.DONE
 
 
 async def test_a_silent_run_that_was_asked_to_end_is_cancelled(store: Store) -> None:

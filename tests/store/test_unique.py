@@ -17,7 +17,7 @@ from kue.model.job import (
     Stalled,
     State,
 )
-from kue.store.values import Added, Word
+from kue.store.values import Added, Result
 from tests.support.jobs import (
     HOUR,
     MINUTE,
@@ -222,7 +222,7 @@ async def test_a_job_cannot_restart_while_another_holds_its_key(store: Store) ->
 
     [reply] = await store.move([old], State.WAITING, now=T0)
 
-    assert reply == (Word.HELD, None, new.id)
+    assert reply == (Result.HELD, None, new.id)
     assert await state_of(store, old) is State.FAILED
 
 
@@ -231,7 +231,7 @@ async def test_a_job_can_restart_within_the_time_of_its_own_key(store: Store) ->
 
     [reply] = await store.move([job_id], State.WAITING, now=T0 + MINUTE)
 
-    assert reply.word is Word.DONE
+    assert reply.word is Result.DONE
 
 
 async def test_a_window_lasts_to_its_end_for_a_job_that_ends_just_before(

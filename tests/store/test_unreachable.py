@@ -19,7 +19,7 @@ from kue.model.settings import load
 from kue.store import store_for
 from kue.store.contract import Store
 from kue.store.values import (
-    Act,
+    AuditEntry,
     Change,
     Claim,
     Filter,
@@ -105,7 +105,7 @@ VERBS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "kept": lambda store: store.kept("room", "a"),
     "all_kept": lambda store: store.all_kept("room"),
     "forget": lambda store: store.forget("room", "a"),
-    "note": lambda store: store.note(Act(who="ann", what="look")),
+    "note": lambda store: store.note(AuditEntry(who="ann", what="look")),
     "acts": lambda store: store.acts(),
     "find": lambda store: store.find(Filter()),
     "watch": lambda store: _watch(store),

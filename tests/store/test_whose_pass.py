@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.aio.retry import Outage
+from kue.aio.retry import StoreRetry
 from kue.model.draft import draft
 from kue.model.job import State
 from kue.model.settings import LEASE_MS, Keep
-from kue.worker.heartbeat import ELSEWHERE_SECONDS, Heart, Upkeep
+from kue.worker.heartbeat import ELSEWHERE_SECONDS, Heartbeat, Maintenance
 from tests.support.jobs import SECOND, T0, add, add_one, state_of
 
 if TYPE_CHECKING:
@@ -63,19 +63,19 @@ async def test_who_rests_is_woken_by_its_heartbeat_when_nobody_makes_the_passes(
     store: Store, other_store: Store
 ) -> None:
     rest = Rest()
-    upkeep = Upkeep(
+    upkeep = Maintenance(
         other_store,
         keep=Keep(),
         lease=LEASE_MS,
-        outage=Outage("test"),
+        outage=StoreRetry("test"),
         sleep=rest.sleep,
     )
-    heart = Heart(
+    heart = Heartbeat(
         other_store,
         [],
         worker="w1",
         lease=LEASE_MS,
-        outage=Outage("test"),
+        outage=StoreRetry("test"),
         info=dict,
         sleep=asyncio.sleep,
         obey=ignore,

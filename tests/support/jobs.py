@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kue.model.job import Draft, Ending, Job
     from kue.model.payload import JSON
     from kue.store.contract import Store
-    from kue.store.values import Added, Claimed, Word
+    from kue.store.values import Added, Claimed, Result
 
 T0 = 1_800_000_000_000
 SECOND = 1_000
@@ -121,7 +121,7 @@ async def start_one(
     return job
 
 
-async def end(store: Store, job: Job, ending: Ending, *, now: int = T0) -> Word:
+async def end(store: Store, job: Job, ending: Ending, *, now: int = T0) -> Result:
     """End one run."""
     [word] = await store.settle([Outcome(job, ending)], now=now)
     return word

@@ -9,7 +9,7 @@ from kue import Event, Job, JobHandle, Kue, State
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from kue.client.connection import Session
+    from kue.client.connection import Connection
     from kue.model.payload import JSON
 
 
@@ -39,7 +39,7 @@ async def what_a_handle_gives(handle: JobHandle[Receipt]) -> None:
         assert_type(event, Event)
 
 
-def what_a_reader_makes(session: Session) -> None:
+def what_a_reader_makes(session: Connection) -> None:
     handle = JobHandle(session, 1, "pay", reader=receipt)
     assert_type(handle, JobHandle[Receipt])
 

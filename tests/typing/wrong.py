@@ -14,7 +14,7 @@ from tests.typing.tasks import count, report, send
 
 if TYPE_CHECKING:
     from kue import SyncJobHandle, SyncKue
-    from kue.client.connection import Session
+    from kue.client.connection import Connection
     from kue.model.payload import JSON
 
 
@@ -25,7 +25,7 @@ def to_text(stored: JSON) -> str:
 # -- handles -----------------------------------------------------------------
 
 
-def a_reader_makes_something_else(session: Session) -> None:
+def a_reader_makes_something_else(session: Connection) -> None:
     _: JobHandle[int] = JobHandle(session, 1, "pay", reader=to_text)  # type: ignore[arg-type]
 
 

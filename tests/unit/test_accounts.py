@@ -9,14 +9,14 @@ import msgspec
 import pytest
 
 from kue.http.auth import (
-    Hasher,
+    ApiTokens,
+    LoginSessions,
     NameTaken,
     NoSuchAccount,
+    PasswordHasher,
     Role,
     Scope,
-    Sessions,
-    Tokens,
-    Users,
+    UserAccounts,
 )
 from kue.http.auth.account_records import name_of
 from kue.http.auth.passwords import matches
@@ -24,26 +24,26 @@ from kue.http.auth.sessions import IDLE_MS, MAX_MS, TOUCH_MS
 from tests.support.jobs import T0
 
 if TYPE_CHECKING:
-    from kue.http.auth import Account
+    from kue.http.auth import UserAccount
     from kue.store.contract import Store
 
-CHEAP = Hasher(n=16, p=1)
+CHEAP = PasswordHasher(n=16, p=1)
 PASSWORD = "correct horse"
 
 
 @pytest.fixture
-def users(store: Store) -> Users:
-    return Users(store, CHEAP)
+def users(store: Store) -> UserAccounts:
+    return UserAccounts(store, CHEAP)
 
 
 @pytest.fixture
-async def ann(users: Users) -> Account:
+async def ann(users: UserAccounts) -> UserAccount:
     return await users.add("ann", PASSWORD, Role.ADMIN)
 
 
 @pytest.fixture
-def sessions(store: Store, users: Users) -> Sessions:
-    return Sessions(store, users)
+def sessions(store: Store, users: UserAccounts) -> LoginSessions:
+    return LoginSessions(store, users)
 
 
 # -- passwords -----------------------------------------------------------------
@@ -76,7 +76,7 @@ def test_a_password_too_short_or_too_long_is_refused(password: str) -> None:
 def test_the_usual_cost_takes_a_noticeable_time() -> None:
     began = time.process_time()
 
-    assert matches(PASSWORD, Hasher().hash(PASSWORD))
+    assert matches(PASSWORD, PasswordHasher().hash(PASSWORD))
 
     assert time.process_time() - began > 0.02
 
@@ -97,21 +97,23 @@ def test_a_name_that_cannot_be_is_refused(name: str) -> None:
         name_of(name)
 
 
-async def test_a_user_is_known_by_name_and_password(users: Users, ann: Account) -> None:
+async def test_a_user_is_known_by_name_and_password(
+    users: UserAccounts, ann: UserAccount
+) -> None:
     assert await users.verify("ANN", PASSWORD) == ann
     assert await users.verify("ann", "wrong") is None
     assert await users.verify("bob", PASSWORD) is None
     assert await users.verify("a b", PASSWORD) is None
 
 
-async def test_a_name_is_given_once(users: Users, ann: Account) -> None:
+async def test_a_name_is_given_once(users: UserAccounts, ann: UserAccount) -> None:
     with pytest.raises(NameTaken, match="'ann'"):
         await users.add("Ann", PASSWORD, Role.VIEWER)
 
     assert await users.all() == [ann]
 
 
-async def test_whoever_is_not_there_cannot_be_changed(users: Users) -> None:
+async def test_whoever_is_not_there_cannot_be_changed(users: UserAccounts) -> None:
     for change in (
         users.get("bob"),
         users.set_role("bob", Role.ADMIN),
@@ -122,7 +124,7 @@ async def test_whoever_is_not_there_cannot_be_changed(users: Users) -> None:
             await change
 
 
-async def test_a_damaged_user_is_nobody(store: Store, users: Users) -> None:
+async def test_a_damaged_user_is_nobody(store: Store, users: UserAccounts) -> None:
     await store.keep("user", "ann", '{"name": "ann"}')
     await store.keep("user", "bob", "{")
 
@@ -134,7 +136,7 @@ async def test_a_damaged_user_is_nobody(store: Store, users: Users) -> None:
 
 
 async def test_a_session_without_use_is_over_after_12_hours(
-    sessions: Sessions, ann: Account
+    sessions: LoginSessions, ann: UserAccount
 ) -> None:
     secret = await sessions.begin(ann, now=T0)
 
@@ -143,7 +145,7 @@ async def test_a_session_without_use_is_over_after_12_hours(
 
 
 async def test_use_prolongs_a_session_but_not_beyond_7_days(
-    sessions: Sessions, ann: Account
+    sessions: LoginSessions, ann: UserAccount
 ) -> None:
     secret = await sessions.begin(ann, now=T0)
     now = T0
@@ -155,7 +157,7 @@ async def test_use_prolongs_a_session_but_not_beyond_7_days(
 
 
 async def test_use_is_written_down_once_a_minute(
-    store: Store, sessions: Sessions, ann: Account
+    store: Store, sessions: LoginSessions, ann: UserAccount
 ) -> None:
     secret = await sessions.begin(ann, now=T0)
     used = []
@@ -168,7 +170,7 @@ async def test_use_is_written_down_once_a_minute(
 
 
 async def test_a_session_ends_by_logout_password_or_removal(
-    users: Users, sessions: Sessions, ann: Account
+    users: UserAccounts, sessions: LoginSessions, ann: UserAccount
 ) -> None:
     first, second = [await sessions.begin(ann) for _ in range(2)]
 
@@ -184,7 +186,7 @@ async def test_a_session_ends_by_logout_password_or_removal(
 
 
 async def test_a_secret_that_is_none_is_nobodys(
-    sessions: Sessions, ann: Account
+    sessions: LoginSessions, ann: UserAccount
 ) -> None:
     secret = await sessions.begin(ann)
 
@@ -196,7 +198,7 @@ async def test_a_secret_that_is_none_is_nobodys(
 
 
 async def test_a_token_is_over_at_its_time(store: Store) -> None:
-    tokens = Tokens(store)
+    tokens = ApiTokens(store)
     token, secret = await tokens.add(
         "shop", [Scope.READ], by="ann", until=T0 + 1000, now=T0
     )
@@ -208,7 +210,7 @@ async def test_a_token_is_over_at_its_time(store: Store) -> None:
 
 
 async def test_use_of_a_token_is_noted_and_does_not_bring_it_back(store: Store) -> None:
-    tokens = Tokens(store)
+    tokens = ApiTokens(store)
     token, secret = await tokens.add("shop", [Scope.READ], by="ann")
 
     assert token.used_at is None
@@ -225,7 +227,7 @@ async def test_a_token_that_is_not_there_cannot_be_revoked(
     store: Store, token_id: str
 ) -> None:
     with pytest.raises(NoSuchAccount, match="there is no token"):
-        await Tokens(store).remove(token_id)
+        await ApiTokens(store).remove(token_id)
 
 
 def test_scopes_and_roles_belong_together() -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kue import Kue
-from kue.aio.loop_monitor import Blockage, BlockedWatch
+from kue.aio.loop_monitor import BlockedLoop, LoopMonitor
 from tests.unit.patience import until
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from tests.support.engines import Engine
 
 
-async def watched(told: list[Blockage]) -> BlockedWatch:
-    watch = BlockedWatch(told.append, limit=0.1)
+async def watched(told: list[BlockedLoop]) -> LoopMonitor:
+    watch = LoopMonitor(told.append, limit=0.1)
     watch.start()
     await asyncio.sleep(0)
     return watch
@@ -41,7 +41,7 @@ def hold_the_interpreter() -> None:
 async def test_who_holds_the_loop_is_told_once_with_the_line(
     hold: Callable[[], None],
 ) -> None:
-    told: list[Blockage] = []
+    told: list[BlockedLoop] = []
     watch = await watched(told)
 
     hold()
@@ -56,7 +56,7 @@ async def test_who_holds_the_loop_is_told_once_with_the_line(
 
 
 async def test_a_loop_that_is_idle_or_busy_with_short_steps_is_not_blocked() -> None:
-    told: list[Blockage] = []
+    told: list[BlockedLoop] = []
     watch = await watched(told)
 
     for _ in range(30):
@@ -68,7 +68,7 @@ async def test_a_loop_that_is_idle_or_busy_with_short_steps_is_not_blocked() -> 
 
 
 async def test_each_time_is_told() -> None:
-    told: list[Blockage] = []
+    told: list[BlockedLoop] = []
     watch = await watched(told)
 
     for number in (1, 2):

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.http.auth import Hasher, Scope, Tokens, Users, users
+from kue.http.auth import ApiTokens, PasswordHasher, Scope, UserAccounts, users
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kue.http.auth import Account, Token
+    from kue.http.auth import ApiToken, UserAccount
     from kue.store.contract import Store
     from tests.support.command_line import CommandLine
 
@@ -20,7 +20,7 @@ PASSWORD = "correct horse"
 
 @pytest.fixture(autouse=True)
 def hashes_are_cheap(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(users, "Hasher", lambda: Hasher(n=16, p=1))
+    monkeypatch.setattr(users, "Hasher", lambda: PasswordHasher(n=16, p=1))
 
 
 @pytest.fixture(autouse=True)
@@ -31,9 +31,9 @@ def store_is_there(kue: CommandLine) -> None:
     kue.arrange(open_it)
 
 
-def login(kue: CommandLine, name: str, password: str) -> Account | None:
-    async def verify(store: Store) -> Account | None:
-        return await Users(store).verify(name, password)
+def login(kue: CommandLine, name: str, password: str) -> UserAccount | None:
+    async def verify(store: Store) -> UserAccount | None:
+        return await UserAccounts(store).verify(name, password)
 
     return kue.arrange(verify)
 
@@ -144,8 +144,8 @@ def test_a_token_is_told_once_and_works(kue: CommandLine) -> None:
     said = kue("token", "add", "shop", "--scope", "enqueue", "--scope", "read")
     [[number, name, secret]] = said.rows
 
-    async def find(store: Store) -> Token | None:
-        return await Tokens(store).find(secret)
+    async def find(store: Store) -> ApiToken | None:
+        return await ApiTokens(store).find(secret)
 
     token = kue.arrange(find)
     assert token is not None

@@ -15,14 +15,14 @@ from kue import Kue
 
 if TYPE_CHECKING:
     from kue.store.contract import Store
-    from kue.store.values import Act
+    from kue.store.values import AuditEntry
     from tests.support.command_line import CommandLine
 
 
-def acts(kue: CommandLine) -> list[Act]:
+def acts(kue: CommandLine) -> list[AuditEntry]:
     """Return what was done, the oldest first."""
 
-    async def read(store: Store) -> list[Act]:
+    async def read(store: Store) -> list[AuditEntry]:
         return (await store.acts(500)).acts[::-1]
 
     return kue.arrange(read)

@@ -15,8 +15,8 @@ import pytest
 import kue
 from kue.cli.commands.dashboard import dashboard
 from kue.http.auth.access import Role
-from kue.http.auth.users import Users
-from kue.http.server.address import Address
+from kue.http.auth.users import UserAccounts
+from kue.http.server.address import ListenAddress
 from kue.http.server.serve import listen
 from tests.support.site import APP, PATIENCE_SECONDS, Command, command, get
 from tests.unit.test_cli import exit_code
@@ -166,7 +166,7 @@ def test_wrong_use_is_told_in_a_line_and_exits_with_2(
 
 
 async def test_a_port_that_is_taken_is_told(folder: Path) -> None:
-    with listen(Address.of("127.0.0.1", 0)) as listener:
+    with listen(ListenAddress.of("127.0.0.1", 0)) as listener:
         port = str(listener.getsockname()[1])
         async with command("dashboard", "--port", port, folder=folder) as site:
             code = await site.ended()
@@ -210,7 +210,7 @@ async def test_once_there_are_users_they_log_in_wherever_it_listens(
     folder: Path,
 ) -> None:
     async with kue.Kue(f"sqlite:///{folder}/kue.db") as q:
-        await Users(q.store).add("ann", "correct horse battery", Role.ADMIN)
+        await UserAccounts(q.store).add("ann", "correct horse battery", Role.ADMIN)
     options = ("--port", "0", "--host", "0.0.0.0")
     async with command("dashboard", *options, folder=folder) as site:
         queues = await get(f"{await site.url()}api/v1/queues")
@@ -226,7 +226,7 @@ async def test_the_first_user_closes_a_dashboard_that_was_open_to_this_machine(
         command("dashboard", "--port", "0", folder=folder) as site,
     ):
         before = await site.get("api/v1/queues")
-        await Users(q.store).add("ann", "correct horse battery", Role.ADMIN)
+        await UserAccounts(q.store).add("ann", "correct horse battery", Role.ADMIN)
         await eventually(site, "api/v1/queues", HTTPStatus.UNAUTHORIZED)
 
     assert before.status_code == HTTPStatus.OK
@@ -253,7 +253,7 @@ async def test_behind_a_proxy_there_must_be_a_user(
 
 async def test_a_name_that_was_not_allowed_is_refused(folder: Path) -> None:
     async with kue.Kue(f"sqlite:///{folder}/kue.db") as q:
-        await Users(q.store).add("ann", "correct horse battery", Role.ADMIN)
+        await UserAccounts(q.store).add("ann", "correct horse battery", Role.ADMIN)
     options = ("--port", "0", "--allow-host", "ops.example.com")
     async with (
         command("dashboard", *options, folder=folder) as site,

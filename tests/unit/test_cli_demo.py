@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from kue.http.server.address import Address
+from kue.http.server.address import ListenAddress
 from kue.http.server.serve import listen
 from kue.model.errors import ConfigError
 
@@ -154,7 +154,7 @@ def take_port(stack: contextlib.ExitStack, port: int) -> None:
     deadline = time.monotonic() + 40
     while time.monotonic() < deadline:
         with contextlib.suppress(ConfigError):
-            stack.enter_context(listen(Address.of("127.0.0.1", port)))
+            stack.enter_context(listen(ListenAddress.of("127.0.0.1", port)))
             return
         time.sleep(0.1)
 
@@ -170,7 +170,7 @@ def test_a_port_that_is_taken_is_told_and_another_used() -> None:
 
 
 def test_a_port_that_was_asked_for_is_not_replaced() -> None:
-    with listen(Address.of("127.0.0.1", 0)) as listener:
+    with listen(ListenAddress.of("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         done = demo("--seconds", "1", "--jobs", "1", "--port", str(port))
 

@@ -8,18 +8,18 @@ import click
 import pytest
 
 from kue.cli.commands.worker import options_of, worker
-from kue.supervisor.options import Options
+from kue.supervisor.options import SupervisorOptions
 from tests.unit.test_cli import exit_code
 
 
-def options(*arguments: str) -> Options:
+def options(*arguments: str) -> SupervisorOptions:
     """Return what the arguments mean."""
     given = worker.make_context("worker", list(arguments)).params
     return options_of(**given)
 
 
 def test_only_the_target_must_be_given() -> None:
-    assert options("app:q") == Options(target="app:q")
+    assert options("app:q") == SupervisorOptions(target="app:q")
 
 
 def test_every_option_is_passed_on() -> None:
@@ -31,7 +31,7 @@ def test_every_option_is_passed_on() -> None:
         *("--log-format", "json", "--log-level", "warning"),
     )
 
-    assert given == Options(
+    assert given == SupervisorOptions(
         target="app:q",
         processes=4,
         concurrency=10,

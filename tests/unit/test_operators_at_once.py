@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from kue import InvalidTransition, Kue, Selection, State
-from kue.store.values import Word
+from kue.store.values import Result
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,7 +66,7 @@ class Operator:
         async for jobs in self._q.ended(ended_by_now):
             answers = await self._q.retry_many(jobs)
             for job, answer in zip(jobs, answers, strict=True):
-                if answer.word is Word.DONE:
+                if answer.word is Result.DONE:
                     assert job.ending
                     self._done.append(Retry(job.id, job.ending))
 

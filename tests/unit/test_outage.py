@@ -9,7 +9,7 @@ import pytest
 
 from kue.aio import retry as outages
 from kue.aio import throttled_log
-from kue.aio.retry import Outage
+from kue.aio.retry import StoreRetry
 from kue.model.errors import StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 from tests.unit.patience import until
 
@@ -39,14 +39,14 @@ async def test_a_call_that_succeeds_is_not_worth_a_word(
     async def call() -> int:
         return 7
 
-    assert await Outage("redis://here").persist("someone", call) == 7
+    assert await StoreRetry("redis://here").persist("someone", call) == 7
     assert caplog.messages == []
 
 
 async def test_one_outage_is_told_once_however_many_feel_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    outage = Outage("redis://here")
+    outage = StoreRetry("redis://here")
     parties = [Sick(StoreUnavailable("gone fishing")) for _ in range(5)]
     tasks = [
         asyncio.create_task(outage.persist(f"party {number}", party))
@@ -68,7 +68,7 @@ async def test_one_outage_is_told_once_however_many_feel_it(
 async def test_an_outage_is_over_when_it_is_over_for_everyone(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    outage = Outage("redis://here")
+    outage = StoreRetry("redis://here")
     quick, slow = (Sick(StoreUnavailable("gone")) for _ in range(2))
     healing = asyncio.create_task(outage.persist("quick", quick))
     ailing = asyncio.create_task(outage.persist("slow", slow))
@@ -92,7 +92,7 @@ async def test_what_is_no_outage_is_an_error_with_its_traceback(
     caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     """R-6: damage and faults of ours do not look like a store that is away."""
-    outage = Outage("redis://here")
+    outage = StoreRetry("redis://here")
     sick = Sick(error)
     persisting = asyncio.create_task(outage.persist("cycle 1", sick))
     await asyncio.sleep(0)
@@ -112,7 +112,7 @@ async def test_what_is_no_outage_is_an_error_with_its_traceback(
 
 @pytest.mark.parametrize("error", [StoreUnavailable("gone"), StoreFull("no room")])
 async def test_an_outage_is_no_trouble(error: Exception) -> None:
-    outage = Outage("redis://here")
+    outage = StoreRetry("redis://here")
     sick = Sick(error)
     persisting = asyncio.create_task(outage.persist("me", sick))
     await asyncio.sleep(0)
@@ -130,7 +130,7 @@ async def test_trouble_that_lasts_is_reported_once_a_minute(
     clock = Clock()
     monkeypatch.setattr(throttled_log, "time", clock)
     sick = Sick(TypeError("whoops"))
-    outage = Outage("redis://here")
+    outage = StoreRetry("redis://here")
     persisting = asyncio.create_task(outage.persist("me", sick))
 
     await until(lambda: sick.calls >= 20)
@@ -147,7 +147,7 @@ async def test_trouble_that_lasts_is_reported_once_a_minute(
 
 
 async def test_trouble_of_many_parties_names_each_of_them() -> None:
-    outage = Outage("redis://here")
+    outage = StoreRetry("redis://here")
     parties = ("cycle 1f", "cycle 2e", "upkeep")
     tasks = [
         asyncio.create_task(outage.persist(who, Sick(TypeError("whoops"))))
@@ -167,7 +167,7 @@ async def test_trouble_of_many_parties_names_each_of_them() -> None:
 async def test_a_party_that_lost_the_store_for_good_is_not_waited_for(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    outage = Outage("redis://here")
+    outage = StoreRetry("redis://here")
     for _ in range(2):
         sick = Sick(StoreUnavailable("gone"))
         persisting = asyncio.create_task(outage.persist("me", sick))
@@ -189,7 +189,7 @@ class Clock:
 
 
 async def test_a_second_outage_is_told_again(caplog: pytest.LogCaptureFixture) -> None:
-    outage = Outage("redis://here")
+    outage = StoreRetry("redis://here")
     for _ in range(2):
         sick = Sick(StoreUnavailable("gone"))
         persisting = asyncio.create_task(outage.persist("me", sick))

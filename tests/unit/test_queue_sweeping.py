@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kue import InvalidTransition, JobNotFound, Kue, State
-from kue.client.error_groups import MAX_GROUPS, Tally
+from kue.client.error_groups import MAX_GROUPS, ErrorCounter
 from kue.client.filters import Selection
 from kue.model.fingerprint import shape
 from kue.model.job import Error, Failed
 from kue.model.job_json import document
-from kue.store.values import Word
+from kue.store.values import Result
 from tests.support.jobs import (
     DAY,
     MINUTE,
@@ -50,7 +50,7 @@ async def test_each_job_of_many_is_answered_for(q: Kue, kue_store: Store) -> Non
     assert answers[0].error is None
     assert isinstance(answers[1].error, InvalidTransition)
     assert str(answers[1].error) == f"job {delayed} is delayed and cannot be retried"
-    assert answers[2].word is Word.ALREADY
+    assert answers[2].word is Result.ALREADY
     assert isinstance(answers[3].error, JobNotFound)
 
 
@@ -66,8 +66,8 @@ async def test_jobs_as_they_were_read_are_retried_from_that_ending_alone(
     await end(kue_store, again[0], Failed(Error("OSError", "again")), now=PAST)
     second = await q.retry_many(jobs)
 
-    assert {answer.word for answer in first} == {Word.DONE}
-    assert {answer.word for answer in second} == {Word.ALREADY}
+    assert {answer.word for answer in first} == {Result.DONE}
+    assert {answer.word for answer in second} == {Result.ALREADY}
     assert await q.count(State.FAILED) == 1
 
 
@@ -80,7 +80,7 @@ async def test_many_are_promoted_if_they_still_wait(q: Kue, kue_store: Store) ->
     answers = await q.promote_many([delayed, blocked, done])
 
     words = [answer.word for answer in answers]
-    assert words == [Word.DONE, Word.DONE, Word.REFUSED]
+    assert words == [Result.DONE, Result.DONE, Result.REFUSED]
     assert str(answers[2].error) == f"job {done} is complete and cannot be promoted"
 
 
@@ -96,7 +96,7 @@ async def test_a_retry_with_a_delay_comes_later(q: Kue, kue_store: Store) -> Non
 async def test_many_are_cancelled_moved_and_removed(q: Kue, kue_store: Store) -> None:
     ids = await add_many(kue_store, 1_100)
 
-    assert all(a.word is Word.DONE for a in await q.cancel_many(ids, reason="no"))
+    assert all(a.word is Result.DONE for a in await q.cancel_many(ids, reason="no"))
     await q.move_many(ids[:3], State.WAITING)
     [refused, done] = await q.remove_many([ids[0], ids[5]], states=[State.CANCELLED])
 
@@ -114,7 +114,7 @@ async def test_a_running_job_is_removed_by_force_only(q: Kue, kue_store: Store) 
     [refused] = await q.remove_many([job_id])
     [removed] = await q.remove_many([job_id], force=True)
 
-    assert refused.word is Word.REFUSED
+    assert refused.word is Result.REFUSED
     assert removed.error is None
     assert not await q.exists(job_id)
 
@@ -193,7 +193,7 @@ async def test_errors_that_differ_in_numbers_are_one_group(
 
 async def test_errors_beyond_number_are_counted_by_kind(kue_store: Store) -> None:
     words = [f"{chr(97 + i % 26)}{'z' * (i // 26)}" for i in range(MAX_GROUPS + 5)]
-    tally = Tally()
+    tally = ErrorCounter()
     for start in range(0, len(words), 500):
         ids = await fail(kue_store, "mail", *words[start : start + 500])
         for job in await kue_store.get(ids):

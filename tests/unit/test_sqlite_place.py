@@ -13,7 +13,7 @@ import pytest
 
 from kue.model.errors import ConfigError, StoreRefused
 from kue.store.sqlite import schema
-from kue.store.sqlite.file_url import Place
+from kue.store.sqlite.file_url import FileLocation
 from kue.store.sqlite.store import SqliteStore
 from tests.support.jobs import add_one, state_of
 
@@ -81,15 +81,18 @@ def test_three_slashes_name_a_file_in_the_working_folder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    assert Place.of("sqlite:///data/my%20jobs.db").path == tmp_path / "data/my jobs.db"
+    assert (
+        FileLocation.of("sqlite:///data/my%20jobs.db").path
+        == tmp_path / "data/my jobs.db"
+    )
 
 
 def test_four_slashes_name_a_file_anywhere() -> None:
-    assert Place.of("sqlite:////var/lib/kue.db").path == Path("/var/lib/kue.db")
+    assert FileLocation.of("sqlite:////var/lib/kue.db").path == Path("/var/lib/kue.db")
 
 
 def test_memory_is_no_file() -> None:
-    assert Place.of("memory://").path is None
+    assert FileLocation.of("memory://").path is None
 
 
 @pytest.mark.parametrize(
@@ -135,7 +138,7 @@ def test_a_folder_that_may_not_be_written_is_named(
     monkeypatch.setattr(os, "access", lambda *_: False)
 
     with pytest.raises(ConfigError, match=f"may not write to {tmp_path}"):
-        Place.of(f"sqlite:///{tmp_path}/kue.db").check()
+        FileLocation.of(f"sqlite:///{tmp_path}/kue.db").check()
 
 
 async def test_a_store_that_could_not_be_opened_can_be_once_the_folder_is_there(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kue.store.sqlite.connection import connect
-from kue.store.sqlite.file_url import Place
+from kue.store.sqlite.file_url import FileLocation
 from kue.store.sqlite.schema import APPLICATION_ID, MIGRATIONS
 
 if TYPE_CHECKING:
@@ -37,8 +37,12 @@ def test_an_older_file_becomes_what_a_new_one_is(tmp_path: Path, version: int) -
         db.commit()
 
     with (
-        closing(connect(Place.of(f"sqlite:///{tmp_path}/old.db"), budget=5)) as old,
-        closing(connect(Place.of(f"sqlite:///{tmp_path}/new.db"), budget=5)) as new,
+        closing(
+            connect(FileLocation.of(f"sqlite:///{tmp_path}/old.db"), budget=5)
+        ) as old,
+        closing(
+            connect(FileLocation.of(f"sqlite:///{tmp_path}/new.db"), budget=5)
+        ) as new,
     ):
         assert tables(old) == tables(new)
         assert old.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)

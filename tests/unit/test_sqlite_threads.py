@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from kue.store.sqlite.transaction import Turn
+    from kue.store.sqlite.transaction import Transaction
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ class Gate:
         self._is_open = threading.Event()
         self.is_reached = threading.Event()
 
-    def __call__(self, turn: Turn) -> None:
+    def __call__(self, turn: Transaction) -> None:
         self.is_reached.set()
         assert self._is_open.wait(50)
 
@@ -84,7 +84,7 @@ async def test_calls_that_come_together_share_a_transaction(
 async def test_a_call_that_fails_undoes_nothing_of_the_others(
     store: SqliteStore,
 ) -> None:
-    def fail(turn: Turn) -> None:
+    def fail(turn: Transaction) -> None:
         turn.run("DELETE FROM jobs")
         raise RuntimeError("changed my mind")
 
@@ -157,11 +157,11 @@ async def test_a_full_file_is_reported_by_every_verb_that_finds_no_room(
 ) -> None:
     [job_id] = await add_many(store, 1)
 
-    def fill(turn: Turn) -> None:
+    def fill(turn: Transaction) -> None:
         pages = turn.one("PRAGMA page_count")
         turn.run(f"PRAGMA max_page_count = {pages}")
 
-    def make_room(turn: Turn) -> None:
+    def make_room(turn: Transaction) -> None:
         turn.run("PRAGMA max_page_count = 1000000")
 
     await store._engine.write(fill, now=T0)
@@ -181,7 +181,7 @@ async def test_a_durable_add_is_flushed_to_the_disk(store: SqliteStore) -> None:
     """What SQLite was told is seen from inside the transaction: 2 is FULL, 1 NORMAL."""
     levels: list[int] = []
 
-    def note(turn: Turn) -> None:
+    def note(turn: Transaction) -> None:
         levels.append(turn.one("PRAGMA synchronous"))
 
     await store._engine.write(note, now=T0, is_durable=True)

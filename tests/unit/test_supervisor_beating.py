@@ -6,8 +6,8 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from kue.aio.retry import Outage
-from kue.supervisor.child_heartbeat import Pulse
+from kue.aio.retry import StoreRetry
+from kue.supervisor.child_heartbeat import LeaseRenewal
 from tests.unit.patience import until
 
 if TYPE_CHECKING:
@@ -23,11 +23,11 @@ class Patient:
 
     def __init__(self, wire: Wire) -> None:
         self.is_frozen = False
-        self.pulse = Pulse(
+        self.pulse = LeaseRenewal(
             wire.store,
             "patient",
             LEASE_MS,
-            outage=Outage("the store"),
+            outage=StoreRetry("the store"),
             is_alive=lambda: not self.is_frozen,
         )
 

@@ -8,11 +8,11 @@ import pytest
 
 from kue.model import settings
 from kue.supervisor import health
-from kue.supervisor.child_heartbeat import Pacemaker
-from kue.supervisor.child_pool import Staff
-from kue.supervisor.health import Examiner
-from kue.supervisor.options import Options
-from kue.supervisor.protocol import Failure, Hello
+from kue.supervisor.child_heartbeat import ChildHeartbeats
+from kue.supervisor.child_pool import ChildPool
+from kue.supervisor.health import HealthCheck
+from kue.supervisor.options import SupervisorOptions
+from kue.supervisor.protocol import Hello, StartFailed
 
 HELLO = Hello(
     worker="host-1",
@@ -26,24 +26,26 @@ HELLO = Hello(
 )
 
 
-def failed(failure: Failure) -> None:
+def failed(failure: StartFailed) -> None:
     raise AssertionError(failure)
 
 
 @pytest.fixture
-async def staff() -> Staff:
+async def staff() -> ChildPool:
     """Seats that nobody has taken."""
-    options = Options(target="app:q", processes=2)
-    return Staff(options, Pacemaker(), asyncio.TaskGroup(), on_failed_start=failed)
+    options = SupervisorOptions(target="app:q", processes=2)
+    return ChildPool(
+        options, ChildHeartbeats(), asyncio.TaskGroup(), on_failed_start=failed
+    )
 
 
 async def test_before_the_first_child_is_up_it_is_live_and_not_ready(
-    staff: Staff, monkeypatch: pytest.MonkeyPatch
+    staff: ChildPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A slow import is no reason to be restarted."""
     monkeypatch.setattr(health, "LIFELESS_SECONDS", 0)
 
-    found = Examiner(staff, Pacemaker()).examine()
+    found = HealthCheck(staff, ChildHeartbeats()).examine()
 
     assert (found.live, found.ready) == (True, False)
     assert found.reasons == ("process #1 is not up", "process #2 is not up")
@@ -51,10 +53,10 @@ async def test_before_the_first_child_is_up_it_is_live_and_not_ready(
 
 
 async def test_without_any_child_for_long_it_is_not_live(
-    staff: Staff, monkeypatch: pytest.MonkeyPatch
+    staff: ChildPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     staff.first.set_result(HELLO)
-    examiner = Examiner(staff, Pacemaker())
+    examiner = HealthCheck(staff, ChildHeartbeats())
 
     soon = examiner.examine()
     monkeypatch.setattr(health, "LIFELESS_SECONDS", 0)
@@ -64,10 +66,10 @@ async def test_without_any_child_for_long_it_is_not_live(
 
 
 async def test_while_it_stops_it_is_live_and_not_ready(
-    staff: Staff, monkeypatch: pytest.MonkeyPatch
+    staff: ChildPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     staff.first.set_result(HELLO)
-    examiner = Examiner(staff, Pacemaker())
+    examiner = HealthCheck(staff, ChildHeartbeats())
     examiner.is_stopping = True
 
     found = examiner.examine()

@@ -11,15 +11,15 @@ import pytest
 
 from kue.model.errors import ConfigError
 from kue.supervisor import health_server as health
-from kue.supervisor.health import Condition
+from kue.supervisor.health import SupervisorHealth
 from kue.supervisor.health_server import HealthFile, health_server
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-WELL = Condition(live=True, ready=True, reasons=(), children=())
-UNREADY = Condition(live=True, ready=False, reasons=("stopping",), children=())
-DEAD = Condition(live=False, ready=False, reasons=("no one is up",), children=())
+WELL = SupervisorHealth(live=True, ready=True, reasons=(), children=())
+UNREADY = SupervisorHealth(live=True, ready=False, reasons=("stopping",), children=())
+DEAD = SupervisorHealth(live=False, ready=False, reasons=("no one is up",), children=())
 
 
 async def ask(port: int, request: str) -> str:
@@ -46,7 +46,7 @@ async def ask(port: int, request: str) -> str:
     ],
 )
 async def test_the_answer_tells_how_it_is(
-    condition: Condition, request_line: str, status: str, unused_tcp_port: int
+    condition: SupervisorHealth, request_line: str, status: str, unused_tcp_port: int
 ) -> None:
     async with health_server("127.0.0.1", unused_tcp_port, lambda: condition):
         answer = await ask(unused_tcp_port, f"{request_line}\r\nHost: a\r\n\r\n")

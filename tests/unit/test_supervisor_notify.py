@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.supervisor.systemd import Notifier
+from kue.supervisor.systemd import SystemdNotifier
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,7 @@ def name(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def test_states_are_written_to_the_socket(name: str) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(name.replace("@", "\0", 1))
-        notifier = Notifier({"NOTIFY_SOCKET": name})
+        notifier = SystemdNotifier({"NOTIFY_SOCKET": name})
 
         notifier.ready()
         notifier.status("all is well")
@@ -44,7 +44,7 @@ def test_states_are_written_to_the_socket(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "nonsense", "/nobody/listens/here"])
 def test_without_a_listener_nothing_happens(name: str) -> None:
-    Notifier({"NOTIFY_SOCKET": name}).ready()
+    SystemdNotifier({"NOTIFY_SOCKET": name}).ready()
 
 
 @pytest.mark.parametrize(
@@ -60,4 +60,4 @@ def test_without_a_listener_nothing_happens(name: str) -> None:
 def test_the_watchdog_is_that_of_this_process(
     environ: dict[str, str], seconds: float | None
 ) -> None:
-    assert Notifier(environ).watchdog == seconds
+    assert SystemdNotifier(environ).watchdog == seconds

@@ -7,15 +7,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.supervisor.child_slot import GOOD_LIFE, LONGEST_PAUSE, Backoff, Seat
+from kue.supervisor.child_slot import (
+    GOOD_LIFE,
+    LONGEST_PAUSE,
+    ChildSlot,
+    RestartBackoff,
+)
 
 if TYPE_CHECKING:
-    from kue.supervisor.child_process import Child
-    from kue.supervisor.protocol import Failure
+    from kue.supervisor.child_process import ChildProcess
+    from kue.supervisor.protocol import StartFailed
 
 
 def test_pauses_double_up_to_the_longest() -> None:
-    backoff = Backoff()
+    backoff = RestartBackoff()
 
     pauses = [backoff.after(age=1) for _ in range(12)]
 
@@ -24,7 +29,7 @@ def test_pauses_double_up_to_the_longest() -> None:
 
 
 def test_a_child_that_lived_well_is_followed_quickly_again() -> None:
-    backoff = Backoff()
+    backoff = RestartBackoff()
     for _ in range(5):
         backoff.after(age=1)
 
@@ -41,14 +46,16 @@ class Poor:
         self.refusals = refusals
         self.found = asyncio.Event()
 
-    async def start(self, number: int) -> Child:
+    async def start(self, number: int) -> ChildProcess:
         if self.refusals:
             self.refusals -= 1
             raise BlockingIOError("Resource temporarily unavailable")
         self.found.set()
         return await asyncio.Future()
 
-    async def excuse(self, child: Child, failure: Failure, pause: float) -> None:
+    async def excuse(
+        self, child: ChildProcess, failure: StartFailed, pause: float
+    ) -> None:
         raise AssertionError("nobody came up")
 
 
@@ -56,7 +63,7 @@ async def test_a_system_without_processes_is_asked_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     system = Poor(refusals=2)
-    keeping = asyncio.create_task(Seat(1, system).keep())
+    keeping = asyncio.create_task(ChildSlot(1, system).keep())
 
     async with asyncio.timeout(50):
         await system.found.wait()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kue.supervisor import reloader
-from kue.supervisor.reloader import Watcher
+from kue.supervisor.reloader import Reloader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +47,7 @@ def write(path: Path, text: str) -> None:
 async def test_a_change_of_a_python_file_is_noticed(
     folder: Path, change: Callable[[Path], None], name: str
 ) -> None:
-    watcher = Watcher(str(folder))
+    watcher = Reloader(str(folder))
     await watcher.begin()
     change(folder)
 
@@ -61,7 +61,7 @@ async def test_a_change_of_a_python_file_is_noticed(
     "name", ["notes.txt", "__pycache__/app.py", ".hidden/app.py", "env/lib/app.py"]
 )
 async def test_what_nobody_edits_is_not_looked_at(folder: Path, name: str) -> None:
-    watcher = Watcher(str(folder))
+    watcher = Reloader(str(folder))
     await watcher.begin()
     write(folder / name, "22")
     # Were it looked at, it would be among the changes.
@@ -76,7 +76,7 @@ async def test_a_folder_that_is_added_is_not_a_change(
 ) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     write(elsewhere / "package.py", "1")
-    watcher = Watcher(str(folder))
+    watcher = Reloader(str(folder))
     await watcher.begin()
     await watcher.add(str(folder / "lib"))
     await watcher.add(str(elsewhere))

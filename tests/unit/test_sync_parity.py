@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kue import JobBuilder, JobHandle, Kue
-from kue.client.registration import Registering
+from kue.client.registration import Registration
 from kue.client.sync import SyncJobBuilder, SyncJobHandle, SyncKue
 
 TWINS: tuple[tuple[type, type], ...] = (
@@ -32,7 +32,7 @@ def public(kind: type) -> dict[str, Any]:
 
 #: They say who handles jobs, and neither wait nor do I/O: ordinary code calls them on
 #: the queue itself.
-NEEDS_NO_TWIN = public(Registering).keys()
+NEEDS_NO_TWIN = public(Registration).keys()
 CASES = [
     pytest.param(name, ours, theirs, id=f"{theirs.__name__}.{name}")
     for theirs, ours in TWINS

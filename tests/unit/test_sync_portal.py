@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kue import ActiveJob, Kue, StoreUnavailable
-from kue.client.sync import Portal
+from kue.client.sync import BackgroundLoop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,13 +30,15 @@ async def echo(value: object) -> object:
 
 
 @pytest.fixture
-def portal() -> Iterator[Portal]:
-    portal = Portal(nothing)
+def portal() -> Iterator[BackgroundLoop]:
+    portal = BackgroundLoop(nothing)
     yield portal
     portal.close()
 
 
-def test_a_call_returns_and_raises_what_the_coroutine_does(portal: Portal) -> None:
+def test_a_call_returns_and_raises_what_the_coroutine_does(
+    portal: BackgroundLoop,
+) -> None:
     async def fail() -> None:
         raise LookupError("nowhere")
 
@@ -45,7 +47,9 @@ def test_a_call_returns_and_raises_what_the_coroutine_does(portal: Portal) -> No
         portal.call(fail())
 
 
-def test_a_timeout_of_the_coroutine_is_told_like_any_error(portal: Portal) -> None:
+def test_a_timeout_of_the_coroutine_is_told_like_any_error(
+    portal: BackgroundLoop,
+) -> None:
     async def late() -> None:
         raise TimeoutError("too late")
 
@@ -53,7 +57,7 @@ def test_a_timeout_of_the_coroutine_is_told_like_any_error(portal: Portal) -> No
         portal.call(late())
 
 
-def test_the_context_of_the_thread_travels_along(portal: Portal) -> None:
+def test_the_context_of_the_thread_travels_along(portal: BackgroundLoop) -> None:
     trace = contextvars.ContextVar[str]("trace")
     trace.set("of this thread")
 
@@ -64,7 +68,7 @@ def test_the_context_of_the_thread_travels_along(portal: Portal) -> None:
 
 
 def test_a_callback_that_exits_does_not_end_the_thread(
-    portal: Portal, caplog: pytest.LogCaptureFixture
+    portal: BackgroundLoop, caplog: pytest.LogCaptureFixture
 ) -> None:
     portal.tell(lambda: sys.exit("enough"))
 
@@ -73,7 +77,7 @@ def test_a_callback_that_exits_does_not_end_the_thread(
 
 
 def test_what_is_asked_of_a_closed_portal_is_refused() -> None:
-    portal = Portal(nothing)
+    portal = BackgroundLoop(nothing)
     portal.close()
     portal.close()
     portal.tell(nothing)
@@ -93,7 +97,7 @@ def test_closing_ends_what_is_left() -> None:
         finally:
             ended.set()
 
-    portal = Portal(nothing)
+    portal = BackgroundLoop(nothing)
     with ThreadPoolExecutor(1) as pool:
         hanging = pool.submit(portal.call, hang())
         assert begun.wait(45)
@@ -108,13 +112,13 @@ def test_a_farewell_that_fails_is_told_to_whoever_closes() -> None:
     async def fail() -> None:
         raise OSError("no way back")
 
-    portal = Portal(fail)
+    portal = BackgroundLoop(fail)
 
     with pytest.raises(OSError, match="no way back"):
         portal.close()
 
 
-def test_an_error_keeps_nothing_alive(portal: Portal) -> None:
+def test_an_error_keeps_nothing_alive(portal: BackgroundLoop) -> None:
     class Precious:
         pass
 

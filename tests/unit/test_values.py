@@ -18,8 +18,8 @@ from kue.store.values import (
     MAX_PATHS,
     Claim,
     Filter,
+    MaintenanceResult,
     Pause,
-    Tended,
     held_by,
     restarted,
     sort_key,
@@ -185,9 +185,9 @@ def test_a_call_asks_for_a_batch_at_most(limit: int) -> None:
 
 
 def test_upkeep_that_did_nothing_is_false() -> None:
-    assert not Tended()
-    assert Tended(expired=1)
-    assert Tended(more=True)
+    assert not MaintenanceResult()
+    assert MaintenanceResult(expired=1)
+    assert MaintenanceResult(more=True)
 
 
 def test_a_claim_is_named_by_its_lane_and_number() -> None:

@@ -18,7 +18,7 @@ from kue import (
     Release,
     State,
 )
-from kue.worker.progress_sender import Telling
+from kue.worker.progress_sender import ProgressSender
 from tests.support.jobs import claim_one
 from tests.unit.conftest import new_queue
 from tests.unit.patience import until
@@ -480,7 +480,7 @@ async def test_progress_of_a_run_that_was_taken_away_tells_the_handler(
 
     heard: list[ActiveJob] = []
     with pytest.raises(LeaseLost):
-        await ActiveJob(lost, Telling(kue_store, heard.append)).progress(1, 2)
+        await ActiveJob(lost, ProgressSender(kue_store, heard.append)).progress(1, 2)
 
     await until(lambda: [active.id for active in heard] == [lost.id])
 

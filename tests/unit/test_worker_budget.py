@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kue.worker.slots import Budget, Claimant
+from kue.worker.slots import SlotBudget, SlotClaimant
 
 
-def take_all(budget: Budget, claimants: list[Claimant]) -> list[int]:
+def take_all(budget: SlotBudget, claimants: list[SlotClaimant]) -> list[int]:
     """Let everyone take in turn, one at a time, until nobody can; return who holds."""
     while sum(budget.take(claimant, 1) for claimant in claimants):
         pass
@@ -15,54 +15,54 @@ def take_all(budget: Budget, claimants: list[Claimant]) -> list[int]:
 
 
 def test_without_a_common_limit_each_type_has_its_own_slots() -> None:
-    claimants = [Claimant(3), Claimant(5)]
-    budget = Budget(claimants)
+    claimants = [SlotClaimant(3), SlotClaimant(5)]
+    budget = SlotBudget(claimants)
 
     assert not budget.is_tight
     assert take_all(budget, claimants) == [3, 5]
 
 
 def test_a_limit_that_is_enough_for_all_is_no_limit() -> None:
-    assert not Budget([Claimant(3), Claimant(5)], total=8).is_tight
+    assert not SlotBudget([SlotClaimant(3), SlotClaimant(5)], total=8).is_tight
 
 
 def test_types_that_want_more_than_there_is_get_equal_shares() -> None:
-    claimants = [Claimant(10), Claimant(10)]
+    claimants = [SlotClaimant(10), SlotClaimant(10)]
 
-    assert take_all(Budget(claimants, total=10), claimants) == [5, 5]
+    assert take_all(SlotBudget(claimants, total=10), claimants) == [5, 5]
 
 
 def test_the_first_to_ask_does_not_get_everything() -> None:
-    first, second = Claimant(10), Claimant(10)
-    budget = Budget([first, second], total=10)
+    first, second = SlotClaimant(10), SlotClaimant(10)
+    budget = SlotBudget([first, second], total=10)
 
     assert budget.take(first, 10) == 5
     assert budget.take(second, 10) == 5
 
 
 def test_shares_go_by_weight() -> None:
-    claimants = [Claimant(12, weight=3), Claimant(12, weight=1)]
+    claimants = [SlotClaimant(12, weight=3), SlotClaimant(12, weight=1)]
 
-    assert take_all(Budget(claimants, total=12), claimants) == [9, 3]
+    assert take_all(SlotBudget(claimants, total=12), claimants) == [9, 3]
 
 
 def test_what_a_type_does_not_want_is_for_the_others() -> None:
-    first, second = Claimant(10), Claimant(10)
-    budget = Budget([first, second], total=10)
+    first, second = SlotClaimant(10), SlotClaimant(10)
+    budget = SlotBudget([first, second], total=10)
     second.is_hungry = False
 
     assert budget.take(first, 10) == 10
 
 
 def test_what_a_type_cannot_use_is_for_the_others() -> None:
-    claimants = [Claimant(10), Claimant(1)]
+    claimants = [SlotClaimant(10), SlotClaimant(1)]
 
-    assert take_all(Budget(claimants, total=10), claimants) == [9, 1]
+    assert take_all(SlotBudget(claimants, total=10), claimants) == [9, 1]
 
 
 def test_a_type_that_grows_hungry_gets_the_slots_that_free() -> None:
-    first, second = Claimant(10), Claimant(10)
-    budget = Budget([first, second], total=10)
+    first, second = SlotClaimant(10), SlotClaimant(10)
+    budget = SlotBudget([first, second], total=10)
     second.is_hungry = False
     budget.take(first, 10)
     second.is_hungry = True
@@ -74,14 +74,18 @@ def test_a_type_that_grows_hungry_gets_the_slots_that_free() -> None:
 
 
 def test_the_lightest_of_many_types_is_not_starved() -> None:
-    claimants = [Claimant(4, weight=100), Claimant(4, weight=100), Claimant(4)]
+    claimants = [
+        SlotClaimant(4, weight=100),
+        SlotClaimant(4, weight=100),
+        SlotClaimant(4),
+    ]
 
-    assert take_all(Budget(claimants, total=4), claimants)[2] >= 1
+    assert take_all(SlotBudget(claimants, total=4), claimants)[2] >= 1
 
 
 def test_in_strict_order_later_types_get_what_is_left() -> None:
-    first, second = Claimant(10), Claimant(10)
-    budget = Budget([first, second], total=10, strict=True)
+    first, second = SlotClaimant(10), SlotClaimant(10)
+    budget = SlotBudget([first, second], total=10, strict=True)
 
     assert budget.take(second, 10) == 0
     assert budget.take(first, 10) == 10
@@ -93,8 +97,8 @@ def test_in_strict_order_later_types_get_what_is_left() -> None:
 
 @pytest.mark.parametrize("total", [None, 3])
 def test_no_more_runs_begin_than_there_may_be(total: int | None) -> None:
-    first, second = Claimant(10), Claimant(10)
-    budget = Budget([first, second], total=total, runs=4)
+    first, second = SlotClaimant(10), SlotClaimant(10)
+    budget = SlotBudget([first, second], total=total, runs=4)
 
     taken = budget.take(first, 2) + budget.take(second, 2)
     first.held = second.held = 0
@@ -105,8 +109,8 @@ def test_no_more_runs_begin_than_there_may_be(total: int | None) -> None:
 
 
 def test_a_claim_that_got_less_gives_back_what_it_did_not_use() -> None:
-    only = Claimant(10)
-    budget = Budget([only], runs=10)
+    only = SlotClaimant(10)
+    budget = SlotBudget([only], runs=10)
 
     budget.take(only, 10)
     budget.give_back(only, 7)

@@ -11,7 +11,7 @@ import pytest
 from kue.model.draft import draft
 from kue.model.job import State
 from kue.model.schedule import every
-from kue.worker import Plan, Processor, Worker
+from kue.worker import Processor, Worker, WorkerOptions
 from tests.support.clocked import ClockedStore, OwnTime
 from tests.support.jobs import DAY, HOUR, MINUTE, add
 from tests.unit.patience import until
@@ -84,7 +84,7 @@ async def at_work(day: Day, place: Engine) -> AsyncIterator[None]:
         day.store,
         [Processor("work", 10, cast("Any", day.diary))],
         place.settings,
-        Plan(supervised=True),
+        WorkerOptions(supervised=True),
         sleep=day.time.sleep,
     )
     running = asyncio.create_task(worker.run())

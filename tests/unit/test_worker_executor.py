@@ -21,12 +21,12 @@ from kue.model.job import (
     State,
 )
 from kue.worker.executor import execute
-from kue.worker.run import Run
+from kue.worker.run import ActiveRun
 
 if TYPE_CHECKING:
     from kue.model.job import Ending
     from kue.worker import ActiveJob, Handler
-    from kue.worker.run_resources import Crew
+    from kue.worker.run_resources import RunResources
 
 STARTED = 1_800_000_000_000
 
@@ -37,7 +37,7 @@ class Silent:
     telling = None
 
 
-def run_of(attempt: int = 1, timeout: int = 0) -> Run:
+def run_of(attempt: int = 1, timeout: int = 0) -> ActiveRun:
     job = Job(
         id=7,
         type="email",
@@ -47,10 +47,10 @@ def run_of(attempt: int = 1, timeout: int = 0) -> Run:
         spec=Spec(max_attempts=3, backoff=Fixed(500), timeout=timeout),
         token=f"{STARTED}000:{STARTED}:{attempt}:w1:lane.1",
     )
-    return Run(job, cast("Crew", Silent()), lambda run: None)
+    return ActiveRun(job, cast("RunResources", Silent()), lambda run: None)
 
 
-async def ending_of(exc: BaseException, run: Run | None = None) -> Any:
+async def ending_of(exc: BaseException, run: ActiveRun | None = None) -> Any:
     async def handler(job: ActiveJob) -> Never:
         raise exc
 

@@ -6,7 +6,7 @@ import asyncio
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
-from kue.worker.claimed_runs import Relay
+from kue.worker.claimed_runs import ClaimedRuns
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -26,7 +26,7 @@ async def relay(count: int, run_one: Callable[[int], Awaitable[None]]) -> list[o
         finally:
             ended.release()
 
-    Relay(range(count), one).start()
+    ClaimedRuns(range(count), one).start()
     async with asyncio.timeout(50):
         for _ in range(count):
             await ended.acquire()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kue.worker.work_available import Stock, Supply
+from kue.worker.work_available import WorkAvailability, WorkHint
 
 
 def test_in_the_beginning_one_question_is_worth_it() -> None:
-    supply = Supply()
+    supply = WorkAvailability()
     assert supply.is_worth_asking
 
     supply.ask()
@@ -15,7 +15,7 @@ def test_in_the_beginning_one_question_is_worth_it() -> None:
 
 
 def test_a_full_answer_means_that_there_is_plenty() -> None:
-    supply = Supply()
+    supply = WorkAvailability()
     supply.answer(supply.ask(), was_full=True)
 
     supply.ask()
@@ -24,16 +24,16 @@ def test_a_full_answer_means_that_there_is_plenty() -> None:
 
 
 def test_a_short_answer_means_that_there_is_nothing() -> None:
-    supply = Supply()
+    supply = WorkAvailability()
 
     supply.answer(supply.ask(), was_full=False)
 
-    assert supply.stock is Stock.EMPTY
+    assert supply.stock is WorkHint.EMPTY
     assert not supply.is_worth_asking
 
 
 def test_a_wake_up_makes_asking_worth_it_again() -> None:
-    supply = Supply()
+    supply = WorkAvailability()
     supply.answer(supply.ask(), was_full=False)
 
     supply.wake()
@@ -43,7 +43,7 @@ def test_a_wake_up_makes_asking_worth_it_again() -> None:
 
 def test_an_answer_from_before_the_wake_up_does_not_send_us_to_sleep() -> None:
     """The job we were woken for came after that answer was made."""
-    supply = Supply()
+    supply = WorkAvailability()
     question = supply.ask()
     supply.wake()
 

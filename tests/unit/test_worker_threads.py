@@ -14,7 +14,7 @@ import pytest
 
 from kue import JobCancelled, JobFailed, Kue, State
 from kue.worker import run as run_module
-from kue.worker.pools.threads import Interrupted, Threads
+from kue.worker.pools.threads import Interrupted, WorkerThreads
 from tests.unit.patience import until
 
 if TYPE_CHECKING:
@@ -39,11 +39,11 @@ async def test_a_function_runs_in_a_thread_with_the_callers_context() -> None:
     def look() -> tuple[str, bool]:
         return variable.get(), threading.current_thread() is threading.main_thread()
 
-    assert await Threads().call(look) == ("ours", False)
+    assert await WorkerThreads().call(look) == ("ours", False)
 
 
 async def test_idle_threads_are_used_again() -> None:
-    threads = Threads()
+    threads = WorkerThreads()
 
     first = await threads.call(threading.get_ident)
     second = await threads.call(threading.get_ident)
@@ -57,7 +57,7 @@ async def test_whatever_is_raised_comes_back(exc: BaseException) -> None:
     def fail() -> Never:
         raise exc
 
-    threads = Threads()
+    threads = WorkerThreads()
     with pytest.raises(type(exc)):
         await threads.call(fail)
 
@@ -69,13 +69,13 @@ async def test_stop_iteration_does_not_get_lost() -> None:
         raise StopIteration
 
     with pytest.raises(RuntimeError, match="the handler raised StopIteration"):
-        await Threads().call(fail)
+        await WorkerThreads().call(fail)
 
 
 async def test_a_cancelled_caller_interrupts_the_function_and_waits_for_its_end() -> (
     None
 ):
-    threads, entered, ended = Threads(), threading.Event(), threading.Event()
+    threads, entered, ended = WorkerThreads(), threading.Event(), threading.Event()
 
     def work() -> None:
         entered.set()
@@ -95,7 +95,7 @@ async def test_a_cancelled_caller_interrupts_the_function_and_waits_for_its_end(
 
 
 async def test_an_interruption_that_comes_too_late_hits_nobody() -> None:
-    threads = Threads()
+    threads = WorkerThreads()
     for _ in range(200):
         call = asyncio.create_task(threads.call(lambda: "done"))
         await asyncio.sleep(0)

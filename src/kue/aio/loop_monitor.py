@@ -36,7 +36,7 @@ _IDLE = (str(Path(asyncio.__file__).parent), selectors.__file__)
 
 
 @dataclass(frozen=True, slots=True)
-class Blockage:
+class BlockedLoop:
     """An event loop that was held."""
 
     seconds: float
@@ -83,7 +83,7 @@ class LoopProbe:
         #: Whether the loop was held when last looked at, and has not run since.
         self.is_held = False
 
-    def look(self, overslept: float) -> Blockage | None:
+    def look(self, overslept: float) -> BlockedLoop | None:
         """
         Return who holds the loop, if someone holds it for longer than the limit.
 
@@ -115,7 +115,7 @@ class LoopProbe:
         self.is_held = False
         self._is_asked = False
 
-    def _find(self, held: float) -> Blockage | None:
+    def _find(self, held: float) -> BlockedLoop | None:
         frame = sys._current_frames().get(self._thread)
         if frame is None or frame.f_code.co_filename.startswith(self._idle):
             return None
@@ -124,7 +124,7 @@ class LoopProbe:
         return blockage(held, frame)
 
 
-class BlockedWatch:
+class LoopMonitor:
     """
     Watches the running event loop from a thread of its own.
 
@@ -132,7 +132,7 @@ class BlockedWatch:
     """
 
     def __init__(
-        self, tell: Callable[[Blockage], None], *, limit: float = LIMIT_SECONDS
+        self, tell: Callable[[BlockedLoop], None], *, limit: float = LIMIT_SECONDS
     ) -> None:
         self._tell = tell
         self._nap = limit / LOOKS
@@ -180,11 +180,11 @@ def oversleep(over: threading.Event, nap: float) -> float:
     return time.monotonic() - began - nap
 
 
-def blockage(held: float, frame: FrameType) -> Blockage:
+def blockage(held: float, frame: FrameType) -> BlockedLoop:
     """Return who is at work in *frame*, which was held for that many seconds."""
     linecache.checkcache()
     guilty = _guilty(frame)
-    return Blockage(
+    return BlockedLoop(
         seconds=held,
         file=guilty.f_code.co_filename,
         line=guilty.f_lineno,

@@ -39,16 +39,16 @@ _CLOSED = (
 )
 
 #: Portals to be closed when the program ends.
-_open: set[Portal] = set()
+_open: set[BackgroundLoop] = set()
 #: Portals of a parent process.  They are kept: taking their loops and sockets apart
 #: here would reach those of the parent, which are the same to the kernel.
-_inherited: list[Portal] = []
+_inherited: list[BackgroundLoop] = []
 #: Held while a portal opens and while the process forks, so that no child inherits
 #: half a portal.  A signal handler may take it while its thread holds it.
 opening = threading.RLock()
 
 
-class Portal:
+class BackgroundLoop:
     """
     Runs coroutines for threads that have no event loop.
 

@@ -8,8 +8,8 @@ reasons:
 * An outage: the store is away or full.  It is one line in the log when it begins and
   one when it is over, however many parties feel it.
 * Trouble: anything else, such as a damaged store or a bug of ours.  It is an ERROR with
-  a traceback, repeated every minute while it lasts, and `Outage.trouble` describes it
-  for `workers` and health checks.
+  a traceback, repeated every minute while it lasts, and `StoreRetry.trouble` describes
+  it for `workers` and health checks.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 MAX_TROUBLE = 300
 
 
-class Outage:
+class StoreRetry:
     """Repeats calls until they succeed, and reports the outage or trouble they meet."""
 
     def __init__(self, store_name: str) -> None:

@@ -27,7 +27,7 @@ def hand_over(
         loop.call_soon_threadsafe(call, *args)
 
 
-class Crossing(Generic[T]):
+class LoopCalls(Generic[T]):
     """
     The way of things from other threads into one loop, in order.
 

@@ -1,10 +1,10 @@
 """An event bus: addresses, consumers, requests; in one process or over a cluster."""
 
 from kue.bus.bus import EventBus
-from kue.bus.cluster import ClusterManager, Member
+from kue.bus.cluster import ClusterManager, ClusterMember
 from kue.bus.codecs import ClassCodec, Codec, Codecs
 from kue.bus.consumer import Consumer, Handler
-from kue.bus.errors import BusClosed, Failure, RequestFailed
+from kue.bus.errors import BusClosed, FailureKind, RequestFailed
 from kue.bus.headers import Headers
 from kue.bus.interceptors import Interceptor, Proceed
 from kue.bus.local_cluster import LocalCluster
@@ -14,16 +14,16 @@ __all__ = [
     "BusClosed",
     "ClassCodec",
     "ClusterManager",
+    "ClusterMember",
     "Codec",
     "Codecs",
     "Consumer",
     "EventBus",
-    "Failure",
+    "FailureKind",
     "Handler",
     "Headers",
     "Interceptor",
     "LocalCluster",
-    "Member",
     "Message",
     "Proceed",
     "RequestFailed",

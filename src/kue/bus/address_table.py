@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from kue.bus.consumer import Consumer
-    from kue.bus.metrics import Tally
+    from kue.bus.metrics import AddressCounts
 
 
-class Place:
+class AddressConsumers:
     """
     Who listens at an address of this node.
 
@@ -31,7 +31,7 @@ class Place:
         "tally",
     )
 
-    def __init__(self, tally: Tally) -> None:
+    def __init__(self, tally: AddressCounts) -> None:
         #: What passes here, counted.
         self.tally = tally
         self._consumers: dict[Consumer, None] = {}

@@ -21,7 +21,7 @@ MAX_DUTY = 64 * 1024
 AGAIN_SECONDS = 60.0
 
 
-class Entry(StrEnum):
+class AssignmentResult(StrEnum):
     """How an attempt to have a duty ended."""
 
     OK = "OK"
@@ -33,7 +33,7 @@ class Entry(StrEnum):
     FULL = "FULL"
 
 
-class View(NamedTuple):
+class GroupView(NamedTuple):
     """A group as one of its nodes found it."""
 
     #: How many nodes it has.
@@ -44,14 +44,14 @@ class View(NamedTuple):
     duties: frozenset[str]
 
 
-class Roster(Protocol):
+class Assignments(Protocol):
     """
     One node's view of the duties of its group, in the loop that joined the cluster.
 
     Raises `StoreError` when it cannot be reached; every call may be repeated.
     """
 
-    async def survey(self, *, quorum: int, grace: float) -> View | None:
+    async def survey(self, *, quorum: int, grace: float) -> GroupView | None:
         """
         Be a node of the group, and take over what falls to this one.
 
@@ -63,7 +63,7 @@ class Roster(Protocol):
     async def read(self, ids: Collection[str]) -> dict[str, bytes]:
         """Return what duties are, as far as they are known."""
 
-    async def enter(self, duty_id: str, record: bytes) -> Entry:
+    async def enter(self, duty_id: str, record: bytes) -> AssignmentResult:
         """Have a duty that nobody else has."""
 
     async def hand_back(self, duty_id: str) -> None:

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 from kue.aio.thread_calls import running
 from kue.bus import frames
-from kue.bus.address_table import Place
+from kue.bus.address_table import AddressConsumers
 from kue.bus.codecs import Codecs
 from kue.bus.consumer import DEFAULT_BUFFER, Consumer
-from kue.bus.errors import BusClosed, Failure, RequestFailed, no_handlers, timed_out
+from kue.bus.errors import BusClosed, FailureKind, RequestFailed, no_handlers, timed_out
 from kue.bus.headers import Headers
-from kue.bus.interceptors import Chain
+from kue.bus.interceptors import InterceptorChain
 from kue.bus.message import DEFAULT_TIMEOUT, MAX_ADDRESS, MAX_TIMEOUT, Message
-from kue.bus.metrics import Meter
-from kue.bus.requests import PREFIX, Requests, node_of
+from kue.bus.metrics import BusMetrics
+from kue.bus.requests import PREFIX, PendingRequests, node_of
 from kue.model.errors import StoreError
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
     from kue.bus.cluster import ClusterManager
     from kue.bus.consumer import Handler
-    from kue.bus.consumer_context import Home
+    from kue.bus.consumer_context import ConsumerContext
     from kue.bus.frames import Frame
     from kue.bus.headers import Given
-    from kue.bus.requests import Pending
+    from kue.bus.requests import PendingRequest
 
 logger = logging.getLogger(__name__)
 
@@ -62,17 +62,17 @@ class EventBus:
         #: How bodies are copied and written.
         self.codecs = Codecs()
         #: What messages pass when they are sent, replies included.
-        self.outbound = Chain()
+        self.outbound = InterceptorChain()
         #: What they pass in the loop of the consumer, or of who asked.
-        self.inbound = Chain()
+        self.inbound = InterceptorChain()
         self._cluster = cluster
         self._max_size = max_size
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_open = cluster is None
-        self._places: dict[str, Place] = {}
-        self._requests = Requests()
+        self._places: dict[str, AddressConsumers] = {}
+        self._requests = PendingRequests()
         #: What passes, counted by address.
-        self.meter = Meter(self.outbound, self._requests)
+        self.meter = BusMetrics(self.outbound, self._requests)
         self._tallies = self.meter.tallies
         #: Whose turn it is among the nodes, by address.
         self._turns: dict[str, int] = {}
@@ -206,7 +206,7 @@ class EventBus:
         local: bool = False,
         buffer: int = DEFAULT_BUFFER,
         concurrency: int = 1,
-        home: Home | None = None,
+        home: ConsumerContext | None = None,
     ) -> Consumer:
         """
         Listen at *address*, in the loop that runs, or at *home*.
@@ -228,7 +228,7 @@ class EventBus:
         with self._lock:
             place = self._places.get(address)
             if place is None:
-                place = self._places[address] = Place(self._tallies[address])
+                place = self._places[address] = AddressConsumers(self._tallies[address])
             place.add(consumer)
             if self._cluster is not None and not local:
                 if place.announced is None:
@@ -290,7 +290,7 @@ class EventBus:
         self._requests.lose(node)
 
     def given_up(self, frame: Frame, reason: str) -> None:
-        self._refuse(frame.reply_address, RequestFailed(reason, kind=Failure.ERROR))
+        self._refuse(frame.reply_address, RequestFailed(reason, kind=FailureKind.ERROR))
 
     def answer(
         self,
@@ -308,7 +308,7 @@ class EventBus:
         """Tell of a message that a codec, maybe a user's, could not read or copy."""
         logger.error("a message to %s cannot be read: %s", frame.address, exc)
         text = f"The message to {frame.address} cannot be read there: {exc}"
-        self._refuse(frame.reply_address, RequestFailed(text, kind=Failure.ERROR))
+        self._refuse(frame.reply_address, RequestFailed(text, kind=FailureKind.ERROR))
 
     def _message(
         self, address: str, body: Any, headers: Given | None, codec: str | None
@@ -422,7 +422,7 @@ class EventBus:
                 self._cluster.withdraw(consumer.address)
 
     async def _learn(
-        self, cluster: ClusterManager, pending: Pending, timeout: float
+        self, cluster: ClusterManager, pending: PendingRequest, timeout: float
     ) -> None:
         """Ask the cluster about an address where nobody is known to listen."""
         address = pending.address
@@ -439,7 +439,7 @@ class EventBus:
             raise timed_out(timeout, pending.reply_address, address) from None
         except StoreError as exc:
             text = f"The cluster cannot be asked about {address}: {exc}"
-            raise RequestFailed(text, kind=Failure.ERROR) from exc
+            raise RequestFailed(text, kind=FailureKind.ERROR) from exc
 
     async def _there(self, work: Coroutine[Any, Any, object]) -> None:
         """Run what belongs to the loop of the cluster there."""

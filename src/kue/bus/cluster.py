@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from concurrent.futures import Future
 
-    from kue.bus.assignments import Roster
+    from kue.bus.assignments import Assignments
     from kue.bus.frames import Frame
-    from kue.bus.metrics import Meter
+    from kue.bus.metrics import BusMetrics
 
 
-class Member(Protocol):
+class ClusterMember(Protocol):
     """What a manager asks of the bus that joined; always in the loop it joined in."""
 
     @property
-    def meter(self) -> Meter:
+    def meter(self) -> BusMetrics:
         """What passes it, counted."""
 
     def addresses(self) -> Collection[str]:
@@ -58,7 +58,7 @@ class ClusterManager(Protocol):
     def nodes(self) -> frozenset[str]:
         """All nodes, this one included."""
 
-    async def join(self, member: Member) -> None:
+    async def join(self, member: ClusterMember) -> None:
         """Become a node, announce the member's addresses, and know all others."""
 
     async def leave(self) -> None:
@@ -89,5 +89,5 @@ class ClusterManager(Protocol):
     def watch(self, call: Callable[[], object]) -> None:
         """Have *call* made, in the loop that joined, when nodes came or went."""
 
-    def roster(self, group: str) -> Roster:
+    def roster(self, group: str) -> Assignments:
         """Return the duties of *group*, of which this node shall be one."""

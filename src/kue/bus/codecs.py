@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from kue.bus.errors import Failure, RequestFailed
+from kue.bus.errors import FailureKind, RequestFailed
 from kue.model.payload import MAX_DEPTH
 
 T = TypeVar("T")
@@ -112,7 +112,7 @@ class ClassCodec(Generic[T]):
         return self._decoder.decode(encoded)
 
 
-_FAILED = msgspec.json.Decoder(tuple[Failure, int, str, dict[str, Any]])
+_FAILED = msgspec.json.Decoder(tuple[FailureKind, int, str, dict[str, Any]])
 _JSON = _Json()
 _BYTES = _Bytes()
 _ATOM = _Atom()

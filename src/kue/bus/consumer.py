@@ -18,15 +18,15 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from kue.aio.thread_calls import Crossing, hand_over, running
+from kue.aio.thread_calls import LoopCalls, hand_over, running
 from kue.bus.errors import RequestFailed, discarded, raised
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from concurrent.futures import Future
 
-    from kue.bus.consumer_context import Home
-    from kue.bus.interceptors import Chain
+    from kue.bus.consumer_context import ConsumerContext
+    from kue.bus.interceptors import InterceptorChain
     from kue.bus.message import Message
 
 logger = logging.getLogger(__name__)
@@ -64,9 +64,9 @@ class Consumer:
         is_local: bool,
         buffer: int,
         concurrency: int,
-        inbound: Chain,
+        inbound: InterceptorChain,
         leave: Callable[[Consumer], None],
-        home: Home | None = None,
+        home: ConsumerContext | None = None,
     ) -> None:
         if not 1 <= buffer <= MAX_BUFFER:
             raise ValueError(f"buffer is 1 to {MAX_BUFFER:,}, not {buffer}")
@@ -93,7 +93,7 @@ class Consumer:
         self._home = home
         self._waiting: deque[Message] = deque()
         #: What comes from other threads, once something did.
-        self._crossing: Crossing[Message] | None = None
+        self._crossing: LoopCalls[Message] | None = None
         #: How many it may still get; None is any number.
         self._demand: int | None = None
         #: A plain function will be called in the next turn of the loop.
@@ -217,12 +217,12 @@ class Consumer:
         self._waiting.append(message)
         self._go_on()
 
-    def _cross(self) -> Crossing[Message]:
+    def _cross(self) -> LoopCalls[Message]:
         with _foreign:
             if self._crossing is None:
                 is_plain = not self._is_async and self._handler is not None
                 limit = self._backlog if is_plain else self._buffer
-                self._crossing = Crossing(self.loop, self._arrive, limit=limit)
+                self._crossing = LoopCalls(self.loop, self._arrive, limit=limit)
             return self._crossing
 
     @property

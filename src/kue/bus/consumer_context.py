@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from kue.bus.consumer import Consumer
 
 
-class Home(Protocol):
+class ConsumerContext(Protocol):
     """Whoever owns consumers, and ends them when it ends."""
 
     @property

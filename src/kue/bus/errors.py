@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 NO_CODE = -1
 
 
-class Failure(IntEnum):
+class FailureKind(IntEnum):
     """Why there is no reply; the numbers are those on the wire."""
 
     #: No reply came in time, or the request was discarded before anyone saw it.
@@ -43,7 +43,7 @@ class RequestFailed(KueError):
         text: str,
         *,
         code: int = NO_CODE,
-        kind: Failure = Failure.RECIPIENT_FAILURE,
+        kind: FailureKind = FailureKind.RECIPIENT_FAILURE,
         debug: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(text)
@@ -59,25 +59,27 @@ def timed_out(timeout: float, reply_address: str, address: str) -> RequestFailed
     return RequestFailed(
         f"Timed out after waiting {round(timeout * 1000)}(ms) for a reply. "
         f"address: {reply_address}, repliedAddress: {address}",
-        kind=Failure.TIMEOUT,
+        kind=FailureKind.TIMEOUT,
     )
 
 
 def discarded(reply_address: str, address: str) -> RequestFailed:
     return RequestFailed(
         f"Discarded the request. address: {reply_address}, repliedAddress: {address}",
-        kind=Failure.TIMEOUT,
+        kind=FailureKind.TIMEOUT,
     )
 
 
 def no_handlers(address: str) -> RequestFailed:
-    return RequestFailed(f"No handlers for address {address}", kind=Failure.NO_HANDLERS)
+    return RequestFailed(
+        f"No handlers for address {address}", kind=FailureKind.NO_HANDLERS
+    )
 
 
 def raised(address: str, exc: BaseException) -> RequestFailed:
     # Its text may hold what is none of the asker's business; the log has it.
     return RequestFailed(
-        f"The consumer of {address} raised {type(exc).__name__}", kind=Failure.ERROR
+        f"The consumer of {address} raised {type(exc).__name__}", kind=FailureKind.ERROR
     )
 
 
@@ -85,9 +87,9 @@ def node_lost(node: str, reply_address: str, address: str) -> RequestFailed:
     return RequestFailed(
         f"Node {node} left before it replied. "
         f"address: {reply_address}, repliedAddress: {address}",
-        kind=Failure.ERROR,
+        kind=FailureKind.ERROR,
     )
 
 
 def closed() -> RequestFailed:
-    return RequestFailed("The bus was closed", kind=Failure.ERROR)
+    return RequestFailed("The bus was closed", kind=FailureKind.ERROR)

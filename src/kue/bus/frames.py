@@ -11,7 +11,7 @@ from kue.bus.message import MAX_ADDRESS, Message
 
 if TYPE_CHECKING:
     from kue.bus.codecs import Codecs
-    from kue.bus.message import Carrier
+    from kue.bus.message import MessageSender
 
 #: Bytes of body and headers, unless the bus says otherwise.  Redis cuts off a
 #: subscriber that has 32 MB waiting.
@@ -106,7 +106,7 @@ def _size(headers: list[tuple[str, str]] | None) -> int:
     return sum(len(name.encode()) + len(value.encode()) for name, value in headers)
 
 
-def message(frame: Frame, bus: Carrier, codecs: Codecs) -> Message:
+def message(frame: Frame, bus: MessageSender, codecs: Codecs) -> Message:
     """
     Read a message.
 

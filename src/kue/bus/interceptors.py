@@ -16,7 +16,7 @@ Proceed = Callable[[], None]
 Interceptor = Callable[["Message", Proceed], None]
 
 
-class Chain:
+class InterceptorChain:
     """Interceptors in the order they were added."""
 
     __slots__ = ("links",)

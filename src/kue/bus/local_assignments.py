@@ -7,7 +7,7 @@ import time
 import zlib
 from typing import TYPE_CHECKING
 
-from kue.bus.assignments import AGAIN_SECONDS, MAX_DUTIES, Entry, View
+from kue.bus.assignments import AGAIN_SECONDS, MAX_DUTIES, AssignmentResult, GroupView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _MAX_STRUCK = 10_000
 
 
-class Group:
+class LocalGroup:
     """What the nodes of one group share."""
 
     def __init__(self) -> None:
@@ -40,17 +40,17 @@ class Group:
             del self.struck[next(iter(self.struck))]
 
 
-class LocalRoster:
+class LocalAssignments:
     """The duties of one node; *nodes* tells who lives."""
 
     def __init__(
-        self, group: Group, node: str, nodes: Callable[[], frozenset[str]]
+        self, group: LocalGroup, node: str, nodes: Callable[[], frozenset[str]]
     ) -> None:
         self._group = group
         self._node = node
         self._nodes = nodes
 
-    async def survey(self, *, quorum: int, grace: float) -> View | None:
+    async def survey(self, *, quorum: int, grace: float) -> GroupView | None:
         group, nodes = self._group, self._nodes()
         if self._node not in nodes:
             return None
@@ -60,7 +60,7 @@ class LocalRoster:
             held = set(group.holders.values()) - group.nodes
             group.gone = {it: at for it, at in group.gone.items() if it in held}
             mine = {it for it, who in group.holders.items() if who == self._node}
-            return View(len(group.nodes), is_waiting, frozenset(mine))
+            return GroupView(len(group.nodes), is_waiting, frozenset(mine))
 
     def _take_over(self, grace: float) -> bool:
         """Take what this node is chosen for; tell whether it is too early for some."""
@@ -91,19 +91,19 @@ class LocalRoster:
         records = self._group.records
         return {it: records[it] for it in ids if it in records}
 
-    async def enter(self, duty_id: str, record: bytes) -> Entry:
+    async def enter(self, duty_id: str, record: bytes) -> AssignmentResult:
         group = self._group
         with group.lock:
             if duty_id in group.struck:
-                return Entry.STRUCK
+                return AssignmentResult.STRUCK
             if group.holders.get(duty_id, self._node) != self._node:
-                return Entry.TAKEN
+                return AssignmentResult.TAKEN
             if duty_id not in group.holders and len(group.holders) >= MAX_DUTIES:
-                return Entry.FULL
+                return AssignmentResult.FULL
             group.nodes.add(self._node)
             group.records[duty_id] = record
             group.holders[duty_id] = self._node
-            return Entry.OK
+            return AssignmentResult.OK
 
     async def hand_back(self, duty_id: str) -> None:
         group = self._group

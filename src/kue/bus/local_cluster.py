@@ -9,13 +9,13 @@ import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
-from kue.aio.thread_calls import Crossing, hand_over
-from kue.bus.local_assignments import Group, LocalRoster
+from kue.aio.thread_calls import LoopCalls, hand_over
+from kue.bus.local_assignments import LocalAssignments, LocalGroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kue.bus.cluster import Member
+    from kue.bus.cluster import ClusterMember
     from kue.bus.frames import Frame
 
 logger = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class LocalCluster:
         self.lock = threading.Lock()
         self.members: dict[str, LocalNode] = {}
         self.addresses: dict[str, tuple[str, ...]] = {}
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, LocalGroup] = {}
 
     def manager(self) -> LocalNode:
         """Return the manager of one more bus."""
@@ -48,9 +48,9 @@ class LocalNode:
 
     def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
-        self._member: Member | None = None
+        self._member: ClusterMember | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._crossing: Crossing[Frame] | None = None
+        self._crossing: LoopCalls[Frame] | None = None
         self._node = secrets.token_hex(8)
         self._watchers: list[Callable[[], object]] = []
         #: How many messages to other nodes found no room.
@@ -64,10 +64,10 @@ class LocalNode:
     def nodes(self) -> frozenset[str]:
         return frozenset(self._cluster.members)
 
-    async def join(self, member: Member) -> None:
+    async def join(self, member: ClusterMember) -> None:
         self._member = member
         self._loop = asyncio.get_running_loop()
-        self._crossing = Crossing(self._loop, self._receive, limit=MAX_FRAMES)
+        self._crossing = LoopCalls(self._loop, self._receive, limit=MAX_FRAMES)
         with self._cluster.lock:
             self._cluster.members[self._node] = self
             others = list(self._cluster.members.values())
@@ -138,10 +138,10 @@ class LocalNode:
     def watch(self, call: Callable[[], object]) -> None:
         self._watchers.append(call)
 
-    def roster(self, group: str) -> LocalRoster:
+    def roster(self, group: str) -> LocalAssignments:
         with self._cluster.lock:
-            shared = self._cluster.groups.setdefault(group, Group())
-        return LocalRoster(shared, self._node, lambda: self.nodes)
+            shared = self._cluster.groups.setdefault(group, LocalGroup())
+        return LocalAssignments(shared, self._node, lambda: self.nodes)
 
     def _receive(self, frame: Frame) -> None:
         if self._member is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kue.bus.errors import Failure, RequestFailed
+from kue.bus.errors import FailureKind, RequestFailed
 from kue.bus.headers import Headers
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ MAX_TIMEOUT = 86_400.0
 MAX_ADDRESS = 1000
 
 
-class Carrier(Protocol):
+class MessageSender(Protocol):
     """What a message needs of its bus in order to be answered."""
 
     def answer(
@@ -60,7 +60,7 @@ class Message:
 
     def __init__(
         self,
-        bus: Carrier,
+        bus: MessageSender,
         address: str,
         body: Any,
         codec: Codec,
@@ -125,7 +125,7 @@ class Message:
 
     def fail(self, code: int, text: str) -> None:
         """Answer a request with a failure; who asked gets a RECIPIENT_FAILURE."""
-        self.reply(RequestFailed(text, code=code, kind=Failure.RECIPIENT_FAILURE))
+        self.reply(RequestFailed(text, code=code, kind=FailureKind.RECIPIENT_FAILURE))
 
     def own(self) -> Message:
         """Make this its one recipient's: the sender keeps the body it gave."""

@@ -14,15 +14,15 @@ import time
 from typing import TYPE_CHECKING
 
 from kue.bus.requests import PREFIX
-from kue.bus.stats import AddressFacts, BusFacts, counted
+from kue.bus.stats import AddressStats, BusStats, counted
 from kue.model.histogram import added, bucket
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kue.bus.errors import Failure
-    from kue.bus.interceptors import Chain
-    from kue.bus.requests import Requests
+    from kue.bus.errors import FailureKind
+    from kue.bus.interceptors import InterceptorChain
+    from kue.bus.requests import PendingRequests
 
 #: Addresses that are counted apart.
 MAX_ADDRESSES = 2_000
@@ -34,7 +34,7 @@ _SPAN = 5.0
 _TURN = 60.0
 
 
-class Tally:
+class AddressCounts:
     """What passed one address."""
 
     __slots__ = (
@@ -58,7 +58,7 @@ class Tally:
         #: How long replies took, in this turn and in the one before.
         self.waits: dict[int, int] = {}
         self.older: dict[int, int] = {}
-        self.failures: dict[Failure, int] = {}
+        self.failures: dict[FailureKind, int] = {}
         #: Messages sent and received as of the last look.
         self._seen = (0, 0)
 
@@ -67,7 +67,7 @@ class Tally:
         bound = bucket(seconds * 1000)
         self.waits[bound] = self.waits.get(bound, 0) + 1
 
-    def failed(self, kind: Failure) -> None:
+    def failed(self, kind: FailureKind) -> None:
         """Note that a request failed."""
         self.failures[kind] = self.failures.get(kind, 0) + 1
 
@@ -90,7 +90,7 @@ class Tally:
         """Let replies of the turn before be forgotten."""
         self.older, self.waits = self.waits, {}
 
-    def take_over(self, other: Tally) -> None:
+    def take_over(self, other: AddressCounts) -> None:
         """Count what another has counted as well."""
         self.sent += other.sent
         self.received += other.received
@@ -99,8 +99,8 @@ class Tally:
         sent, received = self._seen
         self._seen = (sent + other.sent, received + other.received)
 
-    def facts(self, address: str) -> AddressFacts:
-        return AddressFacts(
+    def facts(self, address: str) -> AddressStats:
+        return AddressStats(
             address,
             self.consumers,
             self.sent,
@@ -112,45 +112,45 @@ class Tally:
         )
 
 
-class _Tallies(dict[str, Tally]):
+class _Tallies(dict[str, AddressCounts]):
     """Tallies by address; what is missing is made, or counted with the others."""
 
-    def __init__(self, others: Tally) -> None:
+    def __init__(self, others: AddressCounts) -> None:
         super().__init__()
         self._others = others
 
-    def __missing__(self, address: str) -> Tally:
+    def __missing__(self, address: str) -> AddressCounts:
         # A reply has an address of its own.
         if len(self) >= MAX_ADDRESSES or address.startswith(PREFIX):
             return self._others
-        return self.setdefault(address, Tally())
+        return self.setdefault(address, AddressCounts())
 
 
-class Meter:
+class BusMetrics:
     """The counts of one bus, and a way to look at its messages."""
 
     def __init__(
         self,
-        outbound: Chain,
-        requests: Requests,
+        outbound: InterceptorChain,
+        requests: PendingRequests,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         #: What messages pass when they are sent: who wants to see them is added here.
         self.outbound = outbound
         self._requests = requests
         self._clock = clock
-        self._others = Tally()
-        self.tallies: dict[str, Tally] = _Tallies(self._others)
+        self._others = AddressCounts()
+        self.tallies: dict[str, AddressCounts] = _Tallies(self._others)
         self._looked_at = self._turned_at = clock()
 
-    def facts(self) -> BusFacts:
+    def facts(self) -> BusStats:
         """Return what there is to tell; rates are those between such calls."""
         self._look()
         tallies = list(self.tallies.items())
         busiest = heapq.nlargest(MAX_TOLD, tallies, key=_busy)
         told = [tally.facts(address) for address, tally in busiest]
         rest = len(tallies) - len(told)
-        return BusFacts(
+        return BusStats(
             _total([*(tally for _, tally in tallies), self._others]),
             told,
             rest + bool(self._others.sent or self._others.received),
@@ -176,22 +176,22 @@ class Meter:
         _bring(self._others, seconds, is_turn=is_turn)
 
 
-def _bring(tally: Tally, seconds: float, *, is_turn: bool) -> None:
+def _bring(tally: AddressCounts, seconds: float, *, is_turn: bool) -> None:
     tally.look(seconds)
     if is_turn:
         tally.turn()
 
 
-def _busy(item: tuple[str, Tally]) -> tuple[float, int, int]:
+def _busy(item: tuple[str, AddressCounts]) -> tuple[float, int, int]:
     _, tally = item
     rate = tally.send_rate + tally.receive_rate
     return rate, tally.consumers, tally.sent + tally.received
 
 
-def _total(tallies: list[Tally]) -> AddressFacts:
+def _total(tallies: list[AddressCounts]) -> AddressStats:
     waits = [counts for tally in tallies for counts in (tally.waits, tally.older)]
     failures = [tally.failures for tally in tallies if tally.failures]
-    return AddressFacts(
+    return AddressStats(
         "",
         sum(tally.consumers for tally in tallies),
         sum(tally.sent for tally in tallies),
@@ -203,5 +203,5 @@ def _total(tallies: list[Tally]) -> AddressFacts:
     )
 
 
-def _named(failures: dict[Failure, int]) -> dict[str, int]:
+def _named(failures: dict[FailureKind, int]) -> dict[str, int]:
     return {kind.name: number for kind, number in failures.items()}

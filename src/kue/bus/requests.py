@@ -10,7 +10,7 @@ from kue.aio.thread_calls import hand_over, running
 from kue.bus.errors import RequestFailed, closed, node_lost, timed_out
 
 if TYPE_CHECKING:
-    from kue.bus.interceptors import Chain
+    from kue.bus.interceptors import InterceptorChain
     from kue.bus.message import Message
 
 PREFIX = "__vertx.reply."
@@ -18,7 +18,7 @@ PREFIX = "__vertx.reply."
 _MAX_QUEUES = 64
 
 
-class Pending:
+class PendingRequest:
     """One request.  It is settled in the loop that waits, whoever answers."""
 
     __slots__ = (
@@ -33,7 +33,11 @@ class Pending:
     )
 
     def __init__(
-        self, address: str, reply_address: str, inbound: Chain, queue: Queue
+        self,
+        address: str,
+        reply_address: str,
+        inbound: InterceptorChain,
+        queue: RequestTimeouts,
     ) -> None:
         self._inbound = inbound
         self.address = address
@@ -82,7 +86,7 @@ class Pending:
             self.future.set_exception(failure)
 
 
-class Queue:
+class RequestTimeouts:
     """
     The requests of one loop that wait equally long, the oldest first.
 
@@ -98,19 +102,19 @@ class Queue:
         self.timeout = timeout
         #: Whether others will wait here; else it ends with its one request.
         self.is_shared = is_shared
-        self._pending: dict[Pending, None] = {}
+        self._pending: dict[PendingRequest, None] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     @property
     def is_idle(self) -> bool:
         return self._timer is None or self.loop.is_closed()
 
-    def add(self, pending: Pending) -> None:
+    def add(self, pending: PendingRequest) -> None:
         self._pending[pending] = None
         if self._timer is None:
             self._timer = self.loop.call_at(pending.deadline, self._pass)
 
-    def remove(self, pending: Pending) -> None:
+    def remove(self, pending: PendingRequest) -> None:
         self._pending.pop(pending, None)
 
     def stop(self) -> None:
@@ -121,7 +125,7 @@ class Queue:
         """Fail those whose time is over, and wait for the next."""
         self._timer = None
         now = self.loop.time()
-        over: list[Pending] = []
+        over: list[PendingRequest] = []
         for pending in self._pending:
             if pending.deadline > now:
                 self._timer = self.loop.call_at(pending.deadline, self._pass)
@@ -134,12 +138,14 @@ class Queue:
             )
 
 
-class Requests:
+class PendingRequests:
     """All requests of one bus that wait, by reply address."""
 
     def __init__(self) -> None:
-        self._pending: dict[str, Pending] = {}
-        self._queues: dict[tuple[asyncio.AbstractEventLoop, float], Queue] = {}
+        self._pending: dict[str, PendingRequest] = {}
+        self._queues: dict[
+            tuple[asyncio.AbstractEventLoop, float], RequestTimeouts
+        ] = {}
         self._numbers = itertools.count(1)
         self._prefix = PREFIX
 
@@ -150,18 +156,20 @@ class Requests:
     def __len__(self) -> int:
         return len(self._pending)
 
-    def open(self, address: str, timeout: float, inbound: Chain) -> Pending:
+    def open(
+        self, address: str, timeout: float, inbound: InterceptorChain
+    ) -> PendingRequest:
         reply_address = f"{self._prefix}{next(self._numbers)}"
         loop = asyncio.get_running_loop()
         queue = self._queues.get((loop, timeout))
         if queue is None:
             queue = self._new_queue(loop, timeout)
-        pending = Pending(address, reply_address, inbound, queue)
+        pending = PendingRequest(address, reply_address, inbound, queue)
         queue.add(pending)
         self._pending[reply_address] = pending
         return pending
 
-    def close(self, pending: Pending) -> None:
+    def close(self, pending: PendingRequest) -> None:
         """Forget a request, answered or not."""
         queue = pending.queue
         queue.remove(pending)
@@ -169,10 +177,10 @@ class Requests:
             queue.stop()
         self._pending.pop(pending.reply_address, None)
 
-    def find(self, reply_address: str) -> Pending | None:
+    def find(self, reply_address: str) -> PendingRequest | None:
         return self._pending.get(reply_address)
 
-    def take(self, reply_address: str) -> Pending | None:
+    def take(self, reply_address: str) -> PendingRequest | None:
         """Return the request that waits there, which no second reply will find."""
         return self._pending.pop(reply_address, None)
 
@@ -193,15 +201,19 @@ class Requests:
             else:
                 hand_over(queue.loop, queue.stop)
 
-    def _new_queue(self, loop: asyncio.AbstractEventLoop, timeout: float) -> Queue:
+    def _new_queue(
+        self, loop: asyncio.AbstractEventLoop, timeout: float
+    ) -> RequestTimeouts:
         # Whoever gives another timeout each time must not leave a queue behind each.
         if len(self._queues) >= _MAX_QUEUES:
             for key, queue in list(self._queues.items()):
                 if queue.is_idle:
                     del self._queues[key]
         if len(self._queues) >= _MAX_QUEUES:
-            return Queue(loop, timeout, is_shared=False)
-        queue = self._queues[loop, timeout] = Queue(loop, timeout, is_shared=True)
+            return RequestTimeouts(loop, timeout, is_shared=False)
+        queue = self._queues[loop, timeout] = RequestTimeouts(
+            loop, timeout, is_shared=True
+        )
         return queue
 
 

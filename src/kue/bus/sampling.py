@@ -1,7 +1,7 @@
 """
 A few of the messages that a bus sends, for someone who looks.
 
-A `Sampler` is an interceptor: it is there while someone looks, and messages cost
+A `MessageSampler` is an interceptor: it is there while someone looks, and messages cost
 nothing more when nobody does.  What it keeps is small, however large the message is.
 """
 
@@ -17,14 +17,14 @@ import msgspec
 from kue.bus.codecs import ClassCodec
 from kue.bus.errors import RequestFailed
 from kue.bus.requests import PREFIX
-from kue.bus.stats import Sample
+from kue.bus.stats import MessageSample
 
 if TYPE_CHECKING:
     from kue.bus.interceptors import Proceed
     from kue.bus.message import Message
     from kue.bus.stats import MessageKind
 
-#: Messages between two calls of `Sampler.take`.
+#: Messages between two calls of `MessageSampler.take`.
 MAX_TAKEN = 5
 #: Characters of a text, items of a list or an object, and levels that are kept.
 MAX_TEXT, MAX_ITEMS, MAX_LEVELS = 1_000, 30, 6
@@ -35,12 +35,12 @@ MAX_HEADERS = 30
 _REST = 20
 
 
-class Sampler:
+class MessageSampler:
     """Keeps up to `MAX_TAKEN` messages until they are taken; others pass unseen."""
 
     def __init__(self, node: str) -> None:
         self._node = node
-        self._taken: list[Sample] = []
+        self._taken: list[MessageSample] = []
         self._rests_until = 0.0
 
     def __call__(self, message: Message, proceed: Proceed) -> None:
@@ -52,7 +52,7 @@ class Sampler:
                 self._rests_until = began + spent * _REST
         proceed()
 
-    def take(self) -> list[Sample]:
+    def take(self) -> list[MessageSample]:
         """Return what was kept, and begin anew."""
         taken, self._taken = self._taken, []
         return taken
@@ -65,7 +65,7 @@ class Sampler:
             return
 
 
-def sample(message: Message, node: str = "") -> Sample:
+def sample(message: Message, node: str = "") -> MessageSample:
     """Return what can be shown of a message."""
     names = list(message.headers) if message.has_headers else []
     body = message.body
@@ -76,9 +76,9 @@ def sample(message: Message, node: str = "") -> Sample:
         body = msgspec.json.decode(encoded)
     elif message.codec.name != "json":
         body = None
-    cut = Cut()
+    cut = JsonTruncation()
     shown = cut.value(body)
-    return Sample(
+    return MessageSample(
         at=time.time_ns() // 1_000_000,
         node=node,
         address=message.address,
@@ -91,7 +91,7 @@ def sample(message: Message, node: str = "") -> Sample:
     )
 
 
-class Cut:
+class JsonTruncation:
     """Makes JSON small: its form stays, so that keys can be told from values."""
 
     def __init__(self) -> None:

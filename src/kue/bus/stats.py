@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 MessageKind: TypeAlias = Literal["send", "publish", "request", "reply"]
 
 
-class AddressFacts(msgspec.Struct, frozen=True, omit_defaults=True):
+class AddressStats(msgspec.Struct, frozen=True, omit_defaults=True):
     """What passed one address of one node."""
 
     address: str
@@ -34,20 +34,20 @@ class AddressFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     failures: dict[str, int] = {}
 
 
-class BusFacts(msgspec.Struct, frozen=True, omit_defaults=True):
+class BusStats(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a bus says of itself."""
 
     #: All addresses together.
-    total: AddressFacts
+    total: AddressStats
     #: The busiest.
-    addresses: list[AddressFacts] = []
+    addresses: list[AddressStats] = []
     #: How many others there are; those beyond the number that is counted apart are one.
     rest: int = 0
     #: Requests that wait for their reply.
     waiting: int = 0
 
 
-class NodeFacts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class NodeStats(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What a node of a cluster says of itself."""
 
     host: str = ""
@@ -62,10 +62,10 @@ class NodeFacts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     lost: int = 0
     #: Messages from it for which there was no room.
     given_up: int = 0
-    bus: BusFacts
+    bus: BusStats
 
 
-class Sample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class MessageSample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A message that someone looks at."""
 
     #: When it was sent, Unix ms.
@@ -85,7 +85,7 @@ class Sample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     is_cut: bool = False
 
 
-class AddressSum(msgspec.Struct, frozen=True, kw_only=True):
+class AddressTotals(msgspec.Struct, frozen=True, kw_only=True):
     """What passed one address, on all nodes."""
 
     address: str
@@ -100,9 +100,9 @@ class AddressSum(msgspec.Struct, frozen=True, kw_only=True):
     failures: dict[str, int]
 
 
-def sums(told: Iterable[tuple[str, BusFacts]]) -> list[AddressSum]:
+def sums(told: Iterable[tuple[str, BusStats]]) -> list[AddressTotals]:
     """Add up what nodes tell of their addresses; the busiest come first."""
-    by_address: dict[str, list[tuple[str, AddressFacts]]] = {}
+    by_address: dict[str, list[tuple[str, AddressStats]]] = {}
     for node, bus in told:
         for facts in bus.addresses:
             by_address.setdefault(facts.address, []).append((node, facts))
@@ -119,9 +119,9 @@ def counted(parts: Iterable[dict[str, int]]) -> dict[str, int]:
     return total
 
 
-def _sum(address: str, parts: list[tuple[str, AddressFacts]]) -> AddressSum:
+def _sum(address: str, parts: list[tuple[str, AddressStats]]) -> AddressTotals:
     facts = [one for _, one in parts]
-    return AddressSum(
+    return AddressTotals(
         address=address,
         nodes=sorted(node for node, one in parts if one.consumers),
         consumers=sum(one.consumers for one in facts),

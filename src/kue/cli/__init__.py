@@ -32,7 +32,7 @@ COMMANDS = (
 )
 
 
-class Commands(click.Group):
+class CommandGroup(click.Group):
     """Imports a command when it is asked for: a process runs only one of them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -47,7 +47,7 @@ class Commands(click.Group):
 
 
 @click.group(
-    cls=Commands,
+    cls=CommandGroup,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=EXIT_CODES,

@@ -14,7 +14,7 @@ import msgspec
 from kue.cli.output.terminal import DONE, say
 from kue.model.credentials import mask_credentials
 from kue.model.errors import StoreError
-from kue.store.values import Act
+from kue.store.values import AuditEntry
 
 if TYPE_CHECKING:
     from kue.store.contract import Store
@@ -40,7 +40,7 @@ async def note_command(store: Store, code: int | None) -> None:
     if context.meta.get(_UNCHANGED):
         return
     is_done = code is None or code == DONE
-    act = Act(
+    act = AuditEntry(
         who=f"cli:{login()}",
         what=_command(context),
         target=_target(context)[:MAX_TARGET],

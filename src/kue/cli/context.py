@@ -17,7 +17,7 @@ from kue.client.queue import Kue
 from kue.model import settings
 from kue.model.errors import ConfigError
 from kue.store import scheme_of
-from kue.store.sqlite.file_url import Place
+from kue.store.sqlite.file_url import FileLocation
 
 if TYPE_CHECKING:
     from kue.model.settings import Settings
@@ -115,7 +115,7 @@ def refuse_missing_file(url: str) -> None:
         ConfigError: The URL names a file that is not there.
     """
     if scheme_of(url) == "sqlite":
-        path = Place.of(url).path
+        path = FileLocation.of(url).path
         if path is not None and not path.exists():
             raise ConfigError(
                 f"there is no store {path}; is the URL right? The first job makes it"

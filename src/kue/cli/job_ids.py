@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kue.cli.params import Kind
-from kue.cli.stdin import STDIN, Line, read_lines
+from kue.cli.stdin import STDIN, InputLine, read_lines
 from kue.store.values import MAX_BATCH
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def batches(ids: Collection[int | str]) -> Iterator[list[int]]:
             yield [_id_of(line) for line in lines]
 
 
-def _id_of(line: Line) -> int:
+def _id_of(line: InputLine) -> int:
     text = line.text.partition(b"\t")[0].strip().decode(errors="replace")
     try:
         return _job_id(text)

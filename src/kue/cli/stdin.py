@@ -21,7 +21,7 @@ STDIN = "-"
 BLOCK = 1 << 16
 
 
-class Line(NamedTuple):
+class InputLine(NamedTuple):
     """A line that is not empty, and where it was."""
 
     number: int
@@ -39,7 +39,7 @@ def read_all() -> bytes:
         return sys.stdin.buffer.read()
 
 
-def read_lines() -> Iterator[list[Line]]:
+def read_lines() -> Iterator[list[InputLine]]:
     """Yield lines that are there, up to 500 at a time, and wait for more."""
     number = 0
     for block in _whole_lines():
@@ -47,7 +47,7 @@ def read_lines() -> Iterator[list[Line]]:
         for text in block:
             number += 1
             if text.strip():
-                lines.append(Line(number, text))
+                lines.append(InputLine(number, text))
         for start in range(0, len(lines), MAX_BATCH):
             yield lines[start : start + MAX_BATCH]
 

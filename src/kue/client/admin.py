@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kue.client.bulk_actions import OnSwept
-    from kue.client.connection import Session
+    from kue.client.connection import Connection
     from kue.model.job import State
 
 Order = Literal["stop", "stacks"]
 
 
-class Operating:
+class QueueAdmin:
     """What can be asked of a queue as a whole."""
 
-    _session: Session
+    _session: Connection
 
     async def pause(
         self,

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from kue.client.connection import Session
+    from kue.client.connection import Connection
     from kue.model.draft import Delivery
     from kue.model.duration import Duration
     from kue.model.job import Draft, PriorityGiven
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from kue.model.payload import JSON
 
 
-class Drafting:
+class BaseJobBuilder:
     """
     A job that is not saved yet.
 
     Every verb checks what it is given at once and returns the builder.
     """
 
-    def __init__(self, session: Session, type: str, data: JSON) -> None:
+    def __init__(self, session: Connection, type: str, data: JSON) -> None:
         self._session = session
         self._options: dict[str, Any] = {}
         self._saved: int | None = None
@@ -112,7 +112,7 @@ class Drafting:
         """Attach texts that travel with the job, such as a trace context."""
         return self._set(meta=meta)
 
-    async def _save(self, session: Session, *, durable: bool) -> JobHandle[Any]:
+    async def _save(self, session: Connection, *, durable: bool) -> JobHandle[Any]:
         self._refuse_if_saved()
         added = await session.add(self._draft, durable=durable)
         self._saved = added.id
@@ -135,7 +135,7 @@ class Drafting:
             )
 
 
-class JobBuilder(Drafting):
+class JobBuilder(BaseJobBuilder):
     """
     A job that is not saved yet.
 

@@ -15,35 +15,35 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from kue.client.error_groups import Tally
+from kue.client.error_groups import ErrorCounter
 from kue.model.duration import Duration, milliseconds
 from kue.model.errors import JobError
 from kue.model.job import FINAL, PROMOTABLE, State
 from kue.store.replies import check_reply
-from kue.store.values import MAX_BATCH, ErrorGroup, Reply, Seen, Word
+from kue.store.values import MAX_BATCH, ErrorGroup, ExpectedState, Reply, Result
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from kue.client.connection import Session
+    from kue.client.connection import Connection
     from kue.client.filters import Selection
     from kue.model.job import Job
 
 #: Called with how many jobs were looked at so far.
 OnSwept = Callable[[int], None]
-_GONE = Reply(Word.GONE)
+_GONE = Reply(Result.GONE)
 
 
-class Answer(NamedTuple):
+class BulkResult(NamedTuple):
     """What became of one job of many."""
 
     job_id: int
-    word: Word
+    word: Result
     #: Why it was not done; None when it is so now, or will be.
     error: JobError | None = None
 
 
-class Swept(NamedTuple):
+class BulkSummary(NamedTuple):
     """What became of all that matched."""
 
     done: int = 0
@@ -56,29 +56,31 @@ class Swept(NamedTuple):
     def total(self) -> int:
         return self.done + self.changed + self.held
 
-    def plus(self, answers: Iterable[Answer]) -> Swept:
+    def plus(self, answers: Iterable[BulkResult]) -> BulkSummary:
         """Return the sum with *answers* counted."""
         done, changed, held = self
         for answer in answers:
             if answer.error is None:
                 done += 1
-            elif answer.word is Word.HELD:
+            elif answer.word is Result.HELD:
                 held += 1
             else:
                 changed += 1
-        return Swept(done, changed, held)
+        return BulkSummary(done, changed, held)
 
 
 #: A job by its id, or as it was read.
 JobGiven: TypeAlias = "int | Job"
-_Act: TypeAlias = Callable[[Sequence[int], Mapping[int, Seen]], Awaitable[list[Reply]]]
-_ActOnMany: TypeAlias = "Callable[[Sequence[Job]], Awaitable[list[Answer]]]"
+_Act: TypeAlias = Callable[
+    [Sequence[int], Mapping[int, ExpectedState]], Awaitable[list[Reply]]
+]
+_ActOnMany: TypeAlias = "Callable[[Sequence[Job]], Awaitable[list[BulkResult]]]"
 
 
-class Sweeping:
+class BulkActions:
     """What can be asked of a queue about many jobs at once."""
 
-    _session: Session
+    _session: Connection
 
     # -- jobs that are named ---------------------------------------------------
 
@@ -88,7 +90,7 @@ class Sweeping:
         *,
         delay: Duration = 0,
         states: Iterable[State] = FINAL,
-    ) -> list[Answer]:
+    ) -> list[BulkResult]:
         """
         Put ended jobs back in line, after *delay*; each may be retried from *states*.
 
@@ -103,17 +105,19 @@ class Sweeping:
 
     async def promote_many(
         self, jobs: Iterable[JobGiven], *, states: Iterable[State] = PROMOTABLE
-    ) -> list[Answer]:
+    ) -> list[BulkResult]:
         """Let jobs that are delayed or wait for others run now."""
         act = self._mover(State.WAITING, None, states)
         return await self._in_batches(jobs, act, wanted="be promoted")
 
     async def cancel_many(
         self, jobs: Iterable[JobGiven], *, reason: str = ""
-    ) -> list[Answer]:
+    ) -> list[BulkResult]:
         """Cancel jobs; for one that runs the word is ASKED: its worker will end it."""
 
-        async def act(ids: Sequence[int], seen: Mapping[int, Seen]) -> list[Reply]:
+        async def act(
+            ids: Sequence[int], seen: Mapping[int, ExpectedState]
+        ) -> list[Reply]:
             return await self._session.store.cancel(ids, reason=reason, seen=seen)
 
         return await self._in_batches(jobs, act, wanted="be cancelled")
@@ -124,7 +128,7 @@ class Sweeping:
         *,
         force: bool = False,
         states: Iterable[State] | None = None,
-    ) -> list[Answer]:
+    ) -> list[BulkResult]:
         """
         Delete jobs with their logs; running ones only by *force*.
 
@@ -132,7 +136,9 @@ class Sweeping:
         """
         allowed = None if states is None else frozenset(states)
 
-        async def act(ids: Sequence[int], seen: Mapping[int, Seen]) -> list[Reply]:
+        async def act(
+            ids: Sequence[int], seen: Mapping[int, ExpectedState]
+        ) -> list[Reply]:
             return await self._session.store.remove(
                 ids, force=force, states=allowed, seen=seen
             )
@@ -141,7 +147,7 @@ class Sweeping:
 
     async def move_many(
         self, jobs: Iterable[JobGiven], to: State, *, at: int | None = None
-    ) -> list[Answer]:
+    ) -> list[BulkResult]:
         """
         Move jobs to ``waiting``, or to ``delayed`` until *at* (Unix ms).
 
@@ -177,24 +183,24 @@ class Sweeping:
         *,
         delay: Duration = 0,
         on_progress: OnSwept | None = None,
-    ) -> Swept:
+    ) -> BulkSummary:
         """
         Put all jobs back in line that match and have ended by now.
 
         One that fails again while this goes on is not retried a second time.
         """
 
-        async def act(jobs: Sequence[Job]) -> list[Answer]:
+        async def act(jobs: Sequence[Job]) -> list[BulkResult]:
             return await self.retry_many(jobs, delay=delay, states={wanted.state})
 
         return await self._sweep(wanted, act, on_progress)
 
     async def remove_all(
         self, wanted: Selection, *, on_progress: OnSwept | None = None
-    ) -> Swept:
+    ) -> BulkSummary:
         """Delete all jobs that match and have ended by now."""
 
-        async def act(jobs: Sequence[Job]) -> list[Answer]:
+        async def act(jobs: Sequence[Job]) -> list[BulkResult]:
             return await self.remove_many(jobs, states={wanted.state})
 
         return await self._sweep(wanted, act, on_progress)
@@ -203,7 +209,7 @@ class Sweeping:
         self, wanted: Selection, *, on_progress: OnSwept | None = None
     ) -> list[ErrorGroup]:
         """Return what the jobs that match failed of, the most frequent first."""
-        tally = Tally()
+        tally = ErrorCounter()
         async for jobs in self.ended(wanted):
             for job in jobs:
                 tally.count(job)
@@ -215,10 +221,10 @@ class Sweeping:
 
     async def _sweep(
         self, wanted: Selection, act: _ActOnMany, on_progress: OnSwept | None
-    ) -> Swept:
+    ) -> BulkSummary:
         # What ends from now on lies ahead of us, where we would come past it again.
         now = await self._session.store.now()
-        swept = Swept()
+        swept = BulkSummary()
         async for jobs in self.ended(wanted.until_at_most(now + 1)):
             swept = swept.plus(await act(jobs))
             if on_progress is not None:
@@ -228,7 +234,9 @@ class Sweeping:
     def _mover(self, to: State, at: int | None, states: Iterable[State] | None) -> _Act:
         allowed = None if states is None else frozenset(states)
 
-        async def act(ids: Sequence[int], seen: Mapping[int, Seen]) -> list[Reply]:
+        async def act(
+            ids: Sequence[int], seen: Mapping[int, ExpectedState]
+        ) -> list[Reply]:
             return await self._session.store.move(
                 ids, to, at=at, states=allowed, seen=seen
             )
@@ -242,15 +250,15 @@ class Sweeping:
         *,
         wanted: str,
         reads: bool = False,
-    ) -> list[Answer]:
+    ) -> list[BulkResult]:
         """Do *act* to jobs; with *reads*, those that are only named are read first."""
         given = {one if isinstance(one, int) else one.id: one for one in jobs}
         ids = list(given)
-        answers: list[Answer] = []
+        answers: list[BulkResult] = []
         for start in range(0, len(ids), MAX_BATCH):
             batch = ids[start : start + MAX_BATCH]
             seen = {
-                job_id: Seen.of(job)
+                job_id: ExpectedState.of(job)
                 for job_id in batch
                 if not isinstance(job := given[job_id], int)
             }
@@ -262,13 +270,13 @@ class Sweeping:
             answers += (_answer(id, replies.get(id, _GONE), wanted) for id in batch)
         return answers
 
-    async def _look(self, job_ids: list[int]) -> dict[int, Seen]:
+    async def _look(self, job_ids: list[int]) -> dict[int, ExpectedState]:
         jobs = await self._session.store.get(job_ids) if job_ids else ()
-        return {job.id: Seen.of(job) for job in jobs if job is not None}
+        return {job.id: ExpectedState.of(job) for job in jobs if job is not None}
 
 
-def _answer(job_id: int, reply: Reply, wanted: str) -> Answer:
+def _answer(job_id: int, reply: Reply, wanted: str) -> BulkResult:
     try:
-        return Answer(job_id, check_reply(job_id, reply, wanted=wanted))
+        return BulkResult(job_id, check_reply(job_id, reply, wanted=wanted))
     except JobError as exc:
-        return Answer(job_id, reply.word, exc)
+        return BulkResult(job_id, reply.word, exc)

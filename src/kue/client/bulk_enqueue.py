@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
-    from kue.client.connection import Session
-    from kue.client.enqueue_batcher import Producer
+    from kue.client.connection import Connection
+    from kue.client.enqueue_batcher import EnqueueBatcher
     from kue.model.job import Draft
     from kue.model.payload import JSON
 
@@ -26,7 +26,7 @@ Answers = list[tuple["Draft", Added]]
 
 
 def drafts(
-    session: Session,
+    session: Connection,
     what: str | Iterable[Draft],
     data: Iterable[JSON],
     options: dict[str, Any],
@@ -38,7 +38,7 @@ def drafts(
     return map(mould.draft, data)
 
 
-class Bulk:
+class BulkEnqueue:
     """
     One long delivery of drafts.
 
@@ -49,7 +49,7 @@ class Bulk:
 
     def __init__(
         self,
-        producer: Producer,
+        producer: EnqueueBatcher,
         drafts: Iterable[Draft],
         *,
         durable: bool = False,

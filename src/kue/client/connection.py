@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kue.aio.retry import Outage
-from kue.client.enqueue_batcher import Producer
-from kue.client.subscriptions import Background, Hub
-from kue.model.draft import Mould, check_options, draft
+from kue.aio.retry import StoreRetry
+from kue.client.enqueue_batcher import EnqueueBatcher
+from kue.client.subscriptions import BackgroundTasks, Subscriptions
+from kue.model.draft import DraftTemplate, check_options, draft
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 MAX_MOULDS = 1_000
 
 
-class Session:
+class Connection:
     """A store, how it is to be used, and everything that lives as long as the queue."""
 
     def __init__(self, store: Store, settings: Settings) -> None:
         self.store = store
         self.settings = settings
-        self.outage = Outage(store.name)
-        self.background = Background()
-        self.hub = Hub(store, self.outage, self.background)
-        self.producer = Producer(store)
-        self._moulds: dict[str, Mould] = {}
+        self.outage = StoreRetry(store.name)
+        self.background = BackgroundTasks()
+        self.hub = Subscriptions(store, self.outage, self.background)
+        self.producer = EnqueueBatcher(store)
+        self._moulds: dict[str, DraftTemplate] = {}
 
     def draft(self, type: str, data: JSON, options: dict[str, Any]) -> Draft:
         """Return a valid draft; raises what `kue.model.draft.draft` raises."""
@@ -43,11 +43,11 @@ class Session:
         check_options(options)
         return draft(type, data, max_data=self.settings.max_data, **options)
 
-    def mould(self, type: str, options: Mapping[str, Any]) -> Mould:
+    def mould(self, type: str, options: Mapping[str, Any]) -> DraftTemplate:
         """Return what makes drafts that differ in their data; raises as `draft`."""
-        return Mould(type, options, max_data=self.settings.max_data)
+        return DraftTemplate(type, options, max_data=self.settings.max_data)
 
-    def _plain(self, type: str) -> Mould:
+    def _plain(self, type: str) -> DraftTemplate:
         try:
             mould = self._moulds.get(type)
         except TypeError:

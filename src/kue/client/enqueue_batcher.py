@@ -5,9 +5,10 @@ While one add is on its way, drafts of other callers collect; the next flight ta
 all.  A lone caller is never kept waiting for company, and a hundred at once cost one or
 two calls.
 
-The store tells a repeated add from a new one by (producer, seq).  A `Lane` is such a
-producer: one call at a time, a growing seq.  A lane whose last call may or may not have
-arrived is thrown away, so that its number cannot be taken for another call's.
+The store tells a repeated add from a new one by (producer, seq).  A `ProducerSequence`
+is such a producer: one call at a time, a growing seq.  A sequence whose last
+call may or may not have arrived is thrown away, so that its number cannot be taken for
+another call's.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from kue.store.contract import Store
 
 
-class Lane:
+class ProducerSequence:
     """One producer in the eyes of the store."""
 
     def __init__(self) -> None:
@@ -49,12 +50,12 @@ class _Waiting(NamedTuple):
     answer: asyncio.Future[Added]
 
 
-class Producer:
+class EnqueueBatcher:
     """Adds drafts to a store on behalf of everyone who holds the queue."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._idle_lanes: list[Lane] = []
+        self._idle_lanes: list[ProducerSequence] = []
         self._waiting: deque[_Waiting] = deque()
         self._pilot: asyncio.Task[None] | None = None
         #: Set while a caller's own call is on its way, without a pilot.
@@ -100,7 +101,7 @@ class Producer:
         self, drafts: Sequence[Draft], *, durable: bool = False
     ) -> list[Added]:
         """Add up to MAX_BATCH drafts in a call of their own."""
-        lane = self._idle_lanes.pop() if self._idle_lanes else Lane()
+        lane = self._idle_lanes.pop() if self._idle_lanes else ProducerSequence()
         added = await lane.add(self._store, drafts, durable=durable)
         # Reached only when the call was answered: see the top of this module.
         self._idle_lanes.append(lane)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MAX_GROUPS = 1000
 
 
-class Tally:
+class ErrorCounter:
     """Counts jobs by their error, in bounded memory."""
 
     def __init__(self) -> None:

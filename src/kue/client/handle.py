@@ -16,13 +16,13 @@ from kue.model.errors import InvalidTransition, JobNotFound, StoreUnavailable
 from kue.model.events import Event, Kind
 from kue.model.job import FINAL, PROMOTABLE, State
 from kue.store.replies import check, check_reply
-from kue.store.values import Added, Change, LogLine, Seen, Word
+from kue.store.values import Added, Change, ExpectedState, LogLine, Result
 from kue.worker import progress as signs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 
-    from kue.client.connection import Session
+    from kue.client.connection import Connection
     from kue.model.job import Job, PriorityGiven
     from kue.model.payload import JSON
 
@@ -49,7 +49,7 @@ class JobHandle(Generic[T_co]):
 
     def __init__(
         self,
-        session: Session,
+        session: Connection,
         job_id: int,
         type: str,
         *,
@@ -265,7 +265,7 @@ class JobHandle(Generic[T_co]):
         update = signs.progress(self.id, done, total, data)
         update = msgspec.structs.replace(update, created_at=self._created_at)
         [word] = await self._session.store.progress([update])
-        state = (await self.refresh()).state if word is Word.REFUSED else None
+        state = (await self.refresh()).state if word is Result.REFUSED else None
         check(self.id, word, wanted="report progress", state=state)
 
     # -- operating -------------------------------------------------------------
@@ -289,11 +289,11 @@ class JobHandle(Generic[T_co]):
             )
             if value is not msgspec.UNSET
         }
-        change = self._change(given, Seen(self._created_at))
+        change = self._change(given, ExpectedState(self._created_at))
         [word] = await self._session.store.update([change])
         check(self.id, word, wanted="be changed")
 
-    def _change(self, given: dict[str, Any], seen: Seen) -> Change:
+    def _change(self, given: dict[str, Any], seen: ExpectedState) -> Change:
         options = {name: value for name, value in given.items() if name != "data"}
         valid = self._session.draft(self.type, given.get("data"), options)
         values = {
@@ -320,8 +320,8 @@ class JobHandle(Generic[T_co]):
             [self.id], reason=reason, seen=self._seen
         )
         word = check_reply(self.id, reply, wanted="be cancelled")
-        if word is not Word.ALREADY:
-            return word is Word.DONE
+        if word is not Result.ALREADY:
+            return word is Result.DONE
         return (await self.refresh()).state.is_final
 
     async def remove(self, *, force: bool = False) -> None:
@@ -359,7 +359,7 @@ class JobHandle(Generic[T_co]):
             await self._replace_data(job, data)
         word = await self._move(State.WAITING, "be retried", states=FINAL, seen=job)
         self._restarted = job.ending
-        return word is Word.DONE
+        return word is Result.DONE
 
     async def promote(self) -> None:
         """
@@ -384,7 +384,7 @@ class JobHandle(Generic[T_co]):
         at = await self._moment(delay)
         job = self._known or await self.refresh()
         word = await self._move(State.DELAYED, "be delayed", at=at, seen=job)
-        if word is Word.ALREADY:
+        if word is Result.ALREADY:
             now = await self.refresh()
             # By us, if a call was repeated after its reply was lost.
             if (now.state, now.promote_at) != (State.DELAYED, at):
@@ -405,9 +405,9 @@ class JobHandle(Generic[T_co]):
         return job
 
     async def _replace_data(self, job: Job, data: JSON) -> None:
-        change = self._change({"data": data}, Seen.of(job))
+        change = self._change({"data": data}, ExpectedState.of(job))
         [word] = await self._session.store.update([change])
-        state = (await self.refresh()).state if word is Word.REFUSED else None
+        state = (await self.refresh()).state if word is Result.REFUSED else None
         check(self.id, word, wanted="be retried with other data", state=state)
 
     async def _move(
@@ -418,8 +418,8 @@ class JobHandle(Generic[T_co]):
         at: int | None = None,
         states: Iterable[State] | None = None,
         seen: Job | None = None,
-    ) -> Word:
-        known = self._seen if seen is None else {self.id: Seen.of(seen)}
+    ) -> Result:
+        known = self._seen if seen is None else {self.id: ExpectedState.of(seen)}
         [reply] = await self._session.store.move(
             [self.id], to, at=at, states=states, seen=known
         )
@@ -432,9 +432,9 @@ class JobHandle(Generic[T_co]):
         return await self._session.store.now() + wait
 
     @property
-    def _seen(self) -> dict[int, Seen]:
+    def _seen(self) -> dict[int, ExpectedState]:
         """Which job this is, for the store to compare."""
-        return {self.id: Seen(self._created_at)}
+        return {self.id: ExpectedState(self._created_at)}
 
     def _is_same(self, job: Job) -> bool:
         known = self._job
@@ -444,7 +444,7 @@ class JobHandle(Generic[T_co]):
 
 
 def added_handle(
-    session: Session,
+    session: Connection,
     type: str,
     added: Added,
     reader: Callable[[JSON], T_co] | None = None,
@@ -468,7 +468,7 @@ def typed(
     return added_handle(handle._session, handle.type, added, reader)
 
 
-def moved(handle: JobHandle[T_co], session: Session) -> JobHandle[T_co]:
+def moved(handle: JobHandle[T_co], session: Connection) -> JobHandle[T_co]:
     """Return a handle of the same job for *session*, which lives on another loop."""
     if handle._session is session:
         return handle

@@ -42,7 +42,7 @@ class Hooks:
                 logger.exception("shutdown hook %r raised", hook)
 
 
-class Mourners:
+class FailureNotifier:
     """Calls the failure hooks of one worker beside its work."""
 
     def __init__(self, hooks: list[FailureHook]) -> None:

@@ -21,7 +21,7 @@ from kue.store.values import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kue.client.connection import Session
+    from kue.client.connection import Connection
     from kue.model.job import Job, PriorityGiven
     from kue.store.values import Errors, Stacks, Stat, StoreFacts, WorkerStatus
 
@@ -51,10 +51,10 @@ def state_of(name: State | str) -> State:
         ) from None
 
 
-class Reading:
+class Queries:
     """What can be asked of a queue."""
 
-    _session: Session
+    _session: Connection
 
     async def now(self) -> int:
         """Return the store's clock, Unix ms: the one all times of jobs are told by."""

@@ -6,17 +6,17 @@ import asyncio
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-from kue.client.admin import Operating
+from kue.client.admin import QueueAdmin
 from kue.client.builder import JobBuilder
-from kue.client.bulk_actions import Sweeping
-from kue.client.bulk_enqueue import Bulk, drafts
-from kue.client.connection import Session
+from kue.client.bulk_actions import BulkActions
+from kue.client.bulk_enqueue import BulkEnqueue, drafts
+from kue.client.connection import Connection
 from kue.client.handle import JobHandle, added_handle
 from kue.client.hooks import Hooks
-from kue.client.queries import Reading
-from kue.client.registration import Registering
-from kue.client.registry import Handlers
-from kue.client.run import Working
+from kue.client.queries import Queries
+from kue.client.registration import Registration
+from kue.client.registry import HandlerRegistry
+from kue.client.run import RunMethods
 from kue.client.subscriptions import QUEUE_PREFIX, Callback, kind_of
 from kue.client.sync import SyncKue
 from kue.model import settings as settings_
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kue.worker import Worker
 
 
-class Kue(Reading, Operating, Sweeping, Registering, Working):
+class Kue(Queries, QueueAdmin, BulkActions, Registration, RunMethods):
     """
     A queue of jobs.
 
@@ -56,9 +56,9 @@ class Kue(Reading, Operating, Sweeping, Registering, Working):
         self, url: str | None = None, *, store: Store | None = None, **settings: Any
     ) -> None:
         known = settings_.load(url=url, **settings)
-        self._session = Session(store or store_for(known), known)
+        self._session = Connection(store or store_for(known), known)
         self._is_given = store is not None
-        self._handlers = Handlers()
+        self._handlers = HandlerRegistry()
         self._hooks = Hooks()
         self._workers: set[Worker] = set()
         self._sync = SyncKue(self, self._twin)
@@ -86,18 +86,18 @@ class Kue(Reading, Operating, Sweeping, Registering, Working):
         return self._sync
 
     @property
-    def _session(self) -> Session:
+    def _session(self) -> Connection:
         """What belongs to the event loop that asks; that of `sync` has its own."""
         return self._sync.session_here or self._home
 
     @_session.setter
-    def _session(self, session: Session) -> None:
+    def _session(self, session: Connection) -> None:
         self._home = session
 
     def _twin(self) -> Kue:
         """Return the same queue for another event loop: handlers are shared."""
         twin = copy(self)
-        twin._session = Session(self._session.store.twin(), self.settings)
+        twin._session = Connection(self._session.store.twin(), self.settings)
         twin._workers = set()
         twin._sync = SyncKue(twin, twin._twin)
         return twin
@@ -186,7 +186,7 @@ class Kue(Reading, Operating, Sweeping, Registering, Working):
             As `enqueue`; a note on the error tells how many jobs had been added.
         """
         await self._session.hub.ready()
-        bulk = Bulk(
+        bulk = BulkEnqueue(
             self._session.producer,
             drafts(self._session, what, data, options),
             durable=durable,

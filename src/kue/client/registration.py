@@ -18,7 +18,7 @@ from typing import (
 
 from kue.client.hooks import FailureHook, Hook, Hooks
 from kue.client.middleware import Middleware
-from kue.client.registry import Handlers, Handling
+from kue.client.registry import HandlerRegistry, HandlerSettings
 from kue.client.resource import Check, Resource
 from kue.client.task import Task
 from kue.model.arguments import Arguments
@@ -78,10 +78,10 @@ class ResourceDecorator(Protocol):
     def __call__(self, open_: Callable[[], AsyncIterator[T]], /) -> Resource[T]: ...
 
 
-class Registering:
+class Registration:
     """How a queue learns of handlers, and of what is around them."""
 
-    _handlers: Handlers
+    _handlers: HandlerRegistry
     _hooks: Hooks
 
     # -- tasks -----------------------------------------------------------------
@@ -190,7 +190,7 @@ class Registering:
                 "resources are not open; let the function open what it needs"
             )
         self._handlers.add(
-            Handling(
+            HandlerSettings(
                 type=task.name,
                 handler=_task_handler(task, where),
                 execution=where,
@@ -283,7 +283,7 @@ class Registering:
         where = "loop" if is_async(handler) else "thread"
         adapted = _handler(handler)
         self._handlers.add(
-            Handling(type=type, handler=adapted, execution=where, slots=n)
+            HandlerSettings(type=type, handler=adapted, execution=where, slots=n)
         )
         return handler
 

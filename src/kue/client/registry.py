@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SLOTS = {"loop": 100, "thread": 10, "process": os.cpu_count() or 1}
 
 
-class Handling(msgspec.Struct, frozen=True, kw_only=True):
+class HandlerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How jobs of one type are handled."""
 
     type: str
@@ -35,15 +35,15 @@ class Handling(msgspec.Struct, frozen=True, kw_only=True):
     uses: tuple[Any, ...] = ()
 
 
-class Handlers:
+class HandlerRegistry:
     """The handlers of a queue, by type, and what is around all of them."""
 
     def __init__(self) -> None:
-        self._handlings: dict[str, Handling] = {}
+        self._handlings: dict[str, HandlerSettings] = {}
         self.middleware: list[Middleware] = []
         self.resources: list[Resource[Any]] = []
 
-    def add(self, handling: Handling) -> None:
+    def add(self, handling: HandlerSettings) -> None:
         """
         Take on a type.
 
@@ -77,7 +77,9 @@ class Handlers:
                 )
         return [self._processor(self._handlings[name], concurrency) for name in names]
 
-    def _processor(self, handling: Handling, concurrency: int | None) -> Processor:
+    def _processor(
+        self, handling: HandlerSettings, concurrency: int | None
+    ) -> Processor:
         slots = handling.slots or concurrency or SLOTS[handling.execution]
         return Processor(
             handling.type,
@@ -88,7 +90,7 @@ class Handlers:
         )
 
 
-def _around(handling: Handling, middleware: Sequence[Middleware]) -> Any:
+def _around(handling: HandlerSettings, middleware: Sequence[Middleware]) -> Any:
     """Return the handler with everything that is around it; itself if nothing is."""
     handler = handling.handler
     if handling.uses:

@@ -6,23 +6,23 @@ import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from kue.client.hooks import Hooks, Mourners
+from kue.client.hooks import FailureNotifier, Hooks
 from kue.model.duration import Duration, milliseconds
 from kue.worker.signals import stopped_by_signals
-from kue.worker.worker import GRACE_SECONDS, Plan, Worker
+from kue.worker.worker import GRACE_SECONDS, Worker, WorkerOptions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
 
-    from kue.client.connection import Session
-    from kue.client.registry import Handlers
+    from kue.client.connection import Connection
+    from kue.client.registry import HandlerRegistry
 
 
-class Working:
+class RunMethods:
     """How a queue runs its jobs in this process."""
 
-    _session: Session
-    _handlers: Handlers
+    _session: Connection
+    _handlers: HandlerRegistry
     _hooks: Hooks
     _workers: set[Worker]
 
@@ -60,7 +60,7 @@ class Working:
             ConfigError: No handler was registered.
             StoreRefused, StoreCorrupt: The store is not fit to keep jobs.
         """
-        plan = Plan(
+        plan = WorkerOptions(
             name=name,
             grace=milliseconds(grace, field="grace") / 1000,
             concurrency=concurrency,
@@ -89,7 +89,7 @@ class Working:
     ) -> AsyncIterator[Worker]:
         """Run jobs beside the body of ``async with q.work():``, and stop after it."""
         seconds = milliseconds(grace, field="grace") / 1000
-        plan = Plan(name=name, grace=seconds, concurrency=concurrency)
+        plan = WorkerOptions(name=name, grace=seconds, concurrency=concurrency)
         worker, mourners = self._worker(plan, types)
         running = asyncio.create_task(self._run(worker, mourners), name="kue work")
         try:
@@ -109,9 +109,9 @@ class Working:
             worker.stop()
 
     def _worker(
-        self, plan: Plan, types: Iterable[str] | None
-    ) -> tuple[Worker, Mourners]:
-        mourners = Mourners(self._hooks.failure)
+        self, plan: WorkerOptions, types: Iterable[str] | None
+    ) -> tuple[Worker, FailureNotifier]:
+        mourners = FailureNotifier(self._hooks.failure)
         worker = Worker(
             self._session.store,
             self._handlers.processors(types, plan.concurrency),
@@ -121,7 +121,7 @@ class Working:
         )
         return worker, mourners
 
-    async def _run(self, worker: Worker, mourners: Mourners) -> None:
+    async def _run(self, worker: Worker, mourners: FailureNotifier) -> None:
         self._workers.add(worker)
         async with AsyncExitStack() as stack:
             stack.callback(self._workers.discard, worker)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from kue.aio.retry import Outage
+    from kue.aio.retry import StoreRetry
     from kue.store.contract import Store
 
 logger = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ class Callbacks:
                 )
 
 
-class Background:
+class BackgroundTasks:
     """Tasks that live beside their callers, and no longer than their queue."""
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class Background:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-class Hub:
+class Subscriptions:
     """
     The listeners of a whole queue: one subscription for all of them.
 
@@ -109,7 +109,9 @@ class Hub:
     made by the first verb that needs it (`ready`).
     """
 
-    def __init__(self, store: Store, outage: Outage, background: Background) -> None:
+    def __init__(
+        self, store: Store, outage: StoreRetry, background: BackgroundTasks
+    ) -> None:
         self._store = store
         self._outage = outage
         self._background = background

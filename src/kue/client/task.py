@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kue.client.queue import Kue
     from kue.client.sync import SyncJobHandle
     from kue.model.arguments import Arguments
-    from kue.model.draft import Mould
+    from kue.model.draft import DraftTemplate
     from kue.model.job import Draft
     from kue.model.options import JobOptions
 
@@ -31,7 +31,7 @@ R_co = TypeVar("R_co", covariant=True)
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Calls(Generic[P, T_co]):
+class TaskCalls(Generic[P, T_co]):
     """Makes jobs of calls, all with the same options."""
 
     def __init__(
@@ -46,9 +46,9 @@ class Calls(Generic[P, T_co]):
             option: tuple(value) if isinstance(value, Iterator) else value
             for option, value in options.items()
         }
-        self._mould: Mould | None = None
+        self._mould: DraftTemplate | None = None
 
-    def options(self, **options: Unpack[JobOptions]) -> Calls[P, T_co]:
+    def options(self, **options: Unpack[JobOptions]) -> TaskCalls[P, T_co]:
         """
         Return the same task with other options for the calls made through it.
 
@@ -57,7 +57,9 @@ class Calls(Generic[P, T_co]):
             ValueError: One of them makes no sense.
         """
         merged = self._options | dict(options)
-        calls: Calls[P, T_co] = Calls(self._queue, self.name, self._arguments, merged)
+        calls: TaskCalls[P, T_co] = TaskCalls(
+            self._queue, self.name, self._arguments, merged
+        )
         calls._check_options()
         return calls
 
@@ -133,7 +135,7 @@ class Calls(Generic[P, T_co]):
         return self._mould.draft(data)
 
 
-class Task(Calls[P, T_co], Generic[P, R_co, T_co]):
+class Task(TaskCalls[P, T_co], Generic[P, R_co, T_co]):
     """A function, and the jobs that are calls of it."""
 
     __name__: str

@@ -2,8 +2,16 @@
 
 from kue.http.app import create_app
 from kue.http.auth.access import Role, Scope, User
-from kue.http.auth.login import Accounts
-from kue.http.framework.path_prefix import Under
+from kue.http.auth.login import AccountGuard
+from kue.http.framework.path_prefix import PathPrefix
 from kue.http.security.redaction import Redaction
 
-__all__ = ["Accounts", "Redaction", "Role", "Scope", "Under", "User", "create_app"]
+__all__ = [
+    "AccountGuard",
+    "PathPrefix",
+    "Redaction",
+    "Role",
+    "Scope",
+    "User",
+    "create_app",
+]

@@ -17,20 +17,20 @@ from starlette.routing import Match, Mount, Route
 
 from kue import __version__
 from kue.http.auth.access import Anyone, Scope, guard_of
-from kue.http.auth.login import LocalAccounts
-from kue.http.auth.open_mode import PARAMETER, VARIABLE, StartupToken, ThisMachine
+from kue.http.auth.login import LocalAccountGuard
+from kue.http.auth.open_mode import PARAMETER, VARIABLE, LocalhostGuard, StartupToken
 from kue.http.compat import automattic_kue, vertx_kue
 from kue.http.dashboard import routes as dashboard
 from kue.http.framework.api import Api, problem_of
 from kue.http.framework.openapi import BASE, located, openapi
 from kue.http.framework.problem import Refused
-from kue.http.options import Badge, Rules
-from kue.http.security.csrf import ROOT, Gate, Hosts
-from kue.http.security.headers import SafeHeaders
+from kue.http.options import AppOptions, EnvironmentBadge
+from kue.http.security.csrf import ROOT, AllowedHosts, CsrfProtection
+from kue.http.security.headers import SecurityHeaders
 from kue.http.security.redaction import Redaction
-from kue.http.streaming.broadcast import Live
-from kue.http.streaming.bus_node import Node
-from kue.http.streaming.bus_samples import Samples
+from kue.http.streaming.broadcast import EventBroadcast
+from kue.http.streaming.bus_node import ServerBusNode
+from kue.http.streaming.bus_samples import BusSamples
 from kue.http.v1 import SECTIONS, events, metrics
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def create_app(
     hosts: Iterable[str] | None = None,
     badge: str = "",
     redact: Redaction | Iterable[str] = (),
-    live: Live | None = None,
+    live: EventBroadcast | None = None,
 ) -> Starlette:
     """
     Return API and dashboard of *q*, to be served alone or mounted under any prefix.
@@ -78,14 +78,16 @@ def create_app(
         redact: Names of keys whose values are hidden besides the usual ones, or a
             `Redaction`.
     """
-    rules = Rules(
+    rules = AppOptions(
         read_only=read_only,
-        badge=Badge.of(badge),
+        badge=EnvironmentBadge.of(badge),
         redaction=redact if isinstance(redact, Redaction) else Redaction(redact),
     )
-    known = ThisMachine() if guard is None else guard_of(guard)
-    startup = known.startup if isinstance(known, ThisMachine | LocalAccounts) else None
-    live = live or Live(q, redaction=rules.redaction)
+    known = LocalhostGuard() if guard is None else guard_of(guard)
+    startup = (
+        known.startup if isinstance(known, LocalhostGuard | LocalAccountGuard) else None
+    )
+    live = live or EventBroadcast(q, redaction=rules.redaction)
     app = Starlette(
         routes=[
             Mount(BASE, routes=_native(q, known, rules, live)),
@@ -95,19 +97,21 @@ def create_app(
             *dashboard(startup),
         ],
         middleware=[
-            Middleware(SafeHeaders),
+            Middleware(SecurityHeaders),
             Middleware(
-                Gate,
-                hosts=Hosts(hosts, is_open=isinstance(known, Anyone | ThisMachine)),
+                CsrfProtection,
+                hosts=AllowedHosts(
+                    hosts, is_open=isinstance(known, Anyone | LocalhostGuard)
+                ),
             ),
             Middleware(GZipMiddleware, minimum_size=GZIP_BYTES),
         ],
         exception_handlers={HTTPException: _no_route, Exception: _fault},
     )
     app.state.live = live
-    app.state.node = Node(q.settings)
-    app.state.samples = Samples(q.settings, rules.redaction)
-    if isinstance(known, ThisMachine):
+    app.state.node = ServerBusNode(q.settings)
+    app.state.samples = BusSamples(q.settings, rules.redaction)
+    if isinstance(known, LocalhostGuard):
         app.state.open_path = f"/{known.startup.query}"
         _announce(known.startup)
     live.closing += [app.state.node.close, app.state.samples.close]
@@ -144,7 +148,9 @@ def _announce(startup: StartupToken) -> None:
     )
 
 
-def _native(q: Kue, guard: Guard, rules: Rules, live: Live) -> list[BaseRoute]:
+def _native(
+    q: Kue, guard: Guard, rules: AppOptions, live: EventBroadcast
+) -> list[BaseRoute]:
     api = Api(q, guard, rules)
 
     async def show_document(request: Request) -> Response:

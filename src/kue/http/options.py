@@ -25,14 +25,14 @@ _TONES: dict[Tone, frozenset[str]] = {
 }
 
 
-class Badge(msgspec.Struct, frozen=True):
+class EnvironmentBadge(msgspec.Struct, frozen=True):
     """Says which environment it is, so that nobody mistakes it for another."""
 
     text: str
     tone: Tone = "neutral"
 
     @classmethod
-    def of(cls, text: str) -> Badge | None:
+    def of(cls, text: str) -> EnvironmentBadge | None:
         """
         Return the badge that says *text*; words for production make it red.
 
@@ -51,11 +51,11 @@ class Badge(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Rules:
+class AppOptions:
     """What holds for every request."""
 
     read_only: bool = False
-    badge: Badge | None = None
+    badge: EnvironmentBadge | None = None
     redaction: Redaction = field(default_factory=Redaction)
     #: Lists of jobs, and searches that read jobs by the thousand.
     lists: ReadLimit = field(default_factory=lambda: ReadLimit(LISTS_AT_ONCE))

@@ -124,7 +124,7 @@ def check_options(options: Iterable[str]) -> None:
             )
 
 
-class Mould:
+class DraftTemplate:
     """
     A type and options, checked once, for drafts that differ in their data.
 

@@ -14,7 +14,7 @@ The runtime: verticles on event loops and worker threads.
 It knows nothing of jobs.
 """
 
-from kue.runtime.blocked_monitor import Limits
+from kue.runtime.blocked_monitor import MonitorLimits
 from kue.runtime.context import Context, current_context
 from kue.runtime.deployment import Deployment
 from kue.runtime.errors import (
@@ -45,11 +45,11 @@ __all__ = [
     "Context",
     "Counter",
     "Deployment",
-    "Limits",
     "LocalMap",
     "LocalShared",
     "Lock",
     "LockTimedOut",
+    "MonitorLimits",
     "Runtime",
     "RuntimeClosed",
     "Shareable",

@@ -10,7 +10,7 @@ import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kue.aio.loop_monitor import Blockage, LoopProbe, blockage, oversleep
+from kue.aio.loop_monitor import BlockedLoop, LoopProbe, blockage, oversleep
 from kue.runtime import event_loops
 from kue.runtime.loop_context import LoopContext
 from kue.runtime.worker_context import WorkerContext
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from kue.runtime.context import Context
-    from kue.runtime.event_loops import Place
-    from kue.runtime.thread_pool import Busy, Pool
+    from kue.runtime.event_loops import LoopHost
+    from kue.runtime.thread_pool import BusyThread, ThreadPool
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ _ENTRANCES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class MonitorLimits:
     """How often the watch looks and what it takes for blocked, in seconds."""
 
     interval: float = 1.0
@@ -50,14 +50,14 @@ class Limits:
                 raise ValueError(f"{name} must be more than 0 seconds")
 
 
-class Watch:
+class BlockedMonitor:
     """Looks at loops and pools from a thread of its own, and warns at each look."""
 
     def __init__(
         self,
-        limits: Limits,
-        places: Iterable[Place],
-        pools: Callable[[], list[Pool]],
+        limits: MonitorLimits,
+        places: Iterable[LoopHost],
+        pools: Callable[[], list[ThreadPool]],
     ) -> None:
         self._limits = limits
         self._pools = pools
@@ -85,7 +85,7 @@ class Watch:
                 # All loops were closed without us.
                 return
 
-    def _look_at(self, pool: Pool) -> None:
+    def _look_at(self, pool: ThreadPool) -> None:
         for busy in pool.busy():
             held = time.monotonic() - busy.since
             frame = sys._current_frames().get(busy.thread)
@@ -93,7 +93,7 @@ class Watch:
             if held > pool.limit and frame is not None and _is_still(busy, pool):
                 self._warn(busy.name, blockage(held, frame), pool.limit)
 
-    def _warn(self, thread: str, found: Blockage, limit: float) -> None:
+    def _warn(self, thread: str, found: BlockedLoop, limit: float) -> None:
         context, depth = context_in(found.frame)
         whose = "" if context is None else f" by {context.deployment or 'a handler'}"
         stack = ""
@@ -123,7 +123,7 @@ def context_in(innermost: FrameType) -> tuple[Context | None, int | None]:
     return None, None
 
 
-def _probe(place: Place, limits: Limits) -> LoopProbe:
+def _probe(place: LoopHost, limits: MonitorLimits) -> LoopProbe:
     return LoopProbe(
         place.loop,
         place.thread,
@@ -133,5 +133,5 @@ def _probe(place: Place, limits: Limits) -> LoopProbe:
     )
 
 
-def _is_still(busy: Busy, pool: Pool) -> bool:
+def _is_still(busy: BusyThread, pool: ThreadPool) -> bool:
     return busy in pool.busy()

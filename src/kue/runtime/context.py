@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
 
 from kue.runtime.context_consumers import Consumers
 from kue.runtime.errors import RuntimeClosed
-from kue.runtime.thread_pool import Ordered, Pool, fulfil
+from kue.runtime.thread_pool import OrderedCalls, ThreadPool, fulfil
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kue.bus import Handler
     from kue.runtime.close_hooks import CloseHooks, Hook
     from kue.runtime.deployment import Deployment
-    from kue.runtime.event_loops import Place
+    from kue.runtime.event_loops import LoopHost
     from kue.runtime.runtime import Runtime
 
 logger = logging.getLogger(__name__)
@@ -64,10 +64,10 @@ class Context(ABC):
     def __init__(
         self,
         runtime: Runtime,
-        place: Place,
+        place: LoopHost,
         *,
         hooks: CloseHooks,
-        blocking: Pool,
+        blocking: ThreadPool,
         deployment: Deployment | None = None,
         config: dict[str, Any] | None = None,
     ) -> None:
@@ -82,7 +82,7 @@ class Context(ABC):
         self.exception_handler: Callable[[BaseException], object] | None = None
         self._hooks = hooks
         self._blocking = blocking
-        self._blocking_in_order = Ordered(blocking)
+        self._blocking_in_order = OrderedCalls(blocking)
         #: Those that were made in it, which end with it.
         self.consumers = Consumers(self)
         self._is_closed = False
@@ -211,7 +211,9 @@ class Context(ABC):
 
 
 async def on_thread(
-    line: Pool | Ordered, function: Callable[[], T], variables: contextvars.Context
+    line: ThreadPool | OrderedCalls,
+    function: Callable[[], T],
+    variables: contextvars.Context,
 ) -> T:
     """
     Call *function* on a thread of *line* and return what it returns.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, Unpack
 
 from kue.bus.consumer import DEFAULT_BUFFER
 from kue.runtime.executor import WorkerExecutor
-from kue.runtime.thread_pool import Pool, Pools
+from kue.runtime.thread_pool import ThreadPool, ThreadPools
 from kue.runtime.timers import Timers
 
 if TYPE_CHECKING:
@@ -25,19 +25,19 @@ T = TypeVar("T")
 WORKERS = 20
 
 
-class Services(ABC):
+class ContextServices(ABC):
     """The part of a `Runtime` that handlers use; all of it belongs to their context."""
 
     def __init__(self) -> None:
         self._timers = Timers()
-        self._pools = Pools()
+        self._pools = ThreadPools()
 
     @abstractmethod
     def context(self) -> Context:
         """Return the context that this code runs in, or a new one on the next loop."""
 
     @abstractmethod
-    def hold_pool(self, name: str, size: int, limit: float | None = None) -> Pool:
+    def hold_pool(self, name: str, size: int, limit: float | None = None) -> ThreadPool:
         """Return the pool of that *name*, which is there until it is released."""
 
     @abstractmethod

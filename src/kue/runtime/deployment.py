@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from kue.runtime.context import Context
     from kue.runtime.runtime import Runtime
-    from kue.runtime.thread_pool import Pool
+    from kue.runtime.thread_pool import ThreadPool
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ MAX_INSTANCES = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class DeploymentOptions:
     """How a verticle is deployed."""
 
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class Deployment:
     def __init__(
         self,
         name: str,
-        options: Options,
+        options: DeploymentOptions,
         parent: Deployment | None,
         deployment_id: str | None = None,
     ) -> None:
@@ -109,7 +109,7 @@ class Deployment:
         self.parent = parent
         self.children: dict[str, Deployment] = {}
         self.instances: list[Instance] = []
-        self.pool: Pool | None = None
+        self.pool: ThreadPool | None = None
         #: Whether someone has begun to undeploy it.
         self.is_ending = False
         self.ended: Future[None] = Future()
@@ -145,7 +145,11 @@ class Deployer:
         return context.deployment
 
     async def deploy(
-        self, source: Source, options: Options, *, deployment_id: str | None = None
+        self,
+        source: Source,
+        options: DeploymentOptions,
+        *,
+        deployment_id: str | None = None,
     ) -> str:
         """Start all instances, or none; return the id they are undeployed by."""
         self._check(None)
@@ -195,7 +199,7 @@ class Deployer:
     # -- up --------------------------------------------------------------------
 
     async def _deploy(
-        self, source: Source, options: Options, deployment_id: str | None
+        self, source: Source, options: DeploymentOptions, deployment_id: str | None
     ) -> str:
         parent = self.parent()
         if isinstance(source, str):

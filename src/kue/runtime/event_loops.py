@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LoopHost:
     """An event loop, and the thread that runs it."""
 
     loop: asyncio.AbstractEventLoop
@@ -24,7 +24,7 @@ class Place:
     name: str
 
 
-class Loops:
+class EventLoops:
     """
     Hands out loops in turn.
 
@@ -40,7 +40,7 @@ class Loops:
         self._turns = itertools.cycle(self.places)
         self._lock = threading.Lock()
 
-    def next(self) -> Place:
+    def next(self) -> LoopHost:
         with self._lock:
             return next(self._turns)
 
@@ -63,7 +63,7 @@ class LoopThread:
         self._closing = asyncio.Event()
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
-        self.place = Place(self._loop, self._thread.ident or 0, name)
+        self.place = LoopHost(self._loop, self._thread.ident or 0, name)
 
     def close(self) -> None:
         """Cancel what still runs, then end; may be called from the loop itself."""
@@ -102,6 +102,6 @@ async def _cancel_rest() -> None:
     await asyncio.gather(*rest, return_exceptions=True)
 
 
-def _here() -> Place:
+def _here() -> LoopHost:
     thread = threading.current_thread()
-    return Place(asyncio.get_running_loop(), thread.ident or 0, thread.name)
+    return LoopHost(asyncio.get_running_loop(), thread.ident or 0, thread.name)

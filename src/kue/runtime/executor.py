@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 from kue.runtime.context import Context, current_context, on_thread
 from kue.runtime.errors import RuntimeClosed
-from kue.runtime.thread_pool import Ordered, Pool, Pools
+from kue.runtime.thread_pool import OrderedCalls, ThreadPool, ThreadPools
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,10 +21,10 @@ T = TypeVar("T")
 class WorkerExecutor:
     """A pool by name, for blocking code.  It ends when the last holder closes it."""
 
-    def __init__(self, pools: Pools, pool: Pool) -> None:
+    def __init__(self, pools: ThreadPools, pool: ThreadPool) -> None:
         self._pools = pools
         self._pool = pool
-        self._lines: WeakKeyDictionary[Context, Ordered] = WeakKeyDictionary()
+        self._lines: WeakKeyDictionary[Context, OrderedCalls] = WeakKeyDictionary()
         self._is_closed = False
 
     async def execute_blocking(
@@ -36,10 +36,10 @@ class WorkerExecutor:
         """Do as `Runtime.execute_blocking`, on the threads of this pool."""
         if self._is_closed:
             raise RuntimeClosed(f"the executor {self._pool.name!r} is closed")
-        line: Pool | Ordered = self._pool
+        line: ThreadPool | OrderedCalls = self._pool
         context = current_context()
         if ordered and context is not None:
-            line = self._lines.setdefault(context, Ordered(self._pool))
+            line = self._lines.setdefault(context, OrderedCalls(self._pool))
         variables = contextvars.copy_context()
         return await on_thread(line, partial(function, *args), variables)
 

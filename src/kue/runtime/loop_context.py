@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from kue.bus import Handler
-    from kue.runtime.event_loops import Place
+    from kue.runtime.event_loops import LoopHost
     from kue.runtime.runtime import Runtime
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ T = TypeVar("T")
 class LoopContext(Context):
     """A context on an event loop: handlers take turns when they await."""
 
-    def __init__(self, runtime: Runtime, place: Place, **rest: Any) -> None:
+    def __init__(self, runtime: Runtime, place: LoopHost, **rest: Any) -> None:
         super().__init__(runtime, place, **rest)
         self._tasks: set[asyncio.Task[Any]] = set()
 

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, Self, TypeVarTuple, Unpack
 
 from kue.aio.event_loop import new_event_loop
 from kue.bus import EventBus
-from kue.runtime.blocked_monitor import Limits, Watch
+from kue.runtime.blocked_monitor import BlockedMonitor, MonitorLimits
 from kue.runtime.close_hooks import CloseHooks
 from kue.runtime.context import Context, current_context, over, sparing_me
-from kue.runtime.context_services import WORKERS, Services
-from kue.runtime.deployment import Deployer, Deployment, Options
+from kue.runtime.context_services import WORKERS, ContextServices
+from kue.runtime.deployment import Deployer, Deployment, DeploymentOptions
 from kue.runtime.errors import RuntimeClosed
-from kue.runtime.event_loops import Loops
+from kue.runtime.event_loops import EventLoops
 from kue.runtime.ha import DEFAULT_GROUP, HA, Failover
 from kue.runtime.loop_context import LoopContext
 from kue.runtime.shared import LocalShared, SharedData
-from kue.runtime.timers import Alarm
+from kue.runtime.timers import TimerCall
 from kue.runtime.worker_context import WorkerContext
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kue.bus import ClusterManager
     from kue.runtime.close_hooks import Hook
     from kue.runtime.shared import Shared
-    from kue.runtime.thread_pool import Pool
+    from kue.runtime.thread_pool import ThreadPool
     from kue.runtime.verticle import Source
 
 logger = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ MAX_LOOPS = 256
 INTERNAL = 20
 
 
-class Runtime(Services):
+class Runtime(ContextServices):
     """
     Runs verticles.  There may be several in a process; they share nothing.
 
@@ -68,7 +68,7 @@ class Runtime(Services):
         bus: EventBus | None = None,
         shared: Shared | None = None,
         ha: HA | None = None,
-        limits: Limits | None = Limits(),  # noqa: B008 - it is frozen
+        limits: MonitorLimits | None = MonitorLimits(),  # noqa: B008 - it is frozen
         loop_factory: Callable[[], asyncio.AbstractEventLoop] = new_event_loop,
     ) -> None:
         if not 0 <= loops <= MAX_LOOPS:
@@ -90,8 +90,8 @@ class Runtime(Services):
         self._deployer = Deployer(self)
         self._ha = ha
         self._failover: Failover | None = None
-        self._loops: Loops | None = None
-        self._watch: Watch | None = None
+        self._loops: EventLoops | None = None
+        self._watch: BlockedMonitor | None = None
         self._closing: Future[None] | None = None
         self._closer: asyncio.Task[None] | None = None
         self.is_closed = False
@@ -133,9 +133,11 @@ class Runtime(Services):
         """Start the loops, the watch, shared data and the bus; once."""
         if self._loops is not None:
             raise RuntimeClosed("a runtime is opened once; make another")
-        self._loops = Loops(self._loop_count, self.loop_factory)
+        self._loops = EventLoops(self._loop_count, self.loop_factory)
         if self._limits is not None:
-            self._watch = Watch(self._limits, self._loops.places, self._pools.all)
+            self._watch = BlockedMonitor(
+                self._limits, self._loops.places, self._pools.all
+            )
         try:
             if self._wide is not None:
                 await self._wide.open()
@@ -172,7 +174,7 @@ class Runtime(Services):
         elif self._current() is None:
             await over(self._closing)
 
-    async def _close(self, loops: Loops, closing: Future[None]) -> None:
+    async def _close(self, loops: EventLoops, closing: Future[None]) -> None:
         try:
             if self._failover is not None:
                 await self._failover.close()
@@ -275,7 +277,7 @@ class Runtime(Services):
             Exception: What the verticle raised.
         """
         self._open_loops()
-        options = Options(
+        options = DeploymentOptions(
             config=config or {},
             instances=instances,
             worker=worker,
@@ -323,22 +325,22 @@ class Runtime(Services):
             )
         return LoopContext(self, place, blocking=pool, **rest)
 
-    def hold_pool(self, name: str, size: int, limit: float | None = None) -> Pool:
+    def hold_pool(self, name: str, size: int, limit: float | None = None) -> ThreadPool:
         if limit is None:
-            limit = (self._limits or Limits()).worker
+            limit = (self._limits or MonitorLimits()).worker
         return self._pools.hold(name, size, limit=limit)
 
-    def release_pool(self, pool: Pool) -> None:
+    def release_pool(self, pool: ThreadPool) -> None:
         self._pools.release(pool)
 
     def _current(self) -> Context | None:
         context = current_context()
         return context if context is not None and context.runtime is self else None
 
-    def _open_loops(self) -> Loops:
+    def _open_loops(self) -> EventLoops:
         if self._loops is None or self.is_closed:
             raise RuntimeClosed("the runtime is not open; use async with Runtime()")
         return self._loops
 
-    def _alarm(self, seconds: float, function: Callable[[], object]) -> Alarm:
-        return Alarm(self._open_loops().places[0].loop, seconds, function)
+    def _alarm(self, seconds: float, function: Callable[[], object]) -> TimerCall:
+        return TimerCall(self._open_loops().places[0].loop, seconds, function)

@@ -29,7 +29,7 @@ MAX_THREADS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Busy:
+class BusyThread:
     """A thread that runs something, and since when by the monotonic clock."""
 
     thread: int
@@ -37,7 +37,7 @@ class Busy:
     since: float
 
 
-class Pool:
+class ThreadPool:
     """
     At most *size* threads, started when there is work; first come, first served.
 
@@ -59,7 +59,7 @@ class Pool:
         #: Calls that wait or run; a thread more is started when they exceed threads.
         self._open = 0
         self._is_closed = False
-        self._busy: dict[int, Busy] = {}
+        self._busy: dict[int, BusyThread] = {}
 
     def submit(self, call: Call) -> None:
         """
@@ -76,7 +76,7 @@ class Pool:
                 self._start()
             self._calls.put(call)
 
-    def busy(self) -> list[Busy]:
+    def busy(self) -> list[BusyThread]:
         """Return the threads that run something."""
         return list(self._busy.values())
 
@@ -97,7 +97,7 @@ class Pool:
         me = threading.current_thread()
         ident = me.ident or 0
         while (call := self._calls.get()) is not None:
-            self._busy[ident] = Busy(ident, me.name, time.monotonic())
+            self._busy[ident] = BusyThread(ident, me.name, time.monotonic())
             call()
             del self._busy[ident]
             # What the last call held must not live until the next.
@@ -124,10 +124,10 @@ def fulfil(future: Future[T], function: Callable[[], T]) -> None:
         del future
 
 
-class Ordered:
+class OrderedCalls:
     """Makes calls on a pool one after another, in the order they came."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: ThreadPool) -> None:
         self._pool = pool
         self._calls: deque[Call] = deque()
         self._lock = threading.Lock()
@@ -158,7 +158,7 @@ class Ordered:
             return self._calls.popleft() if self._calls else None
 
 
-class Pools:
+class ThreadPools:
     """
     The pools of a runtime by name.
 
@@ -167,19 +167,19 @@ class Pools:
     """
 
     def __init__(self) -> None:
-        self._pools: dict[str, Pool] = {}
+        self._pools: dict[str, ThreadPool] = {}
         self._holders: dict[str, int] = {}
         self._lock = threading.Lock()
 
-    def hold(self, name: str, size: int, *, limit: float) -> Pool:
+    def hold(self, name: str, size: int, *, limit: float) -> ThreadPool:
         with self._lock:
             if name not in self._pools:
-                self._pools[name] = Pool(name, size, limit=limit)
+                self._pools[name] = ThreadPool(name, size, limit=limit)
                 self._holders[name] = 0
             self._holders[name] += 1
             return self._pools[name]
 
-    def release(self, pool: Pool) -> None:
+    def release(self, pool: ThreadPool) -> None:
         with self._lock:
             self._holders[pool.name] -= 1
             if self._holders[pool.name] > 0:
@@ -187,7 +187,7 @@ class Pools:
             del self._pools[pool.name], self._holders[pool.name]
         pool.close()
 
-    def all(self) -> list[Pool]:
+    def all(self) -> list[ThreadPool]:
         with self._lock:
             return list(self._pools.values())
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 TimerHandler = Callable[[int], Awaitable[object] | object]
 
 
-class Alarm:
+class TimerCall:
     """Calls *function* on *loop* in so many seconds, unless cancelled meanwhile."""
 
     def __init__(
@@ -116,7 +116,7 @@ class _Timer:
         self._seconds = seconds
         self._is_periodic = is_periodic
         self._due = time.monotonic() + seconds
-        self._alarm: Alarm | None = None
+        self._alarm: TimerCall | None = None
         self._is_running = False
 
     def start(self) -> None:
@@ -137,7 +137,7 @@ class _Timer:
 
     def _wait(self) -> None:
         seconds = self._due - time.monotonic()
-        self._alarm = Alarm(self._context.place.loop, seconds, self._fire)
+        self._alarm = TimerCall(self._context.place.loop, seconds, self._fire)
 
     def _fire(self) -> None:
         if self._number not in self._timers:

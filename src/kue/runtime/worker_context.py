@@ -13,13 +13,13 @@ from kue.bus.consumer import refuse
 from kue.runtime.context import Context, current_context, over, runs_here
 from kue.runtime.errors import RuntimeClosed
 from kue.runtime.event_loops import end
-from kue.runtime.thread_pool import Ordered, Pool, fulfil
+from kue.runtime.thread_pool import OrderedCalls, ThreadPool, fulfil
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from kue.bus import Handler, Message
-    from kue.runtime.event_loops import Place
+    from kue.runtime.event_loops import LoopHost
     from kue.runtime.runtime import Runtime
 
 T = TypeVar("T")
@@ -36,10 +36,10 @@ class WorkerContext(Context):
     is_worker = True
 
     def __init__(
-        self, runtime: Runtime, place: Place, *, pool: Pool, **rest: Any
+        self, runtime: Runtime, place: LoopHost, *, pool: ThreadPool, **rest: Any
     ) -> None:
         super().__init__(runtime, place, **rest)
-        self._line = Ordered(pool)
+        self._line = OrderedCalls(pool)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._calls: dict[Future[Any], asyncio.Task[Any]] = {}
 

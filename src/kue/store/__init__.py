@@ -26,7 +26,7 @@ def store_for(settings: Settings) -> Store:
     scheme = scheme_of(settings.url)
     # Each engine is imported only when it is used: a worker on SQLite needs no redis.
     if settings.url == null.URL or (scheme == "memory" and null.is_here()):
-        return cast("Store", null.NowhereStore())
+        return cast("Store", null.NullStore())
     if scheme in ("sqlite", "memory"):
         from kue.store.sqlite.store import SqliteStore
 

@@ -30,29 +30,29 @@ from kue.store.values import (
     MAX_PAGE_BYTES,
     MAX_SCAN,
     NOTHING_SEEN,
-    Act,
-    Acts,
     Added,
-    Beat,
+    AuditEntry,
+    AuditPage,
     Change,
     Claim,
     Claimed,
     Errors,
+    ExpectedState,
     Filter,
+    HeartbeatReply,
     Limits,
     LogLine,
+    MaintenanceResult,
     Outcome,
     Page,
     Pause,
     Progress,
     Reply,
     Report,
-    Seen,
+    Result,
     Stacks,
     Stat,
     StoreFacts,
-    Tended,
-    Word,
     WorkerStatus,
     sort_key,
 )
@@ -154,7 +154,7 @@ class Store(ABC):
         that job's ``unique_for``) adds nothing and answers with the holder's id;
         within one call the first draft with a key holds it.  The answer has the time
         at which the job was created: ids are given again after a fail-over that lost
-        writes, and verbs that are given the time (`Seen`) act on no other job.
+        writes, and verbs that are given the time (`ExpectedState`) act on no other job.
 
         A producer has one call in flight; *seq* grows with each new call.  A repeated
         (producer, seq) answers as the first did and adds nothing; a lower seq than the
@@ -199,7 +199,7 @@ class Store(ABC):
     @abstractmethod
     async def settle(
         self, outcomes: Sequence[Outcome], *, now: int | None = None
-    ) -> list[Word]:
+    ) -> list[Result]:
         """
         End runs.
 
@@ -228,7 +228,7 @@ class Store(ABC):
         claim: Claim,
         lease: int = LEASE_MS,
         now: int | None = None,
-    ) -> tuple[list[Word], Claimed]:
+    ) -> tuple[list[Result], Claimed]:
         """Do `settle` and then `claim` in one round trip: the hot path."""
 
     @abstractmethod
@@ -241,7 +241,7 @@ class Store(ABC):
         info: dict[str, Any] | None = None,
         orders: bool = False,
         now: int | None = None,
-    ) -> Beat:
+    ) -> HeartbeatReply:
         """
         Prolong the lease on everything *worker* runs to now + *lease*.
 
@@ -272,7 +272,7 @@ class Store(ABC):
     @abstractmethod
     async def begin(
         self, job: Job, *, alone: bool, now: int | None = None
-    ) -> Job | Word:
+    ) -> Job | Result:
         """
         Record that a claimed job which was held back begins now, *alone* or not.
 
@@ -295,7 +295,7 @@ class Store(ABC):
         keep: Keep | None = None,
         lease: int = LEASE_MS,
         now: int | None = None,
-    ) -> Tended:
+    ) -> MaintenanceResult:
         """
         Do one bounded pass of maintenance; any number of processes may, at any time.
 
@@ -357,7 +357,7 @@ class Store(ABC):
     @abstractmethod
     async def progress(
         self, updates: Sequence[Progress], *, now: int | None = None
-    ) -> list[Word]:
+    ) -> list[Result]:
         """
         Write progress of active jobs and start their ttl anew.
 
@@ -374,7 +374,7 @@ class Store(ABC):
         *,
         created_at: int | None = None,
         now: int | None = None,
-    ) -> Word:
+    ) -> Result:
         """
         Append lines to a job's log, whatever its state; keeps MAX_LOG_LINES.
 
@@ -386,7 +386,7 @@ class Store(ABC):
     @abstractmethod
     async def update(
         self, changes: Sequence[Change], *, now: int | None = None
-    ) -> list[Word]:
+    ) -> list[Result]:
         """
         Edit jobs in any state; a run in progress keeps the data it started with.
 
@@ -402,7 +402,7 @@ class Store(ABC):
         *,
         at: int | None = None,
         states: Iterable[State] | None = None,
-        seen: Mapping[int, Seen] = NOTHING_SEEN,
+        seen: Mapping[int, ExpectedState] = NOTHING_SEEN,
         now: int | None = None,
     ) -> list[Reply]:
         """
@@ -428,7 +428,7 @@ class Store(ABC):
         job_ids: Sequence[int],
         *,
         reason: str = "",
-        seen: Mapping[int, Seen] = NOTHING_SEEN,
+        seen: Mapping[int, ExpectedState] = NOTHING_SEEN,
         now: int | None = None,
     ) -> list[Reply]:
         """
@@ -447,7 +447,7 @@ class Store(ABC):
         *,
         force: bool = False,
         states: Iterable[State] | None = None,
-        seen: Mapping[int, Seen] = NOTHING_SEEN,
+        seen: Mapping[int, ExpectedState] = NOTHING_SEEN,
         now: int | None = None,
     ) -> list[Reply]:
         """
@@ -741,7 +741,7 @@ class Store(ABC):
         """Delete a record; tell whether there was one."""
 
     @abstractmethod
-    async def note(self, act: Act, *, now: int | None = None) -> int:
+    async def note(self, act: AuditEntry, *, now: int | None = None) -> int:
         """
         Append to the audit log; return the number.
 
@@ -751,7 +751,7 @@ class Store(ABC):
         """
 
     @abstractmethod
-    async def acts(self, limit: int = 50, cursor: str | None = None) -> Acts:
+    async def acts(self, limit: int = 50, cursor: str | None = None) -> AuditPage:
         """Return a page of the audit log, the newest first."""
 
     # -- listening -------------------------------------------------------------

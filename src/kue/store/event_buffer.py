@@ -8,7 +8,7 @@ from collections import deque
 from kue.model.events import Event, Kind
 
 
-class Feed:
+class EventBuffer:
     """
     Events on their way to one listener, as an async iterator.
 
@@ -40,7 +40,7 @@ class Feed:
         self._missed = (self._missed or 0) + missed
         self._arrived.set()
 
-    def __aiter__(self) -> Feed:
+    def __aiter__(self) -> EventBuffer:
         return self
 
     async def __anext__(self) -> Event:

@@ -24,7 +24,7 @@ def is_here() -> bool:
     return os.environ.get("KUE_URL") == URL
 
 
-class NowhereStore:
+class NullStore:
     """Looks like a store, and can be closed like one."""
 
     name = URL

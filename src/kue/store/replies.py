@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kue.model.errors import InvalidTransition, JobNotFound, LeaseLost, UniqueHeld
-from kue.store.values import Reply, Word
+from kue.store.values import Reply, Result
 
 if TYPE_CHECKING:
     from kue.model.job import State
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 def check(
     job_id: int,
-    word: Word,
+    word: Result,
     *,
     wanted: str,
     state: State | None = None,
     holder: int | None = None,
-) -> Word:
+) -> Result:
     """
     Return *word* if what was asked for is so, or will be.
 
@@ -28,19 +28,19 @@ def check(
         JobNotFound, LeaseLost, InvalidTransition, UniqueHeld: It is not so, and why.
     """
     match word:
-        case Word.DONE | Word.ALREADY | Word.ASKED:
+        case Result.DONE | Result.ALREADY | Result.ASKED:
             return word
-        case Word.GONE:
+        case Result.GONE:
             raise JobNotFound(job_id)
-        case Word.LOST:
+        case Result.LOST:
             raise LeaseLost(job_id)
-        case Word.REFUSED:
+        case Result.REFUSED:
             raise InvalidTransition(job_id, state, wanted)
-        case Word.HELD:
+        case Result.HELD:
             raise UniqueHeld(job_id, holder)
 
 
-def check_reply(job_id: int, reply: Reply, *, wanted: str) -> Word:
+def check_reply(job_id: int, reply: Reply, *, wanted: str) -> Result:
     """Do `check` for an answer that explains itself."""
     return check(
         job_id, reply.word, wanted=wanted, state=reply.state, holder=reply.holder

@@ -59,7 +59,7 @@ MAX_PATHS, MAX_PATH, MAX_PATH_STEPS = 10, 200, 10
 WATCH_MS = 60_000
 
 
-class Word(StrEnum):
+class Result(StrEnum):
     """What became of one thing asked for."""
 
     #: It is so now.
@@ -81,14 +81,14 @@ class Word(StrEnum):
 class Reply(NamedTuple):
     """The answer for one job: a word, and what explains it."""
 
-    word: Word
+    word: Result
     #: The state the job is in, where the word is REFUSED.
     state: State | None = None
     #: The job that holds the unique key, where the word is HELD.
     holder: int | None = None
 
 
-class Seen(NamedTuple):
+class ExpectedState(NamedTuple):
     """
     What the caller knows of a job, so that a verb acts on no other.
 
@@ -102,14 +102,14 @@ class Seen(NamedTuple):
     ending: str | None = None
 
     @classmethod
-    def of(cls, job: Job) -> Seen:
+    def of(cls, job: Job) -> ExpectedState:
         """Return what is known of a job that was read."""
         return cls(job.created_at, job.ending)
 
 
 #: Nothing is known: the id alone counts.
-UNSEEN = Seen()
-NOTHING_SEEN: Mapping[int, Seen] = MappingProxyType({})
+UNSEEN = ExpectedState()
+NOTHING_SEEN: Mapping[int, ExpectedState] = MappingProxyType({})
 
 
 class Added(NamedTuple):
@@ -189,7 +189,7 @@ class Pause(msgspec.Struct, frozen=True, omit_defaults=True):
     worker: str | None = None
 
 
-class Beat(msgspec.Struct, frozen=True):
+class HeartbeatReply(msgspec.Struct, frozen=True):
     """What a worker hears when it renews its lease."""
 
     #: Ids of the given runs that are no longer the worker's.
@@ -200,11 +200,11 @@ class Beat(msgspec.Struct, frozen=True):
     paused: Pause | None = None
     #: What someone ordered it to do, told once: see `ORDERS`.
     orders: tuple[str, ...] = ()
-    #: Nobody makes the passes of maintenance: see `Tended.elsewhere`.
+    #: Nobody makes the passes of maintenance: see `MaintenanceResult.elsewhere`.
     overdue: bool = False
 
 
-class Tended(msgspec.Struct, frozen=True):
+class MaintenanceResult(msgspec.Struct, frozen=True):
     """What one pass of upkeep did."""
 
     #: What it counts.
@@ -278,7 +278,7 @@ class Change(msgspec.Struct, frozen=True):
     tags: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     max_attempts: int | msgspec.UnsetType = msgspec.UNSET
     #: Edit only the job that was seen, with the ending that was seen.
-    seen: Seen = UNSEEN
+    seen: ExpectedState = UNSEEN
 
     def __post_init__(self) -> None:
         if self.priority is not msgspec.UNSET:
@@ -447,7 +447,7 @@ _ROUTINE = frozenset(
 )
 
 
-class Act(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something someone did, or was not let do: a line of the audit log."""
 
     #: Grows with each act; set by the engine.
@@ -473,15 +473,15 @@ class Act(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return "routine" if self.what in _ROUTINE else "acts"
 
 
-class Acts(msgspec.Struct, frozen=True):
+class AuditPage(msgspec.Struct, frozen=True):
     """Some acts, the newest first, and where the rest begins."""
 
-    acts: list[Act]
+    acts: list[AuditEntry]
     #: To be given back for what follows; None at the end.
     cursor: str | None = None
 
     @classmethod
-    def of(cls, found: list[Act], limit: int) -> Acts:
+    def of(cls, found: list[AuditEntry], limit: int) -> AuditPage:
         """Return up to *limit* of *found*, which has one more if there is more."""
         shown = found[:limit]
         has_more = len(found) > limit and bool(shown)

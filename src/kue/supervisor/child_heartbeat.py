@@ -8,7 +8,7 @@ import math
 import time
 from typing import TYPE_CHECKING, Any
 
-from kue.aio.retry import Outage
+from kue.aio.retry import StoreRetry
 from kue.store import store_for
 from kue.supervisor.protocol import Hello
 from kue.worker.heartbeat import BEATS_PER_LEASE
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from kue.model.settings import Settings
     from kue.store.contract import Store
-    from kue.supervisor.child_process import Child
+    from kue.supervisor.child_process import ChildProcess
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 Info = dict[str, Any]
 
 
-class Pulse:
+class LeaseRenewal:
     """Renews the lease of one worker, every third of it, while it is alive."""
 
     def __init__(
@@ -35,7 +35,7 @@ class Pulse:
         worker: str,
         lease: int,
         *,
-        outage: Outage,
+        outage: StoreRetry,
         is_alive: Callable[[], bool] = lambda: True,
         info: Callable[[], Info | None] = lambda: None,
     ) -> None:
@@ -66,20 +66,20 @@ class Pulse:
         self._answered = time.monotonic()
 
 
-class Pacemaker:
+class ChildHeartbeats:
     """Beats for every child, on stores of its own."""
 
     def __init__(self) -> None:
-        self._pulses: dict[Child, Pulse] = {}
+        self._pulses: dict[ChildProcess, LeaseRenewal] = {}
         self._stores: dict[Settings, Store] = {}
-        self._outages: dict[Settings, Outage] = {}
+        self._outages: dict[Settings, StoreRetry] = {}
 
-    def has_answer(self, child: Child) -> bool:
+    def has_answer(self, child: ChildProcess) -> bool:
         """Whether the store of *child* answered within the time of its lease."""
         pulse = self._pulses.get(child)
         return pulse is None or pulse.has_answer
 
-    async def attend(self, child: Child) -> None:
+    async def attend(self, child: ChildProcess) -> None:
         """Beat for *child* while it lives; then say that it is gone."""
         hello = await child.up
         if not isinstance(hello, Hello) or hello.beats_itself:
@@ -97,12 +97,12 @@ class Pacemaker:
         for store in self._stores.values():
             await store.close()
 
-    def _pulse(self, child: Child, hello: Hello) -> Pulse:
+    def _pulse(self, child: ChildProcess, hello: Hello) -> LeaseRenewal:
         settings = hello.settings
         if settings not in self._stores:
             store = self._stores[settings] = store_for(settings)
-            self._outages[settings] = Outage(store.name)
-        return Pulse(
+            self._outages[settings] = StoreRetry(store.name)
+        return LeaseRenewal(
             self._stores[settings],
             hello.worker,
             settings.lease,
@@ -120,7 +120,7 @@ class Pacemaker:
             logger.debug("no leave was taken for worker %s: %s", hello.worker, exc)
 
 
-def _info_of(child: Child) -> Info | None:
+def _info_of(child: ChildProcess) -> Info | None:
     """Say for a child that cannot how late its event loop is."""
     if not child.is_silent:
         return None

@@ -25,8 +25,14 @@ from kue.aio.event_loop import run
 from kue.model.errors import KueError
 from kue.supervisor import log_format
 from kue.supervisor.app_loader import BadTarget, load
-from kue.supervisor.child_worker import Duty
-from kue.supervisor.protocol import MAX_LINE, Failure, Orders, heard_by_child, line
+from kue.supervisor.child_worker import ChildWorker
+from kue.supervisor.protocol import (
+    MAX_LINE,
+    StartFailed,
+    StartOrder,
+    heard_by_child,
+    line,
+)
 
 if TYPE_CHECKING:
     import logging
@@ -87,7 +93,7 @@ def _socket(fd: int) -> socket.socket:
     return socket.socket(fileno=fd)
 
 
-def _orders(link: socket.socket) -> Orders | None:
+def _orders(link: socket.socket) -> StartOrder | None:
     data = b""
     while not data.endswith(b"\n"):
         # No more than the line: what follows is for the event loop.
@@ -96,11 +102,11 @@ def _orders(link: socket.socket) -> Orders | None:
             return None
         data += more
     orders = heard_by_child(data)
-    assert isinstance(orders, Orders)
+    assert isinstance(orders, StartOrder)
     return orders
 
 
-def _serve(orders: Orders, link: socket.socket) -> int:
+def _serve(orders: StartOrder, link: socket.socket) -> int:
     options = orders.options
     handler = log_format.configure(
         f"#{orders.number}", format=options.log_format, level=options.log_level
@@ -119,7 +125,7 @@ def _serve(orders: Orders, link: socket.socket) -> int:
 
 
 async def _work(
-    orders: Orders,
+    orders: StartOrder,
     queue: Kue,
     module: ModuleType,
     link: socket.socket,
@@ -128,7 +134,7 @@ async def _work(
     def named(worker: Worker) -> None:
         log_format.name_worker(handler, worker.name)
 
-    duty = Duty(
+    duty = ChildWorker(
         queue,
         orders.options,
         await asyncio.open_connection(sock=link.dup(), limit=MAX_LINE),
@@ -147,7 +153,7 @@ def _folder(module: ModuleType) -> str | None:
 
 
 def _fail(link: socket.socket, message: str, detail: str) -> None:
-    failure = Failure(message[:MAX_DETAIL], detail[-MAX_DETAIL:])
+    failure = StartFailed(message[:MAX_DETAIL], detail[-MAX_DETAIL:])
     with contextlib.suppress(OSError):
         link.sendall(line(failure))
 

@@ -6,16 +6,16 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from kue.supervisor.child_process import Child
-from kue.supervisor.child_slot import Seat
+from kue.supervisor.child_process import ChildProcess
+from kue.supervisor.child_slot import ChildSlot
 from kue.supervisor.protocol import Hello
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kue.supervisor.child_heartbeat import Pacemaker
-    from kue.supervisor.options import Options
-    from kue.supervisor.protocol import Failure
+    from kue.supervisor.child_heartbeat import ChildHeartbeats
+    from kue.supervisor.options import SupervisorOptions
+    from kue.supervisor.protocol import StartFailed
 
 logger = logging.getLogger(__name__)
 
@@ -23,21 +23,21 @@ logger = logging.getLogger(__name__)
 FAREWELL_SECONDS = 1.0
 
 
-class Staff:
+class ChildPool:
     """Starts children and knows them until they are gone."""
 
     def __init__(
         self,
-        options: Options,
-        pacemaker: Pacemaker,
+        options: SupervisorOptions,
+        pacemaker: ChildHeartbeats,
         group: asyncio.TaskGroup,
         *,
-        on_failed_start: Callable[[Failure], None],
+        on_failed_start: Callable[[StartFailed], None],
     ) -> None:
         self.is_burst = options.burst
-        self.seats = [Seat(n + 1, self) for n in range(options.processes)]
+        self.seats = [ChildSlot(n + 1, self) for n in range(options.processes)]
         #: Those at work, those that leave and those that are about to start.
-        self.children: set[Child] = set()
+        self.children: set[ChildProcess] = set()
         #: What the first child to come up said.
         self.first: asyncio.Future[Hello] = asyncio.Future()
         #: Whether those who were let go at the end left in order.
@@ -50,7 +50,7 @@ class Staff:
         self._keeping: list[asyncio.Task[None]] = []
         self._attending: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
-        self._last_failure: Failure | None = None
+        self._last_failure: StartFailed | None = None
 
     async def work(self) -> None:
         """Keep every seat filled until there is nothing left to do, or `disband`."""
@@ -68,7 +68,7 @@ class Staff:
         for child in self.children:
             self._let_go(child, grace)
 
-    def _let_go(self, child: Child, grace: float) -> None:
+    def _let_go(self, child: ChildProcess, grace: float) -> None:
         if child.is_up:
             child.leave(grace)
         else:
@@ -115,8 +115,8 @@ class Staff:
 
     # -- for seats -------------------------------------------------------------
 
-    async def start(self, number: int) -> Child:
-        child = await Child.start(number, self._options)
+    async def start(self, number: int) -> ChildProcess:
+        child = await ChildProcess.start(number, self._options)
         child.outdated = self._changed
         self.children.add(child)
         self._group.create_task(self._serve(child), name=f"kue serve {child.pid}")
@@ -125,7 +125,9 @@ class Staff:
         attending.add_done_callback(self._attending.discard)
         return child
 
-    async def excuse(self, child: Child, failure: Failure, pause: float) -> None:
+    async def excuse(
+        self, child: ChildProcess, failure: StartFailed, pause: float
+    ) -> None:
         child.kill()
         await child.gone.wait()
         if not self.first.done() and not self._options.reload:
@@ -140,7 +142,7 @@ class Staff:
         else:
             await asyncio.sleep(pause)
 
-    def _tell(self, child: Child, failure: Failure) -> None:
+    def _tell(self, child: ChildProcess, failure: StartFailed) -> None:
         # The same lines again and again would hide what else is said.
         is_news = failure != self._last_failure
         self._last_failure = failure
@@ -152,7 +154,7 @@ class Staff:
             extra={"detail": failure.detail if is_news else ""},
         )
 
-    async def _attend(self, child: Child) -> None:
+    async def _attend(self, child: ChildProcess) -> None:
         hello = await child.up
         if isinstance(hello, Hello):
             self._last_failure = None
@@ -160,7 +162,7 @@ class Staff:
                 self.first.set_result(hello)
             await self._pacemaker.attend(child)
 
-    async def _serve(self, child: Child) -> None:
+    async def _serve(self, child: ChildProcess) -> None:
         try:
             await child.serve()
         finally:
@@ -168,7 +170,7 @@ class Staff:
         if child.hello is not None and child.bye is None:
             self._mourn(child)
 
-    def _mourn(self, child: Child) -> None:
+    def _mourn(self, child: ChildProcess) -> None:
         if self._is_disbanded:
             self.in_order = False
         running = child.status.get("running", 0)

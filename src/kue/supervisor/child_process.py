@@ -18,11 +18,11 @@ from kue.supervisor import procfs
 from kue.supervisor.protocol import (
     MAX_LINE,
     Bye,
-    Failure,
     FromChild,
     Hello,
     Leave,
-    Orders,
+    StartFailed,
+    StartOrder,
     Tick,
     ToChild,
     heard_from_child,
@@ -30,7 +30,7 @@ from kue.supervisor.protocol import (
 )
 
 if TYPE_CHECKING:
-    from kue.supervisor.options import Options
+    from kue.supervisor.options import SupervisorOptions
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ TICKING_SECONDS = 2.0
 LONGEST_LOOK = 2.0
 
 
-class Child:
+class ChildProcess:
     """One process that runs jobs."""
 
     def __init__(
@@ -67,11 +67,11 @@ class Child:
         #: Someone ordered it to stop: nobody is to take its place.
         self.is_dismissed = False
         #: What went wrong in it, before it was up or later.
-        self.failure: Failure | None = None
+        self.failure: StartFailed | None = None
         #: What it exited with, once it is gone; the negative number of a signal.
         self.code: int | None = None
         #: Hello, or why there was none.
-        self.up: asyncio.Future[Hello | Failure] = asyncio.Future()
+        self.up: asyncio.Future[Hello | StartFailed] = asyncio.Future()
         #: It takes no more jobs, or is gone.
         self.leaving = asyncio.Event()
         self.gone = asyncio.Event()
@@ -83,7 +83,7 @@ class Child:
         self._reader, self._writer = streams
 
     @classmethod
-    async def start(cls, number: int, options: Options) -> Child:
+    async def start(cls, number: int, options: SupervisorOptions) -> ChildProcess:
         """Start a process and tell it what to do; `serve` listens to it."""
         ours, theirs = socket.socketpair()
         with theirs:
@@ -101,7 +101,7 @@ class Child:
             )
         streams = await asyncio.open_connection(sock=ours, limit=MAX_LINE)
         child = cls(number, process, streams)
-        child._say(Orders(number, options))
+        child._say(StartOrder(number, options))
         return child
 
     def __str__(self) -> str:
@@ -168,7 +168,7 @@ class Child:
 
     def _end(self) -> None:
         if not self.up.done():
-            self.up.set_result(Failure(f"it {self.ending} before it was up"))
+            self.up.set_result(StartFailed(f"it {self.ending} before it was up"))
         self.leaving.set()
         self.gone.set()
 
@@ -243,7 +243,7 @@ class Child:
             case Hello():
                 self.hello = message
                 self._rise(message)
-            case Failure():
+            case StartFailed():
                 self.failure = message
                 self._rise(message)
             case Tick():
@@ -256,7 +256,7 @@ class Child:
                 self.is_dismissed |= message.reason == "dismissed"
                 self._due = time.monotonic() + EXIT_SECONDS
 
-    def _rise(self, message: Hello | Failure) -> None:
+    def _rise(self, message: Hello | StartFailed) -> None:
         if not self.up.done():
             self.up.set_result(message)
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 from kue.supervisor.protocol import Hello
 
 if TYPE_CHECKING:
-    from kue.supervisor.child_process import Child
-    from kue.supervisor.protocol import Failure
+    from kue.supervisor.child_process import ChildProcess
+    from kue.supervisor.protocol import StartFailed
 
 logger = logging.getLogger(__name__)
 
@@ -20,15 +20,17 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
 GOOD_LIFE = 60.0
 
 
-class Source(Protocol):
+class ChildSource(Protocol):
     """Where children come from."""
 
     #: Whether children end by themselves, once there is nothing left to do.
     is_burst: bool
 
-    async def start(self, number: int) -> Child: ...
+    async def start(self, number: int) -> ChildProcess: ...
 
-    async def excuse(self, child: Child, failure: Failure, pause: float) -> None:
+    async def excuse(
+        self, child: ChildProcess, failure: StartFailed, pause: float
+    ) -> None:
         """Say that *child* did not come up; return when to try again."""
 
 
@@ -41,7 +43,7 @@ class Replacement:
         self.done: asyncio.Future[bool] = asyncio.Future()
 
 
-class Backoff:
+class RestartBackoff:
     """How long to wait before the next start."""
 
     def __init__(self) -> None:
@@ -56,17 +58,17 @@ class Backoff:
         return pause
 
 
-class Seat:
+class ChildSlot:
     """Keeps a child at work: starts it, replaces it, starts it again when it died."""
 
-    def __init__(self, number: int, source: Source) -> None:
+    def __init__(self, number: int, source: ChildSource) -> None:
         self.number = number
         #: Who works here, or did last.
-        self.child: Child | None = None
+        self.child: ChildProcess | None = None
         #: Nothing is left to do here.
         self.is_over = False
         self._source = source
-        self._backoff = Backoff()
+        self._backoff = RestartBackoff()
         self._asked = asyncio.Event()
         self._replacement: Replacement | None = None
 
@@ -102,8 +104,8 @@ class Seat:
         self._replacement = None
         self._asked.clear()
 
-    async def _fill(self) -> Child:
-        child: Child | None = None
+    async def _fill(self) -> ChildProcess:
+        child: ChildProcess | None = None
         while child is None:
             # One that began before it was asked for may have read old code.
             is_fresh = self.is_replacing
@@ -113,7 +115,7 @@ class Seat:
             self._replaced(True)
         return child
 
-    async def _start(self) -> Child | None:
+    async def _start(self) -> ChildProcess | None:
         """Try once; what failed has been told and paused for."""
         try:
             child = await self._source.start(self.number)
@@ -132,7 +134,7 @@ class Seat:
         logger.error("no process can be started, next try in %.1f s: %s", pause, exc)
         await asyncio.sleep(pause)
 
-    async def _is_over(self, child: Child) -> bool:
+    async def _is_over(self, child: ChildProcess) -> bool:
         """Wait for a reason to act, and say whether it is that all is done."""
         await _any(child.leaving, self._asked)
         if child.is_dismissed:
@@ -144,14 +146,14 @@ class Seat:
         await child.gone.wait()
         return child.bye is not None and child.bye.reason == "drained"
 
-    async def _next(self, child: Child) -> Child:
+    async def _next(self, child: ChildProcess) -> ChildProcess:
         if not child.leaving.is_set():
             return await self._swap(child)
         if child.gone.is_set() and child.bye is None:
             await asyncio.sleep(self._backoff.after(child.age))
         return await self._fill()
 
-    async def _swap(self, child: Child) -> Child:
+    async def _swap(self, child: ChildProcess) -> ChildProcess:
         """Start another first: what does not come up replaces nobody."""
         assert self._replacement is not None
         grace = self._replacement.grace

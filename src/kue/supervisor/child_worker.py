@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from kue.client.queue import Kue
     from kue.model.settings import Settings
-    from kue.supervisor.options import Options
+    from kue.supervisor.options import SupervisorOptions
     from kue.worker import Processor, Worker
 
 logger = logging.getLogger(__name__)
@@ -38,13 +38,13 @@ TICK_SECONDS = 0.5
 PATIENCE = "3650d"
 
 
-class Duty:
+class ChildWorker:
     """Runs jobs of *queue* as the supervisor at the other end of the streams wants."""
 
     def __init__(
         self,
         queue: Kue,
-        options: Options,
+        options: SupervisorOptions,
         streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
         *,
         folder: str | None,

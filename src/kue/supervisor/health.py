@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 if TYPE_CHECKING:
-    from kue.supervisor.child_heartbeat import Pacemaker
-    from kue.supervisor.child_pool import Staff
-    from kue.supervisor.child_process import Child
+    from kue.supervisor.child_heartbeat import ChildHeartbeats
+    from kue.supervisor.child_pool import ChildPool
+    from kue.supervisor.child_process import ChildProcess
 
 #: Without any child for so long, starting more does not help; someone else should.
 LIFELESS_SECONDS = 60.0
@@ -18,7 +18,7 @@ LIFELESS_SECONDS = 60.0
 State = Literal["starting", "working", "leaving", "silent", "frozen"]
 
 
-class ChildCondition(msgspec.Struct, frozen=True):
+class ChildHealth(msgspec.Struct, frozen=True):
     """How one child is."""
 
     number: int
@@ -34,7 +34,7 @@ class ChildCondition(msgspec.Struct, frozen=True):
     status: dict[str, Any]
 
 
-class Condition(msgspec.Struct, frozen=True):
+class SupervisorHealth(msgspec.Struct, frozen=True):
     """How all of it is."""
 
     #: Worth keeping: a restart would not help.
@@ -43,7 +43,7 @@ class Condition(msgspec.Struct, frozen=True):
     ready: bool
     #: What keeps it from being ready.
     reasons: tuple[str, ...]
-    children: tuple[ChildCondition, ...]
+    children: tuple[ChildHealth, ...]
 
     @property
     def summary(self) -> str:
@@ -53,22 +53,22 @@ class Condition(msgspec.Struct, frozen=True):
         return "; ".join([said, *self.reasons])
 
 
-class Examiner:
+class HealthCheck:
     """Looks at children; looked at often, it also knows how long there were none."""
 
-    def __init__(self, staff: Staff, pacemaker: Pacemaker) -> None:
+    def __init__(self, staff: ChildPool, pacemaker: ChildHeartbeats) -> None:
         self._staff = staff
         self._pacemaker = pacemaker
         self._last_life = time.monotonic()
         self.is_stopping = False
 
-    def examine(self) -> Condition:
+    def examine(self) -> SupervisorHealth:
         children = tuple(
             self._child(child)
             for child in sorted(self._staff.children, key=lambda child: child.pid)
         )
         reasons = tuple(self._reasons(children))
-        return Condition(self._is_live(), not reasons, reasons, children)
+        return SupervisorHealth(self._is_live(), not reasons, reasons, children)
 
     def _is_live(self) -> bool:
         now = time.monotonic()
@@ -77,8 +77,8 @@ class Examiner:
         is_new = not self._staff.first.done()
         return is_new or now - self._last_life < LIFELESS_SECONDS
 
-    def _child(self, child: Child) -> ChildCondition:
-        return ChildCondition(
+    def _child(self, child: ChildProcess) -> ChildHealth:
+        return ChildHealth(
             number=child.number,
             pid=child.pid,
             worker=child.worker,
@@ -89,7 +89,7 @@ class Examiner:
             status=child.status,
         )
 
-    def _reasons(self, children: tuple[ChildCondition, ...]) -> list[str]:
+    def _reasons(self, children: tuple[ChildHealth, ...]) -> list[str]:
         reasons = ["stopping"] if self.is_stopping else []
         for seat in self._staff.seats:
             if not seat.is_well:
@@ -104,7 +104,7 @@ class Examiner:
         return reasons
 
 
-def _state(child: Child) -> State:
+def _state(child: ChildProcess) -> State:
     if child.is_frozen:
         return "frozen"
     if child.hello is None:

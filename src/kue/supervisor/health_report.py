@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 from kue.supervisor.health_server import HealthFile
 
 if TYPE_CHECKING:
-    from kue.supervisor.health import Condition, Examiner
-    from kue.supervisor.systemd import Notifier
+    from kue.supervisor.health import HealthCheck, SupervisorHealth
+    from kue.supervisor.systemd import SystemdNotifier
 
 REPORT_SECONDS = 1.0
 
 
-class Reporter:
+class HealthReporter:
     """Says every second how it is."""
 
     def __init__(
-        self, examiner: Examiner, notifier: Notifier, health_file: str | None
+        self, examiner: HealthCheck, notifier: SystemdNotifier, health_file: str | None
     ) -> None:
         self._examiner = examiner
         self._notifier = notifier
@@ -39,7 +39,7 @@ class Reporter:
         watchdog = self._notifier.watchdog
         return REPORT_SECONDS if watchdog is None else min(REPORT_SECONDS, watchdog / 2)
 
-    async def _report(self, condition: Condition) -> None:
+    async def _report(self, condition: SupervisorHealth) -> None:
         if self._file is not None:
             # Disks can be slow, and beats must not wait for them.
             await asyncio.to_thread(self._file.show, condition)

@@ -16,7 +16,7 @@ from kue.model.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from kue.supervisor.health import Condition
+    from kue.supervisor.health import SupervisorHealth
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class HealthFile:
         self._path = Path(path)
         self._is_told = False
 
-    def show(self, condition: Condition) -> None:
+    def show(self, condition: SupervisorHealth) -> None:
         try:
             if condition.ready:
                 self._path.touch()
@@ -53,7 +53,7 @@ class HealthFile:
 
 @asynccontextmanager
 async def health_server(
-    host: str, port: int, examine: Callable[[], Condition]
+    host: str, port: int, examine: Callable[[], SupervisorHealth]
 ) -> AsyncIterator[None]:
     """
     Answer /healthz and /readyz for as long as the context lasts.
@@ -93,7 +93,7 @@ async def _request(reader: asyncio.StreamReader) -> list[bytes]:
     return words[:2]
 
 
-def _response(request: list[bytes], condition: Condition) -> bytes:
+def _response(request: list[bytes], condition: SupervisorHealth) -> bytes:
     status = "405 Method Not Allowed"
     if len(request) == 2 and request[0] in (b"GET", b"HEAD"):
         status = _status(request[1].partition(b"?")[0], condition)
@@ -106,7 +106,7 @@ def _response(request: list[bytes], condition: Condition) -> bytes:
     return head.encode() + (b"" if request[:1] == [b"HEAD"] else body)
 
 
-def _status(path: bytes, condition: Condition) -> str:
+def _status(path: bytes, condition: SupervisorHealth) -> str:
     match path:
         case b"/healthz":
             is_well = condition.live

@@ -12,7 +12,7 @@ GRACE_SECONDS = 30.0
 STUCK_SECONDS = 600.0
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class SupervisorOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that can be said to ``kue worker``; durations are in seconds."""
 
     #: Where the queue is: ``module:attribute`` or ``path/to/file.py:attribute``.

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from kue.model.settings import Settings
-from kue.supervisor.options import Options
+from kue.supervisor.options import SupervisorOptions
 
 #: A line may carry a traceback, but never grows beyond this.
 MAX_LINE = 1_000_000
@@ -41,7 +41,7 @@ class Tick(msgspec.Struct, frozen=True, tag="tick"):
     is_dismissed: bool = False
 
 
-class Failure(msgspec.Struct, frozen=True, tag="failure"):
+class StartFailed(msgspec.Struct, frozen=True, tag="failure"):
     """The child could not start; *detail* is for people and may have many lines."""
 
     message: str
@@ -54,11 +54,11 @@ class Bye(msgspec.Struct, frozen=True, tag="bye"):
     reason: Literal["asked", "dismissed", "drained", "spent"]
 
 
-class Orders(msgspec.Struct, frozen=True, tag="orders"):
+class StartOrder(msgspec.Struct, frozen=True, tag="orders"):
     """The first line a child hears: which one it is, and what to do."""
 
     number: int
-    options: Options
+    options: SupervisorOptions
 
 
 class Leave(msgspec.Struct, frozen=True, tag="leave"):
@@ -71,8 +71,8 @@ class Leave(msgspec.Struct, frozen=True, tag="leave"):
     grace: float | None
 
 
-FromChild = Hello | Tick | Failure | Bye
-ToChild = Orders | Leave
+FromChild = Hello | Tick | StartFailed | Bye
+ToChild = StartOrder | Leave
 
 _encoder = msgspec.json.Encoder()
 _from_child: msgspec.json.Decoder[FromChild] = msgspec.json.Decoder(FromChild)

@@ -17,7 +17,7 @@ IGNORED = frozenset({"__pycache__", "node_modules", "site-packages"})
 Snapshot = dict[str, int]
 
 
-class Watcher:
+class Reloader:
     """Looks at the modification times of Python files under some folders."""
 
     def __init__(self, folder: str) -> None:

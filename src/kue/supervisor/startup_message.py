@@ -9,11 +9,13 @@ from kue.model.version import version
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kue.supervisor.options import Options
+    from kue.supervisor.options import SupervisorOptions
     from kue.supervisor.protocol import Hello
 
 
-def banner(options: Options, hello: Hello, more: Sequence[tuple[str, str]] = ()) -> str:
+def banner(
+    options: SupervisorOptions, hello: Hello, more: Sequence[tuple[str, str]] = ()
+) -> str:
     """Return the facts for people, in several lines."""
     facts = [
         *more,
@@ -32,7 +34,9 @@ def banner(options: Options, hello: Hello, more: Sequence[tuple[str, str]] = ())
     return "\n".join([_title(options), *lines])
 
 
-def record(options: Options, hello: Hello, more: Sequence[tuple[str, str]] = ()) -> str:
+def record(
+    options: SupervisorOptions, hello: Hello, more: Sequence[tuple[str, str]] = ()
+) -> str:
     """Return the same in a line, for logs."""
     types = ", ".join(hello.types)
     besides = "".join(f"; {name}: {fact}" for name, fact in more)
@@ -42,11 +46,11 @@ def record(options: Options, hello: Hello, more: Sequence[tuple[str, str]] = ())
     )
 
 
-def _title(options: Options) -> str:
+def _title(options: SupervisorOptions) -> str:
     return f"kue {version()} works on {options.target}"
 
 
-def _size(options: Options, hello: Hello) -> str:
+def _size(options: SupervisorOptions, hello: Hello) -> str:
     jobs = "1 job" if hello.concurrency == 1 else f"{hello.concurrency} jobs"
     return f"{options.processes} × {jobs} at once"
 

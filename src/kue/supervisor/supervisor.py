@@ -11,23 +11,23 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from kue.model.errors import KueError
-from kue.supervisor.child_heartbeat import Pacemaker
-from kue.supervisor.child_pool import Staff
-from kue.supervisor.health import Examiner
-from kue.supervisor.health_report import Reporter
+from kue.supervisor.child_heartbeat import ChildHeartbeats
+from kue.supervisor.child_pool import ChildPool
+from kue.supervisor.health import HealthCheck
+from kue.supervisor.health_report import HealthReporter
 from kue.supervisor.health_server import health_server
-from kue.supervisor.reloader import Watcher
+from kue.supervisor.reloader import Reloader
 from kue.supervisor.signals import received
 from kue.supervisor.startup_message import banner, record
-from kue.supervisor.systemd import Notifier
-from kue.supervisor.watchdog import Guard
+from kue.supervisor.systemd import SystemdNotifier
+from kue.supervisor.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
     from typing import Any
 
-    from kue.supervisor.options import Options
-    from kue.supervisor.protocol import Failure
+    from kue.supervisor.options import SupervisorOptions
+    from kue.supervisor.protocol import StartFailed
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ IN_ORDER, NOT_IN_ORDER = 0, 1
 class NotStarted(KueError):
     """No child came up; *detail* is the traceback of the code that failed."""
 
-    def __init__(self, failure: Failure) -> None:
+    def __init__(self, failure: StartFailed) -> None:
         super().__init__(failure.message)
         self.detail = failure.detail
 
@@ -52,21 +52,21 @@ class Supervisor:
     """
 
     def __init__(
-        self, options: Options, *, facts: Sequence[tuple[str, str]] = ()
+        self, options: SupervisorOptions, *, facts: Sequence[tuple[str, str]] = ()
     ) -> None:
         self._options = options
         self._facts = facts
         self._group = asyncio.TaskGroup()
-        self._pacemaker = Pacemaker()
-        self._notifier = Notifier()
-        self._watcher = Watcher(os.getcwd())
-        self._staff = Staff(
+        self._pacemaker = ChildHeartbeats()
+        self._notifier = SystemdNotifier()
+        self._watcher = Reloader(os.getcwd())
+        self._staff = ChildPool(
             options, self._pacemaker, self._group, on_failed_start=self._give_up
         )
-        self._examiner = Examiner(self._staff, self._pacemaker)
+        self._examiner = HealthCheck(self._staff, self._pacemaker)
         self._stopping = asyncio.Event()
         self._stops = 0
-        self._failure: Failure | None = None
+        self._failure: StartFailed | None = None
         self._services: set[asyncio.Task[None]] = set()
         self._rolling: asyncio.Task[None] | None = None
 
@@ -102,9 +102,11 @@ class Supervisor:
             await self._watcher.begin()
 
     def _begin(self) -> None:
-        reporter = Reporter(self._examiner, self._notifier, self._options.health_file)
+        reporter = HealthReporter(
+            self._examiner, self._notifier, self._options.health_file
+        )
         self._serve(reporter.run())
-        self._serve(Guard(self._options, self._staff).run())
+        self._serve(Watchdog(self._options, self._staff).run())
         self._serve(self._greet())
         if self._options.reload:
             self._serve(self._reload())
@@ -170,7 +172,7 @@ class Supervisor:
         for child in self._staff.children:
             child.thaw()
 
-    def _give_up(self, failure: Failure) -> None:
+    def _give_up(self, failure: StartFailed) -> None:
         self._failure = failure
         self._stopping.set()
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class Notifier:
+class SystemdNotifier:
     """Writes states to $NOTIFY_SOCKET; without one it does nothing."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:

@@ -8,10 +8,10 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kue.supervisor.child_pool import Staff
-    from kue.supervisor.child_process import Child
-    from kue.supervisor.child_slot import Seat
-    from kue.supervisor.options import Options
+    from kue.supervisor.child_pool import ChildPool
+    from kue.supervisor.child_process import ChildProcess
+    from kue.supervisor.child_slot import ChildSlot
+    from kue.supervisor.options import SupervisorOptions
 
 logger = logging.getLogger(__name__)
 
@@ -22,17 +22,17 @@ DUMP_SECONDS = 1.0
 LONG_IMPORT_SECONDS = 15.0
 
 
-class Guard:
+class Watchdog:
     """Goes round and looks at each child."""
 
-    def __init__(self, options: Options, staff: Staff) -> None:
+    def __init__(self, options: SupervisorOptions, staff: ChildPool) -> None:
         self._options = options
         self._staff = staff
         self._looked_at = time.monotonic()
-        self._doomed: set[Child] = set()
-        self._slow: set[Child] = set()
+        self._doomed: set[ChildProcess] = set()
+        self._slow: set[ChildProcess] = set()
         #: Those that are silent for longer than a lease, and for how long.
-        self._silent: dict[Child, float] = {}
+        self._silent: dict[ChildProcess, float] = {}
 
     async def run(self) -> None:
         while True:
@@ -53,7 +53,7 @@ class Guard:
         for seat in self._staff.seats:
             self._recycle(seat)
 
-    def _notice(self, child: Child) -> None:
+    def _notice(self, child: ChildProcess) -> None:
         """Tell once that a child is silent, and once that it is not any more."""
         if child.is_silent:
             if child not in self._silent:
@@ -69,7 +69,7 @@ class Guard:
             silence = self._silent.pop(child)
             logger.warning("%s is heard again after %.0f s", child, silence)
 
-    def _look(self, child: Child) -> None:
+    def _look(self, child: ChildProcess) -> None:
         limit = self._options.stuck_after
         if child in self._doomed:
             return
@@ -82,7 +82,7 @@ class Guard:
         elif child.hello is None and child.age > LONG_IMPORT_SECONDS:
             self._wonder(child)
 
-    def _end(self, child: Child) -> None:
+    def _end(self, child: ChildProcess) -> None:
         """Kill a child whose event loop stands still, but let it say where."""
         logger.error(
             "%s is stuck: its event loop has not gone round for %.0f s; its stack "
@@ -95,12 +95,12 @@ class Guard:
         child.dump()
         asyncio.get_running_loop().call_later(DUMP_SECONDS, self._kill, child)
 
-    def _kill(self, child: Child) -> None:
+    def _kill(self, child: ChildProcess) -> None:
         self._doomed.discard(child)
         if child.silence > self._options.stuck_after:
             child.kill()
 
-    def _wonder(self, child: Child) -> None:
+    def _wonder(self, child: ChildProcess) -> None:
         if child not in self._slow:
             self._slow.add(child)
             logger.warning(
@@ -111,7 +111,7 @@ class Guard:
                 child.age,
             )
 
-    def _recycle(self, seat: Seat) -> None:
+    def _recycle(self, seat: ChildSlot) -> None:
         child = seat.child
         if child is None or not child.is_up or child.leaving.is_set():
             return
@@ -121,7 +121,7 @@ class Guard:
             # Recycling is never urgent: what it runs may end.
             seat.replace(None)
 
-    def _reason(self, child: Child) -> str:
+    def _reason(self, child: ChildProcess) -> str:
         age, memory = self._options.max_age, self._options.max_memory
         if age is not None and child.age > age:
             return f"it is {child.age:.0f} s old"

@@ -10,21 +10,21 @@ callbacks.
 from kue.vertx.addresses import Addresses
 from kue.vertx.callback_kue import CallbackKue
 from kue.vertx.event_listener import on, on_job
-from kue.vertx.event_publisher import EventRelay
+from kue.vertx.event_publisher import EventPublisher
 from kue.vertx.job_service import JobService, JobServiceProxy, register
-from kue.vertx.service_binding import Call, Proxy, authorised, bind, only
+from kue.vertx.service_binding import Proxy, ServiceCall, authorised, bind, only
 from kue.vertx.verticles import KueVerticle, KueWorker
 
 __all__ = [
     "Addresses",
-    "Call",
     "CallbackKue",
-    "EventRelay",
+    "EventPublisher",
     "JobService",
     "JobServiceProxy",
     "KueVerticle",
     "KueWorker",
     "Proxy",
+    "ServiceCall",
     "authorised",
     "bind",
     "on",

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from kue.client.queue import Kue
-from kue.client.subscriptions import Background
+from kue.client.subscriptions import BackgroundTasks
 from kue.vertx.job_service import JobService
 from kue.worker.handlers import HandlerError, in_thread, is_async
 
@@ -44,7 +44,7 @@ class CallbackKue:
     def __init__(self, q: Kue) -> None:
         self._q = q
         self._service = JobService(q)
-        self._background = Background()
+        self._background = BackgroundTasks()
         #: Runs that have not said how they ended, by job and fence.
         self._runs: dict[tuple[int, int], asyncio.Future[tuple[Any, Any]]] = {}
 

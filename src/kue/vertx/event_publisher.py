@@ -12,9 +12,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from kue.aio.retry import Outage
+from kue.aio.retry import StoreRetry
 from kue.bus import BusClosed
-from kue.client.subscriptions import QUEUE_PREFIX, Background
+from kue.client.subscriptions import QUEUE_PREFIX, BackgroundTasks
 from kue.model.events import Kind
 from kue.vertx import event_payloads
 from kue.vertx.addresses import ANY, Addresses
@@ -40,15 +40,15 @@ _ERROR = Kind.ERROR.value
 _LISTENING = "event relay"
 
 
-class EventRelay:
+class EventPublisher:
     """Publishes the events of *q* on *bus*, from `start` to `stop`."""
 
     def __init__(self, q: Kue, bus: EventBus, addresses: Addresses | None = None):
         self._q = q
         self._bus = bus
         self._at = addresses or Addresses()
-        self._outage = Outage(q.store.name)
-        self._background = Background()
+        self._outage = StoreRetry(q.store.name)
+        self._background = BackgroundTasks()
         self._waiting: asyncio.Queue[Event] = asyncio.Queue(BATCH)
         self._heard = asyncio.Event()
         #: The address ids of jobs seen, the oldest first.

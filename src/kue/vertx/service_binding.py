@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 import msgspec
 
-from kue.bus import Failure, RequestFailed
+from kue.bus import FailureKind, RequestFailed
 from kue.bus.message import DEFAULT_TIMEOUT
 from kue.model.errors import (
     KueError,
@@ -60,7 +60,7 @@ _SAME = {
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ServiceCall:
     """A request to a service, as an interceptor sees it."""
 
     #: As on the wire; empty if the request names none.
@@ -70,7 +70,7 @@ class Call:
 
 Proceed = Callable[[], Awaitable[Any]]
 #: Wraps a call: it may look, refuse by raising, or change what is returned.
-Interceptor = Callable[[Call, Proceed], Awaitable[Any]]
+Interceptor = Callable[[ServiceCall, Proceed], Awaitable[Any]]
 TokenCheck = Callable[[str], bool | Awaitable[bool]]
 
 
@@ -100,7 +100,7 @@ def bind(
 def only(action: str, interceptor: Interceptor) -> Interceptor:
     """Return an interceptor for calls of one action, such as ``removeJob``."""
 
-    async def intercept(call: Call, proceed: Proceed) -> Any:
+    async def intercept(call: ServiceCall, proceed: Proceed) -> Any:
         if call.action == action:
             return await interceptor(call, proceed)
         return await proceed()
@@ -115,7 +115,7 @@ def authorised(check: TokenCheck) -> Interceptor:
     The token is the header ``auth-token``; without one the call is refused.
     """
 
-    async def intercept(call: Call, proceed: Proceed) -> Any:
+    async def intercept(call: ServiceCall, proceed: Proceed) -> Any:
         token = call.message.headers.get(TOKEN)
         is_good = token is not None and check(token)
         if inspect.isawaitable(is_good):
@@ -131,7 +131,7 @@ def authorised(check: TokenCheck) -> Interceptor:
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class ServiceMethod:
     """One method of a service."""
 
     #: As on the wire.
@@ -142,7 +142,7 @@ class Action:
     result: Any
 
 
-def actions(service: type) -> dict[str, Action]:
+def actions(service: type) -> dict[str, ServiceMethod]:
     """Return the public async methods of *service* by their names on the wire."""
     found = [
         _action(method, function)
@@ -152,7 +152,7 @@ def actions(service: type) -> dict[str, Action]:
     return {action.name: action for action in found}
 
 
-def _action(method: str, function: Callable[..., Any]) -> Action:
+def _action(method: str, function: Callable[..., Any]) -> ServiceMethod:
     hints = get_type_hints(function, include_extras=True)
     fields: list[Any] = []
     for parameter in [*inspect.signature(function).parameters.values()][1:]:
@@ -161,7 +161,7 @@ def _action(method: str, function: Callable[..., Any]) -> Action:
         fields.append(field if is_needed else (*field, parameter.default))
     name = _on_wire(method)
     arguments = msgspec.defstruct(name, fields, kw_only=True, rename=_on_wire)
-    return Action(name, method, arguments, hints["return"])
+    return ServiceMethod(name, method, arguments, hints["return"])
 
 
 def _on_wire(name: str) -> str:
@@ -184,7 +184,7 @@ class _Endpoint:
         self._is_open = is_open
 
     async def handle(self, message: Message) -> None:
-        call = Call(message.headers.get(ACTION) or "", message)
+        call = ServiceCall(message.headers.get(ACTION) or "", message)
         try:
             result = await self._pass(call, 0)
         except Exception as exc:
@@ -192,12 +192,12 @@ class _Endpoint:
         else:
             message.reply(msgspec.to_builtins(result))
 
-    async def _pass(self, call: Call, at: int) -> Any:
+    async def _pass(self, call: ServiceCall, at: int) -> Any:
         if at == len(self._interceptors):
             return await self._do(call)
         return await self._interceptors[at](call, lambda: self._pass(call, at + 1))
 
-    async def _do(self, call: Call) -> Any:
+    async def _do(self, call: ServiceCall) -> Any:
         if not call.action:
             raise RequestFailed("action not specified", code=_NO_ACTION)
         action = self._actions.get(call.action)
@@ -271,7 +271,7 @@ class Proxy:
             for action in actions(of).values():
                 setattr(cls, action.method, _remote(action, getattr(of, action.method)))
 
-    async def _ask(self, action: Action, given: dict[str, Any]) -> Any:
+    async def _ask(self, action: ServiceMethod, given: dict[str, Any]) -> Any:
         headers = {ACTION: action.name}
         if self._token is not None:
             headers[TOKEN] = self._token
@@ -285,13 +285,13 @@ class Proxy:
             )
         except RequestFailed as exc:
             same = _SAME.get(str(exc.debug.get("causeName")))
-            if same is None or exc.kind is not Failure.RECIPIENT_FAILURE:
+            if same is None or exc.kind is not FailureKind.RECIPIENT_FAILURE:
                 raise
             raise same(exc.text) from exc
         return msgspec.convert(reply.body, action.result)
 
 
-def _remote(action: Action, method: Callable[..., Any]) -> Callable[..., Any]:
+def _remote(action: ServiceMethod, method: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(method)
 
     @functools.wraps(method)

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from kue.client.queue import Kue
-from kue.client.subscriptions import Background
+from kue.client.subscriptions import BackgroundTasks
 from kue.model.errors import ConfigError, KueError
 from kue.runtime import LockTimedOut, Verticle
 from kue.vertx import job_service
 from kue.vertx.addresses import ROOT, Addresses
-from kue.vertx.event_publisher import EventRelay
+from kue.vertx.event_publisher import EventPublisher
 from kue.worker.worker import GRACE_SECONDS
 
 if TYPE_CHECKING:
@@ -146,7 +146,9 @@ class KueVerticle(QueueVerticle):
             debug=config.debug,
         )
         if config.events:
-            shift = _Shift(self, EventRelay(q, bus, addresses), _lock_name(q, config))
+            shift = _Shift(
+                self, EventPublisher(q, bus, addresses), _lock_name(q, config)
+            )
             self.context.add_close_hook(shift.end)
             await shift.begin()
         await service.ready()
@@ -156,12 +158,12 @@ class KueVerticle(QueueVerticle):
 class _Shift:
     """Sees to it that one of several relays tells events: who holds the lock."""
 
-    def __init__(self, verticle: Verticle, relay: EventRelay, name: str) -> None:
+    def __init__(self, verticle: Verticle, relay: EventPublisher, name: str) -> None:
         self._shared = verticle.runtime.shared
         self._relay = relay
         self._name = name
         self._lock: Lock | None = None
-        self._background = Background()
+        self._background = BackgroundTasks()
 
     async def begin(self) -> None:
         """Tell events from now on, or as soon as nobody else does."""

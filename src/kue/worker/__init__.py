@@ -5,14 +5,14 @@ from kue.worker.current_job import current_job
 from kue.worker.executor import Handler
 from kue.worker.lane import Processor
 from kue.worker.pools.threads import Interrupted
-from kue.worker.worker import Plan, Worker
+from kue.worker.worker import Worker, WorkerOptions
 
 __all__ = [
     "ActiveJob",
     "Handler",
     "Interrupted",
-    "Plan",
     "Processor",
     "Worker",
+    "WorkerOptions",
     "current_job",
 ]

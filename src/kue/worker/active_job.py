@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from kue.model.job import Job
     from kue.model.payload import JSON
     from kue.store.values import LogLine, Progress
-    from kue.worker.progress_reply import Told
+    from kue.worker.progress_reply import ProgressReply
 
 
-class Teller(Protocol):
+class ProgressSink(Protocol):
     """Carries what a job says of itself; from any thread, without waiting."""
 
-    def progress(self, active: ActiveJob, update: Progress) -> Told: ...
+    def progress(self, active: ActiveJob, update: Progress) -> ProgressReply: ...
 
-    def line(self, active: ActiveJob, line: LogLine) -> Told: ...
+    def line(self, active: ActiveJob, line: LogLine) -> ProgressReply: ...
 
 
 class ActiveJob:
@@ -33,7 +33,7 @@ class ActiveJob:
 
     __slots__ = ("_clock", "_teller", "job", "lines", "partial")
 
-    def __init__(self, job: Job, teller: Teller) -> None:
+    def __init__(self, job: Job, teller: ProgressSink) -> None:
         #: The job as it was claimed.
         self.job = job
         self._teller = teller
@@ -101,7 +101,7 @@ class ActiveJob:
         """
         return False
 
-    def log(self, text: object, level: str = "info") -> Told:
+    def log(self, text: object, level: str = "info") -> ProgressReply:
         """
         Add a line to the job's log; a store that is away costs the line alone.
 
@@ -111,7 +111,9 @@ class ActiveJob:
         line = signs.line(text, level, attempt=self.attempt)
         return self._teller.line(self, line)
 
-    def progress(self, done: float, total: float = 100, data: JSON = None) -> Told:
+    def progress(
+        self, done: float, total: float = 100, data: JSON = None
+    ) -> ProgressReply:
         """
         Say how far the run is, which also starts its ttl anew.
 

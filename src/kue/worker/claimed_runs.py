@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Relay(Generic[T]):
+class ClaimedRuns(Generic[T]):
     """Calls *run_one* with each of *runs*, all at the same time if need be."""
 
     def __init__(

@@ -24,7 +24,7 @@ from kue.worker.run import RunTimeout
 
 if TYPE_CHECKING:
     from kue.model.job import Job
-    from kue.worker.run import Run
+    from kue.worker.run import ActiveRun
 
 Handler: TypeAlias = Callable[[ActiveJob], Awaitable[JSON]]
 
@@ -43,7 +43,9 @@ class RunEnded(Exception):
         self.ending = ending
 
 
-async def execute(run: Run, handler: Callable[[Run], Awaitable[JSON]]) -> Ending | None:
+async def execute(
+    run: ActiveRun, handler: Callable[[ActiveRun], Awaitable[JSON]]
+) -> Ending | None:
     """
     Run *handler* and return how it ended; None when that is no longer ours to say.
 
@@ -67,7 +69,7 @@ def ending_of_result(result: JSON) -> Ending:
     return _NOTHING if result is None else Completed(result_of(result))
 
 
-def ending_instead(run: Run, exc: BaseException | None = None) -> Ending | None:
+def ending_instead(run: ActiveRun, exc: BaseException | None = None) -> Ending | None:
     """Return how a run ends that was told to; *exc* tells where it was."""
     if not isinstance(run.instead, RunTimeout):
         return run.instead

@@ -15,15 +15,15 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from kue.model.payload import JSON
-from kue.worker.pools.processes import Target
+from kue.worker.pools.processes import FunctionTarget
 
 if TYPE_CHECKING:
-    from kue.worker.run import Run
+    from kue.worker.run import ActiveRun
 
 Execution: TypeAlias = Literal["loop", "thread", "process"]
 #: Called with the run, or in a child with the job.
 Call: TypeAlias = Callable[[Any], Any]
-RunHandler: TypeAlias = Callable[["Run"], Awaitable[JSON]]
+RunHandler: TypeAlias = Callable[["ActiveRun"], Awaitable[JSON]]
 
 
 def is_async(function: Any) -> bool:
@@ -38,17 +38,17 @@ def is_async(function: Any) -> bool:
 def in_thread(call: Call) -> RunHandler:
     """Run a plain function in a thread."""
 
-    async def handle(run: Run) -> JSON:
+    async def handle(run: ActiveRun) -> JSON:
         result: JSON = await run.crew.threads.call(functools.partial(call, run))
         return result
 
     return handle
 
 
-def in_process(target: Target) -> RunHandler:
+def in_process(target: FunctionTarget) -> RunHandler:
     """Run what *target* names in a child process."""
 
-    async def handle(run: Run) -> JSON:
+    async def handle(run: ActiveRun) -> JSON:
         return await run.crew.children.call(target, run)
 
     return handle
@@ -57,7 +57,7 @@ def in_process(target: Target) -> RunHandler:
 def with_done(handler: Callable[..., Any]) -> RunHandler:
     """Run a handler of Kue's form, ``handler(job, done)``: it ends when *done* says."""
 
-    async def handle(run: Run) -> JSON:
+    async def handle(run: ActiveRun) -> JSON:
         done = _Done(asyncio.get_running_loop())
         if is_async(handler):
             calling: Awaitable[Any] = handler(run, done)
@@ -79,7 +79,7 @@ def takes_done(handler: Callable[..., Any]) -> bool:
     return len(named) > 1 and named[1].default is inspect.Parameter.empty
 
 
-def target_of(function: Any) -> Target:
+def target_of(function: Any) -> FunctionTarget:
     """
     Return where a child finds *function*.
 
@@ -93,13 +93,13 @@ def target_of(function: Any) -> Target:
             "module, where that process can import it"
         )
     if module != "__main__":
-        return Target(module, name)
+        return FunctionTarget(module, name)
     main = sys.modules["__main__"]
     spec = getattr(main, "__spec__", None)
     # Started by ``python -m package``: its name can be imported.
     if spec is not None and spec.name:
-        return Target(spec.name, name)
-    return Target(module, name, getattr(main, "__file__", None))
+        return FunctionTarget(spec.name, name)
+    return FunctionTarget(module, name, getattr(main, "__file__", None))
 
 
 class _Done:

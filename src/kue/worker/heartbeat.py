@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 from kue.aio.throttled_log import ThrottledLog
 from kue.model.errors import StoreFull, StoreUnavailable
 from kue.model.retry_policy import after_cancel
-from kue.store.values import MAX_BATCH, Beat, Tended
+from kue.store.values import MAX_BATCH, HeartbeatReply, MaintenanceResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kue.aio.retry import Outage
+    from kue.aio.retry import StoreRetry
     from kue.model.job import Job
     from kue.model.settings import Keep
     from kue.store.contract import Store
-    from kue.worker.lane import Loop
+    from kue.worker.lane import Lane
 
 logger = logging.getLogger(__name__)
 
@@ -54,17 +54,17 @@ LOSS_SECONDS = 1.0
 UPKEEP_JITTER = 0.2
 
 
-class Heart:
+class Heartbeat:
     """Renews the lease on everything the worker runs, and passes on what it hears."""
 
     def __init__(
         self,
         store: Store,
-        loops: Sequence[Loop],
+        loops: Sequence[Lane],
         *,
         worker: str,
         lease: int,
-        outage: Outage,
+        outage: StoreRetry,
         info: Callable[[], dict[str, Any]],
         sleep: Sleep,
         obey: Obey,
@@ -148,12 +148,14 @@ class Heart:
         self._deeds = deeds
         return info
 
-    async def _renew(self, jobs: list[Job], info: dict[str, Any] | None) -> Beat:
+    async def _renew(
+        self, jobs: list[Job], info: dict[str, Any] | None
+    ) -> HeartbeatReply:
         return await self._store.renew(
             self._worker, lease=self._lease, runs=jobs, info=info, orders=True
         )
 
-    def _heed(self, asked: list[Job], beat: Beat) -> None:
+    def _heed(self, asked: list[Job], beat: HeartbeatReply) -> None:
         lost = set(beat.lost)
         for loop in self._loops:
             if beat.paused:
@@ -167,10 +169,10 @@ class Heart:
                     loop.lose(job)
 
 
-class Meter:
+class TimingReporter:
     """Tells the store how long jobs waited and ran, every few seconds if any did."""
 
-    def __init__(self, store: Store, loops: Sequence[Loop], *, sleep: Sleep) -> None:
+    def __init__(self, store: Store, loops: Sequence[Lane], *, sleep: Sleep) -> None:
         self._store = store
         self._loops = loops
         self._sleep = sleep
@@ -202,11 +204,11 @@ class Meter:
             self._log.error("measures dropped", exc=exc)
 
 
-class Upkeep:
+class Maintenance:
     """Tends the store: promotes, rescues, expires, prunes, fires schedules."""
 
     def __init__(
-        self, store: Store, *, keep: Keep, lease: int, outage: Outage, sleep: Sleep
+        self, store: Store, *, keep: Keep, lease: int, outage: StoreRetry, sleep: Sleep
     ) -> None:
         self._store = store
         self._keep = keep
@@ -239,7 +241,7 @@ class Upkeep:
             rest.cancel()
             word.cancel()
 
-    async def _tend(self) -> Tended:
+    async def _tend(self) -> MaintenanceResult:
         tended = await self._store.tend(keep=self._keep, lease=self._lease)
         if tended:
             logger.debug("upkeep: %s", tended)
@@ -249,7 +251,7 @@ class Upkeep:
 class StoreCheck:
     """Makes sure that the store is still the one that was opened, and fit."""
 
-    def __init__(self, store: Store, *, outage: Outage) -> None:
+    def __init__(self, store: Store, *, outage: StoreRetry) -> None:
         self._store = store
         self._outage = outage
         self._losses = store.losses

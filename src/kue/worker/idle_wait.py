@@ -12,15 +12,15 @@ from kue.store.values import Claim, Claimed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kue.aio.retry import Outage
+    from kue.aio.retry import StoreRetry
     from kue.store.contract import Store
-    from kue.worker.lane import Loop
+    from kue.worker.lane import Lane
 
 #: The store wakes us for any work there is; this is only how long one call may last.
 WAIT_SECONDS = 5.0
 
 
-class Watch:
+class IdleWait:
     """
     Waits for work on behalf of loops that ran out of it, and takes it for them.
 
@@ -35,8 +35,8 @@ class Watch:
     def __init__(
         self,
         store: Store,
-        loops: Sequence[Loop],
-        outage: Outage,
+        loops: Sequence[Lane],
+        outage: StoreRetry,
         rested: asyncio.Event,
         *,
         worker: str,

@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING
 
 from kue.model.job import Released
 from kue.model.retry_policy import ALONE_MS
-from kue.store.values import Word
+from kue.store.values import Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kue.aio.retry import Outage
+    from kue.aio.retry import StoreRetry
     from kue.model.job import Job
     from kue.store.contract import Store
-    from kue.worker.lane import Loop
-    from kue.worker.run import Run
+    from kue.worker.lane import Lane
+    from kue.worker.run import ActiveRun
 
 logger = logging.getLogger(__name__)
 
@@ -43,8 +43,8 @@ class Isolation:
     def __init__(
         self,
         store: Store,
-        loops: Sequence[Loop],
-        outage: Outage,
+        loops: Sequence[Lane],
+        outage: StoreRetry,
         on_start: Callable[[], None],
     ) -> None:
         self._store = store
@@ -53,9 +53,9 @@ class Isolation:
         #: Called when claims must cease, those that wait in the store included.
         self._on_start = on_start
         #: Runs that are to be alone, in order.  Only the first may have begun.
-        self._line: list[Run] = []
+        self._line: list[ActiveRun] = []
         #: Those whose beginning is on its way to the store, which gives a new token.
-        self._beginning: set[Run] = set()
+        self._beginning: set[ActiveRun] = set()
         self._is_closed = False
         self._changed = asyncio.Event()
 
@@ -68,7 +68,7 @@ class Isolation:
         """Take note that slots were freed, or runs interrupted."""
         self._changed.set()
 
-    def is_beginning(self, run: Run) -> bool:
+    def is_beginning(self, run: ActiveRun) -> bool:
         """Return whether the store is asked now if *run* is ours: it decides."""
         return run in self._beginning
 
@@ -76,7 +76,7 @@ class Isolation:
         """Begin nothing more: the worker has ended."""
         self._is_closed = True
 
-    async def enter(self, run: Run) -> None:
+    async def enter(self, run: ActiveRun) -> None:
         """Return when *run* may begin, or was interrupted before it did."""
         self._line.append(run)
         if len(self._line) == 1:
@@ -91,7 +91,7 @@ class Isolation:
         else:
             await self._begin(run, alone=self._is_alone)
 
-    def leave(self, run: Run) -> None:
+    def leave(self, run: ActiveRun) -> None:
         """Let the others go on: *run* ended, or had its time."""
         if run not in self._line:
             return
@@ -106,7 +106,7 @@ class Isolation:
         """Whether nothing runs, and no claim is on its way, beside those held back."""
         return sum(loop.claimant.held for loop in self._loops) == len(self._line)
 
-    async def _in_time(self, run: Run, is_so: Callable[[], bool]) -> bool:
+    async def _in_time(self, run: ActiveRun, is_so: Callable[[], bool]) -> bool:
         """Wait until *is_so* or *run* is interrupted; return False if it took long."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_patience(run.job)):
@@ -115,7 +115,7 @@ class Isolation:
                     await self._changed.wait()
         return run.is_interrupted or is_so()
 
-    async def _begin(self, run: Run, *, alone: bool) -> None:
+    async def _begin(self, run: ActiveRun, *, alone: bool) -> None:
         logger.info(
             "job %d lost %d workers and runs %s",
             run.id,
@@ -128,8 +128,8 @@ class Isolation:
             f"begin {run.id}", lambda: self._ask(run, alone=alone)
         )
         self._beginning.discard(run)
-        if isinstance(began, Word):
-            run.interrupt(PAUSED if began is Word.REFUSED else None)
+        if isinstance(began, Result):
+            run.interrupt(PAUSED if began is Result.REFUSED else None)
             self.leave(run)
             return
         run.job = began
@@ -138,9 +138,9 @@ class Isolation:
         else:
             self.leave(run)
 
-    async def _ask(self, run: Run, *, alone: bool) -> Job | Word:
+    async def _ask(self, run: ActiveRun, *, alone: bool) -> Job | Result:
         if self._is_closed:
-            return Word.LOST
+            return Result.LOST
         return await self._store.begin(run.job, alone=alone)
 
 

@@ -18,25 +18,25 @@ from typing import TYPE_CHECKING, NamedTuple
 from kue.model.histogram import Timing, bucket, ready_at
 from kue.model.job import Completed, Error, Failed, Released, Retried
 from kue.model.retry_policy import runs_alone
-from kue.store.values import MAX_BATCH, Claim, Claimed, Outcome, Word
+from kue.store.values import MAX_BATCH, Claim, Claimed, Outcome, Result
 from kue.worker import log_capture
-from kue.worker.claimed_runs import Relay
+from kue.worker.claimed_runs import ClaimedRuns
 from kue.worker.current_job import CURRENT
 from kue.worker.executor import ending_instead, execute
-from kue.worker.run import Run
-from kue.worker.slots import Claimant
-from kue.worker.work_available import Supply
+from kue.worker.run import ActiveRun
+from kue.worker.slots import SlotClaimant
+from kue.worker.work_available import WorkAvailability
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from kue.aio.retry import Outage
+    from kue.aio.retry import StoreRetry
     from kue.model.job import Ending, Job
     from kue.model.payload import JSON
     from kue.store.contract import Store
     from kue.worker.isolation import Isolation
-    from kue.worker.run_resources import Crew
-    from kue.worker.slots import Budget
+    from kue.worker.run_resources import RunResources
+    from kue.worker.slots import SlotBudget
 
 logger = logging.getLogger(__name__)
 
@@ -69,14 +69,14 @@ class Processor(NamedTuple):
 
     type: str
     slots: int
-    handler: Callable[[Run], Awaitable[JSON]]
+    handler: Callable[[ActiveRun], Awaitable[JSON]]
     #: Where the handler runs: "loop", "thread" or "process".
     execution: str = "loop"
     #: Its share when types compete for slots.
     weight: int = 1
 
 
-class Loop:
+class Lane:
     """Runs jobs of one type, never more than there are slots."""
 
     def __init__(
@@ -86,11 +86,11 @@ class Loop:
         *,
         worker: str,
         lease: int,
-        outage: Outage,
+        outage: StoreRetry,
     ) -> None:
         self.processor = processor
         self.type = processor.type
-        self.claimant = Claimant(processor.slots, processor.weight)
+        self.claimant = SlotClaimant(processor.slots, processor.weight)
         self._store = store
         self._worker = worker
         self._lease = lease
@@ -98,10 +98,10 @@ class Loop:
         self._types = (processor.type,)
         #: The most one cycle takes: half, so that the other lane has something to do.
         self._share = min(-(-processor.slots // LANES), MAX_BATCH)
-        self._supply = Supply()
-        self._runs: dict[int, Run] = {}
+        self._supply = WorkAvailability()
+        self._runs: dict[int, ActiveRun] = {}
         #: Runs of jobs that were handed on and came back to us, while they still end.
-        self._displaced: set[Run] = set()
+        self._displaced: set[ActiveRun] = set()
         self._ended: list[Outcome] = []
         self._settling = 0
         #: Slots kept for jobs that somebody else claims for us.
@@ -121,8 +121,8 @@ class Loop:
 
     def join(
         self,
-        crew: Crew,
-        budget: Budget,
+        crew: RunResources,
+        budget: SlotBudget,
         isolation: Isolation,
         *,
         on_rest: Callable[[], None],
@@ -146,7 +146,7 @@ class Loop:
         self._on_failed = on_failed
 
     @property
-    def in_hand(self) -> list[Run]:
+    def in_hand(self) -> list[ActiveRun]:
         """The runs in hand."""
         return list(self._runs.values())
 
@@ -376,17 +376,17 @@ class Loop:
             ahead = (claimed.next_at - claimed.now) / 1000
             self.due = asyncio.get_running_loop().time() + ahead
 
-    def _confirm(self, outcomes: Sequence[Outcome], words: Sequence[Word]) -> None:
+    def _confirm(self, outcomes: Sequence[Outcome], words: Sequence[Result]) -> None:
         self._settling -= len(outcomes)
         for outcome, word in zip(outcomes, words, strict=True):
-            if word is Word.DONE:
+            if word is Result.DONE:
                 if self._on_failed is not None and type(outcome.ending) is Failed:
                     self._on_failed(outcome)
-            elif word is not Word.ALREADY:
+            elif word is not Result.ALREADY:
                 logger.warning(
                     "outcome of job %d dropped: %s",
                     outcome.job.id,
-                    "it was handed on" if word is Word.LOST else "it was removed",
+                    "it was handed on" if word is Result.LOST else "it was removed",
                     extra={"job_id": outcome.job.id},
                 )
 
@@ -394,16 +394,16 @@ class Loop:
 
     def _start(self, jobs: Sequence[Job]) -> None:
         if jobs:
-            Relay([self._begin(job) for job in jobs], self._run).start()
+            ClaimedRuns([self._begin(job) for job in jobs], self._run).start()
 
-    def _begin(self, job: Job) -> Run:
+    def _begin(self, job: Job) -> ActiveRun:
         self.begun += 1
         since = ready_at(job)
         if since is not None:
             # Of a run in hand, the last change is its start.
             waited = bucket(job.updated_at - since)
             self._waits[waited] = self._waits.get(waited, 0) + 1
-        run = Run(job, self._crew, self._abandon)
+        run = ActiveRun(job, self._crew, self._abandon)
         earlier = self._runs.get(job.id)
         if earlier is not None:
             # Taken back from us and claimed by us again: the earlier run is void.
@@ -415,7 +415,7 @@ class Loop:
             run.interrupt(STOPPED)
         return run
 
-    async def _run(self, run: Run) -> None:
+    async def _run(self, run: ActiveRun) -> None:
         is_alone = runs_alone(run.job)
         if is_alone:
             await self._isolation.enter(run)
@@ -435,11 +435,11 @@ class Loop:
         self._on_freed()
         self._changed.set()
 
-    def _abandon(self, run: Run) -> None:
+    def _abandon(self, run: ActiveRun) -> None:
         self._end(run, ending_instead(run))
         self._changed.set()
 
-    def _end(self, run: Run, ending: Ending | None) -> None:
+    def _end(self, run: ActiveRun, ending: Ending | None) -> None:
         self.done += 1
         if isinstance(ending, _WORKED):
             took = bucket((time.monotonic() - run.began) * 1000)

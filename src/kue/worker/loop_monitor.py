@@ -6,23 +6,23 @@ import logging
 import traceback
 from typing import TYPE_CHECKING, cast
 
-from kue.aio.loop_monitor import Blockage, BlockedWatch
+from kue.aio.loop_monitor import BlockedLoop, LoopMonitor
 from kue.worker import executor
 
 if TYPE_CHECKING:
     from types import FrameType
 
-    from kue.worker.run import Run
+    from kue.worker.run import ActiveRun
 
 logger = logging.getLogger(__name__)
 
 
-class Lookout:
+class WorkerLoopMonitor:
     """Logs who blocked the worker's event loop, and remembers the last."""
 
     def __init__(self, limit: float) -> None:
         self.where = ""
-        self._watch = BlockedWatch(self._tell, limit=limit)
+        self._watch = LoopMonitor(self._tell, limit=limit)
 
     @property
     def count(self) -> int:
@@ -38,7 +38,7 @@ class Lookout:
     def stop(self) -> None:
         self._watch.stop()
 
-    def _tell(self, blockage: Blockage) -> None:
+    def _tell(self, blockage: BlockedLoop) -> None:
         self.where = blockage.where
         run, depth = run_in(blockage.frame)
         who = "" if run is None else f" by job {run.id} of type {run.type}"
@@ -53,13 +53,13 @@ class Lookout:
         )
 
 
-def run_in(innermost: FrameType) -> tuple[Run | None, int | None]:
+def run_in(innermost: FrameType) -> tuple[ActiveRun | None, int | None]:
     """Return the run whose handler *innermost* is in, and how deep; None if in none."""
     frame: FrameType | None = innermost
     depth = 0
     while frame is not None:
         if frame.f_code is executor.execute.__code__:
-            return cast("Run", frame.f_locals["run"]), depth
+            return cast("ActiveRun", frame.f_locals["run"]), depth
         frame = frame.f_back
         depth += 1
     return None, None

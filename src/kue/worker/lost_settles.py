@@ -20,10 +20,10 @@ from kue.store.values import MAX_BATCH, Outcome
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kue.aio.retry import Outage
+    from kue.aio.retry import StoreRetry
     from kue.model.job import Job
     from kue.store.contract import Store
-    from kue.worker.lane import Loop
+    from kue.worker.lane import Lane
 
 logger = logging.getLogger(__name__)
 
@@ -34,16 +34,16 @@ CHECK_SECONDS = 1.0
 PATIENCE_SECONDS = 30.0
 
 
-class LostEndings:
+class LostSettles:
     """Releases jobs that run here according to the store, and that do not."""
 
     def __init__(
         self,
         store: Store,
-        loops: Sequence[Loop],
+        loops: Sequence[Lane],
         *,
         worker: str,
-        outage: Outage,
+        outage: StoreRetry,
     ) -> None:
         self._store = store
         self._loops = loops

@@ -10,10 +10,10 @@ from kue.store.replies import check
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from kue.store.values import Word
+    from kue.store.values import Result
 
 
-class Told:
+class ProgressReply:
     """
     Something that was said and is on its way; awaiting it is optional.
 
@@ -24,7 +24,7 @@ class Told:
     __slots__ = ("_answer", "_job_id", "_wanted")
 
     def __init__(
-        self, job_id: int, wanted: str, answer: asyncio.Future[Word | None] | None
+        self, job_id: int, wanted: str, answer: asyncio.Future[Result | None] | None
     ) -> None:
         self._job_id = job_id
         #: Ends the sentence "job 7 is active and cannot …".

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from kue.aio.throttled_log import ThrottledLog
 from kue.model.errors import StoreFull, StoreUnavailable
-from kue.store.values import MAX_BATCH, MAX_LOG_LINES, LogLine, Progress, Word
-from kue.worker.progress_reply import Told
+from kue.store.values import MAX_BATCH, MAX_LOG_LINES, LogLine, Progress, Result
+from kue.worker.progress_reply import ProgressReply
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Answer = asyncio.Future[Word | None]
+Answer = asyncio.Future[Result | None]
 #: Logs are written job by job; this many at once.
 LOGS_AT_ONCE = 16
 #: How long a run that is no longer ours may take to end by itself when it hears so.
@@ -47,7 +47,7 @@ class _Unsaid:
         self.lines: deque[LogLine] = deque(maxlen=MAX_LOG_LINES)
 
 
-class Telling:
+class ProgressSender:
     """Tells the store what runs of one worker say; a `Teller` for all of them."""
 
     def __init__(self, store: Store, on_lost: Callable[[ActiveJob], None]) -> None:
@@ -63,10 +63,10 @@ class Telling:
         self._courier: asyncio.Task[None] | None = None
         self._log = ThrottledLog(logger)
 
-    def progress(self, active: ActiveJob, update: Progress) -> Told:
+    def progress(self, active: ActiveJob, update: Progress) -> ProgressReply:
         return self._tell(active, update, "report progress")
 
-    def line(self, active: ActiveJob, line: LogLine) -> Told:
+    def line(self, active: ActiveJob, line: LogLine) -> ProgressReply:
         return self._tell(active, line, "be logged to")
 
     def owes(self, active: ActiveJob) -> bool:
@@ -78,11 +78,13 @@ class Telling:
         while unsaid := self._load.get(active) or self._unsaid.get(active):
             await asyncio.shield(unsaid.answer)
 
-    def _tell(self, active: ActiveJob, sign: Progress | LogLine, wanted: str) -> Told:
+    def _tell(
+        self, active: ActiveJob, sign: Progress | LogLine, wanted: str
+    ) -> ProgressReply:
         if threading.get_ident() == self._thread:
-            return Told(active.id, wanted, self._collect(active, sign))
+            return ProgressReply(active.id, wanted, self._collect(active, sign))
         self._loop.call_soon_threadsafe(self._collect, active, sign)
-        return Told(active.id, wanted, None)
+        return ProgressReply(active.id, wanted, None)
 
     def _collect(self, active: ActiveJob, sign: Progress | LogLine) -> Answer:
         unsaid = self._unsaid.get(active)
@@ -112,7 +114,7 @@ class Telling:
 
     async def _write(
         self, load: dict[ActiveJob, _Unsaid]
-    ) -> dict[ActiveJob, Word | None]:
+    ) -> dict[ActiveJob, Result | None]:
         try:
             words = await self._write_logs(load)
             words |= await self._write_progress(load)
@@ -127,32 +129,34 @@ class Telling:
 
     async def _write_progress(
         self, load: dict[ActiveJob, _Unsaid]
-    ) -> dict[ActiveJob, Word | None]:
+    ) -> dict[ActiveJob, Result | None]:
         told = [(active, said.update) for active, said in load.items() if said.update]
-        words: dict[ActiveJob, Word | None] = {}
+        words: dict[ActiveJob, Result | None] = {}
         for start in range(0, len(told), MAX_BATCH):
             batch = told[start : start + MAX_BATCH]
             answers = await self._store.progress([update for _, update in batch])
             words.update(zip((active for active, _ in batch), answers, strict=True))
         for active, word in words.items():
-            if word in (Word.LOST, Word.GONE):
+            if word in (Result.LOST, Result.GONE):
                 # Whoever waits for the answer hears of it there, and first.
                 self._loop.call_later(LOST_SECONDS, self._on_lost, active)
         return words
 
     async def _write_logs(
         self, load: dict[ActiveJob, _Unsaid]
-    ) -> dict[ActiveJob, Word | None]:
+    ) -> dict[ActiveJob, Result | None]:
         logs = [(active, list(said.lines)) for active, said in load.items()]
         logs = [(active, lines) for active, lines in logs if lines]
-        words: dict[ActiveJob, Word | None] = {}
+        words: dict[ActiveJob, Result | None] = {}
         for start in range(0, len(logs), LOGS_AT_ONCE):
             batch = logs[start : start + LOGS_AT_ONCE]
             answers = await asyncio.gather(*(self._write_log(*log) for log in batch))
             words.update(zip((active for active, _ in batch), answers, strict=True))
         return words
 
-    async def _write_log(self, active: ActiveJob, lines: list[LogLine]) -> Word | None:
+    async def _write_log(
+        self, active: ActiveJob, lines: list[LogLine]
+    ) -> Result | None:
         word = None
         for start in range(0, len(lines), MAX_BATCH):
             word = await self._store.log(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kue.model.job import Ending, Job
-    from kue.worker.run_resources import Crew
+    from kue.worker.run_resources import RunResources
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ class RunTimeout(Exception):
     """A run took longer than its job's timeout; the name is what the error shows."""
 
 
-class Run(ActiveJob):
+class ActiveRun(ActiveJob):
     """
     One run, from claim to ending.
 
@@ -47,7 +47,7 @@ class Run(ActiveJob):
     )
 
     def __init__(
-        self, job: Job, crew: Crew, on_abandoned: Callable[[Run], None]
+        self, job: Job, crew: RunResources, on_abandoned: Callable[[ActiveRun], None]
     ) -> None:
         super().__init__(job, crew.telling)
         self.crew = crew

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kue.worker.pools.processes import Children
-from kue.worker.pools.threads import Threads
-from kue.worker.progress_sender import Telling
+from kue.worker.pools.processes import ProcessPool
+from kue.worker.pools.threads import WorkerThreads
+from kue.worker.progress_sender import ProgressSender
 
 if TYPE_CHECKING:
     from kue.store.contract import Store
     from kue.worker.active_job import ActiveJob
 
 
-class Crew:
+class RunResources:
     """Lives as long as the worker; made on the worker's event loop."""
 
     def __init__(self, store: Store, url: str) -> None:
-        self.telling = Telling(store, _lose)
-        self.threads = Threads()
-        self.children = Children(url)
+        self.telling = ProgressSender(store, _lose)
+        self.threads = WorkerThreads()
+        self.children = ProcessPool(url)
 
     async def close(self) -> None:
         """Let threads and processes go."""

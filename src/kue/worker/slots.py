@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class Claimant:
+class SlotClaimant:
     """One type that takes slots."""
 
     __slots__ = ("held", "is_hungry", "slots", "weight")
@@ -33,7 +33,7 @@ class Claimant:
         return self.slots - self.held
 
 
-class Budget:
+class SlotBudget:
     """
     Slots that several types share, and how many runs there may be in all.
 
@@ -42,7 +42,7 @@ class Budget:
 
     def __init__(
         self,
-        claimants: Sequence[Claimant],
+        claimants: Sequence[SlotClaimant],
         *,
         total: int | None = None,
         runs: int | None = None,
@@ -56,7 +56,7 @@ class Budget:
         #: Whether types can be in each other's way.
         self.is_tight = total is not None and wanted > total
 
-    def take(self, claimant: Claimant, most: int) -> int:
+    def take(self, claimant: SlotClaimant, most: int) -> int:
         """Take up to *most* slots for a claim; return how many."""
         room = min(most, self._room(claimant) if self.is_tight else claimant.free)
         if self._runs is not None:
@@ -65,13 +65,13 @@ class Budget:
         claimant.held += room
         return room
 
-    def give_back(self, claimant: Claimant, slots: int) -> None:
+    def give_back(self, claimant: SlotClaimant, slots: int) -> None:
         """Return slots that were taken for a claim which got less."""
         claimant.held -= slots
         if self._runs is not None:
             self._runs += slots
 
-    def _room(self, claimant: Claimant) -> int:
+    def _room(self, claimant: SlotClaimant) -> int:
         left = self._total - sum(other.held for other in self._claimants)
         if left <= 0:
             return 0
@@ -85,7 +85,10 @@ class Budget:
         return max(0, min(claimant.free, left, max(left - kept, share)))
 
     def _kept(
-        self, other: Claimant, claimant: Claimant, rivals: Sequence[Claimant]
+        self,
+        other: SlotClaimant,
+        claimant: SlotClaimant,
+        rivals: Sequence[SlotClaimant],
     ) -> int:
         """Return how many of the free slots are kept for *other*."""
         if self._strict:
@@ -94,7 +97,7 @@ class Budget:
         rest = [*(rival for rival in rivals if rival is not other), claimant]
         return max(0, min(other.slots, self._share(other, rest)) - other.held)
 
-    def _share(self, claimant: Claimant, rivals: Sequence[Claimant]) -> int:
+    def _share(self, claimant: SlotClaimant, rivals: Sequence[SlotClaimant]) -> int:
         weights = claimant.weight + sum(rival.weight for rival in rivals)
         # At least one: a type of little weight is slow, never starved.
         return max(1, self._total * claimant.weight // weights)

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from kue.worker.active_job import ActiveJob
-    from kue.worker.run import Run
+    from kue.worker.run import ActiveRun
 
 
 def stacks(
     loop: asyncio.AbstractEventLoop,
-    runs: Iterable[Run],
+    runs: Iterable[ActiveRun],
     threads: Mapping[int, Context],
 ) -> str:
     """
@@ -45,7 +45,9 @@ def stacks(
 
 
 def _parts(
-    loop: asyncio.AbstractEventLoop, runs: list[Run], threads: Mapping[int, Context]
+    loop: asyncio.AbstractEventLoop,
+    runs: list[ActiveRun],
+    threads: Mapping[int, Context],
 ) -> Iterator[str]:
     tasks = asyncio.all_tasks(loop)
     job_of = {run.task: run for run in runs if run.task is not None}

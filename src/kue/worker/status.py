@@ -15,21 +15,21 @@ from kue.model.version import version
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kue.aio.retry import Outage
-    from kue.worker.lane import Loop
-    from kue.worker.loop_monitor import Lookout
+    from kue.aio.retry import StoreRetry
+    from kue.worker.lane import Lane
+    from kue.worker.loop_monitor import WorkerLoopMonitor
 
 _STATM = Path("/proc/self/statm")
 
 
-class Status:
+class StatusCollector:
     """Collects the facts."""
 
-    def __init__(self, loops: Sequence[Loop], outage: Outage) -> None:
+    def __init__(self, loops: Sequence[Lane], outage: StoreRetry) -> None:
         self._loops = loops
         self._outage = outage
         self._started_at = time.time_ns() // 1_000_000
-        self.lookout: Lookout | None = None
+        self.lookout: WorkerLoopMonitor | None = None
 
     def __call__(self) -> dict[str, Any]:
         return {

@@ -32,7 +32,7 @@ MAX_COMPARED, MAX_NAMES = 10, 200
 MAX_LOGGED = 20
 
 
-class Unhandled(NamedTuple):
+class UnhandledType(NamedTuple):
     """A type whose jobs nobody runs."""
 
     type: str
@@ -56,7 +56,7 @@ def takes(worker: WorkerStatus, type: str) -> bool:
 
 def unhandled(
     counts: Mapping[str, Mapping[State, int]], workers: Iterable[WorkerStatus]
-) -> list[Unhandled]:
+) -> list[UnhandledType]:
     """Return the types with waiting jobs that no live worker handles, by name."""
     known = list(workers)
     handled = _handled_by(known)
@@ -67,7 +67,7 @@ def unhandled(
     ]
     compared = set(types[:MAX_COMPARED]) if len(handled) <= MAX_NAMES else set()
     return [
-        Unhandled(
+        UnhandledType(
             type,
             counts[type][State.WAITING],
             near(type, handled) if type in compared else [],
@@ -111,7 +111,7 @@ async def warn_of_unhandled(
         logger.exception("types without a worker are not known")
 
 
-def _log(found: list[Unhandled]) -> None:
+def _log(found: list[UnhandledType]) -> None:
     for one in found[:MAX_LOGGED]:
         logger.warning("%s", one)
     if len(found) > MAX_LOGGED:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum, auto
 
 
-class Stock(Enum):
+class WorkHint(Enum):
     """The last that was heard."""
 
     #: The last claim got all it asked for.
@@ -16,7 +16,7 @@ class Stock(Enum):
     EMPTY = auto()
 
 
-class Supply:
+class WorkAvailability:
     """
     Decides when asking for jobs is worth a call.
 
@@ -26,21 +26,21 @@ class Supply:
     """
 
     def __init__(self) -> None:
-        self.stock = Stock.UNSURE
+        self.stock = WorkHint.UNSURE
         self._is_asking = False
         self._wakes = 0
 
     @property
     def is_worth_asking(self) -> bool:
         """While we are unsure one question is enough; the answer decides on more."""
-        return self.stock is Stock.PLENTY or (
-            self.stock is Stock.UNSURE and not self._is_asking
+        return self.stock is WorkHint.PLENTY or (
+            self.stock is WorkHint.UNSURE and not self._is_asking
         )
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to do but to wait for the store."""
-        return self.stock is Stock.EMPTY
+        return self.stock is WorkHint.EMPTY
 
     def ask(self) -> int:
         """Take note of a question and return what `answer` needs to know of it."""
@@ -51,12 +51,12 @@ class Supply:
         """Learn from the answer to *question*: did it give all that was asked for?"""
         self._is_asking = False
         if was_full:
-            self.stock = Stock.PLENTY
+            self.stock = WorkHint.PLENTY
         elif question == self._wakes:
-            self.stock = Stock.EMPTY
+            self.stock = WorkHint.EMPTY
 
     def wake(self) -> None:
         """Learn that there may be work."""
         self._wakes += 1
         self._is_asking = False
-        self.stock = Stock.UNSURE
+        self.stock = WorkHint.UNSURE

@@ -13,22 +13,29 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kue.aio.retry import Outage
+from kue.aio.retry import StoreRetry
 from kue.model.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
 from kue.model.job import State
 from kue.model.names import check_path_name
-from kue.worker.heartbeat import Heart, Meter, Obey, Sleep, StoreCheck, Upkeep
+from kue.worker.heartbeat import (
+    Heartbeat,
+    Maintenance,
+    Obey,
+    Sleep,
+    StoreCheck,
+    TimingReporter,
+)
 from kue.worker.heartbeat_thread import pulse
-from kue.worker.idle_wait import Watch
+from kue.worker.idle_wait import IdleWait
 from kue.worker.isolation import Isolation
-from kue.worker.lane import LANES, Loop, Processor
+from kue.worker.lane import LANES, Lane, Processor
 from kue.worker.log_capture import captured
-from kue.worker.loop_monitor import Lookout
-from kue.worker.lost_settles import LostEndings
-from kue.worker.run_resources import Crew
-from kue.worker.slots import Budget
+from kue.worker.loop_monitor import WorkerLoopMonitor
+from kue.worker.lost_settles import LostSettles
+from kue.worker.run_resources import RunResources
+from kue.worker.slots import SlotBudget
 from kue.worker.stacks import stacks
-from kue.worker.status import Status
+from kue.worker.status import StatusCollector
 from kue.worker.unhandled_types import warn_of_unhandled
 
 if TYPE_CHECKING:
@@ -46,7 +53,7 @@ IDLE_GRACE_SECONDS = 1.0
 BURST_SECONDS = 0.05
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How a worker is to work."""
 
     #: How the store knows it; None for a name of its own.
@@ -73,7 +80,7 @@ class Worker:
         store: Store,
         processors: Sequence[Processor],
         settings: Settings,
-        plan: Plan = Plan(),  # noqa: B008 - frozen
+        plan: WorkerOptions = WorkerOptions(),  # noqa: B008 - frozen
         *,
         on_failed: Callable[[Outcome], None] | None = None,
         sleep: Sleep = asyncio.sleep,
@@ -93,9 +100,9 @@ class Worker:
         self._plan = plan
         self._on_failed = on_failed
         self._sleep = sleep
-        self._outage = Outage(store.name)
+        self._outage = StoreRetry(store.name)
         self._loops = [
-            Loop(
+            Lane(
                 store,
                 processor,
                 worker=self.name,
@@ -104,7 +111,7 @@ class Worker:
             )
             for processor in processors
         ]
-        self.status = Status(self._loops, self._outage)
+        self.status = StatusCollector(self._loops, self._outage)
         self._stopping = asyncio.Event()
         #: Stopping is not to take any longer.
         self._hurried = asyncio.Event()
@@ -181,11 +188,11 @@ class Worker:
     async def _work(self) -> None:
         logger.info("worker %s started on %s", self.name, self._store.name)
         async with AsyncExitStack() as stack:
-            crew = Crew(self._store, self._settings.url)
+            crew = RunResources(self._store, self._settings.url)
             stack.push_async_callback(crew.close)
             obey = self._obedience(crew)
             stack.push_async_callback(self._leave)
-            meter = Meter(self._store, self._loops, sleep=self._sleep)
+            meter = TimingReporter(self._store, self._loops, sleep=self._sleep)
             stack.push_async_callback(meter.close)
             upkeep = self._upkeep()
             heart = self._heart(obey, upkeep)
@@ -203,17 +210,17 @@ class Worker:
     def _look_out(self, stack: AsyncExitStack) -> None:
         limit = self._settings.blocked
         if limit:
-            lookout = self.status.lookout = Lookout(limit / 1000)
+            lookout = self.status.lookout = WorkerLoopMonitor(limit / 1000)
             lookout.start()
             stack.callback(lookout.stop)
 
     async def _live(
         self,
         group: asyncio.TaskGroup,
-        crew: Crew,
-        heart: Heart,
-        upkeep: Upkeep,
-        meter: Meter,
+        crew: RunResources,
+        heart: Heartbeat,
+        upkeep: Maintenance,
+        meter: TimingReporter,
     ) -> None:
         watch, isolation = self._join(crew)
         lanes = [
@@ -229,7 +236,7 @@ class Worker:
             group.create_task(self._retire(), name="kue retirement"),
         ]
         check = StoreCheck(self._store, outage=self._outage)
-        lost = LostEndings(
+        lost = LostSettles(
             self._store, self._loops, worker=self.name, outage=self._outage
         )
         services = [
@@ -254,14 +261,14 @@ class Worker:
             # The last to go: until here our jobs must not be taken from us.
             _cancel(services)
 
-    def _join(self, crew: Crew) -> tuple[Watch, Isolation]:
-        budget = Budget(
+    def _join(self, crew: RunResources) -> tuple[IdleWait, Isolation]:
+        budget = SlotBudget(
             [loop.claimant for loop in self._loops],
             total=self._plan.concurrency,
             runs=self._plan.max_jobs,
             strict=self._plan.strict,
         )
-        watch = Watch(
+        watch = IdleWait(
             self._store,
             self._loops,
             self._outage,
@@ -361,7 +368,7 @@ class Worker:
         except StoreError as exc:
             logger.warning("worker %s could not deregister: %s", self.name, exc)
 
-    def _obedience(self, crew: Crew) -> Obey:
+    def _obedience(self, crew: RunResources) -> Obey:
         """Return what does as it is ordered, in whichever thread it hears of it."""
         loop = asyncio.get_running_loop()
 
@@ -378,8 +385,8 @@ class Worker:
 
         return obey
 
-    def _heart(self, obey: Obey, upkeep: Upkeep) -> Heart:
-        return Heart(
+    def _heart(self, obey: Obey, upkeep: Maintenance) -> Heartbeat:
+        return Heartbeat(
             self._store,
             self._loops,
             worker=self.name,
@@ -392,8 +399,8 @@ class Worker:
             strict=self._settings.strict_lease,
         )
 
-    def _upkeep(self) -> Upkeep:
-        return Upkeep(
+    def _upkeep(self) -> Maintenance:
+        return Maintenance(
             self._store,
             keep=self._settings.keep,
             lease=self._settings.lease,

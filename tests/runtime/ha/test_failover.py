@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from kue.bus import ClusterManager
-    from kue.bus.assignments import Entry, Roster
+    from kue.bus.assignments import AssignmentResult, Assignments
     from tests.support.servers import RedisServer
 
 #: Seconds; a loaded machine takes its time.
@@ -60,7 +60,7 @@ class Group:
 class Cut:
     """A roster that cannot be reached, until it is mended."""
 
-    def __init__(self, roster: Roster) -> None:
+    def __init__(self, roster: Assignments) -> None:
         self._roster = roster
         self.is_cut = True
 
@@ -348,7 +348,7 @@ async def test_what_cannot_be_written_down_is_not_deployed(
     roster = a._failover._roster
     enter = roster.enter
 
-    async def enter_unheard(duty_id: str, record: bytes) -> Entry:
+    async def enter_unheard(duty_id: str, record: bytes) -> AssignmentResult:
         await enter(duty_id, record)
         raise StoreUnavailable("cut off")
 

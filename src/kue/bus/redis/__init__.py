@@ -1,6 +1,6 @@
 """A cluster that meets in Redis."""
 
 from kue.bus.redis.cluster import RedisCluster
-from kue.bus.redis.inspector import Inspector, inspect
+from kue.bus.redis.inspector import ClusterInspector, inspect
 
-__all__ = ["Inspector", "RedisCluster", "inspect"]
+__all__ = ["ClusterInspector", "RedisCluster", "inspect"]

@@ -17,37 +17,37 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kue.bus.assignments import AGAIN_SECONDS, Entry, View
+from kue.bus.assignments import AGAIN_SECONDS, AssignmentResult, GroupView
 from kue.bus.redis import scripts
 from kue.model.names import check_name, quote
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from kue.store.redis.wire.client import Link
+    from kue.store.redis.wire.client import RedisClient
 
 _AGAIN_MS = round(AGAIN_SECONDS * 1000)
 #: Records in one reply.
 _MANY = 100
 
 
-class RedisRoster:
+class RedisAssignments:
     """The duties of the node *node* in *group*."""
 
-    def __init__(self, link: Link, root: str, node: str, group: str) -> None:
+    def __init__(self, link: RedisClient, root: str, node: str, group: str) -> None:
         self._link = link
         self._root = root
         self._node = node
         self._group = quote(check_name(group, what="the name of a group"))
 
-    async def survey(self, *, quorum: int, grace: float) -> View | None:
+    async def survey(self, *, quorum: int, grace: float) -> GroupView | None:
         me = (self._node, self._group)
         grace_ms = round(grace * 1000)
         reply = await self._run("survey", *me, quorum, grace_ms, _AGAIN_MS)
         if reply == b"GONE":
             return None
         nodes, is_waiting, *ids = reply
-        return View(nodes, is_waiting == 1, frozenset(it.decode() for it in ids))
+        return GroupView(nodes, is_waiting == 1, frozenset(it.decode() for it in ids))
 
     async def read(self, ids: Collection[str]) -> dict[str, bytes]:
         key = f"{self._root}:duty:{self._group}:records"
@@ -63,9 +63,9 @@ class RedisRoster:
             )
         return found
 
-    async def enter(self, duty_id: str, record: bytes) -> Entry:
+    async def enter(self, duty_id: str, record: bytes) -> AssignmentResult:
         reply = await self._run("enter", self._node, self._group, duty_id, record)
-        return Entry(reply.decode())
+        return AssignmentResult(reply.decode())
 
     async def hand_back(self, duty_id: str) -> None:
         await self._run("hand_back", self._node, self._group, duty_id, _AGAIN_MS)

@@ -34,25 +34,25 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kue.aio.thread_calls import Crossing, hand_over, running
+from kue.aio.thread_calls import LoopCalls, hand_over, running
 from kue.bus.frames import unpack
 from kue.bus.redis import scripts
-from kue.bus.redis.assignments import RedisRoster
-from kue.bus.redis.inbox import Inbox
+from kue.bus.redis.assignments import RedisAssignments
+from kue.bus.redis.inbox import NodeInbox
 from kue.bus.redis.key_prefix import root_of
-from kue.bus.redis.membership import Announcer
-from kue.bus.redis.node_status import Reporter
-from kue.bus.redis.node_table import Mirror, News, read_news
+from kue.bus.redis.membership import Membership
+from kue.bus.redis.node_status import NodeStatusReporter
+from kue.bus.redis.node_table import NodeChange, NodeTable, read_news
 from kue.bus.redis.outbox import MAX_FRAMES
-from kue.bus.redis.outboxes import Mail
+from kue.bus.redis.outboxes import NodeOutboxes
 from kue.model.errors import StoreError, StoreUnavailable
-from kue.store.redis.wire.client import Link, short_pause
+from kue.store.redis.wire.client import RedisClient, short_pause
 from kue.store.redis.wire.url import read_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Sequence
 
-    from kue.bus.cluster import Member
+    from kue.bus.cluster import ClusterMember
     from kue.bus.frames import Frame
 
 logger = logging.getLogger(__name__)
@@ -91,10 +91,10 @@ class RedisCluster:
         self._beat = beat
         self._lease = lease
         self._node = secrets.token_hex(8)
-        self._mirror = Mirror(self._node)
-        self._link = Link(self._address, budget_seconds=_BUDGET_SECONDS)
+        self._mirror = NodeTable(self._node)
+        self._link = RedisClient(self._address, budget_seconds=_BUDGET_SECONDS)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._member: Member | None = None
+        self._member: ClusterMember | None = None
         #: Done when that was so for the first time, or never will be.
         self._joined: asyncio.Future[None] | None = None
         #: Set while Redis has our subscription and our addresses.
@@ -102,13 +102,15 @@ class RedisCluster:
         self._away_since: float | None = None
         self._listening: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._inbox = Inbox()
-        self._mail = Mail(self._node, self._publish, self._inbox.heard)
+        self._inbox = NodeInbox()
+        self._mail = NodeOutboxes(self._node, self._publish, self._inbox.heard)
         #: What other threads post.
-        self._crossing: Crossing[tuple[str, Frame]] | None = None
+        self._crossing: LoopCalls[tuple[str, Frame]] | None = None
         #: When something was last heard, by the clock of the loop.
         self._heard_at = 0.0
-        self._announcer = Announcer(self._node, self._run, self._addresses, self._is_in)
+        self._announcer = Membership(
+            self._node, self._run, self._addresses, self._is_in
+        )
         self._watchers: list[Callable[[], object]] = []
         #: Nodes that Redis did not know when it was read, and until when we wait.
         self._missing: dict[str, float] = {}
@@ -155,9 +157,9 @@ class RedisCluster:
 
     # -- coming and going -------------------------------------------------------
 
-    async def join(self, member: Member) -> None:
+    async def join(self, member: ClusterMember) -> None:
         self._loop = asyncio.get_running_loop()
-        self._crossing = Crossing(
+        self._crossing = LoopCalls(
             self._loop, lambda posted: self._post(*posted), limit=MAX_FRAMES
         )
         self._member = member
@@ -175,7 +177,7 @@ class RedisCluster:
             await self._end()
             raise
         self._start(self._beat_on(), "beat")
-        reporter = Reporter(
+        reporter = NodeStatusReporter(
             self._link, self._root, self._node, member.meter, self._inbox, self._mail
         )
         self._start(reporter.run(self._beat, self._lease), "report")
@@ -184,7 +186,7 @@ class RedisCluster:
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(_LEAVE_SECONDS):
                 await self.flush()
-                news = News(self._node, left=True)
+                news = NodeChange(self._node, left=True)
                 await self._run("leave", self._node, msgspec.json.encode(news))
         await self._end()
 
@@ -206,8 +208,8 @@ class RedisCluster:
     def watch(self, call: Callable[[], object]) -> None:
         self._watchers.append(call)
 
-    def roster(self, group: str) -> RedisRoster:
-        return RedisRoster(self._link, self._root, self._node, group)
+    def roster(self, group: str) -> RedisAssignments:
+        return RedisAssignments(self._link, self._root, self._node, group)
 
     async def _end(self) -> None:
         tasks = [*self._tasks]
@@ -301,7 +303,7 @@ class RedisCluster:
         ):
             self._mail.tell(batch.sender)
 
-    async def _hear_news(self, number: int, news: News) -> None:
+    async def _hear_news(self, number: int, news: NodeChange) -> None:
         if number <= self._mirror.number:
             return
         if not self._mirror.follows(number):

@@ -33,7 +33,7 @@ class _Sender:
         self.bytes = 0
 
 
-class Inbox:
+class NodeInbox:
     """Knows the last frame of every sender."""
 
     def __init__(self) -> None:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from kue.bus.redis.key_prefix import root_of
-from kue.bus.stats import NodeFacts, Sample
-from kue.store.redis.wire.client import Link, pairs
+from kue.bus.stats import MessageSample, NodeStats
+from kue.store.redis.wire.client import RedisClient, pairs
 from kue.store.redis.wire.url import read_url
 
 if TYPE_CHECKING:
@@ -28,31 +28,31 @@ LOOK_SECONDS = 5.0
 #: What nodes tell is read so many at a time.
 _MANY = 50
 
-_facts = msgspec.json.Decoder(NodeFacts)
-_samples = msgspec.json.Decoder(list[Sample])
+_facts = msgspec.json.Decoder(NodeStats)
+_samples = msgspec.json.Decoder(list[MessageSample])
 #: What comes of JSON that no node wrote.
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-class Node(NamedTuple):
+class ClusterNode(NamedTuple):
     """A node of the cluster."""
 
     name: str
     #: How long ago it beat, in ms.
     silent_ms: int
     #: None before its first word, and when it cannot be read.
-    facts: NodeFacts | None
+    facts: NodeStats | None
 
 
-class Inspector:
+class ClusterInspector:
     """A way to look at the cluster at *url* under *prefix*."""
 
     def __init__(self, url: str, *, prefix: str = "kue", budget: float = 5.0) -> None:
         self._address = read_url(url)
         self._root = root_of(prefix)
-        self._link = Link(self._address, budget_seconds=budget)
+        self._link = RedisClient(self._address, budget_seconds=budget)
 
-    async def __aenter__(self) -> Inspector:
+    async def __aenter__(self) -> ClusterInspector:
         return self
 
     async def __aexit__(
@@ -66,7 +66,7 @@ class Inspector:
     async def close(self) -> None:
         await self._link.close()
 
-    async def nodes(self) -> list[Node]:
+    async def nodes(self) -> list[ClusterNode]:
         """Return the nodes there are, by name."""
         [seconds, micros], beats = await self._link.read_many(
             self._root,
@@ -76,14 +76,14 @@ class Inspector:
             ],
         )
         now = int(seconds) * 1000 + int(micros) // 1000
-        found: list[Node] = []
+        found: list[ClusterNode] = []
         known = sorted((name.decode(), float(beat)) for name, beat in pairs(beats))
         for start in range(0, len(known), _MANY):
             some = known[start : start + _MANY]
             keys = [f"{self._root}:facts:{name}" for name, _ in some]
             [told] = await self._link.read_many(self._root, [("MGET", *keys)])
             found += [
-                Node(name, max(0, now - round(beat)), _read(facts))
+                ClusterNode(name, max(0, now - round(beat)), _read(facts))
                 for (name, beat), facts in zip(some, told, strict=True)
             ]
         return found
@@ -96,13 +96,13 @@ class Inspector:
     @asynccontextmanager
     async def samples(
         self,
-    ) -> AsyncIterator[Callable[[float], Awaitable[list[Sample]]]]:
+    ) -> AsyncIterator[Callable[[float], Awaitable[list[MessageSample]]]]:
         """Give what waits for messages that nodes show, so many seconds at most."""
         channel = f"{self._root}:samples"
         try:
             async with self._link.subscription(self._root, channel) as messages:
 
-                async def heard(timeout: float) -> list[Sample]:
+                async def heard(timeout: float) -> list[MessageSample]:
                     message = await messages(timeout)
                     return [] if message is None else _shown(message)
 
@@ -111,12 +111,12 @@ class Inspector:
             raise self._link.translate(exc) from exc
 
 
-def inspect(url: str, prefix: str = "kue", *, budget: float = 5.0) -> Inspector:
+def inspect(url: str, prefix: str = "kue", *, budget: float = 5.0) -> ClusterInspector:
     """Return a way to look at a cluster; nothing is opened yet."""
-    return Inspector(url, prefix=prefix, budget=budget)
+    return ClusterInspector(url, prefix=prefix, budget=budget)
 
 
-def _read(facts: bytes | None) -> NodeFacts | None:
+def _read(facts: bytes | None) -> NodeStats | None:
     try:
         return None if facts is None else _facts.decode(facts)
     except _UNREADABLE:
@@ -124,7 +124,7 @@ def _read(facts: bytes | None) -> NodeFacts | None:
         return None
 
 
-def _shown(message: bytes) -> list[Sample]:
+def _shown(message: bytes) -> list[MessageSample]:
     try:
         return _samples.decode(message)
     except _UNREADABLE:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from kue.bus.errors import BusClosed
-from kue.bus.redis.node_table import News
+from kue.bus.redis.node_table import NodeChange
 from kue.model.errors import StoreError
 from kue.store.redis.wire.client import short_pause
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 _MANY = 1000
 
 
-class Run(Protocol):
+class RunScript(Protocol):
     """Runs a script of the cluster."""
 
     async def __call__(self, script: str, *args: Any) -> Any: ...
 
 
-class Announcer:
+class Membership:
     """
     Writes down *node* and, while it *is_in*, its comings and goings at addresses.
 
@@ -37,7 +37,7 @@ class Announcer:
     def __init__(
         self,
         node: str,
-        run: Run,
+        run: RunScript,
         addresses: Callable[[], Collection[str]],
         is_in: asyncio.Event,
     ) -> None:
@@ -67,7 +67,7 @@ class Announcer:
             self._news.clear()
             addresses = list(self._addresses())
             first, rest = addresses[:_MANY], addresses[_MANY:]
-            news = News(self._node, joined=True, added=first)
+            news = NodeChange(self._node, joined=True, added=first)
             try:
                 await self._run("join", self._node, msgspec.json.encode(news), *first)
                 for start in range(0, len(rest), _MANY):
@@ -124,7 +124,7 @@ class Announcer:
             await self.write_down()
 
     async def _write(self, added: list[str], removed: list[str]) -> bool:
-        news = News(self._node, added=added, removed=removed)
+        news = NodeChange(self._node, added=added, removed=removed)
         encoded = msgspec.json.encode(news)
         reply = await self._run(
             "tell", self._node, encoded, len(added), *added, *removed

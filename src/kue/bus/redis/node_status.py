@@ -19,16 +19,16 @@ import msgspec
 from msgspec.structs import replace
 
 from kue.bus.redis import scripts
-from kue.bus.sampling import Sampler
-from kue.bus.stats import NodeFacts
+from kue.bus.sampling import MessageSampler
+from kue.bus.stats import NodeStats
 from kue.model.errors import StoreError
 from kue.model.version import version
 
 if TYPE_CHECKING:
-    from kue.bus.metrics import Meter
-    from kue.bus.redis.inbox import Inbox
-    from kue.bus.redis.outboxes import Mail
-    from kue.store.redis.wire.client import Link
+    from kue.bus.metrics import BusMetrics
+    from kue.bus.redis.inbox import NodeInbox
+    from kue.bus.redis.outboxes import NodeOutboxes
+    from kue.store.redis.wire.client import RedisClient
 
 logger = logging.getLogger(__name__)
 
@@ -38,17 +38,17 @@ MAX_BYTES = 256 * 1024
 SAMPLE_SECONDS = 0.25
 
 
-class Reporter:
+class NodeStatusReporter:
     """Reports for one node, until it is cancelled."""
 
     def __init__(
         self,
-        link: Link,
+        link: RedisClient,
         root: str,
         node: str,
-        meter: Meter,
-        inbox: Inbox,
-        mail: Mail,
+        meter: BusMetrics,
+        inbox: NodeInbox,
+        mail: NodeOutboxes,
     ) -> None:
         self._link = link
         self._root = root
@@ -82,8 +82,8 @@ class Reporter:
         )
         return bool(reply == b"SEEN")
 
-    def _facts(self) -> NodeFacts:
-        return NodeFacts(
+    def _facts(self) -> NodeStats:
+        return NodeStats(
             host=socket.gethostname(),
             pid=os.getpid(),
             version=version(),
@@ -97,7 +97,7 @@ class Reporter:
 
     async def _show(self, seconds: float) -> None:
         """Publish some of the messages that are sent in the next *seconds*."""
-        sampler = Sampler(self._node)
+        sampler = MessageSampler(self._node)
         self._meter.outbound.add(sampler)
         try:
             end = time.monotonic() + seconds
@@ -114,7 +114,7 @@ class Reporter:
         await self._link.read(self._root, "SPUBLISH", channel, samples)
 
 
-def written(facts: NodeFacts) -> bytes:
+def written(facts: NodeStats) -> bytes:
     """Return *facts* as JSON; the least busy addresses are left out if it is long."""
     while len(text := msgspec.json.encode(facts)) > MAX_BYTES:
         bus = facts.bus

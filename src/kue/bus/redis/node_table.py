@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 
-class News(msgspec.Struct, omit_defaults=True):
+class NodeChange(msgspec.Struct, omit_defaults=True):
     """One change, as it is published."""
 
     node: str
@@ -21,16 +21,16 @@ class News(msgspec.Struct, omit_defaults=True):
     removed: list[str] = []
 
 
-_decoder = msgspec.json.Decoder(News)
+_decoder = msgspec.json.Decoder(NodeChange)
 
 
-def read_news(message: bytes) -> tuple[int, News]:
+def read_news(message: bytes) -> tuple[int, NodeChange]:
     """Return the number of a change, and the change."""
     number, _, news = message.partition(b"\t")
     return int(number), _decoder.decode(news)
 
 
-class Mirror:
+class NodeTable:
     """The cluster as of one change; lookups need no lock and no waiting."""
 
     def __init__(self, node: str) -> None:
@@ -51,7 +51,7 @@ class Mirror:
         """Tell whether a change is the next one."""
         return number == self.number + 1
 
-    def apply(self, number: int, news: News) -> None:
+    def apply(self, number: int, news: NodeChange) -> None:
         """Go along with one change."""
         self.number = number
         if news.joined or news.left:

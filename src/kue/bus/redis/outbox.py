@@ -37,7 +37,7 @@ _PAUSE_SECONDS = 0.05
 _ASK_SECONDS = 1.0
 
 
-class Outbox:
+class NodeOutbox:
     """
     The way to one node.
 

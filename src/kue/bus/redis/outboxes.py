@@ -6,7 +6,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from kue.bus.redis.outbox import Outbox
+from kue.bus.redis.outbox import NodeOutbox
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 MAX_ENDS = 10_000
 
 
-class Mail:
+class NodeOutboxes:
     """
     What waits for other nodes.
 
@@ -35,7 +35,7 @@ class Mail:
         self._node = node
         self._send = send
         self._heard = heard
-        self._outboxes: dict[str, Outbox] = {}
+        self._outboxes: dict[str, NodeOutbox] = {}
         #: Where the outboxes of nodes that left ended; they may come back.
         self._ends: dict[str, tuple[str, int]] = {}
         #: Nodes for which there is no room, of which the log has told.
@@ -110,10 +110,10 @@ class Mail:
         for outbox in list(self._outboxes.values()):
             await outbox.abandon()
 
-    def _to(self, node: str) -> Outbox:
+    def _to(self, node: str) -> NodeOutbox:
         outbox = self._outboxes.get(node)
         if outbox is None:
-            outbox = self._outboxes[node] = Outbox(
+            outbox = self._outboxes[node] = NodeOutbox(
                 self._node,
                 node,
                 lambda batch: self._send(node, batch),

@@ -14,8 +14,8 @@ from rich.progress import Progress
 from rich.table import Column, Table
 
 from kue.aio.event_loop import run
-from kue.cli.commands.bench_steps import Figures, Steps, percentiles
-from kue.cli.commands.bench_store import NAME, Ground, ground_for, queue_at
+from kue.cli.commands.bench_steps import BenchFigures, BenchSteps, percentiles
+from kue.cli.commands.bench_store import NAME, BenchStore, ground_for, queue_at
 from kue.cli.output.terminal import EXIT_CODES, notices, output, say
 from kue.model import settings
 from kue.model.errors import KueError
@@ -39,13 +39,13 @@ SHOWN = (
 STEPS = len(("weigh", "bulk", "together", "one", "drain", "nap", "ping"))
 
 
-class Result(msgspec.Struct):
+class BenchResult(msgspec.Struct):
     """What ``--json`` writes."""
 
     store: str
     durability: str
     jobs: int
-    figures: Figures
+    figures: BenchFigures
 
 
 @click.command(epilog=EXIT_CODES)
@@ -77,7 +77,7 @@ def bench(url: str | None, jobs: int, as_json: bool) -> None:
         _show(result.figures)
 
 
-async def _bench(store: str, ground: Ground, jobs: int) -> Result:
+async def _bench(store: str, ground: BenchStore, jobs: int) -> BenchResult:
     q = queue_at(ground.settings)
     try:
         # Nothing is written before this, so that nothing is left when it fails.
@@ -89,15 +89,15 @@ async def _bench(store: str, ground: Ground, jobs: int) -> Result:
     say(f"this puts load on it for up to a minute; {ground.notice}")
     with _cancelled_by_signals():
         try:
-            figures = await _measure(Steps(q, jobs), ground)
+            figures = await _measure(BenchSteps(q, jobs), ground)
         finally:
             # A worker that is still there would write again.
             await q.close()
             await _clear(ground)
-    return Result(store, durability, jobs, figures)
+    return BenchResult(store, durability, jobs, figures)
 
 
-async def _measure(steps: Steps, ground: Ground) -> Figures:
+async def _measure(steps: BenchSteps, ground: BenchStore) -> BenchFigures:
     with _progress() as tell:
         tell("bytes a job")
         weight = await ground.weigh()
@@ -113,10 +113,10 @@ async def _measure(steps: Steps, ground: Ground) -> Figures:
         nap = await steps.nap()
         tell("latency")
         middle, high = percentiles(await steps.ping())
-    return Figures(bulk, together, one, drain, nap, middle, high, weight)
+    return BenchFigures(bulk, together, one, drain, nap, middle, high, weight)
 
 
-async def _clear(ground: Ground) -> None:
+async def _clear(ground: BenchStore) -> None:
     """Remove what was made; what cannot be removed is told, with its name."""
     try:
         await ground.clear()
@@ -172,7 +172,7 @@ def _progress() -> Iterator[Callable[[str], None]]:
         yield tell
 
 
-def _show(figures: Figures) -> None:
+def _show(figures: BenchFigures) -> None:
     console = output()
     values = [(*row, getattr(figures, row[0])) for row in SHOWN]
     if not console.is_terminal:

@@ -33,7 +33,7 @@ PINGS = 200
 IDLE_SECONDS = 0.005
 
 
-class Figures(msgspec.Struct):
+class BenchFigures(msgspec.Struct):
     """What was measured: jobs a second, ms from add to start, bytes a waiting job."""
 
     add_bulk: float
@@ -50,7 +50,7 @@ class Undelivered(KueError):
     """A job was lost or ran twice; the figures would mean nothing."""
 
 
-class Steps:
+class BenchSteps:
     """Measures one queue; the order matters, as a drain runs what was added."""
 
     def __init__(self, q: Kue, jobs: int) -> None:

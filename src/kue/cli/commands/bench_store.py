@@ -10,7 +10,7 @@ import msgspec
 
 from kue.client.queue import Kue
 from kue.model.errors import StoreError, StoreUnavailable
-from kue.store.sqlite.file_url import Place
+from kue.store.sqlite.file_url import FileLocation
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,7 @@ WEIGHED = 2_000
 WEIGHT = "weight"
 
 
-class Ground(Protocol):
+class BenchStore(Protocol):
     """A place for jobs that nobody will miss."""
 
     #: How to reach it.
@@ -38,16 +38,16 @@ class Ground(Protocol):
         """Remove everything."""
 
 
-def ground_for(known: Settings) -> Ground:
+def ground_for(known: Settings) -> BenchStore:
     """Return a place of our own in the store that *known* names."""
     name = f"{NAME}-{secrets.token_hex(6)}"
     scheme = urlsplit(known.url).scheme
     if scheme == "memory":
-        return MemoryGround(known)
-    return (FileGround if scheme == "sqlite" else RedisGround)(known, name)
+        return MemoryBenchStore(known)
+    return (FileBenchStore if scheme == "sqlite" else RedisBenchStore)(known, name)
 
 
-class RedisGround:
+class RedisBenchStore:
     """Keys with a prefix of their own, on a server that others may use."""
 
     def __init__(self, known: Settings, prefix: str) -> None:
@@ -78,11 +78,11 @@ class RedisGround:
             await self._namespace.close()
 
 
-class FileGround:
+class FileBenchStore:
     """Files beside the store: the same disk, another database."""
 
     def __init__(self, known: Settings, name: str) -> None:
-        path = Place.of(known.url).path
+        path = FileLocation.of(known.url).path
         assert path is not None, "a sqlite URL names a file"
         self._path = path.with_name(f".{name}.db")
         self._scale = path.with_name(f".{name}-weight.db")
@@ -103,7 +103,7 @@ class FileGround:
                 path.with_name(path.name + end).unlink(missing_ok=True)
 
 
-class MemoryGround:
+class MemoryBenchStore:
     """The memory of this process."""
 
     def __init__(self, known: Settings) -> None:

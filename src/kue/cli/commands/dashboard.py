@@ -8,7 +8,7 @@ import click
 from setproctitle import setproctitle
 
 from kue.aio.event_loop import run
-from kue.cli.commands.dashboard_options import Site, site_options
+from kue.cli.commands.dashboard_options import DashboardOptions, site_options
 from kue.cli.context import refuse_missing_file, settings_here, url_option
 from kue.cli.output.terminal import EXIT_CODES, say
 from kue.client.queue import Kue
@@ -45,7 +45,7 @@ def dashboard(target: str | None, opens: bool, **given: Any) -> None:
     """
     from kue.cli.commands import dashboard_server
 
-    site = Site(**given)
+    site = DashboardOptions(**given)
     q = queue_of(target)
     with dashboard_server.listener_for(site) as listener:
         log_format.configure("dashboard", format="text", level="INFO")
@@ -71,7 +71,9 @@ def queue_of(target: str | None) -> Kue:
     return Kue(known.url)
 
 
-async def _serve(q: Kue, site: Site, listener: socket.socket, *, opens: bool) -> None:
+async def _serve(
+    q: Kue, site: DashboardOptions, listener: socket.socket, *, opens: bool
+) -> None:
     from kue.cli.commands import dashboard_server
 
     def announce(url: str) -> None:

@@ -17,7 +17,7 @@ HOST = "127.0.0.1"
 PORT = 3000
 
 
-class Site(msgspec.Struct, frozen=True, kw_only=True):
+class DashboardOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What a dashboard was asked to be."""
 
     host: str = HOST
@@ -98,13 +98,13 @@ _OPTIONS = (
 
 
 def site_options(command: F) -> F:
-    """Add the options of a `Site`, and ``--open``."""
+    """Add the options of a `DashboardOptions`, and ``--open``."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
-def site_of(given: dict[str, Any]) -> Site:
-    """Take the options of a `Site` out of *given*, and return it."""
-    names = [name for name in Site.__struct_fields__ if name in given]
-    return Site(**{name: given.pop(name) for name in names})
+def site_of(given: dict[str, Any]) -> DashboardOptions:
+    """Take the options of a `DashboardOptions` out of *given*, and return it."""
+    names = [name for name in DashboardOptions.__struct_fields__ if name in given]
+    return DashboardOptions(**{name: given.pop(name) for name in names})

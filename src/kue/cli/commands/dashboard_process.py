@@ -23,7 +23,7 @@ from setproctitle import setproctitle
 
 from kue.aio.event_loop import run
 from kue.cli.commands import dashboard_server
-from kue.cli.commands.dashboard_options import Site
+from kue.cli.commands.dashboard_options import DashboardOptions
 from kue.cli.output.terminal import DONE, MISUSED, REFUSED, UNAVAILABLE, say
 from kue.model.errors import ConfigError, KueError, StoreUnavailable
 from kue.supervisor import log_format as logs
@@ -41,11 +41,11 @@ PAUSE_SECONDS = 1.0
 STOP_SECONDS = 10.0
 
 
-class Orders(msgspec.Struct, frozen=True):
+class DashboardRequest(msgspec.Struct, frozen=True):
     """What the process is told on its standard input."""
 
     target: str
-    site: Site
+    site: DashboardOptions
     log_format: LogFormat
     log_level: str
 
@@ -56,7 +56,7 @@ class Orders(msgspec.Struct, frozen=True):
 class DashboardProcess:
     """Keeps a dashboard alive."""
 
-    def __init__(self, orders: Orders, listener: socket.socket) -> None:
+    def __init__(self, orders: DashboardRequest, listener: socket.socket) -> None:
         self._orders = orders
         self._listener = listener
         self._process: asyncio.subprocess.Process | None = None
@@ -114,7 +114,7 @@ def main(fd: int) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Terminals may stop whoever writes to them from the background, where we are.
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-    orders = msgspec.json.decode(sys.stdin.buffer.readline(), type=Orders)
+    orders = msgspec.json.decode(sys.stdin.buffer.readline(), type=DashboardRequest)
     logs.configure("dashboard", format=orders.log_format, level=orders.log_level)
     setproctitle(f"kue dashboard of {orders.target}")
     os.set_inheritable(fd, False)
@@ -136,7 +136,7 @@ def _queue(target: str) -> Kue:
     return q
 
 
-async def _serve(q: Kue, orders: Orders, listener: socket.socket) -> None:
+async def _serve(q: Kue, orders: DashboardRequest, listener: socket.socket) -> None:
     async with q:
         with dashboard_server.stopped_by_signals() as stopping:
             # Readable means ended: nothing more is ever said.

@@ -1,5 +1,5 @@
 """
-Serving a `Site`.
+Serving a `DashboardOptions`.
 
 Imported by those alone who serve: a web server takes long to import, and most commands
 do without.
@@ -23,12 +23,12 @@ from msgspec.structs import replace
 from kue.cli.commands.dashboard_options import HOST
 from kue.cli.output.terminal import program, say
 from kue.http.app import create_app
-from kue.http.auth.login import Accounts, LocalAccounts
+from kue.http.auth.login import AccountGuard, LocalAccountGuard
 from kue.http.auth.open_mode import PARAMETER, StartupToken
-from kue.http.auth.users import Users
+from kue.http.auth.users import UserAccounts
 from kue.http.framework.path_prefix import checked
-from kue.http.server.address import Address, Exposed
-from kue.http.server.serve import Serving, check, listen, serving
+from kue.http.server.address import ListenAddress, UnprotectedServer
+from kue.http.server.serve import ServeOptions, check, listen, serving
 from kue.model.errors import StoreUnavailable
 
 if TYPE_CHECKING:
@@ -37,18 +37,18 @@ if TYPE_CHECKING:
 
     from starlette.applications import Starlette
 
-    from kue.cli.commands.dashboard_options import Site
+    from kue.cli.commands.dashboard_options import DashboardOptions
     from kue.client.queue import Kue
 
 
-def how(site: Site) -> Serving:
+def how(site: DashboardOptions) -> ServeOptions:
     """
     Return how *site* is to be served.
 
     Raises:
         ConfigError: What was asked for makes no sense.
     """
-    serving = Serving(
+    serving = ServeOptions(
         prefix=checked(site.prefix),
         proxies=site.proxies,
         certfile=site.certfile,
@@ -59,7 +59,7 @@ def how(site: Site) -> Serving:
     return serving
 
 
-def with_token(site: Site) -> Site:
+def with_token(site: DashboardOptions) -> DashboardOptions:
     """
     Return *site* with the start-up token that all its processes are to share.
 
@@ -69,16 +69,18 @@ def with_token(site: Site) -> Site:
     return replace(site, token=StartupToken(site.token).secret)
 
 
-def url(site: Site, listener: socket.socket, *, has_users: bool = False) -> str:
+def url(
+    site: DashboardOptions, listener: socket.socket, *, has_users: bool = False
+) -> str:
     """Return where a browser on this machine finds *site*, with the start-up token."""
-    bound = Address.bound(listener, site.host)
+    bound = ListenAddress.bound(listener, site.host)
     shown = bound.url(scheme=how(site).scheme, prefix=checked(site.prefix))
     if has_users or not site.token or _open_to_others(site, bound) is not None:
         return shown
     return shown + StartupToken(site.token).query
 
 
-def listener_for(site: Site) -> socket.socket:
+def listener_for(site: DashboardOptions) -> socket.socket:
     """
     Return a socket that listens where *site* is to be.
 
@@ -86,11 +88,15 @@ def listener_for(site: Site) -> socket.socket:
         ConfigError: It cannot, or something else that was asked for makes no sense.
     """
     how(site)
-    return listen(Address.of(site.host, site.port))
+    return listen(ListenAddress.of(site.host, site.port))
 
 
 async def application(
-    q: Kue, site: Site, address: Address, *, command: str = "dashboard"
+    q: Kue,
+    site: DashboardOptions,
+    address: ListenAddress,
+    *,
+    command: str = "dashboard",
 ) -> Starlette:
     """
     Return the application that *site* asks for, at *address*; *command* did.
@@ -101,11 +107,11 @@ async def application(
     where = _open_to_others(site, address)
     is_local = where is None
     startup = StartupToken(site.token)
-    accounts = LocalAccounts(q, startup) if is_local else Accounts(q)
+    accounts = LocalAccountGuard(q, startup) if is_local else AccountGuard(q)
     if where is not None and not await _may_have_users(accounts):
         kue = program()
         again = f"{kue} {command} {_options(site)}"
-        raise Exposed(where, (f"{kue} user add NAME --role admin", again))
+        raise UnprotectedServer(where, (f"{kue} user add NAME --role admin", again))
     return create_app(
         q,
         guard=accounts,
@@ -116,7 +122,7 @@ async def application(
     )
 
 
-def _open_to_others(site: Site, address: Address) -> str | None:
+def _open_to_others(site: DashboardOptions, address: ListenAddress) -> str | None:
     """Return where others than this machine can reach it; None when they cannot."""
     if not address.is_local:
         return site.host or "every address"
@@ -126,7 +132,7 @@ def _open_to_others(site: Site, address: Address) -> str | None:
     return site.hosts[0] if site.hosts else None
 
 
-def _options(site: Site) -> str:
+def _options(site: DashboardOptions) -> str:
     """Return what made it open to others, as it was given."""
     given = [] if site.host == HOST else [("--host", site.host)]
     given += [("--proxy", one) for one in site.proxies]
@@ -134,7 +140,7 @@ def _options(site: Site) -> str:
     return " ".join(f"{name} {value}" for name, value in given)
 
 
-async def _may_have_users(accounts: Accounts) -> bool:
+async def _may_have_users(accounts: AccountGuard) -> bool:
     """Tell whether there is someone to log in, as far as can be known."""
     try:
         return bool(await accounts.users.all())
@@ -143,7 +149,7 @@ async def _may_have_users(accounts: Accounts) -> bool:
         return True
 
 
-class Shown(NamedTuple):
+class DashboardServer(NamedTuple):
     """A dashboard that is served."""
 
     #: Where a browser finds it.
@@ -153,8 +159,12 @@ class Shown(NamedTuple):
 
 @contextlib.asynccontextmanager
 async def shown(
-    q: Kue, site: Site, listener: socket.socket, *, command: str = "dashboard"
-) -> AsyncIterator[Shown]:
+    q: Kue,
+    site: DashboardOptions,
+    listener: socket.socket,
+    *,
+    command: str = "dashboard",
+) -> AsyncIterator[DashboardServer]:
     """
     Serve the dashboard of *q* for as long as the context lasts.
 
@@ -164,16 +174,16 @@ async def shown(
     """
     site = with_token(site)
     is_there = await _look_at(q)
-    address = Address.bound(listener, site.host)
+    address = ListenAddress.bound(listener, site.host)
     app = await application(q, site, address, command=command)
     async with serving(app, listener, how(site)) as server:
         has_users = is_there and await _has_users(q)
-        yield Shown(url(site, listener, has_users=has_users), server)
+        yield DashboardServer(url(site, listener, has_users=has_users), server)
 
 
 async def serve(
     q: Kue,
-    site: Site,
+    site: DashboardOptions,
     listener: socket.socket,
     stopping: asyncio.Event,
     *,
@@ -198,7 +208,7 @@ async def serve(
 async def _has_users(q: Kue) -> bool:
     """Return whether people log in; as long as the store is away it is not known."""
     try:
-        return bool(await Users(q.store).all())
+        return bool(await UserAccounts(q.store).all())
     except StoreUnavailable:
         return False
 

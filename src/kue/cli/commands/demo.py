@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import click
 
 from kue.aio.event_loop import run
-from kue.cli.commands.dashboard_options import PORT, Site
-from kue.cli.commands.demo_jobs import Studio
-from kue.cli.commands.demo_view import RUNNING, Counts, View, counts_table, view_for
+from kue.cli.commands.dashboard_options import PORT, DashboardOptions
+from kue.cli.commands.demo_jobs import DemoJobs
+from kue.cli.commands.demo_view import RUNNING, Counts, DemoView, counts_table, view_for
 from kue.cli.output.terminal import EXIT_CODES, output, program, say
 from kue.client.queue import Kue
 from kue.model.errors import ConfigError, KueError
@@ -83,7 +83,7 @@ def demo(
     """
     listening = nullcontext() if no_dashboard else _listener(port)
     with _interruptible(), _place(url) as place, listening as listener:
-        script = Script(jobs, seconds)
+        script = DemoPlan(jobs, seconds)
         run(_demo(place, script, listener, opens=opens))
     click.echo(_what_next(url))
 
@@ -112,7 +112,7 @@ def _place(url: str | None) -> Iterator[str]:
         yield f"sqlite:///{Path(folder) / 'demo.db'}"
 
 
-class Script:
+class DemoPlan:
     """What happens, and how fast: so many jobs in a hurry, or a day without end."""
 
     def __init__(self, jobs: int | None, seconds: float | None) -> None:
@@ -132,12 +132,12 @@ class Script:
     def is_endless(self) -> bool:
         return self._jobs is None
 
-    def studio(self, q: Kue) -> Studio:
+    def studio(self, q: Kue) -> DemoJobs:
         if self._jobs is None or self.seconds is None:
-            return Studio(q)
-        return Studio(q, pace=self.seconds / SCRIPT_SECONDS)
+            return DemoJobs(q)
+        return DemoJobs(q, pace=self.seconds / SCRIPT_SECONDS)
 
-    async def feed(self, q: Kue, studio: Studio) -> None:
+    async def feed(self, q: Kue, studio: DemoJobs) -> None:
         """Let jobs come in."""
         if self._jobs is None or self.seconds is None:
             await self._feed_without_end(q, studio)
@@ -149,7 +149,7 @@ class Script:
             await q.enqueue_many(orders[start : start + size])
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def _feed_without_end(self, q: Kue, studio: Studio) -> None:
+    async def _feed_without_end(self, q: Kue, studio: DemoJobs) -> None:
         await studio.begin()
         calm = 0.0
         while True:
@@ -163,7 +163,7 @@ class Script:
 
 
 async def _demo(
-    url: str, script: Script, listener: socket.socket | None, *, opens: bool
+    url: str, script: DemoPlan, listener: socket.socket | None, *, opens: bool
 ) -> None:
     console = output()
     async with Kue(url) as q:
@@ -186,12 +186,12 @@ def _listener(port: int | None) -> socket.socket:
     from kue.cli.commands import dashboard_server
 
     if port is not None:
-        return dashboard_server.listener_for(Site(port=port))
+        return dashboard_server.listener_for(DashboardOptions(port=port))
     try:
-        return dashboard_server.listener_for(Site())
+        return dashboard_server.listener_for(DashboardOptions())
     except ConfigError as exc:
         say(f"{exc}; this time a free one is taken")
-        return dashboard_server.listener_for(Site(port=0))
+        return dashboard_server.listener_for(DashboardOptions(port=0))
 
 
 @asynccontextmanager
@@ -204,7 +204,7 @@ async def _dashboard(
         return
     from kue.cli.commands import dashboard_server
 
-    site = Site(badge="demo")
+    site = DashboardOptions(badge="demo")
     async with dashboard_server.shown(q, site, listener) as one:
         say(f"the dashboard is at {one.url}")
         if opens:
@@ -215,7 +215,7 @@ async def _dashboard(
 async def _watch(
     q: Kue,
     feeding: Coroutine[Any, Any, None],
-    view: View,
+    view: DemoView,
     ended: asyncio.Event,
     seconds: float | None,
 ) -> None:
@@ -238,7 +238,7 @@ async def _watch(
         raise errors.exceptions[0] from None
 
 
-async def _show_until_done(q: Kue, view: View, feeding: asyncio.Task[None]) -> None:
+async def _show_until_done(q: Kue, view: DemoView, feeding: asyncio.Task[None]) -> None:
     while True:
         # Asked before counting: what came in since then is counted next time.
         was_fed = feeding.done()
@@ -249,7 +249,7 @@ async def _show_until_done(q: Kue, view: View, feeding: asyncio.Task[None]) -> N
         await asyncio.sleep(LOOK_SECONDS)
 
 
-async def _tell(q: Kue, view: View) -> None:
+async def _tell(q: Kue, view: DemoView) -> None:
     async for event in q.events():
         view.tell(event)
 

@@ -38,7 +38,7 @@ HOOKS = (
 )
 
 
-class Studio:
+class DemoJobs:
     """
     Makes jobs and handles them, in its own time.
 
@@ -52,7 +52,7 @@ class Studio:
         # Always the same day, so that two people see the same demo.
         self._random = random.Random(7)
         self._number = 0
-        self._coming: list[Callable[[Studio, int], Draft]] = []
+        self._coming: list[Callable[[DemoJobs, int], Draft]] = []
         patient = exponential(4 * pace, jitter=0.2)
         # Few hands, so that jobs wait and priorities matter.
         self._email = q.task(name="email", concurrency=3)(self.email)
@@ -198,12 +198,12 @@ class Studio:
 
 
 #: What comes in during an hour, in any order.
-HOUR: tuple[Callable[[Studio, int], Draft], ...] = (
-    *[Studio.receipt] * 8,
-    *[Studio.reminder] * 3,
-    *[Studio.charge] * 4,
-    Studio.stolen_card,
-    *[Studio.notice] * 7,
-    Studio.accounts,
-    *[Studio.picture] * 3,
+HOUR: tuple[Callable[[DemoJobs, int], Draft], ...] = (
+    *[DemoJobs.receipt] * 8,
+    *[DemoJobs.reminder] * 3,
+    *[DemoJobs.charge] * 4,
+    DemoJobs.stolen_card,
+    *[DemoJobs.notice] * 7,
+    DemoJobs.accounts,
+    *[DemoJobs.picture] * 3,
 )

@@ -52,10 +52,10 @@ RUNNING = 5
 STANDING_SECONDS = 2.0
 
 
-class View(Protocol):
+class DemoView(Protocol):
     """Where the demo shows itself."""
 
-    def __enter__(self) -> View: ...
+    def __enter__(self) -> DemoView: ...
     def __exit__(self, *exc: object) -> None: ...
     def tell(self, event: Event) -> None:
         """Show that something happened."""
@@ -124,7 +124,7 @@ class LiveView:
         self._live.update(Group(*parts))
 
 
-def view_for(console: Console, link: str, *, is_brief: bool) -> View:
+def view_for(console: Console, link: str, *, is_brief: bool) -> DemoView:
     """Return the view that fits where we write to; *link* is the dashboard's."""
     if console.is_terminal:
         return LiveView(console, link)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kue.store.contract import Store
 
 
-class Examination(msgspec.Struct):
+class DoctorReport(msgspec.Struct):
     """What the doctor has to say, as ``--json`` writes it."""
 
     store: str
@@ -64,7 +64,7 @@ def doctor(
     context.exit(DONE if is_sound else REFUSED)
 
 
-async def _examine(store: Store, *, repair: bool) -> Examination:
+async def _examine(store: Store, *, repair: bool) -> DoctorReport:
     try:
         durability = await store.open()
         say(f"{store.name}: {durability}")
@@ -76,7 +76,7 @@ async def _examine(store: Store, *, repair: bool) -> Examination:
             say_unhandled(await store.count(), await store.workers())
     finally:
         await store.close()
-    return Examination(store.name, durability, report.jobs, report.findings)
+    return DoctorReport(store.name, durability, report.jobs, report.findings)
 
 
 async def _check(store: Store, *, repair: bool) -> Report:
@@ -93,7 +93,7 @@ async def _check(store: Store, *, repair: bool) -> Report:
         )
 
 
-def _show(found: Examination, *, as_json: bool) -> None:
+def _show(found: DoctorReport, *, as_json: bool) -> None:
     console = output()
     if as_json:
         click.echo(msgspec.json.encode(found))
@@ -130,7 +130,7 @@ def _flat(text: str) -> str:
     return visible(" ".join(text.split()))
 
 
-def _summary(found: Examination) -> str:
+def _summary(found: DoctorReport) -> str:
     looked = f"looked at {found.jobs:,} jobs"
     if not found.findings:
         return f"{looked}; all is well"

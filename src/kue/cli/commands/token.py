@@ -11,16 +11,16 @@ import click
 from kue.cli.audit import login
 from kue.cli.context import adds, asks, changes, json_option, told_as_misuse, url_option
 from kue.cli.output.listing import Column, Listing, Row, show_json, show_line
-from kue.cli.output.terminal import Command, Group, help_if_alone, say
+from kue.cli.output.terminal import Command, NounGroup, help_if_alone, say
 from kue.cli.output.text import iso
 from kue.cli.params import TIME
 from kue.http.auth.roles import Scope
-from kue.http.auth.tokens import Tokens
+from kue.http.auth.tokens import ApiTokens
 from kue.model.duration import epoch_ms, milliseconds
 
 if TYPE_CHECKING:
     from kue.client.queue import Kue
-    from kue.http.auth.tokens import Token
+    from kue.http.auth.tokens import ApiToken
     from kue.model.payload import JSON
 
 __all__ = ["token"]
@@ -37,7 +37,7 @@ COLUMNS = (
 SCOPES = click.Choice([scope.value for scope in Scope])
 
 
-@click.group(cls=Group)
+@click.group(cls=NounGroup)
 @url_option
 @click.pass_context
 def token(context: click.Context) -> None:
@@ -89,7 +89,7 @@ async def add(
     elif expires is not None:
         until = await q.now() + milliseconds(expires)
     with told_as_misuse():
-        made, secret = await Tokens(q.store).add(
+        made, secret = await ApiTokens(q.store).add(
             name, map(Scope, scopes), by=login(), until=until
         )
     if as_json:
@@ -114,7 +114,7 @@ async def list_(q: Kue, as_json: bool) -> None:
     \b
       kue token list
     """
-    tokens = await Tokens(q.store).all()
+    tokens = await ApiTokens(q.store).all()
     Listing(*COLUMNS, as_json=as_json).show(_row(one) for one in tokens)
     if not tokens:
         say("there are no tokens; kue token add makes one")
@@ -131,21 +131,21 @@ async def revoke(q: Kue, id: str, as_json: bool) -> None:
     \b
       kue token revoke 3f9c01d2a4b5
     """
-    gone = await Tokens(q.store).remove(id)
+    gone = await ApiTokens(q.store).remove(id)
     if as_json:
         show_json({"id": gone.id, "name": gone.name, "revoked": True})
     else:
         show_line(gone.id, gone.name, "revoked")
 
 
-def _row(one: Token) -> Row:
+def _row(one: ApiToken) -> Row:
     moments = (one.created_at, one.until, one.used_at)
     times = ["" if moment is None else iso(moment) for moment in moments]
     cells = [one.id, one.name, ", ".join(one.scopes), one.by, *times]
     return Row(shown=cells, plain=cells, item=partial(_item, one))
 
 
-def _item(one: Token) -> dict[str, JSON]:
+def _item(one: ApiToken) -> dict[str, JSON]:
     return {
         "id": one.id,
         "name": one.name,

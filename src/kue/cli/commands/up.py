@@ -16,9 +16,9 @@ from kue.supervisor.supervisor import Supervisor
 if TYPE_CHECKING:
     import socket
 
-    from kue.cli.commands.dashboard_options import Site
+    from kue.cli.commands.dashboard_options import DashboardOptions
     from kue.cli.commands.dashboard_process import DashboardProcess
-    from kue.supervisor.options import Options
+    from kue.supervisor.options import SupervisorOptions
 
 #: What makes no sense beside a dashboard, which is to stay.
 LEFT_OUT = frozenset({"burst"})
@@ -64,11 +64,17 @@ def up(context: click.Context, /, **given: Any) -> None:
 
 
 async def _up(
-    options: Options, *, site: Site, listener: socket.socket, url: str
+    options: SupervisorOptions,
+    *,
+    site: DashboardOptions,
+    listener: socket.socket,
+    url: str,
 ) -> int:
-    from kue.cli.commands.dashboard_process import DashboardProcess, Orders
+    from kue.cli.commands.dashboard_process import DashboardProcess, DashboardRequest
 
-    orders = Orders(options.target, site, options.log_format, options.log_level)
+    orders = DashboardRequest(
+        options.target, site, options.log_format, options.log_level
+    )
     supervisor = Supervisor(options, facts=[("dashboard", url)])
     return await _both(supervisor, DashboardProcess(orders, listener))
 

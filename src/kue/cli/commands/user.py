@@ -11,17 +11,17 @@ import click
 from kue.cli.confirm import confirm, yes_option
 from kue.cli.context import adds, asks, changes, json_option, told_as_misuse, url_option
 from kue.cli.output.listing import Column, Listing, Row, show_json, show_line
-from kue.cli.output.terminal import Command, Group, help_if_alone, say
+from kue.cli.output.terminal import Command, NounGroup, help_if_alone, say
 from kue.cli.output.text import iso
 from kue.cli.stdin import read_all
 from kue.http.auth.account_records import NameTaken
 from kue.http.auth.passwords import check_password
 from kue.http.auth.roles import Role
-from kue.http.auth.users import Users
+from kue.http.auth.users import UserAccounts
 
 if TYPE_CHECKING:
     from kue.client.queue import Kue
-    from kue.http.auth.users import Account
+    from kue.http.auth.users import UserAccount
     from kue.model.payload import JSON
 
 __all__ = ["user"]
@@ -32,7 +32,7 @@ ROLES = click.Choice([role.label for role in Role])
 one_json = json_option(help="Write one JSON object: name, role, created_at.")
 
 
-@click.group(cls=Group)
+@click.group(cls=NounGroup)
 @url_option
 @click.pass_context
 def user(context: click.Context) -> None:
@@ -65,7 +65,7 @@ async def add(q: Kue, name: str, role: str, as_json: bool) -> None:
       kue user add ann --role admin
       kue user add bob < password.txt
     """
-    users = Users(q.store)
+    users = UserAccounts(q.store)
     if await users.find(name) is not None:
         raise NameTaken(f"there is a user {name!r} already")
     with told_as_misuse():
@@ -85,7 +85,7 @@ async def list_(q: Kue, as_json: bool) -> None:
     \b
       kue user list
     """
-    accounts = await Users(q.store).all()
+    accounts = await UserAccounts(q.store).all()
     Listing(*COLUMNS, as_json=as_json).show(_row(account) for account in accounts)
     if not accounts:
         say("nobody may log in yet; kue user add adds someone")
@@ -103,7 +103,7 @@ async def role(q: Kue, name: str, role: str, as_json: bool) -> None:
     \b
       kue user role ann operator
     """
-    account = await Users(q.store).set_role(name, Role.of(role))
+    account = await UserAccounts(q.store).set_role(name, Role.of(role))
     _show(account, "changed", as_json=as_json)
 
 
@@ -120,7 +120,7 @@ async def password(q: Kue, name: str, as_json: bool) -> None:
     \b
       kue user password ann
     """
-    users = Users(q.store)
+    users = UserAccounts(q.store)
     await users.get(name)
     with told_as_misuse():
         account = await users.set_password(name, _password())
@@ -139,7 +139,7 @@ async def remove(q: Kue, name: str, yes: bool, as_json: bool) -> None:
     \b
       kue user remove ann
     """
-    users = Users(q.store)
+    users = UserAccounts(q.store)
     account = await users.get(name)
     confirm(f"remove the user {account.name!r}?", yes=yes)
     await users.remove(account.name)
@@ -164,12 +164,12 @@ def _password() -> str:
     return text
 
 
-def _row(account: Account) -> Row:
+def _row(account: UserAccount) -> Row:
     cells = [account.name, account.role.label, iso(account.created_at)]
     return Row(shown=cells, plain=cells, item=partial(_item, account))
 
 
-def _item(account: Account) -> JSON:
+def _item(account: UserAccount) -> JSON:
     return {
         "name": account.name,
         "role": account.role.label,
@@ -177,7 +177,7 @@ def _item(account: Account) -> JSON:
     }
 
 
-def _show(account: Account, what: str, *, as_json: bool) -> None:
+def _show(account: UserAccount, what: str, *, as_json: bool) -> None:
     if as_json:
         show_json(_item(account))
     else:

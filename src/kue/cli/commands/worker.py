@@ -15,7 +15,7 @@ from kue.cli.params import DURATION, Kind
 from kue.model.errors import ConfigError
 from kue.supervisor import log_format
 from kue.supervisor.app_loader import split
-from kue.supervisor.options import GRACE_SECONDS, STUCK_SECONDS, Options
+from kue.supervisor.options import GRACE_SECONDS, STUCK_SECONDS, SupervisorOptions
 from kue.supervisor.supervisor import NotStarted, Supervisor
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def options_of(
     quiet: int,
     verbose: int,
     **given: Any,
-) -> Options:
+) -> SupervisorOptions:
     """
     Return what the command line asks for.
 
@@ -186,7 +186,7 @@ def options_of(
         raise click.UsageError(
             "--strict needs --concurrency: without it, types do not compete"
         )
-    return Options(
+    return SupervisorOptions(
         target=target,
         max_age=max_age.total_seconds() if max_age else None,
         grace=grace.total_seconds(),
@@ -201,7 +201,8 @@ def _level(loudness: int) -> str:
 
 
 def run(
-    options: Options, supervise: Callable[[Options], Coroutine[Any, Any, int]]
+    options: SupervisorOptions,
+    supervise: Callable[[SupervisorOptions], Coroutine[Any, Any, int]],
 ) -> int:
     """Do what *supervise* does, as the process that looks after workers."""
     if os.name != "posix":
@@ -221,11 +222,11 @@ def run(
         return REFUSED
 
 
-async def _supervise(options: Options) -> int:
+async def _supervise(options: SupervisorOptions) -> int:
     return await Supervisor(options).run()
 
 
-def _tell(options: Options, exc: NotStarted) -> None:
+def _tell(options: SupervisorOptions, exc: NotStarted) -> None:
     if options.log_format == "json":
         log_format.logger.error("%s", exc, extra={"detail": exc.detail})
         return

@@ -37,7 +37,7 @@ class Command(click.Command):
         super().__init__(*args, **kwargs)
 
 
-class Group(click.Group):
+class NounGroup(click.Group):
     """A noun with verbs."""
 
     command_class = Command

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kue.client.sync.connection import Calling
+from kue.client.sync.connection import BlockingCalls
 from kue.model.job import FINAL
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kue.model.job import State
 
 
-class SyncOperating(Calling):
+class SyncQueueAdmin(BlockingCalls):
     """What can be asked of a queue as a whole; `client.admin.Operating`, blocking."""
 
     def pause(

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kue.client.builder import Drafting
+from kue.client.builder import BaseJobBuilder
 from kue.client.sync.handle import SyncJobHandle
 
 if TYPE_CHECKING:
-    from kue.client.connection import Session
-    from kue.client.sync.connection import Calling
+    from kue.client.connection import Connection
+    from kue.client.sync.connection import BlockingCalls
     from kue.model.payload import JSON
 
 
-class SyncJobBuilder(Drafting):
+class SyncJobBuilder(BaseJobBuilder):
     """
     A job that is not saved yet.
 
@@ -23,7 +23,7 @@ class SyncJobBuilder(Drafting):
     """
 
     def __init__(
-        self, calling: Calling, session: Session, type: str, data: JSON
+        self, calling: BlockingCalls, session: Connection, type: str, data: JSON
     ) -> None:
         super().__init__(session, type, data)
         self._calling = calling

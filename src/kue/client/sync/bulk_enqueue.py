@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kue.aio.loop_thread import wait
-from kue.client.bulk_enqueue import Answers, Bulk
+from kue.client.bulk_enqueue import Answers, BulkEnqueue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kue.client.bulk_enqueue import OnAdded
-    from kue.client.sync.connection import Line
+    from kue.client.sync.connection import SyncConnection
     from kue.model.job import Draft
 
 
-class SyncBulk(Bulk):
+class SyncBulkEnqueue(BulkEnqueue):
     """
     One long delivery of drafts, which are made in the thread that asks.
 
@@ -25,7 +25,7 @@ class SyncBulk(Bulk):
 
     def __init__(
         self,
-        line: Line,
+        line: SyncConnection,
         drafts: Iterable[Draft],
         *,
         durable: bool = False,

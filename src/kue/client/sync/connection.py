@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
-from kue.aio.loop_thread import Portal, opening, refuse_on_a_loop, runs_a_loop
+from kue.aio.loop_thread import BackgroundLoop, opening, refuse_on_a_loop, runs_a_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from kue.client.connection import Session
+    from kue.client.connection import Connection
     from kue.client.queue import Kue
 
 P = ParamSpec("P")
@@ -19,14 +19,14 @@ T = TypeVar("T")
 _AWAITED = {"Drafting._save": "await builder.save(…)"}
 
 
-class Line(NamedTuple):
+class SyncConnection(NamedTuple):
     """A portal, and the queue that lives on it."""
 
-    portal: Portal
+    portal: BackgroundLoop
     queue: Kue
 
 
-class Calling:
+class BlockingCalls:
     """
     Makes calls to a queue that lives on a portal of its own.
 
@@ -38,7 +38,7 @@ class Calling:
     def __init__(self, queue: Kue, twin: Callable[[], Kue]) -> None:
         self._queue = queue
         self._twin = twin
-        self._line: Line | None = None
+        self._line: SyncConnection | None = None
 
     def call(
         self,
@@ -80,7 +80,7 @@ class Calling:
         return self._current() is not None
 
     @property
-    def session_here(self) -> Session | None:
+    def session_here(self) -> Connection | None:
         """What whoever awaits the queue on the portal's own thread must use."""
         line = self._line
         return line.queue._session if line and line.portal.is_here else None
@@ -97,21 +97,21 @@ class Calling:
         if line is not None:
             line.portal.close()
 
-    def _current(self) -> Line | None:
+    def _current(self) -> SyncConnection | None:
         """Return the line of this process; a parent's is none of ours."""
         line = self._line
         return line if line is not None and line.portal.is_ours else None
 
-    def _connected(self) -> Line:
+    def _connected(self) -> SyncConnection:
         return self._current() or self._connect()
 
-    def _connect(self) -> Line:
+    def _connect(self) -> SyncConnection:
         with opening:
             # Another thread may have been quicker.
             line = self._current()
             if line is None:
                 queue = self._twin()
-                line = self._line = Line(Portal(queue.close), queue)
+                line = self._line = SyncConnection(BackgroundLoop(queue.close), queue)
             return line
 
 

@@ -11,15 +11,15 @@ from kue.model.errors import StoreUnavailable
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 
-    from kue.aio.loop_thread import Portal
+    from kue.aio.loop_thread import BackgroundLoop
     from kue.client.queue import Kue
-    from kue.client.sync.connection import Calling
+    from kue.client.sync.connection import BlockingCalls
 
 T = TypeVar("T")
 
 
 def iterate(
-    calling: Calling, begin: Callable[[Kue], AsyncIterator[T]], *, instead: str
+    calling: BlockingCalls, begin: Callable[[Kue], AsyncIterator[T]], *, instead: str
 ) -> Iterator[T]:
     """
     Iterate over what *begin* returns, waiting in this thread for each.
@@ -34,7 +34,7 @@ def iterate(
     return _iterate(line.portal, source)
 
 
-def _iterate(portal: Portal, source: AsyncGenerator[T, None]) -> Iterator[T]:
+def _iterate(portal: BackgroundLoop, source: AsyncGenerator[T, None]) -> Iterator[T]:
     try:
         while True:
             try:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kue.client.queue import Kue
     from kue.client.subscriptions import Callback
-    from kue.client.sync.connection import Calling
+    from kue.client.sync.connection import BlockingCalls
     from kue.model.duration import Duration
     from kue.model.events import Event
     from kue.model.job import Job, PriorityGiven
@@ -36,7 +36,7 @@ class SyncJobHandle(Generic[T_co]):
 
     __slots__ = ("_calling", "_handle")
 
-    def __init__(self, calling: Calling, handle: JobHandle[T_co]) -> None:
+    def __init__(self, calling: BlockingCalls, handle: JobHandle[T_co]) -> None:
         self._calling = calling
         self._handle = handle
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kue.client.sync.connection import Calling
+from kue.client.sync.connection import BlockingCalls
 from kue.client.sync.handle import SyncJobHandle
 from kue.store.values import MAX_SCAN
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     )
 
 
-class SyncReading(Calling):
+class SyncQueries(BlockingCalls):
     """What can be asked of a queue; `kue.client.queries.Reading`, blocking."""
 
     def now(self) -> int:

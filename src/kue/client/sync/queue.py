@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from kue.aio.loop_thread import refuse_on_a_loop
 from kue.client import bulk_enqueue
 from kue.client.handle import JobHandle, added_handle
-from kue.client.sync.admin import SyncOperating
+from kue.client.sync.admin import SyncQueueAdmin
 from kue.client.sync.builder import SyncJobBuilder
-from kue.client.sync.bulk_actions import SyncSweeping
-from kue.client.sync.bulk_enqueue import SyncBulk
+from kue.client.sync.bulk_actions import SyncBulkActions
+from kue.client.sync.bulk_enqueue import SyncBulkEnqueue
 from kue.client.sync.event_iterator import iterate
 from kue.client.sync.handle import SyncJobHandle
-from kue.client.sync.queries import SyncReading
-from kue.client.sync.run import SyncWorking
+from kue.client.sync.queries import SyncQueries
+from kue.client.sync.run import SyncRunMethods
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class SyncKue(SyncReading, SyncOperating, SyncSweeping, SyncWorking):
+class SyncKue(SyncQueries, SyncQueueAdmin, SyncBulkActions, SyncRunMethods):
     """
     A queue of jobs for code that does not await: threads, Django views, scripts.
 
@@ -106,7 +106,7 @@ class SyncKue(SyncReading, SyncOperating, SyncSweeping, SyncWorking):
         line = self._connected()
         session = line.queue._session
         line.portal.call(session.hub.ready())
-        delivery = SyncBulk(
+        delivery = SyncBulkEnqueue(
             line,
             bulk_enqueue.drafts(session, what, data, options),
             durable=durable,

@@ -6,7 +6,7 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from kue.aio.loop_thread import refuse_on_a_loop
-from kue.client.sync.connection import Calling
+from kue.client.sync.connection import BlockingCalls
 from kue.client.sync.signals import stopped_by_signals
 from kue.worker.worker import GRACE_SECONDS
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kue.worker import Worker
 
 
-class SyncWorking(Calling):
+class SyncRunMethods(BlockingCalls):
     """How a queue runs its jobs in this process; `kue.client.run.Working`, blocking."""
 
     def run(

@@ -5,23 +5,23 @@ They are kept in the queue's own store.  Nothing here knows of HTTP.
 """
 
 from kue.http.auth.account_records import AccountError, NameTaken, NoSuchAccount
-from kue.http.auth.passwords import Hasher
+from kue.http.auth.passwords import PasswordHasher
 from kue.http.auth.roles import Role, Scope
-from kue.http.auth.sessions import Session, Sessions
-from kue.http.auth.tokens import Token, Tokens
-from kue.http.auth.users import Account, Users
+from kue.http.auth.sessions import LoginSession, LoginSessions
+from kue.http.auth.tokens import ApiToken, ApiTokens
+from kue.http.auth.users import UserAccount, UserAccounts
 
 __all__ = [
-    "Account",
     "AccountError",
-    "Hasher",
+    "ApiToken",
+    "ApiTokens",
+    "LoginSession",
+    "LoginSessions",
     "NameTaken",
     "NoSuchAccount",
+    "PasswordHasher",
     "Role",
     "Scope",
-    "Session",
-    "Sessions",
-    "Token",
-    "Tokens",
-    "Users",
+    "UserAccount",
+    "UserAccounts",
 ]

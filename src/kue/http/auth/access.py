@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Anyone",
-    "Asking",
+    "CallbackGuard",
     "Guard",
     "Question",
     "Role",
@@ -72,7 +72,7 @@ class Anyone:
         return self._user
 
 
-class Asking:
+class CallbackGuard:
     """A guard that asks a function of the host application."""
 
     def __init__(self, question: Question) -> None:
@@ -90,7 +90,7 @@ class Asking:
 
 def guard_of(given: Guard | Question) -> Guard:
     """Return the guard that was given, as what or by what function it may be."""
-    return given if isinstance(given, Guard) else Asking(given)
+    return given if isinstance(given, Guard) else CallbackGuard(given)
 
 
 async def identify(guard: Guard, connection: HTTPConnection) -> User:

@@ -56,7 +56,7 @@ def digest(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-class Room(Generic[T]):
+class AccountRecords(Generic[T]):
     """Records of one kind, as structs."""
 
     def __init__(self, store: Store, room: str, kind: type[T]) -> None:

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 from kue.http.auth.access import User
 from kue.http.auth.account_records import name_of
 from kue.http.auth.cookies import cookie_for
-from kue.http.auth.login_throttle import Throttle
+from kue.http.auth.login_throttle import LoginThrottle
 from kue.http.auth.open_mode import StartupToken
-from kue.http.auth.sessions import MAX_MS, Sessions
-from kue.http.auth.tokens import Tokens
-from kue.http.auth.users import Users
+from kue.http.auth.sessions import MAX_MS, LoginSessions
+from kue.http.auth.tokens import ApiTokens
+from kue.http.auth.users import UserAccounts
 from kue.http.framework.problem import Refused
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
 
     from kue.client.queue import Kue
-    from kue.http.auth.passwords import Hasher
+    from kue.http.auth.passwords import PasswordHasher
 
 COOKIE = "kue_session"
 #: Failed logins before it takes longer: for one name, and from one address.
@@ -30,7 +30,7 @@ FREE_BY_NAME, FREE_BY_ADDRESS = 5, 20
 LOOK_SECONDS = 2.0
 
 
-class Accounts:
+class AccountGuard:
     """
     Users, sessions and tokens in the store of *q*.
 
@@ -44,15 +44,15 @@ class Accounts:
         self,
         q: Kue,
         *,
-        hasher: Hasher | None = None,
-        by_name: Throttle | None = None,
-        by_address: Throttle | None = None,
+        hasher: PasswordHasher | None = None,
+        by_name: LoginThrottle | None = None,
+        by_address: LoginThrottle | None = None,
     ) -> None:
-        self.users = Users(q.store, hasher)
-        self.tokens = Tokens(q.store)
-        self._sessions = Sessions(q.store, self.users)
-        self._by_name = by_name or Throttle(FREE_BY_NAME)
-        self._by_address = by_address or Throttle(FREE_BY_ADDRESS)
+        self.users = UserAccounts(q.store, hasher)
+        self.tokens = ApiTokens(q.store)
+        self._sessions = LoginSessions(q.store, self.users)
+        self._by_name = by_name or LoginThrottle(FREE_BY_NAME)
+        self._by_address = by_address or LoginThrottle(FREE_BY_ADDRESS)
 
     async def who(self, connection: HTTPConnection) -> User | None:
         """Return whose token or session it is; a token that is none is nobody's."""
@@ -145,7 +145,7 @@ class Accounts:
             await self._sessions.end(secret)
 
 
-class LocalAccounts(Accounts):
+class LocalAccountGuard(AccountGuard):
     """
     Accounts of a server that only this machine reaches.
 

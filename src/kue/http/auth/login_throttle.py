@@ -19,7 +19,7 @@ class _Tries:
     at: float
 
 
-class Throttle:
+class LoginThrottle:
     """
     Counts tries by key: some are free, after which each costs twice the wait before.
 

@@ -134,7 +134,7 @@ class StartupToken:
         return hashlib.sha256(f"kue cookie {self.secret}".encode()).hexdigest()
 
 
-class ThisMachine:
+class LocalhostGuard:
     """
     The guard of an application that was given none: this machine, with the token.
 

@@ -20,7 +20,7 @@ _KEY_BYTES = 32
 _AT_ONCE = 2
 
 
-class Hasher(NamedTuple):
+class PasswordHasher(NamedTuple):
     """What a hash costs: 128 × n × r bytes of memory, p times."""
 
     n: int = 2**14
@@ -61,7 +61,7 @@ def matches(password: str, kept: str) -> bool:
     """Tell whether *kept* was made of *password*; takes as long either way."""
     try:
         kind, n, r, p, salt, key = kept.split(":")
-        hasher = Hasher(int(n), int(r), int(p))
+        hasher = PasswordHasher(int(n), int(r), int(p))
         found = hasher._key(password[:MAX_LENGTH], bytes.fromhex(salt))
     except ValueError:
         return False
@@ -77,10 +77,10 @@ def check_password(password: str) -> None:
         )
 
 
-class Verifier:
+class PasswordVerifier:
     """Checks passwords beside the event loop, a few at a time."""
 
-    def __init__(self, hasher: Hasher) -> None:
+    def __init__(self, hasher: PasswordHasher) -> None:
         self._hasher = hasher
         self._turns = asyncio.Semaphore(_AT_ONCE)
         # Of no password: nobody knows one, and to try is as much work.

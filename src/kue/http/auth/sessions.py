@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kue.http.auth.account_records import Room, digest
+from kue.http.auth.account_records import AccountRecords, digest
 from kue.model.errors import StoreError
 
 if TYPE_CHECKING:
-    from kue.http.auth.users import Account, Users
+    from kue.http.auth.users import UserAccount, UserAccounts
     from kue.store.contract import Store
 
 ROOM = "session"
@@ -29,7 +29,7 @@ TOUCH_MS = 60_000
 _BYTES = 32
 
 
-class Session(msgspec.Struct, frozen=True):
+class LoginSession(msgspec.Struct, frozen=True):
     """A session as it is kept, under the hash of its secret."""
 
     user: str
@@ -44,23 +44,23 @@ class Session(msgspec.Struct, frozen=True):
         return min(self.used + IDLE_MS, self.began + MAX_MS)
 
 
-class Sessions:
+class LoginSessions:
     """Who is logged in."""
 
-    def __init__(self, store: Store, users: Users) -> None:
+    def __init__(self, store: Store, users: UserAccounts) -> None:
         self._store = store
         self._users = users
-        self._room = Room(store, ROOM, Session)
+        self._room = AccountRecords(store, ROOM, LoginSession)
 
-    async def begin(self, account: Account, *, now: int | None = None) -> str:
+    async def begin(self, account: UserAccount, *, now: int | None = None) -> str:
         """Begin a session; return its secret, which is kept nowhere else."""
         moment = await self._store.now() if now is None else now
-        session = Session(account.name, account.stamp, moment, moment)
+        session = LoginSession(account.name, account.stamp, moment, moment)
         secret = secrets.token_urlsafe(_BYTES)
         await self._room.add(digest(secret), session, until=session.until, now=now)
         return secret
 
-    async def find(self, secret: str, *, now: int | None = None) -> Account | None:
+    async def find(self, secret: str, *, now: int | None = None) -> UserAccount | None:
         """Return whose session it is, and note that it is used; None if it is over."""
         key = digest(secret)
         session = await self._room.get(key, now=now)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kue.http.auth.account_records import NoSuchAccount, Room, digest, name_of
+from kue.http.auth.account_records import AccountRecords, NoSuchAccount, digest, name_of
 from kue.http.auth.roles import Scope
 from kue.model.errors import StoreError
 
@@ -24,7 +24,7 @@ TOUCH_MS = 60_000
 _FORM = re.compile(r"kue_([0-9a-f]{12})_[A-Za-z0-9_-]{43}")
 
 
-class Token(msgspec.Struct, frozen=True, kw_only=True):
+class ApiToken(msgspec.Struct, frozen=True, kw_only=True):
     """A token as it is kept: without its secret."""
 
     #: The part that may be told.
@@ -44,12 +44,12 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     used_at: int | None = None
 
 
-class Tokens:
+class ApiTokens:
     """What programs may do."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._room = Room(store, ROOM, Token)
+        self._room = AccountRecords(store, ROOM, ApiToken)
 
     async def add(
         self,
@@ -59,7 +59,7 @@ class Tokens:
         by: str,
         until: int | None = None,
         now: int | None = None,
-    ) -> tuple[Token, str]:
+    ) -> tuple[ApiToken, str]:
         """
         Make a token; return it, and its secret, which is kept nowhere.
 
@@ -74,7 +74,7 @@ class Tokens:
             raise ValueError("the time at which the token ends has passed")
         number = secrets.token_hex(6)
         secret = f"kue_{number}_{secrets.token_urlsafe(32)}"
-        token = Token(
+        token = ApiToken(
             id=number,
             name=name_of(name),
             scopes=tuple(scope for scope in Scope if scope in wanted),
@@ -86,7 +86,7 @@ class Tokens:
         await self._room.add(number, token, until=until, now=now)
         return token, secret
 
-    async def find(self, secret: str, *, now: int | None = None) -> Token | None:
+    async def find(self, secret: str, *, now: int | None = None) -> ApiToken | None:
         """Return the token with this secret, and note its use; None if it is none."""
         form = _FORM.fullmatch(secret)
         if form is None:
@@ -104,12 +104,12 @@ class Tokens:
                 )
         return token
 
-    async def all(self) -> list[Token]:
+    async def all(self) -> list[ApiToken]:
         """Return all tokens, the oldest first."""
         tokens = (await self._room.all()).values()
         return sorted(tokens, key=lambda token: (token.created_at, token.id))
 
-    async def remove(self, token_id: str) -> Token:
+    async def remove(self, token_id: str) -> ApiToken:
         """
         Revoke a token; return what it was.
 

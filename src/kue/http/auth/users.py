@@ -7,8 +7,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kue.http.auth.account_records import NameTaken, NoSuchAccount, Room, name_of
-from kue.http.auth.passwords import Hasher, Verifier, check_password
+from kue.http.auth.account_records import (
+    AccountRecords,
+    NameTaken,
+    NoSuchAccount,
+    name_of,
+)
+from kue.http.auth.passwords import PasswordHasher, PasswordVerifier, check_password
 from kue.http.auth.roles import Role
 
 if TYPE_CHECKING:
@@ -17,7 +22,7 @@ if TYPE_CHECKING:
 ROOM = "user"
 
 
-class Account(msgspec.Struct, frozen=True, kw_only=True):
+class UserAccount(msgspec.Struct, frozen=True, kw_only=True):
     """A user as it is kept."""
 
     name: str
@@ -30,15 +35,15 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
 
 
-class Users:
+class UserAccounts:
     """Who may log in, with which role."""
 
-    def __init__(self, store: Store, hasher: Hasher | None = None) -> None:
+    def __init__(self, store: Store, hasher: PasswordHasher | None = None) -> None:
         self._store = store
-        self._room = Room(store, ROOM, Account)
-        self._verifier = Verifier(hasher or Hasher())
+        self._room = AccountRecords(store, ROOM, UserAccount)
+        self._verifier = PasswordVerifier(hasher or PasswordHasher())
 
-    async def add(self, name: str, password: str, role: Role) -> Account:
+    async def add(self, name: str, password: str, role: Role) -> UserAccount:
         """
         Add a user.
 
@@ -48,7 +53,7 @@ class Users:
         """
         known = name_of(name)
         check_password(password)
-        account = Account(
+        account = UserAccount(
             name=known,
             role=role,
             password=await self._verifier.hash(password),
@@ -59,14 +64,14 @@ class Users:
             raise NameTaken(f"there is a user {known!r} already")
         return account
 
-    async def find(self, name: str) -> Account | None:
+    async def find(self, name: str) -> UserAccount | None:
         """Return a user; None when nobody is called that."""
         try:
             return await self._room.get(name_of(name))
         except ValueError:
             return None
 
-    async def get(self, name: str) -> Account:
+    async def get(self, name: str) -> UserAccount:
         """
         Return a user.
 
@@ -78,15 +83,15 @@ class Users:
             raise _nobody(name)
         return account
 
-    async def all(self) -> list[Account]:
+    async def all(self) -> list[UserAccount]:
         """Return all users, by name."""
         return list((await self._room.all()).values())
 
-    async def set_role(self, name: str, role: Role) -> Account:
+    async def set_role(self, name: str, role: Role) -> UserAccount:
         """Give a user another role; sessions go on with it."""
         return await self._change(name, role=role)
 
-    async def set_password(self, name: str, password: str) -> Account:
+    async def set_password(self, name: str, password: str) -> UserAccount:
         """
         Give a user another password, and end all sessions.
 
@@ -108,13 +113,13 @@ class Users:
         account = await self.get(name)
         await self._room.remove(account.name)
 
-    async def verify(self, name: str, password: str) -> Account | None:
+    async def verify(self, name: str, password: str) -> UserAccount | None:
         """Return whose password it is; takes as long when there is no such user."""
         account = await self.find(name)
         kept = None if account is None else account.password
         return account if await self._verifier.verify(password, kept) else None
 
-    async def _change(self, name: str, **changes: object) -> Account:
+    async def _change(self, name: str, **changes: object) -> UserAccount:
         account = await self._room.change(
             (await self.get(name)).name,
             lambda one: msgspec.structs.replace(one, **changes),

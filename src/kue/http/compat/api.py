@@ -13,7 +13,7 @@ from starlette.routing import Route
 from kue.http.auth.access import Scope, User, check_scope, identify
 from kue.http.framework.problem import Refused, refused
 from kue.http.framework.request_body import read_body
-from kue.http.security.audit_log import Audit
+from kue.http.security.audit_log import AuditLog
 from kue.http.security.csrf import check_origin
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kue.client.queue import Kue
     from kue.http.auth.access import Guard
     from kue.http.framework.read_limit import ReadLimit
-    from kue.http.options import Rules
+    from kue.http.options import AppOptions
     from kue.model.payload import JSON
 
 logger = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ Handler: TypeAlias = Callable[["Request"], Awaitable["Response"]]
 _SCOPES = {"GET": Scope.READ, "DELETE": Scope.ADMIN}
 
 
-class Door:
+class CompatApi:
     """
     Lets requests in to one API, and tells in its words what is wrong.
 
@@ -44,14 +44,14 @@ class Door:
         self,
         q: Kue,
         guard: Guard,
-        rules: Rules,
+        rules: AppOptions,
         tell: Callable[[Refused], Response],
         *,
         name: str,
     ) -> None:
         self._guard = guard
         self._rules = rules
-        self._audit = Audit(q, rules.redaction)
+        self._audit = AuditLog(q, rules.redaction)
         self._tell = tell
         self._name = name
 

@@ -18,9 +18,9 @@ from starlette.routing import Route
 
 from kue.http.auth.access import Scope
 from kue.http.compat import jobs
-from kue.http.compat.api import Door, read_json
+from kue.http.compat.api import CompatApi, read_json
 from kue.http.framework.problem import Refused, given, refused
-from kue.http.options import Rules
+from kue.http.options import AppOptions
 from kue.model.errors import JobNotFound
 from kue.vertx import job_json
 
@@ -44,17 +44,17 @@ _JSON = "application/json"
 _SAID_WITH_OK = {HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}
 
 
-def routes(q: Kue, guard: Guard, rules: Rules | None = None) -> list[Route]:
+def routes(q: Kue, guard: Guard, rules: AppOptions | None = None) -> list[Route]:
     """
     Return the routes of the API, to be mounted under any prefix.
 
     Those that look need a viewer, DELETE an admin, everything else an operator: also
     ``GET /inactive/:id``, which restarts a job.
     """
-    known = rules or Rules()
+    known = rules or AppOptions()
     api = _Api(q, known.redaction)
-    door = Door(q, guard, known, _tell, name="kue")
-    adding = Door(q, guard, known, _tell_adding, name="kue")
+    door = CompatApi(q, guard, known, _tell, name="kue")
+    adding = CompatApi(q, guard, known, _tell_adding, name="kue")
     plain = [
         door.route("GET", "/stats", api.stats),
         door.route("GET", "/job/search", api.search, limit=known.searches),

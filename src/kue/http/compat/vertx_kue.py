@@ -15,9 +15,9 @@ from starlette.responses import Response
 
 from kue.http.auth.access import Scope
 from kue.http.compat import jobs
-from kue.http.compat.api import Door, read_json
+from kue.http.compat.api import CompatApi, read_json
 from kue.http.framework.problem import Refused, given
-from kue.http.options import Rules
+from kue.http.options import AppOptions
 from kue.model.errors import JobNotFound
 from kue.vertx import job_json
 
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def routes(q: Kue, guard: Guard, rules: Rules | None = None) -> list[Route]:
+def routes(q: Kue, guard: Guard, rules: AppOptions | None = None) -> list[Route]:
     """
     Return the routes of the API, to be mounted under any prefix.
 
     Those that look need a viewer, DELETE an admin, everything else an operator.
     """
-    known = rules or Rules()
+    known = rules or AppOptions()
     api = _Api(q, known.redaction)
-    door = Door(q, guard, known, _tell, name="vertx")
+    door = CompatApi(q, guard, known, _tell, name="vertx")
     return [
         door.route("GET", "/job/search/{text:path}", api.search, limit=known.searches),
         door.route("GET", "/stats", api.stats),

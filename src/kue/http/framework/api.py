@@ -13,12 +13,12 @@ import msgspec
 from starlette.responses import Response
 
 from kue.http.auth.access import User, check_scope, identify
-from kue.http.framework.operations import Call, Operation
+from kue.http.framework.operations import Operation, RequestContext
 from kue.http.framework.problem import Refused, refused
 from kue.http.framework.request_body import MAX_BODY, read_body
 from kue.http.framework.routes import OperationRoute
-from kue.http.options import Rules
-from kue.http.security.audit_log import Audit
+from kue.http.options import AppOptions
+from kue.http.security.audit_log import AuditLog
 from kue.model.errors import StoreError
 
 if TYPE_CHECKING:
@@ -55,14 +55,14 @@ class Api:
         self,
         q: Kue,
         guard: Guard,
-        rules: Rules | None = None,
+        rules: AppOptions | None = None,
         *,
         max_body: int = MAX_BODY,
     ) -> None:
         self._q = q
         self._guard = guard
-        self._rules = rules or Rules()
-        self._audit = Audit(q, self._rules.redaction)
+        self._rules = rules or AppOptions()
+        self._audit = AuditLog(q, self._rules.redaction)
         self._max_body = max_body
 
     def routes(self, sections: Iterable[Section]) -> list[Route]:
@@ -126,7 +126,7 @@ class Api:
                 self._rules.check_change()
         body = await self._body(operation, request)
         arguments = operation.arguments(request, body)
-        call = Call(
+        call = RequestContext(
             self._q,
             visit.user or NOBODY,
             request,

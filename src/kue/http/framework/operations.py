@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from kue.client.queue import Kue
-    from kue.http.options import Rules
-    from kue.http.security.audit_log import Audit
+    from kue.http.options import AppOptions
+    from kue.http.security.audit_log import AuditLog
     from kue.http.security.redaction import Redaction
     from kue.store.values import Pause
 
@@ -36,15 +36,15 @@ PREFIXED = "data"
 
 
 @dataclass(frozen=True)
-class Call:
+class RequestContext:
     """A request that was let in."""
 
     q: Kue
     user: User
     request: Request
     guard: Guard
-    rules: Rules
-    audit: Audit
+    rules: AppOptions
+    audit: AuditLog
     #: Of the answer, besides those that every answer has.
     headers: dict[str, str] = field(default_factory=dict)
 

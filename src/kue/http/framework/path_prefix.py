@@ -16,7 +16,7 @@ _PREFIX = re.compile(r"(?:/(?!\.)[A-Za-z0-9._~-]+)+", re.ASCII)
 MAX_PREFIX = 200
 
 
-class Under:
+class PathPrefix:
     """
     Serves *app* below *prefix*.
 

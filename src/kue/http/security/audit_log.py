@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kue.model.errors import StoreError
-from kue.store.values import Act
+from kue.store.values import AuditEntry
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
@@ -27,7 +27,7 @@ MAX_DETAIL, MAX_BODY = 500, 64 * 1024
 PATIENCE = 1.0
 
 
-class Audit:
+class AuditLog:
     """The audit log of a queue's store."""
 
     def __init__(self, q: Kue, redaction: Redaction) -> None:
@@ -62,7 +62,7 @@ class Audit:
 
         What is wrong with the store is logged, and takes nothing from the answer.
         """
-        act = Act(
+        act = AuditEntry(
             who=who,
             what=what,
             target=self._redaction.text(target)[:200],

@@ -37,7 +37,7 @@ _AROUND = 4
 NOT_ALLOWED = 1008
 
 
-class Hosts:
+class AllowedHosts:
     """
     The names a server answers to: those of loopback, and those it was given.
 
@@ -72,10 +72,10 @@ class Hosts:
         return self._is_open and not connection.scope.get("root_path")
 
 
-class Gate:
+class CsrfProtection:
     """Lets requests through to *app*."""
 
-    def __init__(self, app: ASGIApp, hosts: Hosts) -> None:
+    def __init__(self, app: ASGIApp, hosts: AllowedHosts) -> None:
         self._app = app
         self._hosts = hosts
 

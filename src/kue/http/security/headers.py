@@ -25,7 +25,7 @@ HEADERS = {
 }
 
 
-class SafeHeaders:
+class SecurityHeaders:
     """Adds the headers to whatever *app* answers."""
 
     def __init__(self, app: ASGIApp) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 UNIX = "unix:"
 
 
-class Exposed(ConfigError):
+class UnprotectedServer(ConfigError):
     """A server would be open to whoever can reach it."""
 
     def __init__(self, where: str, commands: Sequence[str]) -> None:
@@ -30,7 +30,7 @@ class Exposed(ConfigError):
 
 
 @dataclass(frozen=True)
-class Address:
+class ListenAddress:
     """Where to listen: names are looked up once, so that what was decided is used."""
 
     #: As it was given.
@@ -40,7 +40,7 @@ class Address:
     place: Any
 
     @classmethod
-    def of(cls, host: str, port: int) -> Address:
+    def of(cls, host: str, port: int) -> ListenAddress:
         """
         Look *host* up: a name, an IP address, or ``unix:/path``; empty is everywhere.
 
@@ -65,7 +65,7 @@ class Address:
         return cls(host, family, place)
 
     @classmethod
-    def bound(cls, listener: socket.socket, host: str) -> Address:
+    def bound(cls, listener: socket.socket, host: str) -> ListenAddress:
         """Return where *listener* does listen, whatever *host* may mean by now."""
         return cls(host, listener.family, listener.getsockname())
 

@@ -22,7 +22,7 @@ _HOST = re.compile(r"[A-Za-z0-9.-]+(?::\d{1,5})?|\[[0-9A-Fa-f:.]+\](?::\d{1,5})?
 _SCHEMES = {"http": "ws", "https": "wss"}
 
 
-class Proxied:
+class ProxyHeaders:
     """
     Takes client, scheme, host and prefix from X-Forwarded-For, -Proto, -Host, -Prefix.
 

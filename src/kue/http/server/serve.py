@@ -22,10 +22,10 @@ import msgspec
 import uvicorn
 
 from kue.http.auth.open_mode import without_token
-from kue.http.framework.path_prefix import Under, checked
+from kue.http.framework.path_prefix import PathPrefix, checked
 from kue.http.security.csrf import MAX_HEADERS
-from kue.http.server.proxy_headers import Proxied
-from kue.http.server.slow_clients import PromptBodies, PromptProtocol
+from kue.http.server.proxy_headers import ProxyHeaders
+from kue.http.server.slow_clients import SlowBodyLimit, SlowClientProtocol
 from kue.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from kue.http.server.address import Address
+    from kue.http.server.address import ListenAddress
 
 #: Connections at once; more are told to come back later.
 MAX_CONNECTIONS = 1_200
@@ -47,7 +47,7 @@ GRACE_SECONDS = 5
 BACKLOG = 512
 
 
-class Serving(msgspec.Struct, frozen=True, kw_only=True):
+class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How an application is served."""
 
     #: Where it is, for a browser: ``/jobs``.
@@ -65,7 +65,7 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
         return "https" if self.certfile else "http"
 
 
-def check(how: Serving) -> None:
+def check(how: ServeOptions) -> None:
     """
     Look at what was asked for, before anything is started.
 
@@ -80,7 +80,7 @@ async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
     """An application to check with."""
 
 
-def listen(address: Address) -> socket.socket:
+def listen(address: ListenAddress) -> socket.socket:
     """
     Return a socket that listens.
 
@@ -97,7 +97,7 @@ def listen(address: Address) -> socket.socket:
     return listener
 
 
-def _bind(listener: socket.socket, address: Address) -> None:
+def _bind(listener: socket.socket, address: ListenAddress) -> None:
     if address.is_unix:
         _remove_stale(address.place)
         # Nobody else may open it, from the first moment on.
@@ -125,7 +125,7 @@ def _remove_stale(path: str) -> None:
                 os.unlink(path)
 
 
-def _cannot_listen(address: Address, exc: OSError) -> ConfigError:
+def _cannot_listen(address: ListenAddress, exc: OSError) -> ConfigError:
     if address.is_unix:
         return ConfigError(
             f"cannot listen on {address.place}: {exc.strerror}; give another --host"
@@ -149,7 +149,7 @@ def _cannot_listen(address: Address, exc: OSError) -> ConfigError:
 
 @asynccontextmanager
 async def serving(
-    app: Starlette, listener: socket.socket, how: Serving
+    app: Starlette, listener: socket.socket, how: ServeOptions
 ) -> AsyncIterator[asyncio.Task[None]]:
     """
     Serve *app* for as long as the context lasts; yields the task that does.
@@ -188,17 +188,17 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _server(app: Starlette, listener: socket.socket, how: Serving) -> _Server:
+def _server(app: Starlette, listener: socket.socket, how: ServeOptions) -> _Server:
     config = uvicorn.Config(
         _wrapped(app, how, is_unix=listener.family is socket.AF_UNIX),
         lifespan="off",
-        http=PromptProtocol,
+        http=SlowClientProtocol,
         # The only one in newer versions; what older ones prefer is deprecated.
         ws="websockets-sansio",
         log_config=None,
         log_level="warning",
         access_log=how.access_log,
-        # Taken by `Proxied`, which knows of prefixes, too.
+        # Taken by `ProxyHeaders`, which knows of prefixes, too.
         proxy_headers=False,
         server_header=False,
         limit_concurrency=MAX_CONNECTIONS,
@@ -229,16 +229,16 @@ def _hide_token(record: logging.LogRecord) -> bool:
     return True
 
 
-def _wrapped(app: ASGIApp, how: Serving, *, is_unix: bool) -> ASGIApp:
-    app = PromptBodies(app)
+def _wrapped(app: ASGIApp, how: ServeOptions, *, is_unix: bool) -> ASGIApp:
+    app = SlowBodyLimit(app)
     if prefix := checked(how.prefix):
-        app = Under(prefix, app)
+        app = PathPrefix(prefix, app)
     if how.proxies or is_unix:
-        app = Proxied(app, how.proxies, is_unix=is_unix)
+        app = ProxyHeaders(app, how.proxies, is_unix=is_unix)
     return app
 
 
-def _context(how: Serving) -> ssl.SSLContext | None:
+def _context(how: ServeOptions) -> ssl.SSLContext | None:
     if how.certfile is None:
         if how.keyfile is not None:
             raise ConfigError("a key alone is not enough; give --certfile, too")

@@ -21,7 +21,7 @@ BODY_SECONDS = 30.0
 READ_SECONDS = 60.0
 
 
-class PromptProtocol(H11Protocol):
+class SlowClientProtocol(H11Protocol):
     """Hangs up on a client that does not end its headers, or does not read."""
 
     _deadline: asyncio.TimerHandle | None = None
@@ -79,7 +79,7 @@ class PromptProtocol(H11Protocol):
             self.transport.close()
 
 
-class PromptBodies:
+class SlowBodyLimit:
     """Refuses a request whose body does not come to an end."""
 
     def __init__(self, app: ASGIApp, *, seconds: float = BODY_SECONDS) -> None:

@@ -17,11 +17,18 @@ from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kue.aio.retry import Outage
-from kue.client.subscriptions import Background
+from kue.aio.retry import StoreRetry
+from kue.client.subscriptions import BackgroundTasks
 from kue.http.security.redaction import Redaction
 from kue.http.server.shutdown import until_stopping
-from kue.http.streaming.client_buffer import Bounds, Message, Reader, Told, Window, Wish
+from kue.http.streaming.client_buffer import (
+    BufferLimits,
+    ClientBuffer,
+    EventFilter,
+    RecentMessages,
+    StreamMessage,
+    StreamPayload,
+)
 from kue.model.clock import SystemClock
 from kue.model.errors import StoreError
 from kue.model.events import Event, Kind
@@ -40,7 +47,7 @@ MAX_DIGITS = 15
 _clock = SystemClock()
 
 
-class Live:
+class EventBroadcast:
     """
     Events of a queue for the clients of one server.
 
@@ -50,23 +57,23 @@ class Live:
     def __init__(
         self,
         q: Kue,
-        bounds: Bounds | None = None,
+        bounds: BufferLimits | None = None,
         redaction: Redaction | None = None,
     ) -> None:
         self._q = q
         self._redaction = redaction or Redaction()
-        self.bounds = bounds or Bounds()
+        self.bounds = bounds or BufferLimits()
         #: Tells numbers of this life of the server from those of another.
         self._epoch = secrets.token_hex(4)
         #: The number of the newest event.
         self._number = 0
-        self._ring = Window(self.bounds.ring, self.bounds.ring_bytes)
+        self._ring = RecentMessages(self.bounds.ring, self.bounds.ring_bytes)
         #: In the ring, but not yet with the readers.
-        self._fresh: list[Message] = []
-        self._readers: set[Reader] = set()
+        self._fresh: list[StreamMessage] = []
+        self._readers: set[ClientBuffer] = set()
         self._is_up: bool | None = None
         self._is_closed = False
-        self._background = Background()
+        self._background = BackgroundTasks()
         self._task: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -79,7 +86,7 @@ class Live:
         return self._is_closed or len(self._readers) >= self.bounds.clients
 
     @contextmanager
-    def join(self, wish: Wish, last_id: str = "") -> Iterator[Reader]:
+    def join(self, wish: EventFilter, last_id: str = "") -> Iterator[ClientBuffer]:
         """
         Give a client's reader, for as long as the context lasts.
 
@@ -108,13 +115,13 @@ class Live:
         for close in self.closing:
             await close()
 
-    def _reader(self, wish: Wish, last_id: str) -> Reader:
+    def _reader(self, wish: EventFilter, last_id: str) -> ClientBuffer:
         behind = self._behind(last_id)
         if behind is not None:
-            reader = Reader(wish, self.bounds, start=last_id)
+            reader = ClientBuffer(wish, self.bounds, start=last_id)
             reader.catch_up(self._ring.newest(behind))
             return reader
-        reader = Reader(wish, self.bounds, start=self._id)
+        reader = ClientBuffer(wish, self.bounds, start=self._id)
         if last_id:
             reader.lag()
         return reader
@@ -173,7 +180,7 @@ class Live:
         self._number += 1
 
     async def _listen(self) -> None:
-        outage = Outage(self._q.store.name)
+        outage = StoreRetry(self._q.store.name)
         is_again = False
         while True:
             async with AsyncExitStack() as stack:
@@ -238,7 +245,7 @@ class Live:
 
     def _tell(self, event: Event) -> None:
         self._number += 1
-        told = Told(
+        told = StreamPayload(
             id=self._id,
             kind=event.kind.value,
             job_id=event.job_id,
@@ -247,7 +254,7 @@ class Live:
             attempt=event.attempt,
             detail=self._redaction.detail(event.detail),
         )
-        message = Message(told, event)
+        message = StreamMessage(told, event)
         self._ring.add((message,))
         if not self._fresh:
             asyncio.get_running_loop().call_soon(self._flush)

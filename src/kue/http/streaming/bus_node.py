@@ -12,7 +12,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple
 
 from kue.bus import EventBus
-from kue.client.subscriptions import Background
+from kue.client.subscriptions import BackgroundTasks
 from kue.http.framework.problem import RETRY_AFTER, Refused
 from kue.model.errors import StoreError
 
@@ -28,22 +28,22 @@ MAX_USERS = 20
 IDLE_SECONDS = 60.0
 
 
-class Joined(NamedTuple):
+class JoinedBus(NamedTuple):
     """A bus, and what it has joined."""
 
     bus: EventBus
     cluster: ClusterManager
 
 
-class Node:
+class ServerBusNode:
     """A bus that is there while it is used, and a while longer."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._users = 0
         self._left = asyncio.Event()
-        self._background = Background()
-        self._joined: asyncio.Future[Joined] | None = None
+        self._background = BackgroundTasks()
+        self._joined: asyncio.Future[JoinedBus] | None = None
 
     @property
     def is_joined(self) -> bool:
@@ -51,7 +51,7 @@ class Node:
         return self._joined is not None
 
     @asynccontextmanager
-    async def use(self) -> AsyncIterator[Joined]:
+    async def use(self) -> AsyncIterator[JoinedBus]:
         """
         Give the bus for one message.
 
@@ -79,14 +79,14 @@ class Node:
         """Leave the bus."""
         await self._background.close()
 
-    async def _stay(self, joined: asyncio.Future[Joined]) -> None:
+    async def _stay(self, joined: asyncio.Future[JoinedBus]) -> None:
         # Imported late: a server on SQLite needs no redis.
         from kue.bus.redis import RedisCluster
 
         cluster = RedisCluster(self._settings.url, prefix=self._settings.prefix)
         try:
             async with EventBus(cluster) as bus:
-                joined.set_result(Joined(bus, cluster))
+                joined.set_result(JoinedBus(bus, cluster))
                 await self._until_idle()
                 # Whoever comes from here on gets another.
                 self._joined = None

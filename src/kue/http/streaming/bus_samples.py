@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kue.bus.stats import MessageKind
-from kue.client.subscriptions import Background
+from kue.client.subscriptions import BackgroundTasks
 from kue.model.errors import StoreError
 
 if TYPE_CHECKING:
-    from kue.bus.redis import Inspector
-    from kue.bus.stats import Sample
+    from kue.bus.redis import ClusterInspector
+    from kue.bus.stats import MessageSample
     from kue.http.security.redaction import Redaction
     from kue.model.settings import Settings
 
@@ -37,7 +37,7 @@ _LOOK_SECONDS = 2.0
 _PAUSE_SECONDS = 0.5
 
 
-class SeenMessage(msgspec.Struct, frozen=True, kw_only=True):
+class SampledMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A message that passed the bus."""
 
     #: Counts what this server has seen.
@@ -57,16 +57,16 @@ class SeenMessage(msgspec.Struct, frozen=True, kw_only=True):
     body: str
 
 
-class Samples:
+class BusSamples:
     """The newest messages that nodes of the bus show."""
 
     def __init__(self, settings: Settings, redaction: Redaction) -> None:
         self._settings = settings
         self._redaction = redaction
-        self._kept: deque[SeenMessage] = deque(maxlen=MAX_KEPT)
+        self._kept: deque[SampledMessage] = deque(maxlen=MAX_KEPT)
         self._number = 0
         self._asked_at = 0.0
-        self._background = Background()
+        self._background = BackgroundTasks()
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -74,7 +74,7 @@ class Samples:
         """The number of the newest message."""
         return self._number
 
-    def since(self, number: int) -> list[SeenMessage]:
+    def since(self, number: int) -> list[SampledMessage]:
         """Return those after *number* that are kept; from now on, some are shown."""
         self._asked_at = asyncio.get_running_loop().time()
         if self._task is None or self._task.done():
@@ -105,7 +105,7 @@ class Samples:
                     await asyncio.sleep(_PAUSE_SECONDS)
         self._kept.clear()
 
-    async def _listen(self, inspector: Inspector) -> None:
+    async def _listen(self, inspector: ClusterInspector) -> None:
         loop = asyncio.get_running_loop()
         looked_at = float("-inf")
         async with inspector.samples() as heard:
@@ -117,8 +117,8 @@ class Samples:
                     self._number += 1
                     self._kept.append(self._seen(sample))
 
-    def _seen(self, sample: Sample) -> SeenMessage:
-        return SeenMessage(
+    def _seen(self, sample: MessageSample) -> SampledMessage:
+        return SampledMessage(
             id=self._number,
             at=sample.at,
             node=sample.node,
@@ -130,7 +130,7 @@ class Samples:
             body=self._text(sample),
         )
 
-    def _text(self, sample: Sample) -> str:
+    def _text(self, sample: MessageSample) -> str:
         body: Any = sample.body
         if body is None and sample.codec != "json":
             return ""

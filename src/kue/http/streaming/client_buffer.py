@@ -33,7 +33,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True)
-class Bounds:
+class BufferLimits:
     """How much is kept, and how long is waited."""
 
     #: Clients at once.
@@ -57,7 +57,7 @@ class Bounds:
 
 
 @dataclass(frozen=True)
-class Wish:
+class EventFilter:
     """What a client wants to hear of; what is left out does not matter."""
 
     types: frozenset[str] = frozenset()
@@ -78,7 +78,7 @@ class Wish:
         )
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class StreamPayload(msgspec.Struct, frozen=True, kw_only=True):
     """What a client is told, as JSON."""
 
     #: Where a client that comes back goes on; empty for what is not repeated.
@@ -95,12 +95,12 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     detail: dict[str, Any] = {}
 
 
-class Message:
+class StreamMessage:
     """Something told, written once for all clients."""
 
     __slots__ = ("event", "frame")
 
-    def __init__(self, told: Told, event: Event | None = None) -> None:
+    def __init__(self, told: StreamPayload, event: Event | None = None) -> None:
         #: None for notices.
         self.event = event
         #: As server-sent events have it.
@@ -113,19 +113,19 @@ class Message:
         return self.frame[start:-2].decode()
 
 
-class Window:
+class RecentMessages:
     """The newest messages: so many at most, and of so many bytes."""
 
     def __init__(self, size: int, weight: int) -> None:
         self._size = size
         self._weight = weight
-        self._messages: deque[Message] = deque()
+        self._messages: deque[StreamMessage] = deque()
         self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._messages)
 
-    def add(self, messages: Sequence[Message]) -> int:
+    def add(self, messages: Sequence[StreamMessage]) -> int:
         """Take messages in; return how many had to go."""
         before = len(self._messages) + len(messages)
         self._messages.extend(messages)
@@ -134,43 +134,43 @@ class Window:
             self._pop()
         return before - len(self._messages)
 
-    def widen(self, messages: Iterable[Message]) -> None:
+    def widen(self, messages: Iterable[StreamMessage]) -> None:
         """Take messages in, and make room for as many more."""
         added = tuple(messages)
         self._size += len(added)
         self._weight += sum(len(message.frame) for message in added)
         self.add(added)
 
-    def take(self, weight: int) -> list[Message]:
+    def take(self, weight: int) -> list[StreamMessage]:
         """Take the oldest out: one, and more as long as they are not too heavy."""
-        taken: list[Message] = []
+        taken: list[StreamMessage] = []
         while self._messages and weight > 0:
             message = self._pop()
             weight -= len(message.frame)
             taken.append(message)
         return taken
 
-    def newest(self, number: int) -> Iterator[Message]:
+    def newest(self, number: int) -> Iterator[StreamMessage]:
         return islice(self._messages, len(self._messages) - number, None)
 
     def clear(self) -> None:
         self._messages.clear()
         self._bytes = 0
 
-    def _pop(self) -> Message:
+    def _pop(self) -> StreamMessage:
         message = self._messages.popleft()
         self._bytes -= len(message.frame)
         return message
 
 
-class Reader:
+class ClientBuffer:
     """One client: what it wants to hear, and what waits to be told to it."""
 
-    def __init__(self, wish: Wish, bounds: Bounds, *, start: str) -> None:
+    def __init__(self, wish: EventFilter, bounds: BufferLimits, *, start: str) -> None:
         self._wish = wish
         self._bounds = bounds
         self._start = start
-        self._waiting = Window(bounds.buffer, bounds.buffer_bytes)
+        self._waiting = RecentMessages(bounds.buffer, bounds.buffer_bytes)
         self._missed: int | None = None
         self._is_up: bool | None = None
         self._was_up: bool | None = None
@@ -178,7 +178,7 @@ class Reader:
         self._rests_until = 0.0
         self.is_open = True
 
-    def put(self, messages: Sequence[Message]) -> None:
+    def put(self, messages: Sequence[StreamMessage]) -> None:
         """Take in what it wants to hear.  Never waits."""
         wanted = messages if self._wish.is_all else self._wanted(messages)
         if wanted:
@@ -186,7 +186,7 @@ class Reader:
                 self._missed = (self._missed or 0) + missed
             self._has_news.set()
 
-    def catch_up(self, messages: Iterable[Message]) -> None:
+    def catch_up(self, messages: Iterable[StreamMessage]) -> None:
         """Take in what it missed while it was away; none of it has to go."""
         self._waiting.widen(self._wanted(messages))
         if self._waiting:
@@ -207,7 +207,7 @@ class Reader:
         self.is_open = False
         self._has_news.set()
 
-    async def take(self) -> list[Message]:
+    async def take(self) -> list[StreamMessage]:
         """Return what there is to tell; nothing when it was silent for long."""
         loop = asyncio.get_running_loop()
         await asyncio.sleep(self._rests_until - loop.time())
@@ -224,11 +224,11 @@ class Reader:
             self._rests_until = loop.time() + self._bounds.pause
         return messages
 
-    def _wanted(self, messages: Iterable[Message]) -> list[Message]:
+    def _wanted(self, messages: Iterable[StreamMessage]) -> list[StreamMessage]:
         wants = self._wish.wants
         return [one for one in messages if one.event is None or wants(one.event)]
 
-    def _notices(self) -> Iterator[Message]:
+    def _notices(self) -> Iterator[StreamMessage]:
         # Kept beside the events: they are not to be lost when those run over.
         if self._is_up is not self._was_up:
             self._was_up = self._is_up
@@ -242,11 +242,13 @@ class Reader:
             yield _notice(Kind.LAGGED, {"missed": missed})
 
 
-def _notice(kind: str, detail: dict[str, Any], *, id: str = "") -> Message:
-    return Message(Told(id=id, kind=kind, at=_clock.now_ms(), detail=detail))
+def _notice(kind: str, detail: dict[str, Any], *, id: str = "") -> StreamMessage:
+    return StreamMessage(
+        StreamPayload(id=id, kind=kind, at=_clock.now_ms(), detail=detail)
+    )
 
 
-def _frame(told: Told) -> bytes:
+def _frame(told: StreamPayload) -> bytes:
     name = f"event: {told.kind}\n" if told.kind in NOTICES else ""
     place = f"id: {told.id}\n" if told.id else ""
     # JSON has no line breaks, so it is one line of data.

@@ -11,23 +11,23 @@ from msgspec import Meta
 
 from kue.http.auth.access import Role, Scope
 from kue.http.auth.account_records import name_of
-from kue.http.auth.login import Accounts, LocalAccounts
-from kue.http.auth.open_mode import ThisMachine
+from kue.http.auth.login import AccountGuard, LocalAccountGuard
+from kue.http.auth.open_mode import LocalhostGuard
 from kue.http.auth.passwords import MAX_LENGTH, MIN_LENGTH
-from kue.http.auth.tokens import Tokens
-from kue.http.auth.users import Users
-from kue.http.framework.operations import Call, Section
+from kue.http.auth.tokens import ApiTokens
+from kue.http.auth.users import UserAccounts
+from kue.http.framework.operations import RequestContext, Section
 from kue.http.framework.problem import Refused, given
-from kue.http.options import Badge
+from kue.http.options import EnvironmentBadge
 from kue.http.v1.job_json import MAX_PAGE, Span
 from kue.model.duration import milliseconds
 
 if TYPE_CHECKING:
     from kue.http.auth.access import User
-    from kue.http.auth.tokens import Token
-    from kue.http.auth.users import Account
+    from kue.http.auth.tokens import ApiToken
+    from kue.http.auth.users import UserAccount
     from kue.http.security.redaction import Redaction
-    from kue.store.values import Act
+    from kue.store.values import AuditEntry
 
 session = Section("session", "Who is logged in.")
 users = Section("users", "People who may log in.", prefix="/users")
@@ -53,7 +53,7 @@ class Me(msgspec.Struct, frozen=True, kw_only=True):
     scopes: list[Scope]
     #: Whether nothing can be changed here, whatever the scopes.
     read_only: bool
-    badge: Badge | None
+    badge: EnvironmentBadge | None
     #: Whether there is a session to end.
     can_log_out: bool
     #: Whether nobody logs in here: users and tokens are made on the command line.
@@ -179,30 +179,30 @@ class ActsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 @session.get("/me", scope=None)
-async def me(call: Call) -> Me:
+async def me(call: RequestContext) -> Me:
     """Who asks, and what they may do here; 401 when nobody is logged in."""
     guard = call.guard
-    can_log_out = isinstance(guard, Accounts) and guard.is_session(call.request)
+    can_log_out = isinstance(guard, AccountGuard) and guard.is_session(call.request)
     return _me(call, call.user, can_log_out=can_log_out)
 
 
 @session.get("/login", is_open=True, scope=None)
-async def login_form(call: Call) -> LoginForm:
+async def login_form(call: RequestContext) -> LoginForm:
     """How to log in here: by password, by the start-up token, or elsewhere."""
     match call.guard:
-        case LocalAccounts():
+        case LocalAccountGuard():
             return LoginForm(
                 kind="password" if await call.guard.has_users() else "token"
             )
-        case Accounts():
+        case AccountGuard():
             return LoginForm(kind="password")
-        case ThisMachine():
+        case LocalhostGuard():
             return LoginForm(kind="token")
     return LoginForm(kind="elsewhere")
 
 
 @session.post("/login", is_open=True, scope=None)
-async def login(call: Call, body: Credentials) -> Me:
+async def login(call: RequestContext, body: Credentials) -> Me:
     """
     Begin a session, which lives in a cookie.
 
@@ -222,7 +222,7 @@ async def login(call: Call, body: Credentials) -> Me:
 
 
 @session.post("/logout", scope=None, status=HTTPStatus.NO_CONTENT)
-async def logout(call: Call) -> None:
+async def logout(call: RequestContext) -> None:
     """End the session."""
     accounts = _accounts(call)
     call.headers["Set-Cookie"] = await accounts.log_out(call.request)
@@ -230,7 +230,7 @@ async def logout(call: Call) -> None:
 
 
 @session.put("/me/password", scope=None, status=HTTPStatus.NO_CONTENT)
-async def change_password(call: Call, body: NewPassword) -> None:
+async def change_password(call: RequestContext, body: NewPassword) -> None:
     """
     Change the password of the user who is logged in; their other sessions end.
 
@@ -253,7 +253,7 @@ async def change_password(call: Call, body: NewPassword) -> None:
     await note(HTTPStatus.NO_CONTENT)
 
 
-def _me(call: Call, user: User, *, can_log_out: bool) -> Me:
+def _me(call: RequestContext, user: User, *, can_log_out: bool) -> Me:
     return Me(
         name=user.name,
         role=None if user.role is None else _role(user.role),
@@ -265,15 +265,15 @@ def _me(call: Call, user: User, *, can_log_out: bool) -> Me:
     )
 
 
-def _accounts(call: Call) -> Accounts:
-    if not isinstance(call.guard, Accounts):
+def _accounts(call: RequestContext) -> AccountGuard:
+    if not isinstance(call.guard, AccountGuard):
         raise Refused(
             HTTPStatus.NOT_FOUND, "nobody logs in here: the server has no accounts"
         )
     return call.guard
 
 
-def _check_login(call: Call) -> None:
+def _check_login(call: RequestContext) -> None:
     """
     Let those decide who may come in that did log in themselves.
 
@@ -310,13 +310,13 @@ def _role(role: Role) -> RoleName:
 
 
 @users.get("", scope=Scope.ADMIN)
-async def list_users(call: Call) -> UserList:
+async def list_users(call: RequestContext) -> UserList:
     """All users."""
     return UserList([_user(account) for account in await _users(call).all()])
 
 
 @users.post("", scope=Scope.ADMIN, status=HTTPStatus.CREATED)
-async def add_user(call: Call, body: NewUser) -> UserView:
+async def add_user(call: RequestContext, body: NewUser) -> UserView:
     """Add a user; a name that is taken is 409."""
     _check_login(call)
     with given("body.name"):
@@ -325,7 +325,7 @@ async def add_user(call: Call, body: NewUser) -> UserView:
 
 
 @users.put("/{name}", scope=Scope.ADMIN)
-async def edit_user(call: Call, name: UserName, body: UserEdit) -> UserView:
+async def edit_user(call: RequestContext, name: UserName, body: UserEdit) -> UserView:
     """Give a user another role or password; a password ends all sessions."""
     _check_login(call)
     known = _users(call)
@@ -340,7 +340,7 @@ async def edit_user(call: Call, name: UserName, body: UserEdit) -> UserView:
 
 
 @users.delete("/{name}", scope=Scope.ADMIN, status=HTTPStatus.NO_CONTENT)
-async def remove_user(call: Call, name: UserName) -> None:
+async def remove_user(call: RequestContext, name: UserName) -> None:
     """Remove a user and end all sessions; the last admin stays (409)."""
     _check_login(call)
     known = _users(call)
@@ -348,12 +348,14 @@ async def remove_user(call: Call, name: UserName) -> None:
     await known.remove(name)
 
 
-def _users(call: Call) -> Users:
+def _users(call: RequestContext) -> UserAccounts:
     guard = call.guard
-    return guard.users if isinstance(guard, Accounts) else Users(call.q.store)
+    return (
+        guard.users if isinstance(guard, AccountGuard) else UserAccounts(call.q.store)
+    )
 
 
-async def _check_last(known: Users, account: Account) -> None:
+async def _check_last(known: UserAccounts, account: UserAccount) -> None:
     """Raise `Refused` when nobody could say who may do what without *account*."""
     admins = [one.name for one in await known.all() if one.role is Role.ADMIN]
     if admins == [account.name]:
@@ -363,7 +365,7 @@ async def _check_last(known: Users, account: Account) -> None:
         )
 
 
-def _user(account: Account) -> UserView:
+def _user(account: UserAccount) -> UserView:
     return UserView(
         name=account.name, role=_role(account.role), created_at=account.created_at
     )
@@ -373,14 +375,14 @@ def _user(account: Account) -> UserView:
 
 
 @tokens.get("", scope=Scope.ADMIN)
-async def list_tokens(call: Call) -> TokenList:
+async def list_tokens(call: RequestContext) -> TokenList:
     """All tokens; their secrets are not known."""
-    known = await Tokens(call.q.store).all()
+    known = await ApiTokens(call.q.store).all()
     return TokenList([TokenView(**_token(token)) for token in known])
 
 
 @tokens.post("", scope=Scope.ADMIN, status=HTTPStatus.CREATED)
-async def add_token(call: Call, body: NewToken) -> TokenMade:
+async def add_token(call: RequestContext, body: NewToken) -> TokenMade:
     """Make a token; its secret is told now and never again."""
     _check_login(call)
     until = None
@@ -388,20 +390,20 @@ async def add_token(call: Call, body: NewToken) -> TokenMade:
         with given("body.expires"):
             until = await call.q.now() + milliseconds(body.expires)
     with given("body.name"):
-        token, secret = await Tokens(call.q.store).add(
+        token, secret = await ApiTokens(call.q.store).add(
             body.name, body.scopes, by=call.user.name, until=until
         )
     return TokenMade(**_token(token), secret=secret)
 
 
 @tokens.delete("/{token_id}", scope=Scope.ADMIN, status=HTTPStatus.NO_CONTENT)
-async def revoke_token(call: Call, token_id: TokenId) -> None:
+async def revoke_token(call: RequestContext, token_id: TokenId) -> None:
     """Revoke a token, at once."""
     _check_login(call)
-    await Tokens(call.q.store).remove(token_id)
+    await ApiTokens(call.q.store).remove(token_id)
 
 
-def _token(token: Token) -> dict[str, Any]:
+def _token(token: ApiToken) -> dict[str, Any]:
     shown = msgspec.structs.asdict(token)
     del shown["secret"]
     return {**shown, "scopes": list(token.scopes)}
@@ -411,7 +413,7 @@ def _token(token: Token) -> dict[str, Any]:
 
 
 @audit.get("/audit", scope=Scope.ADMIN)
-async def list_acts(call: Call, query: ActsQuery) -> ActPage:
+async def list_acts(call: RequestContext, query: ActsQuery) -> ActPage:
     """
     Who changed what, the newest first; the last 10,000 are kept.
 
@@ -422,7 +424,7 @@ async def list_acts(call: Call, query: ActsQuery) -> ActPage:
     return ActPage(shown, page.cursor)
 
 
-def _shown_act(act: Act, redaction: Redaction) -> ActView:
+def _shown_act(act: AuditEntry, redaction: Redaction) -> ActView:
     shown = msgspec.structs.asdict(act)
     # Commands know nothing of what is hidden here; requests are noted without it.
     if act.who.startswith("cli:"):

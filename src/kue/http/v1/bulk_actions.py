@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from kue.client.bulk_actions import Answer, JobGiven, Swept
+from kue.client.bulk_actions import BulkResult, BulkSummary, JobGiven
 from kue.http.auth.access import Scope
-from kue.http.framework.operations import Call, Section
+from kue.http.framework.operations import RequestContext, Section
 from kue.http.framework.problem import RETRY_AFTER, Refused, given
 from kue.http.v1.job_json import JobFilter, JobId, check_paths, found_openly
 from kue.http.v1.jobs import MAX_MANY
@@ -44,11 +44,11 @@ section = Section(
 #: Jobs by id or as they were found, up to 500 at a time.
 Batches: TypeAlias = AsyncGenerator[Sequence[JobGiven], None]
 #: Does something to the jobs of one batch.
-Act: TypeAlias = Callable[[Sequence[JobGiven]], Awaitable[list[Answer]]]
+Act: TypeAlias = Callable[[Sequence[JobGiven]], Awaitable[list[BulkResult]]]
 BulkState: TypeAlias = Literal["running", "done", "failed", "stopped"]
 
 
-class Action(StrEnum):
+class BulkAction(StrEnum):
     """What is done to many jobs."""
 
     RETRY = "retry"
@@ -58,12 +58,12 @@ class Action(StrEnum):
 
 
 #: The states in which jobs can be acted on.
-STATES: Mapping[Action, frozenset[State]] = MappingProxyType(
+STATES: Mapping[BulkAction, frozenset[State]] = MappingProxyType(
     {
-        Action.RETRY: FINAL,
-        Action.CANCEL: UNFINISHED,
-        Action.REMOVE: frozenset(set(State) - {State.ACTIVE}),
-        Action.PROMOTE: PROMOTABLE,
+        BulkAction.RETRY: FINAL,
+        BulkAction.CANCEL: UNFINISHED,
+        BulkAction.REMOVE: frozenset(set(State) - {State.ACTIVE}),
+        BulkAction.PROMOTE: PROMOTABLE,
     }
 )
 
@@ -74,10 +74,12 @@ class BulkFilter(JobFilter, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     state: State
 
 
-class BulkAsked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class BulkRequest(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
     """What to do, and to which jobs: those named or those that match."""
 
-    action: Action
+    action: BulkAction
     ids: Annotated[list[JobId], Meta(min_length=1, max_length=MAX_MANY)] | None = None
     filter: BulkFilter | None = None
 
@@ -92,7 +94,7 @@ class BulkStatus(msgspec.Struct, frozen=True, kw_only=True):
     """How far an action is."""
 
     id: str
-    action: Action
+    action: BulkAction
     state: BulkState
     #: Jobs that were come to so far: the sum of the next three.
     looked_at: int
@@ -105,14 +107,14 @@ class BulkStatus(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None
 
 
-class Bulk:
+class BulkTask:
     """One action: under way, or over."""
 
-    def __init__(self, action: Action) -> None:
+    def __init__(self, action: BulkAction) -> None:
         self.id = secrets.token_hex(8)
         self._action = action
         self._state: BulkState = "running"
-        self._swept = Swept()
+        self._swept = BulkSummary()
         self._error: str | None = None
         self._is_stopping = False
 
@@ -162,13 +164,13 @@ class Bulk:
         self._state = "done"
 
 
-class Bulks:
+class BulkTasks:
     """The actions that one server runs, and those it ran last."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Bulk] = {}
+        self._known: dict[str, BulkTask] = {}
 
-    def start(self, q: Kue, action: Action, batches: Batches, act: Act) -> Bulk:
+    def start(self, q: Kue, action: BulkAction, batches: Batches, act: Act) -> BulkTask:
         """
         Begin an action.
 
@@ -182,7 +184,7 @@ class Bulks:
                 f"{running} actions run already; wait for one of them, or stop it",
                 headers={"Retry-After": RETRY_AFTER},
             )
-        bulk = Bulk(action)
+        bulk = BulkTask(action)
         self._known[bulk.id] = bulk
         # It ends before the store is closed.
         q._session.background.start(
@@ -190,7 +192,7 @@ class Bulks:
         )
         return bulk
 
-    def find(self, bulk_id: str) -> Bulk:
+    def find(self, bulk_id: str) -> BulkTask:
         """
         Return an action that runs, or ended not long ago.
 
@@ -205,7 +207,7 @@ class Bulks:
             )
         return bulk
 
-    async def _run(self, bulk: Bulk, batches: Batches, act: Act) -> None:
+    async def _run(self, bulk: BulkTask, batches: Batches, act: Act) -> None:
         await bulk.run(batches, act)
         finished = [one.id for one in self._known.values() if not one.is_running]
         for bulk_id in finished[:-MAX_FINISHED]:
@@ -213,14 +215,14 @@ class Bulks:
 
 
 @section.post("", status=HTTPStatus.ACCEPTED)
-async def start(call: Call, body: BulkAsked) -> BulkStarted:
+async def start(call: RequestContext, body: BulkRequest) -> BulkStarted:
     """
     Retry, cancel, remove or promote many jobs: up to 1,000 named, or all that match.
 
     It runs in the background and ends with the server.  What is added, started or ended
     after it began is left alone, unless it was named.  Removing takes the role admin.
     """
-    if body.action is Action.REMOVE and not call.user.may(Scope.ADMIN):
+    if body.action is BulkAction.REMOVE and not call.user.may(Scope.ADMIN):
         raise Refused(HTTPStatus.FORBIDDEN, "removing takes the role admin")
     states = _states(body)
     if body.filter is not None:
@@ -239,13 +241,13 @@ async def start(call: Call, body: BulkAsked) -> BulkStarted:
 
 
 @section.get("/{bulk_id}")
-async def show(call: Call, bulk_id: str) -> BulkStatus:
+async def show(call: RequestContext, bulk_id: str) -> BulkStatus:
     """How far an action is; the server remembers the last 100 that ended."""
     return _bulks(call).find(bulk_id).status
 
 
 @section.delete("/{bulk_id}", status=HTTPStatus.NO_CONTENT)
-async def stop(call: Call, bulk_id: str) -> None:
+async def stop(call: RequestContext, bulk_id: str) -> None:
     """
     Stop an action; what it has done stays done.
 
@@ -254,16 +256,16 @@ async def stop(call: Call, bulk_id: str) -> None:
     _bulks(call).find(bulk_id).stop()
 
 
-def _bulks(call: Call) -> Bulks:
+def _bulks(call: RequestContext) -> BulkTasks:
     """Return those of the application that was asked."""
     state = call.request.app.state
     if not hasattr(state, "bulks"):
-        state.bulks = Bulks()
-    bulks: Bulks = state.bulks
+        state.bulks = BulkTasks()
+    bulks: BulkTasks = state.bulks
     return bulks
 
 
-def _states(body: BulkAsked) -> frozenset[State]:
+def _states(body: BulkRequest) -> frozenset[State]:
     """Return the states that jobs are to be in, when their turn comes."""
     if (body.ids is None) == (body.filter is None):
         raise Refused(
@@ -283,16 +285,16 @@ def _states(body: BulkAsked) -> frozenset[State]:
     return frozenset({state})
 
 
-def _act(q: Kue, action: Action, states: frozenset[State]) -> Act:
-    async def act(jobs: Sequence[JobGiven]) -> list[Answer]:
+def _act(q: Kue, action: BulkAction, states: frozenset[State]) -> Act:
+    async def act(jobs: Sequence[JobGiven]) -> list[BulkResult]:
         match action:
-            case Action.RETRY:
+            case BulkAction.RETRY:
                 return await q.retry_many(jobs, states=states)
-            case Action.PROMOTE:
+            case BulkAction.PROMOTE:
                 return await q.promote_many(jobs, states=states)
-            case Action.CANCEL:
+            case BulkAction.CANCEL:
                 return await q.cancel_many(jobs)
-            case Action.REMOVE:
+            case BulkAction.REMOVE:
                 return await q.remove_many(jobs, states=states)
 
     return act
@@ -304,7 +306,7 @@ async def _named(job_ids: Sequence[int]) -> Batches:
         yield ids[start : start + MAX_BATCH]
 
 
-async def _matching(call: Call, wanted: BulkFilter, now: int) -> Batches:
+async def _matching(call: RequestContext, wanted: BulkFilter, now: int) -> Batches:
     """Yield jobs that match and have not moved since *now*; a batch may be empty."""
     cursor: str | None = None
     accept = found_openly(wanted, call.redaction)

@@ -15,10 +15,10 @@ import msgspec
 
 from kue.bus import RequestFailed
 from kue.bus.cluster_url import NEEDS_REDIS, can_meet
-from kue.bus.sampling import Cut
+from kue.bus.sampling import JsonTruncation
 from kue.bus.stats import counted, sums
 from kue.http.auth.access import Scope
-from kue.http.framework.operations import Call, Section
+from kue.http.framework.operations import RequestContext, Section
 from kue.http.framework.problem import Refused, given
 from kue.http.security.redaction import MASK
 from kue.http.streaming.bus_samples import hidden_text
@@ -30,13 +30,13 @@ from kue.http.v1.bus_json import (
     BusView,
     FailureName,
     FailureView,
-    Flow,
+    MessageRates,
     NewMessage,
     NodeView,
-    Outcome,
     ReplyView,
     SampleList,
     SampleQuery,
+    SendResult,
 )
 from kue.model.duration import milliseconds
 from kue.model.histogram import added, percentiles
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
     from kue.bus import Message
     from kue.bus.redis import inspector
-    from kue.bus.stats import AddressFacts, AddressSum
-    from kue.http.streaming.bus_node import Joined, Node
-    from kue.http.streaming.bus_samples import Samples
+    from kue.bus.stats import AddressStats, AddressTotals
+    from kue.http.streaming.bus_node import JoinedBus, ServerBusNode
+    from kue.http.streaming.bus_samples import BusSamples
 
 section = Section("bus", "The event bus of all processes.", prefix="/bus")
 
@@ -59,7 +59,7 @@ MAX_REPLY = 256 * 1024
 
 
 @section.get("")
-async def show_bus(call: Call) -> BusView:
+async def show_bus(call: RequestContext) -> BusView:
     """Who has joined the bus, and what passes; without Redis, that there is none."""
     if not _has_bus(call):
         return BusView(available=False, reason=NEEDS_REDIS, nodes=[], total=_flow([]))
@@ -74,7 +74,7 @@ async def show_bus(call: Call) -> BusView:
 
 
 @section.get("/addresses")
-async def list_addresses(call: Call, query: AddressQuery) -> AddressList:
+async def list_addresses(call: RequestContext, query: AddressQuery) -> AddressList:
     """Addresses with their consumers, rates and latency, the busiest first."""
     found = [
         (node.name, node.facts.bus)
@@ -98,7 +98,7 @@ async def list_addresses(call: Call, query: AddressQuery) -> AddressList:
 
 
 @section.get("/samples")
-async def list_samples(call: Call, query: SampleQuery) -> SampleList:
+async def list_samples(call: RequestContext, query: SampleQuery) -> SampleList:
     """
     Some of the messages that are sent, as they are sent.
 
@@ -107,12 +107,12 @@ async def list_samples(call: Call, query: SampleQuery) -> SampleList:
     characters, secrets are hidden, values of headers are not shown.
     """
     _check(call)
-    samples: Samples = call.request.app.state.samples
+    samples: BusSamples = call.request.app.state.samples
     return SampleList(samples.since(query.after), samples.last)
 
 
 @section.post("/messages", scope=Scope.ADMIN)
-async def send_message(call: Call, body: NewMessage) -> Outcome:
+async def send_message(call: RequestContext, body: NewMessage) -> SendResult:
     """
     Send a message, and wait for the reply if it is a request.
 
@@ -125,7 +125,7 @@ async def send_message(call: Call, body: NewMessage) -> Outcome:
         if not 0 < timeout <= MAX_TIMEOUT:
             most = MAX_TIMEOUT // 1000
             raise ValueError(f"timeout is more than 0 and at most {most} seconds")
-    node: Node = call.request.app.state.node
+    node: ServerBusNode = call.request.app.state.node
     async with node.use() as joined:
         heard = len(await joined.cluster.look_up(body.address))
         if body.kind == "request":
@@ -134,12 +134,16 @@ async def send_message(call: Call, body: NewMessage) -> Outcome:
         with given("body.body"):
             send(body.address, body.body, headers=body.headers)
         await joined.bus.flush()
-    return Outcome(nodes=heard)
+    return SendResult(nodes=heard)
 
 
 async def _ask(
-    call: Call, joined: Joined, body: NewMessage, timeout: float, nodes: int
-) -> Outcome:
+    call: RequestContext,
+    joined: JoinedBus,
+    body: NewMessage,
+    timeout: float,
+    nodes: int,
+) -> SendResult:
     began = time.monotonic()
     reply: ReplyView | None = None
     failure: FailureView | None = None
@@ -156,14 +160,14 @@ async def _ask(
             call.redaction.text(exc.text),
         )
     took = round((time.monotonic() - began) * 1000, 1)
-    return Outcome(nodes=nodes, reply=reply, failure=failure, took_ms=took)
+    return SendResult(nodes=nodes, reply=reply, failure=failure, took_ms=took)
 
 
-def _reply(call: Call, message: Message) -> ReplyView:
+def _reply(call: RequestContext, message: Message) -> ReplyView:
     hide = call.redaction
     is_json = message.codec.name == "json"
     body = message.body if is_json else None
-    cut = Cut()
+    cut = JsonTruncation()
     if len(msgspec.json.encode(body)) > MAX_REPLY:
         body = cut.value(body)
     if isinstance(body, str):
@@ -185,16 +189,16 @@ def _reply(call: Call, message: Message) -> ReplyView:
 # -- reading -------------------------------------------------------------------
 
 
-def _has_bus(call: Call) -> bool:
+def _has_bus(call: RequestContext) -> bool:
     return call.q.is_shared and can_meet(call.q.settings.url)
 
 
-def _check(call: Call) -> None:
+def _check(call: RequestContext) -> None:
     if not _has_bus(call):
         raise Refused(HTTPStatus.NOT_FOUND, NEEDS_REDIS)
 
 
-async def _nodes(call: Call) -> list[inspector.Node]:
+async def _nodes(call: RequestContext) -> list[inspector.ClusterNode]:
     _check(call)
     # Imported late: a server on SQLite needs no redis.
     from kue.bus.redis import inspect
@@ -204,7 +208,7 @@ async def _nodes(call: Call) -> list[inspector.Node]:
         return await looking.nodes()
 
 
-def _node(node: inspector.Node) -> NodeView:
+def _node(node: inspector.ClusterNode) -> NodeView:
     facts = node.facts
     if facts is None:
         return NodeView(name=node.name, silent_ms=node.silent_ms)
@@ -224,8 +228,8 @@ def _node(node: inspector.Node) -> NodeView:
     )
 
 
-def _flow(parts: Sequence[AddressFacts | AddressSum]) -> Flow:
-    return Flow(
+def _flow(parts: Sequence[AddressStats | AddressTotals]) -> MessageRates:
+    return MessageRates(
         consumers=sum(one.consumers for one in parts),
         send_rate=round(sum(one.send_rate for one in parts), 2),
         receive_rate=round(sum(one.receive_rate for one in parts), 2),

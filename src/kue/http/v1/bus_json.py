@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from kue.bus.message import MAX_ADDRESS
-from kue.http.streaming.bus_samples import MAX_KEPT, SeenMessage
+from kue.http.streaming.bus_samples import MAX_KEPT, SampledMessage
 from kue.http.v1.job_json import Span
 from kue.model.histogram import Percentiles
 
@@ -20,7 +20,7 @@ MAX_HEADERS, MAX_NAME, MAX_VALUE = 50, 200, 4_000
 FailureName: TypeAlias = Literal["TIMEOUT", "NO_HANDLERS", "RECIPIENT_FAILURE", "ERROR"]
 
 
-class Flow(msgspec.Struct, frozen=True, kw_only=True):
+class MessageRates(msgspec.Struct, frozen=True, kw_only=True):
     """What passes."""
 
     consumers: int
@@ -47,7 +47,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     version: str | None = None
     #: When it joined, Unix ms.
     since: int | None = None
-    flow: Flow | None = None
+    flow: MessageRates | None = None
     #: Requests that wait for their reply.
     waiting: int | None = None
     bytes_out: int | None = None
@@ -64,10 +64,10 @@ class BusView(msgspec.Struct, frozen=True, kw_only=True):
     available: bool
     reason: str
     nodes: list[NodeView]
-    total: Flow
+    total: MessageRates
 
 
-class AddressView(Flow, frozen=True, kw_only=True):
+class AddressView(MessageRates, frozen=True, kw_only=True):
     """An address, on all nodes."""
 
     address: str
@@ -107,7 +107,7 @@ class SampleQuery(
 class SampleList(msgspec.Struct, frozen=True):
     """Some of the messages that were sent, the oldest first."""
 
-    messages: Annotated[list[SeenMessage], Meta(max_length=MAX_KEPT)]
+    messages: Annotated[list[SampledMessage], Meta(max_length=MAX_KEPT)]
     #: To ask for those after it.
     last: int
 
@@ -150,7 +150,7 @@ class FailureView(msgspec.Struct, frozen=True):
     text: str
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class SendResult(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a message."""
 
     #: How many nodes listen at the address.

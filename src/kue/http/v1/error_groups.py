@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from kue.http.framework.operations import Call, Section
+from kue.http.framework.operations import RequestContext, Section
 from kue.http.v1.stats import TypeName, check_type
 from kue.store.values import MAX_ERRORS, Errors
 
@@ -21,7 +21,7 @@ class ErrorsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @section.get("/errors")
-async def list_errors(call: Call, query: ErrorsQuery) -> Errors:
+async def list_errors(call: RequestContext, query: ErrorsQuery) -> Errors:
     """
     Failed jobs by error, the most frequent first; those that differ in numbers are one.
 

@@ -20,10 +20,10 @@ from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocketDisconnect
 
 from kue.http.auth.access import admit
-from kue.http.framework.operations import Call, Section
+from kue.http.framework.operations import RequestContext, Section
 from kue.http.framework.problem import RETRY_AFTER, Refused, refused
 from kue.http.security.csrf import NOT_ALLOWED
-from kue.http.streaming.client_buffer import Wish
+from kue.http.streaming.client_buffer import EventFilter
 from kue.model.errors import StoreError
 from kue.model.events import Kind
 
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from starlette.websockets import WebSocket
 
     from kue.http.auth.access import Guard
-    from kue.http.streaming.broadcast import Live
-    from kue.http.streaming.client_buffer import Reader
+    from kue.http.streaming.broadcast import EventBroadcast
+    from kue.http.streaming.client_buffer import ClientBuffer
 
 logger = logging.getLogger(__name__)
 
@@ -81,12 +81,12 @@ class Watched(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     last_event_id: EventId = ""
 
     @property
-    def wish(self) -> Wish:
-        return Wish(frozenset(self.types), frozenset(self.kinds), self.job_id)
+    def wish(self) -> EventFilter:
+        return EventFilter(frozenset(self.types), frozenset(self.kinds), self.job_id)
 
 
 @section.get("/events", media_type=MEDIA_TYPE)
-async def stream(call: Call, query: Watched) -> Stream:
+async def stream(call: RequestContext, query: Watched) -> Stream:
     """
     What happens to jobs, as it happens.
 
@@ -94,7 +94,7 @@ async def stream(call: Call, query: Watched) -> Stream:
     client that was too slow, or away for too long, is told so (``event: lagged``) and
     should read anew what it shows. Data and results of jobs are not told.
     """
-    live: Live = call.request.app.state.live
+    live: EventBroadcast = call.request.app.state.live
     if live.is_full:
         raise Refused(
             HTTPStatus.SERVICE_UNAVAILABLE,
@@ -117,8 +117,8 @@ class EventStream(Response):
 
     def __init__(
         self,
-        live: Live,
-        wish: Wish,
+        live: EventBroadcast,
+        wish: EventFilter,
         last_id: str,
         allowed: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
@@ -150,7 +150,7 @@ class EventStream(Response):
         )
 
 
-async def _write(reader: Reader, send: Send) -> None:
+async def _write(reader: ClientBuffer, send: Send) -> None:
     await _send_part(send, RETRY)
     while reader.is_open:
         messages = await reader.take()
@@ -180,7 +180,9 @@ async def _while_all(*works: Coroutine[Any, Any, None]) -> None:
             task.cancel()
 
 
-async def _while_allowed(live: Live, guard: Guard, connection: HTTPConnection) -> None:
+async def _while_allowed(
+    live: EventBroadcast, guard: Guard, connection: HTTPConnection
+) -> None:
     """Return once the client may no longer listen: its session has ended, say."""
     [operation] = section.operations
     while True:
@@ -200,7 +202,7 @@ async def _while_allowed(live: Live, guard: Guard, connection: HTTPConnection) -
 # -- WebSocket -----------------------------------------------------------------
 
 
-def routes(guard: Guard, live: Live) -> list[BaseRoute]:
+def routes(guard: Guard, live: EventBroadcast) -> list[BaseRoute]:
     """Return the way to the same events over a WebSocket."""
 
     async def listen(websocket: WebSocket) -> None:
@@ -224,7 +226,9 @@ def routes(guard: Guard, live: Live) -> list[BaseRoute]:
     return [WebSocketRoute("/events/ws", listen, name="events_listen")]
 
 
-async def _admitted(websocket: WebSocket, guard: Guard, live: Live) -> Watched:
+async def _admitted(
+    websocket: WebSocket, guard: Guard, live: EventBroadcast
+) -> Watched:
     """
     Return what the client wants to hear.
 
@@ -252,7 +256,7 @@ async def _refuse(websocket: WebSocket, problem: Refused) -> None:
     )
 
 
-async def _speak(reader: Reader, websocket: WebSocket) -> None:
+async def _speak(reader: ClientBuffer, websocket: WebSocket) -> None:
     with suppress(WebSocketDisconnect):
         while reader.is_open:
             for message in await reader.take():
@@ -260,7 +264,7 @@ async def _speak(reader: Reader, websocket: WebSocket) -> None:
         await websocket.close(NOT_NOW, "the server stops")
 
 
-async def _dismiss(live: Live, guard: Guard, websocket: WebSocket) -> None:
+async def _dismiss(live: EventBroadcast, guard: Guard, websocket: WebSocket) -> None:
     await _while_allowed(live, guard, websocket)
     with suppress(WebSocketDisconnect):
         await websocket.close(NOT_ALLOWED, "you may no longer listen")

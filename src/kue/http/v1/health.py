@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kue.http.framework.operations import Call, Section
+from kue.http.framework.operations import RequestContext, Section
 
 section = Section("health", "Whether the server and its store are well.")
 
@@ -26,13 +26,13 @@ class Readiness(msgspec.Struct, frozen=True):
 
 
 @section.get("/health", is_open=True)
-async def health(call: Call) -> Health:
+async def health(call: RequestContext) -> Health:
     """Whether the server answers; asks nothing of the store."""
     return Health()
 
 
 @section.get("/ready")
-async def ready(call: Call) -> Readiness:
+async def ready(call: RequestContext) -> Readiness:
     """Whether the store answers; 503 when it does not."""
     durability = await call.q.open()
     return Readiness(status="ok", durability=durability, now=await call.q.now())

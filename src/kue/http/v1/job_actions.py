@@ -9,10 +9,10 @@ import msgspec
 from msgspec import UNSET, Meta
 from msgspec.structs import replace
 
-from kue.http.framework.operations import Call, Section
+from kue.http.framework.operations import RequestContext, Section
 from kue.http.framework.problem import Refused, given
 from kue.http.v1 import job_json
-from kue.http.v1.job_json import Added, JobId
+from kue.http.v1.job_json import AddedView, JobId
 from kue.http.v1.jobs import blaming, job_of, update
 from kue.model.errors import InvalidTransition
 from kue.model.job import Draft, State
@@ -37,7 +37,9 @@ class NewData(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     data: Any = UNSET
 
 
-class Retry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RetryRequest(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
     """Which ending of a job is retried, and with what."""
 
     #: Other data; left out, it keeps what it has.
@@ -73,14 +75,14 @@ class Cancellation(msgspec.Struct, frozen=True):
 
 
 @section.post("/retry", status=HTTPStatus.NO_CONTENT)
-async def retry(call: Call, job_id: JobId, body: Retry | None) -> None:
+async def retry(call: RequestContext, job_id: JobId, body: RetryRequest | None) -> None:
     """
     Put an ended job back in line, with other data if the body has some.
 
     Its attempts count from nothing.  With ended_at, the answer to the second of two who
     retry what both of them see is the same, and the job does not run twice.
     """
-    body = body or Retry()
+    body = body or RetryRequest()
     handle = await call.q.get(job_id)
     job = job_of(handle)
     if body.ended_at not in (None, job.ended_at):
@@ -100,7 +102,7 @@ async def retry(call: Call, job_id: JobId, body: Retry | None) -> None:
 
 
 @section.post("/copy", status=HTTPStatus.CREATED)
-async def copy(call: Call, job_id: JobId, body: NewData | None) -> Added:
+async def copy(call: RequestContext, job_id: JobId, body: NewData | None) -> AddedView:
     """
     Add a job like this one, with other data if the body has some.
 
@@ -115,25 +117,25 @@ async def copy(call: Call, job_id: JobId, body: NewData | None) -> Added:
     with blaming(call.q, job.type, {}, "body"):
         draft = _copied(call.q, job, data)
     [handle] = await call.q.enqueue_many([draft])
-    return Added(handle.id, handle.is_new)
+    return AddedView(handle.id, handle.is_new)
 
 
 @section.post("/promote", status=HTTPStatus.NO_CONTENT)
-async def promote(call: Call, job_id: JobId) -> None:
+async def promote(call: RequestContext, job_id: JobId) -> None:
     """Let a job that is delayed or waits for others run now."""
     handle = await call.q.get(job_id)
     await handle.promote()
 
 
 @section.post("/priority", status=HTTPStatus.NO_CONTENT)
-async def prioritise(call: Call, job_id: JobId, body: NewPriority) -> None:
+async def prioritise(call: RequestContext, job_id: JobId, body: NewPriority) -> None:
     """Let a job run sooner or later than others of its type."""
     handle = await call.q.get(job_id)
     await update(call.q, handle, {"priority": body.priority})
 
 
 @section.post("/reschedule", status=HTTPStatus.NO_CONTENT)
-async def reschedule(call: Call, job_id: JobId, body: NewTime) -> None:
+async def reschedule(call: RequestContext, job_id: JobId, body: NewTime) -> None:
     """
     Let a job run no sooner than after a delay, or at a moment.
 
@@ -150,7 +152,9 @@ async def reschedule(call: Call, job_id: JobId, body: NewTime) -> None:
 
 
 @section.post("/cancel")
-async def cancel(call: Call, job_id: JobId, body: Reason | None) -> Cancellation:
+async def cancel(
+    call: RequestContext, job_id: JobId, body: Reason | None
+) -> Cancellation:
     """
     Cancel a job that has not ended.
 

@@ -64,7 +64,7 @@ Delivery: TypeAlias = Literal["at-least-once", "at-most-once"]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     """One line of a job's story: a run that ended, or something done to the job."""
 
     #: None, like everything of a run, when no run was involved.
@@ -82,7 +82,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     taken: str
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """A job as it is now; times are Unix ms, durations ms."""
 
     id: int
@@ -129,21 +129,21 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     meta: dict[str, str]
 
 
-class WholeJob(Job, frozen=True, kw_only=True):
+class JobDetail(JobView, frozen=True, kw_only=True):
     """A job as it is now, with its story."""
 
-    history: list[Attempt]
+    history: list[AttemptView]
 
 
 class JobPage(msgspec.Struct, frozen=True):
     """Some jobs, and where the rest begins."""
 
-    jobs: list[Job]
+    jobs: list[JobView]
     #: To be given back for what follows; None at the end.
     cursor: str | None
 
 
-class LogLine(msgspec.Struct, frozen=True):
+class LogLineView(msgspec.Struct, frozen=True):
     """One line of a job's log."""
 
     text: str
@@ -156,12 +156,12 @@ class LogLine(msgspec.Struct, frozen=True):
 class Log(msgspec.Struct, frozen=True):
     """Some lines of a job's log."""
 
-    lines: list[LogLine]
+    lines: list[LogLineView]
     #: The *start* of what follows; None at the end.
     next: int | None
 
 
-class Added(msgspec.Struct, frozen=True):
+class AddedView(msgspec.Struct, frozen=True):
     """The answer for one job that was to be added."""
 
     id: int
@@ -321,20 +321,20 @@ def found_openly(
     return lambda job: asked.matches(redaction.job(job))
 
 
-def shown(job: jobs.Job, redaction: Redaction) -> Job:
+def shown(job: jobs.Job, redaction: Redaction) -> JobView:
     """Return *job* as lists show it."""
-    return msgspec.convert(document(redaction.job(job)), Job)
+    return msgspec.convert(document(redaction.job(job)), JobView)
 
 
-def whole(job: jobs.Job, redaction: Redaction) -> WholeJob:
+def whole(job: jobs.Job, redaction: Redaction) -> JobDetail:
     """Return everything there is to know of *job*, but what is hidden."""
-    return msgspec.convert(document(redaction.job(job)), WholeJob)
+    return msgspec.convert(document(redaction.job(job)), JobDetail)
 
 
-def line(line: values.LogLine, redaction: Redaction) -> LogLine:
+def line(line: values.LogLine, redaction: Redaction) -> LogLineView:
     """Return a line as the API shows it."""
     text = redaction.text(line.text)
-    return LogLine(text, line.level, line.attempt, line.at or None)
+    return LogLineView(text, line.level, line.attempt, line.at or None)
 
 
 def _priority(given: int | str) -> int:

@@ -10,18 +10,18 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from kue.http.auth.access import Scope
-from kue.http.framework.operations import Call, Section
+from kue.http.framework.operations import RequestContext, Section
 from kue.http.framework.problem import Refused, given
 from kue.http.v1 import job_json
 from kue.http.v1.job_json import (
     MAX_PAGE,
-    Added,
+    AddedView,
+    JobDetail,
     JobId,
     JobPage,
     JobsQuery,
     Log,
     NewJob,
-    WholeJob,
 )
 from kue.model.errors import BadPayload, JobNotFound
 from kue.model.names import check_name
@@ -65,7 +65,7 @@ class LogQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 @section.get("", is_list=True)
-async def find(call: Call, query: JobsQuery) -> JobPage:
+async def find(call: RequestContext, query: JobsQuery) -> JobPage:
     """
     Find jobs, page by page, the newest first.
 
@@ -87,7 +87,7 @@ async def find(call: Call, query: JobsQuery) -> JobPage:
 
 
 @section.post("", scope=Scope.ENQUEUE, status=HTTPStatus.CREATED)
-async def add(call: Call, body: NewJob) -> Added:
+async def add(call: RequestContext, body: NewJob) -> AddedView:
     """
     Add a job.
 
@@ -99,13 +99,13 @@ async def add(call: Call, body: NewJob) -> Added:
     options = job.options
     with blaming(call.q, job.type, options, "body"):
         handle = await call.q.enqueue(job.type, job.data, **options)
-    return Added(handle.id, handle.is_new)
+    return AddedView(handle.id, handle.is_new)
 
 
 @section.post("/batch", scope=Scope.ENQUEUE, status=HTTPStatus.CREATED)
 async def add_many(
-    call: Call, body: Annotated[list[NewJob], Meta(max_length=MAX_MANY)]
-) -> list[Added]:
+    call: RequestContext, body: Annotated[list[NewJob], Meta(max_length=MAX_MANY)]
+) -> list[AddedView]:
     """
     Add up to 1,000 jobs, answered for in the order given.
 
@@ -125,17 +125,17 @@ async def add_many(
         with blaming(call.q, job.type, options, f"body[{number}]"):
             drafts.append(call.q.draft(job.type, job.data, **options))
     handles = await call.q.enqueue_many(drafts)
-    return [Added(handle.id, handle.is_new) for handle in handles]
+    return [AddedView(handle.id, handle.is_new) for handle in handles]
 
 
 @section.get("/{job_id}")
-async def show(call: Call, job_id: JobId) -> WholeJob:
+async def show(call: RequestContext, job_id: JobId) -> JobDetail:
     """Everything there is to know of a job."""
     return job_json.whole(job_of(await call.q.get(job_id)), call.redaction)
 
 
 @section.patch("/{job_id}")
-async def edit(call: Call, job_id: JobId, body: JobEdit) -> WholeJob:
+async def edit(call: RequestContext, job_id: JobId, body: JobEdit) -> JobDetail:
     """
     Change data, priority, tags or attempts of a job, whatever its state.
 
@@ -162,7 +162,7 @@ async def edit(call: Call, job_id: JobId, body: JobEdit) -> WholeJob:
 
 
 @section.delete("/{job_id}", scope=Scope.ADMIN, status=HTTPStatus.NO_CONTENT)
-async def remove(call: Call, job_id: JobId) -> None:
+async def remove(call: RequestContext, job_id: JobId) -> None:
     """
     Delete a job with its log, for good.
 
@@ -174,7 +174,7 @@ async def remove(call: Call, job_id: JobId) -> None:
 
 
 @section.get("/{job_id}/logs")
-async def logs(call: Call, job_id: JobId, query: LogQuery) -> Log:
+async def logs(call: RequestContext, job_id: JobId, query: LogQuery) -> Log:
     """What a job's runs logged; the newest 1,000 lines are kept."""
     # One line more than is shown tells whether there is more.
     last = query.start + query.limit
@@ -189,7 +189,7 @@ async def logs(call: Call, job_id: JobId, query: LogQuery) -> Log:
 
 
 @section.get("/{job_id}/attempts")
-async def attempts(call: Call, job_id: JobId) -> list[job_json.Attempt]:
+async def attempts(call: RequestContext, job_id: JobId) -> list[job_json.AttemptView]:
     """How a job's runs ended, and what was done to it; the newest 20 are kept."""
     job = job_of(await call.q.get(job_id))
     return job_json.whole(job, call.redaction).history

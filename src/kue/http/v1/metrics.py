@@ -8,7 +8,7 @@ import msgspec
 from starlette.responses import Response
 
 from kue.client.queries import STATS_MINUTES
-from kue.http.framework.operations import Call, Section
+from kue.http.framework.operations import RequestContext, Section
 from kue.http.v1.stats import MINUTE_MS, Sums, recent, summed, worker_counts
 from kue.model.errors import StoreError
 from kue.model.histogram import BOUNDS, DAY_MS, percentile
@@ -42,7 +42,7 @@ Sample = tuple[dict[str, str], float]
 
 
 @section.get("/metrics", media_type="text/plain")
-async def metrics(call: Call) -> Text:
+async def metrics(call: RequestContext) -> Text:
     """
     Jobs by type and state, what happened to them, and workers, as Prometheus reads it.
 

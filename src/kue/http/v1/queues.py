@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import msgspec
 
 from kue.http.auth.access import Scope
-from kue.http.framework.operations import Call, Section
+from kue.http.framework.operations import RequestContext, Section
 from kue.http.framework.problem import Refused, given
 from kue.http.v1.stats import (
     Counts,
@@ -81,7 +81,7 @@ class LimitsView(msgspec.Struct, frozen=True):
     per_key: int | None
 
 
-class Queue(msgspec.Struct, frozen=True):
+class QueueView(msgspec.Struct, frozen=True):
     """One type of jobs."""
 
     type: str
@@ -100,7 +100,7 @@ class Queue(msgspec.Struct, frozen=True):
     workers: int
 
 
-class QueueDetail(Queue, frozen=True):
+class QueueDetail(QueueView, frozen=True):
     """One type of jobs, looked at closely."""
 
     #: How long the job that is next in line has been waiting, in ms; null if none is.
@@ -110,7 +110,7 @@ class QueueDetail(Queue, frozen=True):
 class QueueList(msgspec.Struct, frozen=True):
     """Types in the order of their names."""
 
-    queues: list[Queue]
+    queues: list[QueueView]
     #: To be given as *after* for those that follow; null at the end.
     next: str | None
     #: How many there are in all.
@@ -157,7 +157,7 @@ class Cleared(msgspec.Struct, frozen=True):
 
 
 @section.get("/queues")
-async def list_queues(call: Call, query: QueueListQuery) -> QueueList:
+async def list_queues(call: RequestContext, query: QueueListQuery) -> QueueList:
     """All types with their numbers, by name; up to 200 at a time."""
     facts = await _look(call)
     names = facts.names()
@@ -171,7 +171,7 @@ async def list_queues(call: Call, query: QueueListQuery) -> QueueList:
 
 
 @section.get("/queues/{type:path}")
-async def show_queue(call: Call, type: TypeName) -> QueueDetail:
+async def show_queue(call: RequestContext, type: TypeName) -> QueueDetail:
     """One type."""
     facts = await _look(call)
     if type not in facts.names():
@@ -183,7 +183,9 @@ async def show_queue(call: Call, type: TypeName) -> QueueDetail:
 
 
 @section.post("/queues/{type:path}/pause")
-async def pause_queue(call: Call, type: TypeName, body: PauseOrder) -> QueueDetail:
+async def pause_queue(
+    call: RequestContext, type: TypeName, body: PauseOrder
+) -> QueueDetail:
     """
     Hand out no more jobs of a type.
 
@@ -197,7 +199,7 @@ async def pause_queue(call: Call, type: TypeName, body: PauseOrder) -> QueueDeta
 
 
 @section.post("/queues/{type:path}/resume")
-async def resume_queue(call: Call, type: TypeName) -> QueueDetail:
+async def resume_queue(call: RequestContext, type: TypeName) -> QueueDetail:
     """End the pause of a type; one of everything stays, and the answer has it."""
     if not await call.q.resume(type):
         # It may be known by its pause alone.
@@ -206,7 +208,7 @@ async def resume_queue(call: Call, type: TypeName) -> QueueDetail:
 
 
 @section.post("/pause")
-async def pause_everything(call: Call, body: PauseOrder) -> list[PauseView]:
+async def pause_everything(call: RequestContext, body: PauseOrder) -> list[PauseView]:
     """Hand out no more jobs of any type; answers the pauses now in force."""
     until = await end_of(call.q, body)
     await call.q.pause(reason=body.reason, by=call.user.name, until=until)
@@ -214,14 +216,16 @@ async def pause_everything(call: Call, body: PauseOrder) -> list[PauseView]:
 
 
 @section.post("/resume")
-async def resume_everything(call: Call) -> list[PauseView]:
+async def resume_everything(call: RequestContext) -> list[PauseView]:
     """End the pause of everything; those of types and workers stay, and are told."""
     await call.q.resume()
     return views(await call.pauses())
 
 
 @section.put("/queues/{type:path}/limits")
-async def set_limits(call: Call, type: TypeName, body: LimitsOrder) -> QueueDetail:
+async def set_limits(
+    call: RequestContext, type: TypeName, body: LimitsOrder
+) -> QueueDetail:
     """
     Hold jobs of a type back, in all workers together.
 
@@ -247,7 +251,7 @@ async def set_limits(call: Call, type: TypeName, body: LimitsOrder) -> QueueDeta
 
 
 @section.delete("/queues/{type:path}/limits", status=HTTPStatus.NO_CONTENT)
-async def lift_limits(call: Call, type: TypeName) -> None:
+async def lift_limits(call: RequestContext, type: TypeName) -> None:
     """Let nothing hold jobs of a type back any more."""
     if type not in await call.q.limits():
         await check_type(call.q, type)
@@ -256,7 +260,9 @@ async def lift_limits(call: Call, type: TypeName) -> None:
 
 
 @section.post("/queues/{type:path}/clear", scope=Scope.ADMIN)
-async def clear_queue(call: Call, type: TypeName, body: ClearOrder) -> Cleared:
+async def clear_queue(
+    call: RequestContext, type: TypeName, body: ClearOrder
+) -> Cleared:
     """Remove all jobs of a type that are in some states, for good; not running ones."""
     if State.ACTIVE in body.states:
         raise Refused(
@@ -317,10 +323,10 @@ class _Facts(NamedTuple):
         paused = {pause.type for pause in self.pauses if pause.type is not None}
         return sorted(self.counts.keys() | self.limits.keys() | paused)
 
-    def queue(self, type: str) -> Queue:
+    def queue(self, type: str) -> QueueView:
         counts = counts_of(self.counts.get(type, {}))
         sums, measured = (one.get(type, Sums()) for one in (self.sums, self.measured))
-        return Queue(
+        return QueueView(
             type=type,
             counts=counts,
             pauses=views(pause for pause in self.pauses if pause.type in (type, None)),
@@ -337,7 +343,7 @@ def _limits_view(limits: Limits | None) -> LimitsView | None:
     return None if limits is None else LimitsView(**msgspec.structs.asdict(limits))
 
 
-async def _look(call: Call) -> _Facts:
+async def _look(call: RequestContext) -> _Facts:
     q = call.q
     now = await q.now()
     stats = await recent(q, now)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeVar
 import msgspec
 
 from kue.client.queries import STATS_HOURS, STATS_MINUTES
-from kue.http.framework.operations import Call, Section
+from kue.http.framework.operations import RequestContext, Section
 from kue.http.framework.problem import Refused
 from kue.http.v1.job_json import MAX_MOMENT
 from kue.model.histogram import Percentiles, added, percentiles, ready_at
@@ -187,7 +187,7 @@ class Recent(NamedTuple):
 
 
 @section.get("/stats")
-async def overview(call: Call) -> Overview:
+async def overview(call: RequestContext) -> Overview:
     """Numbers of all types together, and warnings of what keeps jobs from running."""
     q = call.q
     now = await q.now()
@@ -218,7 +218,7 @@ async def overview(call: Call) -> Overview:
 
 
 @section.get("/stats/history")
-async def history(call: Call, query: HistoryQuery) -> History:
+async def history(call: RequestContext, query: HistoryQuery) -> History:
     """
     Jobs added, completed and failed by minute, hour or day (UTC).
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 
 from kue.http.auth.access import Scope
-from kue.http.framework.operations import Call, Section
+from kue.http.framework.operations import RequestContext, Section
 from kue.http.framework.problem import Refused, given
 from kue.http.v1.queues import PauseOrder, PauseView, end_of, views
 from kue.model.job import State
@@ -36,7 +36,7 @@ MAX_PAGES = 10
 WorkerName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_BYTES)]
 
 
-class Running(msgspec.Struct, frozen=True):
+class RunningJob(msgspec.Struct, frozen=True):
     """A job in a worker's hands."""
 
     id: int
@@ -48,7 +48,7 @@ class Running(msgspec.Struct, frozen=True):
     elapsed_ms: int
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker says of itself; null where it says nothing."""
 
     host: str | None = None
@@ -71,7 +71,7 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
     trouble: str | None = None
 
 
-class WorkerView(Said, frozen=True, kw_only=True):
+class WorkerView(WorkerReport, frozen=True, kw_only=True):
     """A worker that the store knows of."""
 
     name: str
@@ -87,7 +87,7 @@ class WorkerView(Said, frozen=True, kw_only=True):
     #: How many jobs it runs.
     active: int
     #: Those that were looked at; `active` may be more.
-    running: list[Running]
+    running: list[RunningJob]
 
 
 class WorkerPause(msgspec.Struct, frozen=True):
@@ -119,7 +119,7 @@ class WorkerList(msgspec.Struct, frozen=True):
 
 
 @section.get("/workers")
-async def list_workers(call: Call) -> WorkerList:
+async def list_workers(call: RequestContext) -> WorkerList:
     """
     All workers, with what they run.
 
@@ -132,7 +132,7 @@ async def list_workers(call: Call) -> WorkerList:
 
 # Before that of one worker, whose name may be any path.
 @section.get("/workers/{name:path}/stacks", scope=Scope.MANAGE)
-async def show_stacks(call: Call, name: WorkerName) -> WorkerStacks:
+async def show_stacks(call: RequestContext, name: WorkerName) -> WorkerStacks:
     """
     The stacks that a worker last wrote down: of its jobs, tasks and threads.
 
@@ -147,7 +147,7 @@ async def show_stacks(call: Call, name: WorkerName) -> WorkerStacks:
 
 
 @section.get("/workers/{name:path}")
-async def show_worker(call: Call, name: WorkerName) -> WorkerView:
+async def show_worker(call: RequestContext, name: WorkerName) -> WorkerView:
     """One worker, with what it runs; up to 5,000 running jobs are looked at."""
     worker = await _worker(call.q, name)
     jobs = await _running(call.q, worker) if worker.active else []
@@ -156,7 +156,9 @@ async def show_worker(call: Call, name: WorkerName) -> WorkerView:
 
 
 @section.post("/workers/{name:path}/pause")
-async def pause_worker(call: Call, name: WorkerName, body: PauseOrder) -> WorkerPause:
+async def pause_worker(
+    call: RequestContext, name: WorkerName, body: PauseOrder
+) -> WorkerPause:
     """
     Let a worker start nothing new; it hears of it with its next beat.
 
@@ -172,7 +174,7 @@ async def pause_worker(call: Call, name: WorkerName, body: PauseOrder) -> Worker
 
 
 @section.post("/workers/{name:path}/resume")
-async def resume_worker(call: Call, name: WorkerName) -> WorkerPause:
+async def resume_worker(call: RequestContext, name: WorkerName) -> WorkerPause:
     """Let a worker take jobs again."""
     if not await call.q.resume(worker=name):
         # One that is away may be known by its pause alone.
@@ -181,7 +183,7 @@ async def resume_worker(call: Call, name: WorkerName) -> WorkerPause:
 
 
 @section.post("/workers/{name:path}/stop", status=HTTPStatus.ACCEPTED)
-async def stop_worker(call: Call, name: WorkerName) -> WorkerOrder:
+async def stop_worker(call: RequestContext, name: WorkerName) -> WorkerOrder:
     """
     Let a worker leave as SIGTERM does: it takes no more jobs, and ends those it has.
 
@@ -191,7 +193,7 @@ async def stop_worker(call: Call, name: WorkerName) -> WorkerOrder:
 
 
 @section.post("/workers/{name:path}/stacks", status=HTTPStatus.ACCEPTED)
-async def write_stacks(call: Call, name: WorkerName) -> WorkerOrder:
+async def write_stacks(call: RequestContext, name: WorkerName) -> WorkerOrder:
     """Have a worker write down where its jobs, tasks and threads are; GET reads it."""
     return await _order(call.q, name, "stacks")
 
@@ -210,7 +212,7 @@ async def _worker(q: Kue, name: str) -> WorkerStatus:
     raise Refused(HTTPStatus.NOT_FOUND, f"no worker is named {name!r}")
 
 
-async def _pauses(call: Call) -> dict[str, PauseView]:
+async def _pauses(call: RequestContext) -> dict[str, PauseView]:
     pauses = views(await call.pauses())
     return {pause.worker: pause for pause in pauses if pause.worker}
 
@@ -229,12 +231,12 @@ async def _running(q: Kue, worker: WorkerStatus) -> list[Job]:
 
 
 async def _shown(
-    call: Call, workers: Iterable[WorkerStatus], jobs: Iterable[Job]
+    call: RequestContext, workers: Iterable[WorkerStatus], jobs: Iterable[Job]
 ) -> list[WorkerView]:
     now = await call.q.now()
     pauses = await _pauses(call)
     hide = call.redaction.text
-    running: dict[str | None, list[Running]] = {}
+    running: dict[str | None, list[RunningJob]] = {}
     for job in jobs:
         running.setdefault(job.worker, []).append(_run(job, now))
     return [
@@ -246,7 +248,7 @@ async def _shown(
 def _view(
     worker: WorkerStatus,
     pause: PauseView | None,
-    running: list[Running],
+    running: list[RunningJob],
     hide: Callable[[str], str],
 ) -> WorkerView:
     said = msgspec.structs.asdict(_said(worker))
@@ -264,17 +266,17 @@ def _view(
     )
 
 
-def _said(worker: WorkerStatus) -> Said:
+def _said(worker: WorkerStatus) -> WorkerReport:
     try:
-        return msgspec.convert(worker.info, Said)
+        return msgspec.convert(worker.info, WorkerReport)
     except msgspec.ValidationError:
         # Another version, with other words for it.
-        return Said()
+        return WorkerReport()
 
 
-def _run(job: Job, now: int) -> Running:
+def _run(job: Job, now: int) -> RunningJob:
     started_at = job.started_at or now
-    return Running(
+    return RunningJob(
         id=job.id,
         type=job.type,
         attempt=job.attempts,

@@ -8,13 +8,13 @@ import msgspec
 
 from kue.bus.assignments import MAX_DUTY
 from kue.model.errors import BadPayload
-from kue.runtime.deployment import Options
+from kue.runtime.deployment import DeploymentOptions
 
 if TYPE_CHECKING:
     from kue.runtime.verticle import Source
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class DeploymentRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A verticle by name, and how it is deployed."""
 
     verticle: str
@@ -26,7 +26,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pool_limit: float | None = None
 
     @classmethod
-    def of(cls, source: Source, options: Options) -> Self:
+    def of(cls, source: Source, options: DeploymentOptions) -> Self:
         """
         Write down what is to be deployed.
 
@@ -48,10 +48,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             pool_limit=options.pool_limit,
         )
 
-    def options(self) -> Options:
+    def options(self) -> DeploymentOptions:
         rest = msgspec.structs.asdict(self)
         del rest["verticle"]
-        return Options(**rest)
+        return DeploymentOptions(**rest)
 
     def encode(self) -> bytes:
         """
@@ -69,7 +69,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return encoded
 
     @staticmethod
-    def decode(record: bytes) -> Record:
+    def decode(record: bytes) -> DeploymentRecord:
         """
         Read what `encode` wrote.
 
@@ -80,4 +80,4 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Record)
+_decoder = msgspec.json.Decoder(DeploymentRecord)

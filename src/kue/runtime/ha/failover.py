@@ -19,18 +19,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from kue.bus.assignments import MAX_DUTIES, Entry
+from kue.bus.assignments import MAX_DUTIES, AssignmentResult
 from kue.model.errors import StoreError
 from kue.runtime.context import runs_here
 from kue.runtime.errors import RuntimeClosed
-from kue.runtime.ha.deployment_record import Record
+from kue.runtime.ha.deployment_record import DeploymentRecord
 from kue.runtime.verticle import find_class, known_class
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine
 
     from kue.bus import ClusterManager
-    from kue.runtime.deployment import Deployer, Options
+    from kue.runtime.deployment import Deployer, DeploymentOptions
     from kue.runtime.ha.group import HA
     from kue.runtime.verticle import Source
 
@@ -62,7 +62,7 @@ class Failover:
         self._lock = asyncio.Lock()
         self._poked = asyncio.Event()
         #: What the roster says is ours.
-        self._duties: dict[str, Record] = {}
+        self._duties: dict[str, DeploymentRecord] = {}
         self._running: set[str] = set()
         #: Those that are being started or stopped.
         self._busy: dict[str, asyncio.Task[None]] = {}
@@ -91,7 +91,7 @@ class Failover:
         """Leave the group; nobody takes over what this node has deployed."""
         await self._there(self._close())
 
-    async def deploy(self, source: Source, options: Options) -> str:
+    async def deploy(self, source: Source, options: DeploymentOptions) -> str:
         """
         Deploy a verticle that outlives this node; below the quorum, write it down.
 
@@ -105,7 +105,7 @@ class Failover:
                 "a child ends with its parent and cannot fail over; "
                 "deploy the parent with ha=True"
             )
-        record = Record.of(source, options)
+        record = DeploymentRecord.of(source, options)
         return await self._there(self._deploy(record, record.encode()))
 
     def has(self, deployment_id: str) -> bool:
@@ -166,7 +166,7 @@ class Failover:
         """Take over what others left."""
         for duty_id, record in (await self._roster.read(ids)).items():
             try:
-                self._duties[duty_id] = Record.decode(record)
+                self._duties[duty_id] = DeploymentRecord.decode(record)
             except msgspec.DecodeError:
                 logger.exception("the verticle %s cannot be read", duty_id)
                 await self._roster.hand_back(duty_id)
@@ -176,7 +176,7 @@ class Failover:
         for duty_id in ids:
             record = self._duties[duty_id]
             entry = await self._roster.enter(duty_id, record.encode())
-            if entry is not Entry.OK:
+            if entry is not AssignmentResult.OK:
                 del self._duties[duty_id]
                 logger.warning(
                     "%s %s is no longer ours: %s", record.verticle, duty_id, entry
@@ -215,7 +215,7 @@ class Failover:
         if not self._is_away:
             self._poked.set()
 
-    async def _bring_up(self, duty_id: str, record: Record) -> None:
+    async def _bring_up(self, duty_id: str, record: DeploymentRecord) -> None:
         try:
             async with asyncio.timeout(START_SECONDS):
                 await self._deployer.deploy(
@@ -253,7 +253,7 @@ class Failover:
 
     # -- what users ask, in our loop -------------------------------------------
 
-    async def _deploy(self, record: Record, encoded: bytes) -> str:
+    async def _deploy(self, record: DeploymentRecord, encoded: bytes) -> str:
         if self._is_closed:
             raise RuntimeClosed("the runtime is closed")
         # An import may take its time.
@@ -278,10 +278,12 @@ class Failover:
             raise
         return duty_id
 
-    async def _enter(self, duty_id: str, record: Record, encoded: bytes) -> None:
+    async def _enter(
+        self, duty_id: str, record: DeploymentRecord, encoded: bytes
+    ) -> None:
         """Have it written down, and answer for it from now on."""
         async with self._lock:
-            if await self._roster.enter(duty_id, encoded) is Entry.FULL:
+            if await self._roster.enter(duty_id, encoded) is AssignmentResult.FULL:
                 raise ValueError(
                     f"the group {self._ha.group!r} has {MAX_DUTIES:,} verticles, "
                     "which is the most"

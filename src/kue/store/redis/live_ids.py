@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _CHUNKS = 32
 
 
-class Live(Counters):
+class LiveIds(Counters):
     """Walks over the live bitmaps."""
 
     async def _live_ids(

@@ -27,7 +27,7 @@ from kue.store.values import Pause, held_by
 _ACTIVE = State.ACTIVE
 
 
-class Said(msgspec.Struct, omit_defaults=True):
+class PauseDetails(msgspec.Struct, omit_defaults=True):
     """What a pause says, besides what it is a pause of."""
 
     at: int = 0
@@ -35,7 +35,7 @@ class Said(msgspec.Struct, omit_defaults=True):
     by: str = ""
 
 
-_decode_said = msgspec.json.Decoder(Said).decode
+_decode_said = msgspec.json.Decoder(PauseDetails).decode
 
 
 def left_of(draft: Draft, options: str) -> str:
@@ -193,7 +193,7 @@ def read_pause(
         told = _decode_said(said)
     except ValueError:
         # It is in force, whatever became of the reason.
-        told = Said()
+        told = PauseDetails()
     return Pause(
         type=job_type,
         at=told.at,

@@ -9,26 +9,26 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from kue.model.errors import StoreUnavailable
 from kue.store.contract import Store
 from kue.store.redis.keys import Keys, root_of, shard_of_type
-from kue.store.redis.wire.client import Link
-from kue.store.redis.wire.server_check import Opened, probe, verify
+from kue.store.redis.wire.client import RedisClient
+from kue.store.redis.wire.server_check import ServerInfo, probe, verify
 from kue.store.redis.wire.url import read_url
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from kue.model.settings import Settings
-    from kue.store.values import Seen
+    from kue.store.values import ExpectedState
 
 T = TypeVar("T")
 
 
-def _retrieve(opening: asyncio.Task[Opened]) -> None:
+def _retrieve(opening: asyncio.Task[ServerInfo]) -> None:
     """Take note of a failure; callers that wait no longer would leave it unseen."""
     if not opening.cancelled():
         opening.exception()
 
 
-class Shards(Store):
+class Sharding(Store):
     """What all parts of the Redis store share."""
 
     def __init__(self, settings: Settings) -> None:
@@ -36,12 +36,12 @@ class Shards(Store):
         self.name = address.name
         self._settings = settings
         self._shards = address.shards
-        self._link = Link(address, budget_seconds=settings.budget / 1000)
+        self._link = RedisClient(address, budget_seconds=settings.budget / 1000)
         self._keys = [
             Keys(root_of(settings.prefix, shard, self._shards))
             for shard in range(self._shards)
         ]
-        self._opening: asyncio.Task[Opened] | None = None
+        self._opening: asyncio.Task[ServerInfo] | None = None
         self._durability = ""
         self._ids: list[bytes] = []
         self._pid = os.getpid()
@@ -75,7 +75,7 @@ class Shards(Store):
             allow_eviction=self._settings.allow_eviction,
         )
 
-    async def _probe(self) -> Opened:
+    async def _probe(self) -> ServerInfo:
         try:
             async with asyncio.timeout(self._settings.budget / 1000):
                 return await probe(
@@ -162,7 +162,7 @@ class Shards(Store):
         script: str,
         job_ids: Sequence[int],
         *args: Any,
-        seen: Mapping[int, Seen],
+        seen: Mapping[int, ExpectedState],
         size: int,
         now: int | None = None,
     ) -> list[list[bytes]]:
@@ -182,7 +182,7 @@ class Shards(Store):
         return answers
 
 
-def seen_as_arguments(seen: Seen | None) -> tuple[int | str, str]:
+def seen_as_arguments(seen: ExpectedState | None) -> tuple[int | str, str]:
     """Return what the caller saw of a job as ``lib/seen.lua`` takes it."""
     created_at, ending = (None, None) if seen is None else seen
     # A job that had not ended is "-", which no line begins with.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kue.store.redis.live_ids import Live
+from kue.store.redis.live_ids import LiveIds
 from kue.store.values import MAX_BATCH
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ FEW = 20_000
 MAX_PASSED = 100_000
 
 
-class TypeIds(Live):
+class TypeIds(LiveIds):
     """Reads the indexes of a type."""
 
     async def _ids_of(

@@ -22,7 +22,7 @@ from kue.store.sqlite.connection import abandon, connect
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kue.store.sqlite.file_url import Place
+    from kue.store.sqlite.file_url import FileLocation
 
 logger = logging.getLogger(__name__)
 
@@ -30,10 +30,10 @@ POLL_SECONDS = 0.02
 OnChange = Callable[[sqlite3.Connection], None]
 
 
-class Lookout(threading.Thread):
+class ChangeWatcher(threading.Thread):
     """A thread that asks every 20 ms, and only while somebody sleeps."""
 
-    def __init__(self, place: Place, budget: float, on_change: OnChange) -> None:
+    def __init__(self, place: FileLocation, budget: float, on_change: OnChange) -> None:
         super().__init__(name="kue-lookout", daemon=True)
         self._place = place
         self._budget = budget

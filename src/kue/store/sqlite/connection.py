@@ -18,7 +18,7 @@ from kue.store.damage import corrupt
 from kue.store.sqlite import schema
 
 if TYPE_CHECKING:
-    from kue.store.sqlite.file_url import Place
+    from kue.store.sqlite.file_url import FileLocation
 
 #: Pages kept in memory by a connection, in KiB: the hot ends of a few million jobs.
 CACHE_KIB = 32 * 1024
@@ -46,7 +46,7 @@ _FORBIDDEN = frozenset(
 )
 
 
-def connect(place: Place, *, budget: float) -> sqlite3.Connection:
+def connect(place: FileLocation, *, budget: float) -> sqlite3.Connection:
     """
     Open the store and make sure its tables are there.
 
@@ -151,7 +151,7 @@ def is_damaged_value(exc: Exception) -> bool:
     return isinstance(exc, sqlite3.Error) and (not _code(exc) or _code(exc) in _VALUES)
 
 
-def _set_up(db: sqlite3.Connection, place: Place, budget: float) -> None:
+def _set_up(db: sqlite3.Connection, place: FileLocation, budget: float) -> None:
     db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
     db.execute("PRAGMA temp_store = MEMORY")
     schema.check_owner(db, place.name)
@@ -165,7 +165,7 @@ def _set_up(db: sqlite3.Connection, place: Place, budget: float) -> None:
         db.execute("COMMIT")
 
 
-def _write_ahead(db: sqlite3.Connection, place: Place, budget: float) -> None:
+def _write_ahead(db: sqlite3.Connection, place: FileLocation, budget: float) -> None:
     """Use a write-ahead log: readers and the writer do not wait for each other."""
     deadline = time.monotonic() + budget
     while True:

@@ -27,16 +27,16 @@ from kue.store.sqlite.connection import (
     is_full,
     translated,
 )
-from kue.store.sqlite.disk_reserve import Reserve
+from kue.store.sqlite.disk_reserve import DiskReserve
 from kue.store.sqlite.side_effects import follow
-from kue.store.sqlite.thread_calls import Task, resolve
-from kue.store.sqlite.transaction import Turn
+from kue.store.sqlite.thread_calls import ThreadCall, resolve
+from kue.store.sqlite.transaction import Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kue.model.clock import Clock
-    from kue.store.sqlite.file_url import Place
+    from kue.store.sqlite.file_url import FileLocation
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ MAX_CALLS = 128
 MAX_SECONDS = 0.05
 
 
-class Notice(NamedTuple):
+class CommitNotice(NamedTuple):
     """What a transaction means to those who sleep."""
 
     ready: set[str]
@@ -54,20 +54,20 @@ class Notice(NamedTuple):
     has_told: bool
 
 
-class Desk(threading.Thread):
+class DatabaseThread(threading.Thread):
     """A thread with a connection of its own, which serves calls in order."""
 
-    def __init__(self, place: Place, budget: float, name: str) -> None:
+    def __init__(self, place: FileLocation, budget: float, name: str) -> None:
         super().__init__(name=f"kue-{name}", daemon=True)
         self._place = place
         self._budget = budget
-        self._calls: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[ThreadCall | None] = queue.SimpleQueue()
         self._db: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
-        self._reserve = Reserve(place)
+        self._reserve = DiskReserve(place)
         self._log = ThrottledLog(logger)
 
-    def ask(self, task: Task) -> None:
+    def ask(self, task: ThreadCall) -> None:
         self._calls.put(task)
 
     def stop(self) -> None:
@@ -87,9 +87,9 @@ class Desk(threading.Thread):
             self._disconnect()
         forking.leave(inside)
 
-    def _next(self) -> tuple[list[Task], bool]:
+    def _next(self) -> tuple[list[ThreadCall], bool]:
         """Wait for calls; return them, and whether more will come."""
-        tasks: list[Task] = []
+        tasks: list[ThreadCall] = []
         task = self._calls.get()
         while task is not None:
             if not task.future.cancelled():
@@ -102,7 +102,7 @@ class Desk(threading.Thread):
                 return tasks, True
         return tasks, False
 
-    def _answer(self, tasks: list[Task]) -> None:
+    def _answer(self, tasks: list[ThreadCall]) -> None:
         """Serve calls; a thread that ended of a bug would leave all others waiting."""
         try:
             self._serve(tasks)
@@ -110,12 +110,12 @@ class Desk(threading.Thread):
             self._log.error("%s: a call failed", self._place.name, exc=exc)
             self._refuse(tasks, exc)
 
-    def _refuse(self, tasks: list[Task], error: Exception) -> None:
+    def _refuse(self, tasks: list[ThreadCall], error: Exception) -> None:
         for task in tasks:
             task.fail(error)
         resolve(tasks)
 
-    def _serve(self, tasks: list[Task]) -> None:
+    def _serve(self, tasks: list[ThreadCall]) -> None:
         raise NotImplementedError
 
     def _connection(self) -> sqlite3.Connection:
@@ -156,10 +156,10 @@ class Desk(threading.Thread):
         return corrupt(self._place.name, exc) if is_damage(exc) else exc
 
 
-class Reader(Desk):
+class ReaderThread(DatabaseThread):
     """Serves reads, each on a snapshot of the store."""
 
-    def _serve(self, tasks: list[Task]) -> None:
+    def _serve(self, tasks: list[ThreadCall]) -> None:
         for task in tasks:
             try:
                 task.succeed(self._read(task))
@@ -168,7 +168,7 @@ class Reader(Desk):
                 task.fail(self._in_words(exc))
             resolve([task])
 
-    def _read(self, task: Task) -> object:
+    def _read(self, task: ThreadCall) -> object:
         db = self._connection()
         db.execute("BEGIN")
         try:
@@ -177,27 +177,27 @@ class Reader(Desk):
             db.execute("COMMIT")
 
 
-class Writer(Desk):
+class WriterThread(DatabaseThread):
     """Serves writes, many in one transaction."""
 
     def __init__(
         self,
-        place: Place,
+        place: FileLocation,
         budget: float,
         clock: Clock,
-        on_commit: Callable[[sqlite3.Connection, Notice], None],
+        on_commit: Callable[[sqlite3.Connection, CommitNotice], None],
     ) -> None:
         super().__init__(place, budget, "writer")
         self._clock = clock
         self._on_commit = on_commit
 
-    def _serve(self, tasks: list[Task]) -> None:
+    def _serve(self, tasks: list[ThreadCall]) -> None:
         tasks = self._admitted(tasks)
         while tasks:
             tasks = self._transact(tasks)
         self._reserve.look(self._unused)
 
-    def _admitted(self, tasks: list[Task]) -> list[Task]:
+    def _admitted(self, tasks: list[ThreadCall]) -> list[ThreadCall]:
         """Refuse new jobs that would take up the reserve; return the other calls."""
         if not any(task.is_new for task in tasks) or self._reserve.admits(self._unused):
             return tasks
@@ -214,10 +214,10 @@ class Writer(Desk):
         except (sqlite3.Error, KueError):
             return 0
 
-    def _transact(self, tasks: list[Task]) -> list[Task]:
+    def _transact(self, tasks: list[ThreadCall]) -> list[ThreadCall]:
         """Do as many calls as one transaction should; return those left over."""
         deadline = time.monotonic() + MAX_SECONDS
-        turns: list[Turn] = []
+        turns: list[Transaction] = []
         served = 0
         try:
             db = self._begin(tasks)
@@ -236,7 +236,7 @@ class Writer(Desk):
         self._notify(db, turns)
         return tasks[served:]
 
-    def _make_room(self, tasks: list[Task], exc: Exception) -> list[Task]:
+    def _make_room(self, tasks: list[ThreadCall], exc: Exception) -> list[ThreadCall]:
         """Refuse what brings new jobs; return the rest if it is worth another try."""
         self._roll_back()
         must = [task for task in tasks if not task.is_new]
@@ -259,7 +259,7 @@ class Writer(Desk):
         db.execute("PRAGMA busy_timeout = 0")
         return db
 
-    def _begin(self, tasks: list[Task]) -> sqlite3.Connection:
+    def _begin(self, tasks: list[ThreadCall]) -> sqlite3.Connection:
         db = self._connection()
         # Cannot be changed once the transaction has begun.
         is_durable = any(task.is_durable for task in tasks)
@@ -268,7 +268,11 @@ class Writer(Desk):
         return db
 
     def _perform(
-        self, db: sqlite3.Connection, task: Task, turns: list[Turn], is_alone: bool
+        self,
+        db: sqlite3.Connection,
+        task: ThreadCall,
+        turns: list[Transaction],
+        is_alone: bool,
     ) -> None:
         """Do one call.  Alone it needs no savepoint: all is undone if it fails."""
         if is_alone:
@@ -286,15 +290,15 @@ class Writer(Desk):
             task.fail(self._in_words(exc))
         db.execute("RELEASE call")
 
-    def _take_turn(self, db: sqlite3.Connection, task: Task) -> Turn:
+    def _take_turn(self, db: sqlite3.Connection, task: ThreadCall) -> Transaction:
         now = self._clock.now_ms() if task.now is None else task.now
-        turn = Turn(db, now, time.time_ns() // 1_000_000)
+        turn = Transaction(db, now, time.time_ns() // 1_000_000)
         result = task.call(turn)
         follow(turn)
         task.succeed(result)
         return turn
 
-    def _give_up(self, tasks: list[Task], exc: Exception) -> None:
+    def _give_up(self, tasks: list[ThreadCall], exc: Exception) -> None:
         self._roll_back()
         # Out of room a connection is as good as new, and its log may be the only one
         # that there is room for.
@@ -307,7 +311,7 @@ class Writer(Desk):
             with contextlib.suppress(sqlite3.Error):
                 self._db.execute("ROLLBACK")
 
-    def _notify(self, db: sqlite3.Connection, turns: list[Turn]) -> None:
+    def _notify(self, db: sqlite3.Connection, turns: list[Transaction]) -> None:
         ready = set().union(*(turn.ready for turn in turns))
         later = set().union(*(turn.later for turn in turns))
         has_told = any(turn.has_told for turn in turns)
@@ -315,7 +319,7 @@ class Writer(Desk):
             # What was committed stays so, even if the news of it cannot be read, and
             # this thread serves everyone: it must not end of it.
             try:
-                self._on_commit(db, Notice(ready, later, has_told))
+                self._on_commit(db, CommitNotice(ready, later, has_told))
             except sqlite3.Error as exc:
                 logger.debug("no news of a commit: %s", exc)
             except Exception as exc:

@@ -15,7 +15,7 @@ from kue.model.job import Cancelled, State
 from kue.store.sqlite import transitions
 from kue.store.sqlite.removal import REMOVED
 from kue.store.sqlite.rows import slips_of
-from kue.store.sqlite.transaction import Turn, as_json, entered
+from kue.store.sqlite.transaction import Transaction, as_json, entered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -55,7 +55,7 @@ _LEFT = "SELECT parent, how FROM endings ORDER BY parent LIMIT ?"
 _TOLD = "DELETE FROM endings WHERE parent = ?"
 
 
-def tell_dependants(turn: Turn) -> None:
+def tell_dependants(turn: Transaction) -> None:
     """Let go or cancel the jobs that waited for those which ended in this turn."""
     if not turn.ended or not turn.one(_ANY):
         turn.ended.clear()
@@ -68,7 +68,7 @@ def tell_dependants(turn: Turn) -> None:
                 turn.run(_LEAVE, parent, how)
 
 
-def tell_left(turn: Turn, limit: int) -> tuple[int, bool]:
+def tell_left(turn: Transaction, limit: int) -> tuple[int, bool]:
     """
     Tell dependants that an earlier turn left for later.
 
@@ -85,7 +85,7 @@ def tell_left(turn: Turn, limit: int) -> tuple[int, bool]:
     return told, turn.one("SELECT 1 FROM endings LIMIT 1") is not None
 
 
-def release(turn: Turn, ids: Iterable[int]) -> None:
+def release(turn: Transaction, ids: Iterable[int]) -> None:
     """Make those jobs ready, or delayed, that are blocked and wait for nobody."""
     free = turn.db.execute(_FREE, (turn.now, as_json(list(ids)))).fetchall()
     rows: list[tuple[int, State, int | None]] = []
@@ -99,7 +99,7 @@ def release(turn: Turn, ids: Iterable[int]) -> None:
         turn.run(_RELEASE, as_json(rows))
 
 
-def _with_children(turn: Turn) -> dict[int, str]:
+def _with_children(turn: Transaction) -> dict[int, str]:
     """Take what ended out of the turn, and return those that someone waits for."""
     how_of = dict(turn.ended)
     turn.ended.clear()
@@ -107,7 +107,7 @@ def _with_children(turn: Turn) -> dict[int, str]:
     return {parent: how_of[parent] for (parent,) in waited_for}
 
 
-def _tell(turn: Turn, parent: int, how: str, limit: int) -> tuple[int, bool]:
+def _tell(turn: Transaction, parent: int, how: str, limit: int) -> tuple[int, bool]:
     """Tell up to *limit* dependants; return how many, and whether that was all."""
     if limit <= 0:
         return 0, False
@@ -123,7 +123,7 @@ def _tell(turn: Turn, parent: int, how: str, limit: int) -> tuple[int, bool]:
     return len(told), len(children) <= limit
 
 
-def _drop(turn: Turn, ids: Sequence[int], parent: int, how: str) -> None:
+def _drop(turn: Transaction, ids: Sequence[int], parent: int, how: str) -> None:
     """Cancel dependants of a job that will never end well."""
     if not ids:
         return

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kue.store.sqlite.file_url import Place
+    from kue.store.sqlite.file_url import FileLocation
 
 logger = logging.getLogger(__name__)
 
@@ -37,10 +37,10 @@ LOOK_SECONDS = 5.0
 MAKING_SECONDS = 60.0
 
 
-class Reserve:
+class DiskReserve:
     """The reserve of the store at *place*; several processes share it."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: FileLocation) -> None:
         self._store = place.path
         self._path = None if place.path is None else Path(f"{place.path}-reserve")
         self._looked = 0.0

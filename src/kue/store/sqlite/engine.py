@@ -8,10 +8,10 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, TypeVar
 
 from kue.model.errors import StoreRefused
-from kue.store.sqlite.change_watcher import Lookout
-from kue.store.sqlite.db_threads import Notice, Reader, Writer
-from kue.store.sqlite.thread_calls import Task
-from kue.store.sqlite.verbs.watch import Ears
+from kue.store.sqlite.change_watcher import ChangeWatcher
+from kue.store.sqlite.db_threads import CommitNotice, ReaderThread, WriterThread
+from kue.store.sqlite.thread_calls import ThreadCall
+from kue.store.sqlite.verbs.watch import Subscribers
 from kue.store.sqlite.waiters import Waiters
 
 if TYPE_CHECKING:
@@ -21,34 +21,34 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from kue.model.clock import Clock
-    from kue.store.sqlite.file_url import Place
-    from kue.store.sqlite.transaction import Turn
+    from kue.store.sqlite.file_url import FileLocation
+    from kue.store.sqlite.transaction import Transaction
 
 T = TypeVar("T")
 
 
-class Engine:
+class DatabaseThreads:
     """
     Runs calls on the store's threads.
 
     A store in memory has one connection and therefore one thread, which reads too.
     """
 
-    def __init__(self, place: Place, clock: Clock, budget: float) -> None:
+    def __init__(self, place: FileLocation, clock: Clock, budget: float) -> None:
         self.waiters = Waiters()
-        self.ears = Ears()
+        self.ears = Subscribers()
         self._place = place
         self._clock = clock
         self._budget = budget
         self._lock = threading.Lock()
-        self._writer: Writer | None = None
-        self._reader: Reader | None = None
-        self._lookout: Lookout | None = None
+        self._writer: WriterThread | None = None
+        self._reader: ReaderThread | None = None
+        self._lookout: ChangeWatcher | None = None
         self._pid = 0
 
     def write(
         self,
-        call: Callable[[Turn], T],
+        call: Callable[[Transaction], T],
         *,
         now: int | None,
         is_durable: bool = False,
@@ -56,7 +56,7 @@ class Engine:
     ) -> asyncio.Future[T]:
         """Have *call* done inside a transaction; one that *is_new* brings new jobs."""
         self._check_process()
-        task = Task(call, now, is_durable, is_new)
+        task = ThreadCall(call, now, is_durable, is_new)
         with self._lock:
             self._start().ask(task)
         return task.future
@@ -67,10 +67,10 @@ class Engine:
         with self._lock:
             writer = self._start()
             if self._reader is None:
-                task = Task(lambda turn: call(turn.db))
+                task = ThreadCall(lambda turn: call(turn.db))
                 writer.ask(task)
             else:
-                task = Task(call)
+                task = ThreadCall(call)
                 self._reader.ask(task)
         return task.future
 
@@ -94,18 +94,18 @@ class Engine:
             if thread is not None:
                 thread.stop()
 
-    def _start(self) -> Writer:
+    def _start(self) -> WriterThread:
         if self._writer is not None:
             return self._writer
         self._pid = os.getpid()
-        self._writer = Writer(
+        self._writer = WriterThread(
             self._place, self._budget, self._clock, self._after_commit
         )
         self._writer.start()
         if self._place.path is not None:
-            self._reader = Reader(self._place, self._budget, "reader")
+            self._reader = ReaderThread(self._place, self._budget, "reader")
             self._reader.start()
-            self._lookout = Lookout(self._place, self._budget, self._after_change)
+            self._lookout = ChangeWatcher(self._place, self._budget, self._after_change)
             self._lookout.start()
         return self._writer
 
@@ -118,7 +118,7 @@ class Engine:
                 "survive a fork; make a new store (a new Kue) in the child"
             )
 
-    def _after_commit(self, db: sqlite3.Connection, notice: Notice) -> None:
+    def _after_commit(self, db: sqlite3.Connection, notice: CommitNotice) -> None:
         self.waiters.notify(notice)
         if notice.has_told:
             self.ears.pump(db)

@@ -35,7 +35,7 @@ _TOTAL = "SELECT count(*) FROM errors WHERE ?1 IS NULL OR type = ?1"
 _Key = tuple[str, str]
 
 
-class Blame:
+class ErrorGroupChanges:
     """Errors of jobs that came to be failed during a turn, or no longer are."""
 
     __slots__ = ("_came", "_went")

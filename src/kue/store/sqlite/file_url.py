@@ -18,7 +18,7 @@ _FORMS = (
 )
 
 
-class Place(NamedTuple):
+class FileLocation(NamedTuple):
     """A file, or (None) memory that nobody else sees."""
 
     path: Path | None
@@ -26,7 +26,7 @@ class Place(NamedTuple):
     name: str
 
     @classmethod
-    def of(cls, url: str) -> Place:
+    def of(cls, url: str) -> FileLocation:
         """
         Read the URL of a store.  The file system is not asked anything yet.
 

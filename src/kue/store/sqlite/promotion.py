@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kue.model.events import Kind
 from kue.model.job import State
-from kue.store.sqlite.transaction import Turn, entered
+from kue.store.sqlite.transaction import Transaction, entered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,12 +27,12 @@ UPDATE jobs SET state = 'waiting', at = NULL WHERE id IN (
 """
 
 
-def promote(turn: Turn, types: Iterable[str], limit: int) -> int:
+def promote(turn: Transaction, types: Iterable[str], limit: int) -> int:
     """Make due jobs of *types* ready, up to *limit* of each; return how many."""
     return sum(_promote(turn, type, limit) for type in dict.fromkeys(types))
 
 
-def promote_all(turn: Turn, limit: int) -> tuple[int, bool]:
+def promote_all(turn: Transaction, limit: int) -> tuple[int, bool]:
     """
     Make due jobs ready, about *limit* of them, shared among the types that have any.
 
@@ -46,7 +46,7 @@ def promote_all(turn: Turn, limit: int) -> tuple[int, bool]:
     return promoted, any(turn.one(_IS_DUE, type, turn.now) for type in types)
 
 
-def _promote(turn: Turn, type: str, limit: int) -> int:
+def _promote(turn: Transaction, type: str, limit: int) -> int:
     if not turn.one(_IS_DUE, type, turn.now):
         return 0
     if turn.is_heard:

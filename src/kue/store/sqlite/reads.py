@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 from kue.model.errors import StoreError
 from kue.store.contract import Events, OnProgress, Store
 from kue.store.sqlite import error_groups as errors
-from kue.store.sqlite.engine import Engine
+from kue.store.sqlite.engine import DatabaseThreads
 from kue.store.sqlite.verbs import limits as gates
 from kue.store.sqlite.verbs import queries, schedules, workers
 from kue.store.sqlite.verbs import records as kept
 from kue.store.sqlite.verbs import stats as counters
 from kue.store.sqlite.verbs import watch as listening
 from kue.store.sqlite.verbs.check import check
-from kue.store.sqlite.verbs.pages import Request
-from kue.store.sqlite.verbs.watch import Ear
+from kue.store.sqlite.verbs.pages import PageRequest
+from kue.store.sqlite.verbs.watch import Subscriber
 from kue.store.validation import (
     check_batch,
     check_errors,
@@ -31,7 +31,7 @@ from kue.store.validation import (
 )
 from kue.store.values import (
     WATCH_MS,
-    Acts,
+    AuditPage,
     Errors,
     Limits,
     LogLine,
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from kue.model.clock import Clock
     from kue.model.job import Job, State
     from kue.model.schedule import Schedule
-    from kue.store.sqlite.file_url import Place
-    from kue.store.sqlite.transaction import Turn
+    from kue.store.sqlite.file_url import FileLocation
+    from kue.store.sqlite.transaction import Transaction
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -60,13 +60,13 @@ T = TypeVar("T")
 class SqliteReads(Store):
     """What `SqliteStore` does without moving jobs."""
 
-    def __init__(self, place: Place, clock: Clock, budget: float) -> None:
+    def __init__(self, place: FileLocation, clock: Clock, budget: float) -> None:
         self.name = place.name
         self._place = place
         self._clock = clock
         self._budget = budget
         self._is_guest = False
-        self._engine = Engine(place, clock, budget)
+        self._engine = DatabaseThreads(place, clock, budget)
 
     async def open(self) -> str:
         version = sqlite3.sqlite_version
@@ -140,7 +140,7 @@ class SqliteReads(Store):
         descending: bool = False,
     ) -> Page:
         check_limit(limit)
-        request = Request(state, type, limit, read_cursor(cursor), skip, descending)
+        request = PageRequest(state, type, limit, read_cursor(cursor), skip, descending)
         return await self._read(queries.read_page, request, self._clock.now_ms())
 
     async def count(self) -> dict[str, dict[State, int]]:
@@ -184,7 +184,7 @@ class SqliteReads(Store):
         moment = self._clock.now_ms() if now is None else now
         return await self._read(kept.show_all, room, moment)
 
-    async def acts(self, limit: int = 50, cursor: str | None = None) -> Acts:
+    async def acts(self, limit: int = 50, cursor: str | None = None) -> AuditPage:
         check_limit(limit)
         return await self._read(kept.acts, limit, read_act_cursor(cursor))
 
@@ -202,7 +202,7 @@ class SqliteReads(Store):
         self, job_ids: Sequence[int] | None = None, *, buffer: int = 1000
     ) -> AsyncIterator[Events]:
         check_batch(job_ids or (), "jobs")
-        ear = Ear(job_ids, buffer, self._clock)
+        ear = Subscriber(job_ids, buffer, self._clock)
         ears = self._engine.ears
         with self._engine.looking_out():
             ears.add(ear)
@@ -222,11 +222,13 @@ class SqliteReads(Store):
                     await self._write(None, listening.unlisten, ear.name)
 
     async def _listen(
-        self, ear: Ear, job_ids: Sequence[int] | None
+        self, ear: Subscriber, job_ids: Sequence[int] | None
     ) -> tuple[int, bool]:
         return await self._write(None, listening.listen, ear.name, job_ids)
 
-    async def _keep_listening(self, ear: Ear, job_ids: Sequence[int] | None) -> None:
+    async def _keep_listening(
+        self, ear: Subscriber, job_ids: Sequence[int] | None
+    ) -> None:
         while True:
             await asyncio.sleep(WATCH_MS / 3000)
             # An outage is told to those who call the store; here the next beat will do.
@@ -246,7 +248,7 @@ class SqliteReads(Store):
     async def _write(
         self,
         now: int | None,
-        call: Callable[Concatenate[Turn, P], T],
+        call: Callable[Concatenate[Transaction, P], T],
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
@@ -263,5 +265,5 @@ def _size(db: sqlite3.Connection) -> int:
     return int(pages) * int(page_size)
 
 
-def _look_in(turn: Turn) -> None:
+def _look_in(turn: Transaction) -> None:
     """Do nothing: the connection is open once this is done."""

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from kue.model.events import Kind
 from kue.model.job import State
 from kue.store.sqlite import unique_keys
-from kue.store.sqlite.transaction import Turn, as_json
+from kue.store.sqlite.transaction import Transaction, as_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kue.store.sqlite.rows import Slip
+    from kue.store.sqlite.rows import StateRow
 
 _IDS = "IN (SELECT value FROM json_each(?))"
 _JOBS = f"DELETE FROM jobs WHERE id {_IDS}"
@@ -23,7 +23,7 @@ _LINKS = f"DELETE FROM links WHERE child {_IDS}"
 REMOVED = "removed"
 
 
-def remove(turn: Turn, slips: Sequence[Slip], *, free_keys: bool) -> None:
+def remove(turn: Transaction, slips: Sequence[StateRow], *, free_keys: bool) -> None:
     """
     Remove jobs and tell whoever waited for them.
 
@@ -47,7 +47,7 @@ def remove(turn: Turn, slips: Sequence[Slip], *, free_keys: bool) -> None:
     erase(turn, [slip.id for slip in slips])
 
 
-def erase(turn: Turn, ids: Sequence[int]) -> None:
+def erase(turn: Transaction, ids: Sequence[int]) -> None:
     """Delete the rows of jobs: record, log and what they waited for."""
     wanted = as_json(ids)
     turn.run(_JOBS, wanted)
@@ -55,6 +55,6 @@ def erase(turn: Turn, ids: Sequence[int]) -> None:
     unlink(turn, ids)
 
 
-def unlink(turn: Turn, ids: Sequence[int]) -> None:
+def unlink(turn: Transaction, ids: Sequence[int]) -> None:
     """Let jobs wait for nobody any more."""
     turn.run(_LINKS, as_json(ids))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 FEW = 16
 
 
-class Row(msgspec.Struct, array_like=True, gc=False):
+class JobRow(msgspec.Struct, array_like=True, gc=False):
     """What a job is made of."""
 
     id: int
@@ -55,7 +55,7 @@ class Row(msgspec.Struct, array_like=True, gc=False):
     cancelling: str | None
 
 
-class Slip(msgspec.Struct, array_like=True, gc=False):
+class StateRow(msgspec.Struct, array_like=True, gc=False):
     """What moving a job from one state to another needs to know of it."""
 
     id: int
@@ -101,7 +101,7 @@ class Slip(msgspec.Struct, array_like=True, gc=False):
         return int(parts[1])
 
 
-R = TypeVar("R", Row, Slip)
+R = TypeVar("R", JobRow, StateRow)
 
 #: Fields that are no columns.
 _EXPRESSIONS = {
@@ -112,11 +112,11 @@ _EXPRESSIONS = {
 _STATES = {state.value: state for state in State}
 _decoders: dict[type, msgspec.json.Decoder[Any]] = {
     kind: msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]
-    for kind in (Row, Slip)
+    for kind in (JobRow, StateRow)
 }
 
 
-def columns_of(kind: type[Row] | type[Slip]) -> str:
+def columns_of(kind: type[JobRow] | type[StateRow]) -> str:
     """Return the columns of *kind*, as one JSON value for all rows."""
     names = ", ".join(_EXPRESSIONS.get(x, x) for x in kind.__struct_fields__)
     # As a blob: text that is no UTF-8 must reach the decoder, not stop the fetch.
@@ -124,8 +124,8 @@ def columns_of(kind: type[Row] | type[Slip]) -> str:
 
 
 _BY_ID = "FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
-_ROWS = f"SELECT {columns_of(Row)} {_BY_ID}"
-_SLIPS = f"SELECT {columns_of(Slip)} {_BY_ID}"
+_ROWS = f"SELECT {columns_of(JobRow)} {_BY_ID}"
+_SLIPS = f"SELECT {columns_of(StateRow)} {_BY_ID}"
 
 
 def fetch(db: sqlite3.Connection, kind: type[R], sql: str, *values: Any) -> list[R]:
@@ -140,20 +140,20 @@ def fetch(db: sqlite3.Connection, kind: type[R], sql: str, *values: Any) -> list
     return rows
 
 
-def rows_of(db: sqlite3.Connection, ids: Iterable[int]) -> list[Row]:
+def rows_of(db: sqlite3.Connection, ids: Iterable[int]) -> list[JobRow]:
     """Return rows in the order of *ids*, leaving out those that are gone."""
     wanted = list(ids)
-    found = {row.id: row for row in fetch(db, Row, _ROWS, as_json(wanted))}
+    found = {row.id: row for row in fetch(db, JobRow, _ROWS, as_json(wanted))}
     return [found[job_id] for job_id in wanted if job_id in found]
 
 
 def read_within(
     size: int,
     count: int,
-    read: Callable[[int, int], list[Row]],
+    read: Callable[[int, int], list[JobRow]],
     *,
     is_gapless: bool = False,
-) -> tuple[list[Row], int]:
+) -> tuple[list[JobRow], int]:
     """
     Read the first rows of *count* that have about *size* bytes, and one at least.
 
@@ -161,7 +161,7 @@ def read_within(
     and where to stop; if *is_gapless*, fewer rows than that are the last.  Also returns
     how many were read, those that are gone included.
     """
-    rows: list[Row] = []
+    rows: list[JobRow] = []
     total, start, step = 0, 0, FEW
     while start < count and total < size:
         stop = min(start + step, count)
@@ -175,13 +175,13 @@ def read_within(
     return rows, start
 
 
-def slips_of(db: sqlite3.Connection, ids: Iterable[int]) -> dict[int, Slip]:
+def slips_of(db: sqlite3.Connection, ids: Iterable[int]) -> dict[int, StateRow]:
     """Return the slips of jobs by id, leaving out those that are gone."""
-    slips = fetch(db, Slip, _SLIPS, as_json(list(ids)))
+    slips = fetch(db, StateRow, _SLIPS, as_json(list(ids)))
     return {slip.id: slip for slip in slips}
 
 
-def job_of(row: Row, token: str | None = None) -> Job:
+def job_of(row: JobRow, token: str | None = None) -> Job:
     """
     Return the job; with *token*, as it is once that run began.
 
@@ -191,7 +191,7 @@ def job_of(row: Row, token: str | None = None) -> Job:
     return _job(row, decode_spec(row.body), _history(row.story), token)
 
 
-def shown(row: Row) -> Job:
+def shown(row: JobRow) -> Job:
     """Return the job for showing: what cannot be read of it is left empty."""
     try:
         spec = decode_spec(row.body)
@@ -200,7 +200,7 @@ def shown(row: Row) -> Job:
     return _job(row, spec, _history(row.story), None)
 
 
-def is_readable(row: Row) -> bool:
+def is_readable(row: JobRow) -> bool:
     """Tell whether nothing of the job's record is lost."""
     try:
         decode_spec(row.body)
@@ -210,7 +210,9 @@ def is_readable(row: Row) -> bool:
     return True
 
 
-def _job(row: Row, spec: Spec, history: tuple[Attempt, ...], token: str | None) -> Job:
+def _job(
+    row: JobRow, spec: Spec, history: tuple[Attempt, ...], token: str | None
+) -> Job:
     state = _STATES.get(row.state, State.FAILED) if token is None else State.ACTIVE
     expires = 0 if row.expires_at is None else row.expires_at - row.created_at
     return Job(

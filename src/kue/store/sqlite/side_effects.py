@@ -8,10 +8,10 @@ from kue.store.sqlite import dependencies
 from kue.store.sqlite.verbs import limits
 
 if TYPE_CHECKING:
-    from kue.store.sqlite.transaction import Turn
+    from kue.store.sqlite.transaction import Transaction
 
 
-def follow(turn: Turn) -> None:
+def follow(turn: Transaction) -> None:
     """
     Tell dependants, hand on freed slots, and write down what was noted.
 

@@ -17,7 +17,7 @@ from kue.store.batches import (
     producer_of_part,
     split,
 )
-from kue.store.sqlite.file_url import Place
+from kue.store.sqlite.file_url import FileLocation
 from kue.store.sqlite.reads import SqliteReads
 from kue.store.sqlite.verbs import add as adding
 from kue.store.sqlite.verbs import changes as operating
@@ -40,20 +40,20 @@ from kue.store.validation import (
 from kue.store.values import (
     MAX_BATCH,
     NOTHING_SEEN,
-    Act,
     Added,
-    Beat,
+    AuditEntry,
     Change,
     Claim,
     Claimed,
+    ExpectedState,
+    HeartbeatReply,
     Limits,
     LogLine,
+    MaintenanceResult,
     Outcome,
     Progress,
     Reply,
-    Seen,
-    Tended,
-    Word,
+    Result,
 )
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class SqliteStore(SqliteReads):
     by several processes on one file, each with a store of its own.
     """
 
-    def __init__(self, place: Place, clock: Clock, budget: float) -> None:
+    def __init__(self, place: FileLocation, clock: Clock, budget: float) -> None:
         super().__init__(place, clock, budget)
         #: The last pass that we made, or knew of from the beginning.
         self._last_pass: int | None = None
@@ -94,7 +94,7 @@ class SqliteStore(SqliteReads):
         Raises:
             ConfigError: The URL names no place.
         """
-        return cls(Place.of(url), clock or SystemClock(), budget / 1000)
+        return cls(FileLocation.of(url), clock or SystemClock(), budget / 1000)
 
     async def add(
         self,
@@ -132,9 +132,9 @@ class SqliteStore(SqliteReads):
 
     async def settle(
         self, outcomes: Sequence[Outcome], *, now: int | None = None
-    ) -> list[Word]:
+    ) -> list[Result]:
         check_batch(outcomes, "outcomes")
-        words: list[Word] = []
+        words: list[Result] = []
         for part in split(outcomes, bytes_of_outcome):
             words += await self._write(now, settling.settle, part)
         return words
@@ -149,11 +149,11 @@ class SqliteStore(SqliteReads):
         claim: Claim,
         lease: int = LEASE_MS,
         now: int | None = None,
-    ) -> tuple[list[Word], Claimed]:
+    ) -> tuple[list[Result], Claimed]:
         check_batch(outcomes, "outcomes")
         check_limit(limit)
         *first, last = split(outcomes, bytes_of_outcome)
-        words: list[Word] = []
+        words: list[Result] = []
         for part in first:
             words += await self._write(now, settling.settle, part)
         settled, claimed = await self._write(
@@ -170,7 +170,7 @@ class SqliteStore(SqliteReads):
         info: dict[str, Any] | None = None,
         orders: bool = False,
         now: int | None = None,
-    ) -> Beat:
+    ) -> HeartbeatReply:
         check_batch(runs, "runs")
         return await self._write(now, workers.renew, worker, lease, runs, info, orders)
 
@@ -183,7 +183,7 @@ class SqliteStore(SqliteReads):
 
     async def begin(
         self, job: Job, *, alone: bool, now: int | None = None
-    ) -> Job | Word:
+    ) -> Job | Result:
         return await self._write(now, signs.begin, job, BEGAN[not alone])
 
     async def leave(self, worker: str, *, now: int | None = None) -> None:
@@ -196,15 +196,15 @@ class SqliteStore(SqliteReads):
         keep: Keep | None = None,
         lease: int = LEASE_MS,
         now: int | None = None,
-    ) -> Tended:
+    ) -> MaintenanceResult:
         check_limit(limit)
         if now is None:
             is_due, last = await self._read(maintenance.look, self._clock.now_ms())
             if self._last_pass is None:
                 self._last_pass = last
             if not is_due:
-                return Tended(quiet=True, elsewhere=last != self._last_pass)
-        tended: Tended = await self._write(
+                return MaintenanceResult(quiet=True, elsewhere=last != self._last_pass)
+        tended: MaintenanceResult = await self._write(
             now, maintenance.tend, limit, keep, lease, now is None
         )
         self._last_pass = await self._read(workers.last_pass)
@@ -228,7 +228,7 @@ class SqliteStore(SqliteReads):
 
     async def progress(
         self, updates: Sequence[Progress], *, now: int | None = None
-    ) -> list[Word]:
+    ) -> list[Result]:
         check_batch(updates, "updates")
         return await self._write(now, signs.progress, updates)
 
@@ -239,12 +239,12 @@ class SqliteStore(SqliteReads):
         *,
         created_at: int | None = None,
         now: int | None = None,
-    ) -> Word:
+    ) -> Result:
         return await self._write(now, signs.log, job_id, lines, created_at)
 
     async def update(
         self, changes: Sequence[Change], *, now: int | None = None
-    ) -> list[Word]:
+    ) -> list[Result]:
         check_batch(changes, "changes")
         return await self._write(now, operating.update, changes)
 
@@ -255,7 +255,7 @@ class SqliteStore(SqliteReads):
         *,
         at: int | None = None,
         states: Iterable[State] | None = None,
-        seen: Mapping[int, Seen] = NOTHING_SEEN,
+        seen: Mapping[int, ExpectedState] = NOTHING_SEEN,
         now: int | None = None,
     ) -> list[Reply]:
         check_batch(job_ids, "jobs")
@@ -269,7 +269,7 @@ class SqliteStore(SqliteReads):
         job_ids: Sequence[int],
         *,
         reason: str = "",
-        seen: Mapping[int, Seen] = NOTHING_SEEN,
+        seen: Mapping[int, ExpectedState] = NOTHING_SEEN,
         now: int | None = None,
     ) -> list[Reply]:
         check_batch(job_ids, "jobs")
@@ -281,7 +281,7 @@ class SqliteStore(SqliteReads):
         *,
         force: bool = False,
         states: Iterable[State] | None = None,
-        seen: Mapping[int, Seen] = NOTHING_SEEN,
+        seen: Mapping[int, ExpectedState] = NOTHING_SEEN,
         now: int | None = None,
     ) -> list[Reply]:
         check_batch(job_ids, "jobs")
@@ -377,5 +377,5 @@ class SqliteStore(SqliteReads):
         check_kept(room, name)
         return await self._write(now, records.forget, room, name)
 
-    async def note(self, act: Act, *, now: int | None = None) -> int:
+    async def note(self, act: AuditEntry, *, now: int | None = None) -> int:
         return await self._write(now, records.note, act)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Task:
+class ThreadCall:
     """Something to be done in another thread, and who waits for it."""
 
     __slots__ = (
@@ -57,9 +57,9 @@ class Task:
             self.future.set_result(self._result)
 
 
-def resolve(tasks: list[Task]) -> None:
+def resolve(tasks: list[ThreadCall]) -> None:
     """Tell everyone who waits, with one wake-up for each event loop."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[Task]] = {}
+    by_loop: dict[asyncio.AbstractEventLoop, list[ThreadCall]] = {}
     for task in tasks:
         by_loop.setdefault(task.loop, []).append(task)
     for loop, mine in by_loop.items():
@@ -68,6 +68,6 @@ def resolve(tasks: list[Task]) -> None:
             loop.call_soon_threadsafe(_resolve_all, mine)
 
 
-def _resolve_all(tasks: list[Task]) -> None:
+def _resolve_all(tasks: list[ThreadCall]) -> None:
     for task in tasks:
         task._resolve()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kue.model.job import FINAL, State
 from kue.store.codec import encode_json
-from kue.store.sqlite.error_groups import Blame
+from kue.store.sqlite.error_groups import ErrorGroupChanges
 
 if TYPE_CHECKING:
     import sqlite3
@@ -52,7 +52,7 @@ def as_json(value: Any) -> str:
     return encode_json(value).decode()
 
 
-class Stats:
+class TypeStats:
     """What happened to jobs of one type during a turn."""
 
     __slots__ = ("added", "complete", "failed", "run_ms")
@@ -61,7 +61,7 @@ class Stats:
         self.added = self.complete = self.failed = self.run_ms = 0
 
 
-class Turn:
+class Transaction:
     """One verb at work inside a transaction."""
 
     __slots__ = (
@@ -93,10 +93,10 @@ class Turn:
         #: Whether anyone listens at all: if not, events cost nothing.
         self.is_heard = self._all_heard or bool(heard[1])
         self._counts: dict[tuple[str, str, bool], int] = {}
-        self._stats: dict[str, Stats] = {}
+        self._stats: dict[str, TypeStats] = {}
         self._told: list[Told] = []
         #: What jobs failed of.
-        self.blame = Blame()
+        self.blame = ErrorGroupChanges()
         #: Whether events were written.
         self.has_told = False
         #: Types of which a run ended.
@@ -130,10 +130,10 @@ class Turn:
         self.count(type, before, -n)
         self.count(type, after, n)
 
-    def stats(self, type: str) -> Stats:
+    def stats(self, type: str) -> TypeStats:
         stats = self._stats.get(type)
         if stats is None:
-            stats = self._stats[type] = Stats()
+            stats = self._stats[type] = TypeStats()
         return stats
 
     def tell(
@@ -178,7 +178,7 @@ def is_final(state: str) -> bool:
     return state in FINAL
 
 
-def entered(turn: Turn, type: str, state: State) -> None:
+def entered(turn: Transaction, type: str, state: State) -> None:
     """Note that a job of *type* came to *state*: whoever sleeps may have to know."""
     if state is State.WAITING:
         turn.ready.add(type)

@@ -28,12 +28,12 @@ from kue.model.job import (
 from kue.model.retry_policy import after_cancel
 from kue.store.codec import fingerprint_in, tail_of
 from kue.store.sqlite import removal, unique_keys
-from kue.store.sqlite.transaction import Turn, as_json, entered
+from kue.store.sqlite.transaction import Transaction, as_json, entered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kue.store.sqlite.rows import Slip
+    from kue.store.sqlite.rows import StateRow
 
 #: For a run that was asked to end and was put back instead.
 _RESTARTED = '"outcome":"restarted"}'
@@ -60,7 +60,7 @@ _STORY = "SELECT CAST(story AS BLOB) FROM jobs WHERE id = ?"
 _CUT = "UPDATE jobs SET story = ? WHERE id = ?"
 
 
-class Way(NamedTuple):
+class Transition(NamedTuple):
     """Where a step leads, and what it costs: the same for all jobs of a statement."""
 
     to: State
@@ -72,17 +72,19 @@ class Way(NamedTuple):
 
 
 #: A job, how it ends, and when its run began (None if it does not run).
-_Walker = tuple["Slip", Ending, int | None]
+_Walker = tuple["StateRow", Ending, int | None]
 
 
-def end(turn: Turn, endings: Iterable[tuple[Slip, Ending]], *, taken: str = "") -> None:
+def end(
+    turn: Transaction, endings: Iterable[tuple[StateRow, Ending]], *, taken: str = ""
+) -> None:
     """
     End runs, or jobs that do not run: write the line and move each where it goes next.
 
     *taken* says what was over when upkeep ended the run of somebody else.  A job that
     someone asked to cancel is not put back: it ended, if not well.
     """
-    ways: dict[Way, list[_Walker]] = {}
+    ways: dict[Transition, list[_Walker]] = {}
     for slip, ending in endings:
         if slip.cancelling is not None and isinstance(
             ending, Retried | Released | Stalled
@@ -98,17 +100,17 @@ def end(turn: Turn, endings: Iterable[tuple[Slip, Ending]], *, taken: str = "") 
         _go(turn, way, walkers, taken)
 
 
-def park(turn: Turn, slips: Iterable[Slip], message: str) -> None:
+def park(turn: Transaction, slips: Iterable[StateRow], message: str) -> None:
     """Set aside jobs whose record cannot be used: they fail, and an event says why."""
     failed = Failed(Error("DamagedRecord", message))
     walkers: list[_Walker] = [(slip, failed, None) for slip in slips]
     _measure(turn, walkers)
     for slip, _, _ in walkers:
         turn.tell(Kind.ERROR, slip.id, slip.type, slip.attempts, {"message": message})
-    _go(turn, Way(State.FAILED, turn.now, is_run=False), walkers, "")
+    _go(turn, Transition(State.FAILED, turn.now, is_run=False), walkers, "")
 
 
-def restart(turn: Turn, slip: Slip, to: State, at: int | None) -> None:
+def restart(turn: Transaction, slip: StateRow, to: State, at: int | None) -> None:
     """Put a finished job back in line; its key has been taken already."""
     if slip.lines >= MAX_HISTORY:
         _cut_story(turn, slip)
@@ -121,23 +123,23 @@ def restart(turn: Turn, slip: Slip, to: State, at: int | None) -> None:
     entered(turn, slip.type, to)
 
 
-def _way(now: int, ending: Ending, is_run: bool) -> Way:
+def _way(now: int, ending: Ending, is_run: bool) -> Transition:
     match ending:
         case Completed():
-            return Way(State.COMPLETE, now, is_run, is_run)
+            return Transition(State.COMPLETE, now, is_run, is_run)
         case Failed():
-            return Way(State.FAILED, now, is_run, is_run)
+            return Transition(State.FAILED, now, is_run, is_run)
         case Cancelled():
-            return Way(State.CANCELLED, now, is_run, is_run)
+            return Transition(State.CANCELLED, now, is_run, is_run)
         case Retried() | Released() | Stalled():
             at = now + ending.delay if ending.delay > 0 else None
             to = State.WAITING if at is None else State.DELAYED
             stalled = isinstance(ending, Stalled)
             given_back = stalled or (isinstance(ending, Released) and not ending.counts)
-            return Way(to, at, is_run, is_run and not given_back, stalled)
+            return Transition(to, at, is_run, is_run and not given_back, stalled)
 
 
-def _go(turn: Turn, way: Way, walkers: list[_Walker], taken: str) -> None:
+def _go(turn: Transaction, way: Transition, walkers: list[_Walker], taken: str) -> None:
     """Move jobs one way, with everything that belongs to it."""
     slips = [slip for slip, _, _ in walkers]
     is_final = way.to in FINAL
@@ -170,14 +172,14 @@ def _tail(ending: Ending) -> str:
     return tail_of(ending).decode()
 
 
-def _blame(turn: Turn, walkers: list[_Walker], tails: dict[int, str]) -> None:
+def _blame(turn: Transaction, walkers: list[_Walker], tails: dict[int, str]) -> None:
     for slip, ending, _ in walkers:
         if isinstance(ending, Failed):
             mark = fingerprint_in(tails[slip.id])
             turn.blame.add(slip.type, mark, slip.id, ending.error, turn.now)
 
 
-def _leave(turn: Turn, slips: list[Slip]) -> None:
+def _leave(turn: Transaction, slips: list[StateRow]) -> None:
     before = Counter((s.type, s.state, s.retain_until is not None) for s in slips)
     for (type, state, own), n in before.items():
         turn.count(type, state, -n, own=own)
@@ -191,7 +193,7 @@ def _leave(turn: Turn, slips: list[Slip]) -> None:
             turn.groups.add((slip.type, slip.group_key))
 
 
-def _enter(turn: Turn, way: Way, slips: list[Slip]) -> None:
+def _enter(turn: Transaction, way: Transition, slips: list[StateRow]) -> None:
     is_final = way.to in FINAL
     after = Counter((s.type, is_final and s.retention is not None) for s in slips)
     for (type, own), n in after.items():
@@ -202,14 +204,14 @@ def _enter(turn: Turn, way: Way, slips: list[Slip]) -> None:
             _cut_story(turn, slip)
 
 
-def _remove(turn: Turn, slips: list[Slip]) -> None:
+def _remove(turn: Transaction, slips: list[StateRow]) -> None:
     """Forget jobs that are not kept once they completed."""
     removal.erase(turn, [slip.id for slip in slips])
     for slip in slips:
         turn.tell(Kind.REMOVE, slip.id, slip.type, slip.attempts + 1)
 
 
-def _measure(turn: Turn, walkers: list[_Walker]) -> None:
+def _measure(turn: Transaction, walkers: list[_Walker]) -> None:
     """Count what statistics count: good and bad endings, and the time runs took."""
     for slip, ending, began in walkers:
         if isinstance(ending, Completed | Retried | Failed):
@@ -219,14 +221,14 @@ def _measure(turn: Turn, walkers: list[_Walker]) -> None:
             stats.run_ms += 0 if began is None else max(0, turn.now - began)
 
 
-def _tell(turn: Turn, walkers: list[_Walker]) -> None:
+def _tell(turn: Transaction, walkers: list[_Walker]) -> None:
     for slip, ending, began in walkers:
         kind, detail = _event(ending)
         attempt = slip.attempts + (began is not None)
         turn.tell(kind, slip.id, slip.type, attempt, detail)
 
 
-def _cut_story(turn: Turn, slip: Slip) -> None:
+def _cut_story(turn: Transaction, slip: StateRow) -> None:
     """Make room for one more line: the oldest fall off."""
     story: bytes = turn.one(_STORY, slip.id)
     lines = story.decode(errors="replace").split("\n")[1 - MAX_HISTORY :]

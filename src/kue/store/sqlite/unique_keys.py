@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kue.store.sqlite.transaction import Turn, as_json
+from kue.store.sqlite.transaction import Transaction, as_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kue.store.sqlite.rows import Slip
+    from kue.store.sqlite.rows import StateRow
 
 _HOLDER = """
 SELECT job_id FROM uniques
@@ -36,23 +36,23 @@ DELETE FROM uniques WHERE (type, key, job_id) IN
 _FORGET = "DELETE FROM uniques WHERE until <= ?"
 
 
-def holder(turn: Turn, type: str, key: str) -> int | None:
+def holder(turn: Transaction, type: str, key: str) -> int | None:
     """Return the job that has the key, None when it is free."""
     found: int | None = turn.one(_HOLDER, type, key, turn.now)
     return found
 
 
 def take(
-    turn: Turn, type: str, key: str, job_id: int, *, until: int | None = None
+    turn: Transaction, type: str, key: str, job_id: int, *, until: int | None = None
 ) -> None:
     """Give the key to a job, until it ends or (for one that has ended) *until* then."""
     turn.run(_TAKE, type, key, job_id, until)
 
 
-def release(turn: Turn, slips: Iterable[Slip]) -> None:
+def release(turn: Transaction, slips: Iterable[StateRow]) -> None:
     """Free the keys of jobs that ended; those whose ``unique_for`` lasts, later."""
     kept: list[tuple[str, str | None, int, int]] = []
-    freed: list[Slip] = []
+    freed: list[StateRow] = []
     for slip in slips:
         until = slip.created_at + slip.unique_for
         if until > turn.now:
@@ -64,13 +64,13 @@ def release(turn: Turn, slips: Iterable[Slip]) -> None:
     free(turn, freed)
 
 
-def free(turn: Turn, slips: Sequence[Slip]) -> None:
+def free(turn: Transaction, slips: Sequence[StateRow]) -> None:
     """Free the keys of jobs at once."""
     if slips:
         rows = [(slip.type, slip.unique_key, slip.id) for slip in slips]
         turn.run(_FREE, as_json(rows))
 
 
-def forget(turn: Turn) -> None:
+def forget(turn: Transaction) -> None:
     """Delete keys that hold nobody back any more."""
     turn.run(_FORGET, turn.now)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kue.store.sqlite.transaction import as_json
 
 if TYPE_CHECKING:
-    from kue.store.sqlite.transaction import Turn
+    from kue.store.sqlite.transaction import Transaction
 
 #: Types forgotten in one pass at most.
 MAX_FORGOTTEN = 500
@@ -28,7 +28,7 @@ _FORGET = "DELETE FROM types WHERE name IN (SELECT value FROM json_each(?))"
 _FORGET_COUNTS = "DELETE FROM counts WHERE type IN (SELECT value FROM json_each(?))"
 
 
-def forget_idle(turn: Turn, hour: int) -> int:
+def forget_idle(turn: Transaction, hour: int) -> int:
     """
     Forget types without jobs to which nothing happened for a day; return how many.
 

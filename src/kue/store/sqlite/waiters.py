@@ -12,7 +12,7 @@ from kue.store.sqlite.verbs.limits import EVERY
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kue.store.sqlite.db_threads import Notice
+    from kue.store.sqlite.db_threads import CommitNotice
 
 
 class Waiter:
@@ -64,7 +64,7 @@ class Waiters:
             with self._lock:
                 self._waiters.discard(waiter)
 
-    def notify(self, notice: Notice) -> None:
+    def notify(self, notice: CommitNotice) -> None:
         """Wake those whom a transaction of this process concerns."""
         for waiter in self._all():
             ready = waiter.concerns(notice.ready)

@@ -31,7 +31,7 @@ from kue.worker.active_job import ActiveJob
 from kue.worker.current_job import CURRENT
 from kue.worker.executor import ending_of, ending_of_result
 from kue.worker.pools import protocol
-from kue.worker.progress_reply import Told
+from kue.worker.progress_reply import ProgressReply
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,23 +46,23 @@ PR_SET_PDEATHSIG = 1
 _decode_job = msgspec.json.Decoder(Job).decode
 
 
-class Voice:
+class PipeProgressSink:
     """Tells the worker what the job says; a `Teller`."""
 
     def __init__(self, link: socket.socket) -> None:
         self._link = link
         self._lock = threading.Lock()
 
-    def progress(self, active: ActiveJob, update: Progress) -> Told:
-        return self._tell(active, protocol.Update(update))
+    def progress(self, active: ActiveJob, update: Progress) -> ProgressReply:
+        return self._tell(active, protocol.ProgressUpdate(update))
 
-    def line(self, active: ActiveJob, line: LogLine) -> Told:
-        return self._tell(active, protocol.Line(line))
+    def line(self, active: ActiveJob, line: LogLine) -> ProgressReply:
+        return self._tell(active, protocol.LogRecord(line))
 
-    def _tell(self, active: ActiveJob, message: protocol.Message) -> Told:
+    def _tell(self, active: ActiveJob, message: protocol.Message) -> ProgressReply:
         with self._lock:
             self._link.sendall(protocol.pack(message))
-        return Told(active.id, "", None)
+        return ProgressReply(active.id, "", None)
 
 
 def main(arguments: list[str]) -> None:
@@ -73,7 +73,7 @@ def main(arguments: list[str]) -> None:
     # What the handler starts must not hold the line.
     os.set_inheritable(link.fileno(), False)
     handler = _found(module, name, *file)
-    voice = Voice(link)
+    voice = PipeProgressSink(link)
     # A worker that is gone took back the job long ago.
     with log_capture.captured(), contextlib.suppress(ConnectionError):
         while (payload := _receive(link)) is not None:
@@ -82,7 +82,7 @@ def main(arguments: list[str]) -> None:
             if os.getppid() != int(worker):
                 return
             ending = run(ActiveJob(_decode_job(payload), voice), handler)
-            link.sendall(protocol.pack(protocol.End(ending)))
+            link.sendall(protocol.pack(protocol.RunEnd(ending)))
 
 
 def run(active: ActiveJob, handler: Callable[[ActiveJob], Any]) -> Ending:

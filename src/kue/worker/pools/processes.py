@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from kue.model.job import Ending
     from kue.model.payload import JSON
-    from kue.worker.run import Run
+    from kue.worker.run import ActiveRun
 
 #: Variables that a child does not inherit begin with this.
 OURS = "KUE_"
@@ -46,7 +46,7 @@ class ProcessLost(Exception):
     """The process that ran the job ended before the job did."""
 
 
-class Target(NamedTuple):
+class FunctionTarget(NamedTuple):
     """Where a child finds the function it runs."""
 
     module: str
@@ -56,16 +56,16 @@ class Target(NamedTuple):
     file: str | None = None
 
 
-class Children:
+class ProcessPool:
     """The child processes of a worker; idle ones are used again."""
 
     def __init__(self, url: str = "") -> None:
         #: Of the queue; children are not told.
         self._url = url
-        self._idle: dict[Target, list[Child]] = {}
-        self._all: set[Child] = set()
+        self._idle: dict[FunctionTarget, list[PoolProcess]] = {}
+        self._all: set[PoolProcess] = set()
 
-    async def call(self, target: Target, run: Run) -> JSON:
+    async def call(self, target: FunctionTarget, run: ActiveRun) -> JSON:
         """
         Run the function in a child of its own and return what it returned.
 
@@ -89,27 +89,27 @@ class Children:
         for child in [*self._all]:
             await self._drop(child)
 
-    async def _child(self, target: Target) -> Child:
+    async def _child(self, target: FunctionTarget) -> PoolProcess:
         idle = self._idle.get(target)
         while idle:
             child = idle.pop()
             if child.is_alive:
                 return child
             await self._drop(child)
-        child = Child(target, self._url)
+        child = PoolProcess(target, self._url)
         self._all.add(child)
         await child.start()
         return child
 
-    async def _drop(self, child: Child) -> None:
+    async def _drop(self, child: PoolProcess) -> None:
         self._all.discard(child)
         await child.kill()
 
 
-class Child:
+class PoolProcess:
     """One child process."""
 
-    def __init__(self, target: Target, url: str) -> None:
+    def __init__(self, target: FunctionTarget, url: str) -> None:
         self._target = target
         self._url = url
         self._process: asyncio.subprocess.Process | None = None
@@ -133,7 +133,7 @@ class Child:
             )
         self._reader, self._writer = await asyncio.open_connection(sock=ours)
 
-    async def call(self, run: Run) -> Ending:
+    async def call(self, run: ActiveRun) -> Ending:
         """Have the child run a job, and pass on what it says meanwhile."""
         assert self._reader is not None
         assert self._writer is not None
@@ -142,7 +142,7 @@ class Child:
             await self._writer.drain()
             while True:
                 message = await self._hear(self._reader)
-                if isinstance(message, protocol.End):
+                if isinstance(message, protocol.RunEnd):
                     return message.ending
                 self._pass_on(run, message)
         except (OSError, EOFError) as exc:
@@ -166,9 +166,11 @@ class Child:
             raise ProcessLost(f"the process sent a message of {length:,} bytes")
         return protocol.unpack(await reader.readexactly(length))
 
-    def _pass_on(self, run: Run, message: protocol.Line | protocol.Update) -> None:
+    def _pass_on(
+        self, run: ActiveRun, message: protocol.LogRecord | protocol.ProgressUpdate
+    ) -> None:
         # The job and its token are ours to say: a child speaks of its own job alone.
-        if isinstance(message, protocol.Line):
+        if isinstance(message, protocol.LogRecord):
             run.crew.telling.line(run, message.line)
         else:
             update = msgspec.structs.replace(
@@ -223,7 +225,7 @@ def _servers(url: str) -> set[str]:
     }
 
 
-def _command(target: Target, descriptor: int) -> list[str]:
+def _command(target: FunctionTarget, descriptor: int) -> list[str]:
     command = [sys.executable, "-m", "kue.worker.pools.child"]
     command += [str(os.getpid()), str(descriptor)]
     return [*command, target.module, target.name, *filter(None, [target.file])]

@@ -20,25 +20,25 @@ LENGTH = struct.Struct(">I")
 MAX_MESSAGE = 4 * 1024 * 1024
 
 
-class Line(msgspec.Struct, frozen=True, tag="line"):
+class LogRecord(msgspec.Struct, frozen=True, tag="line"):
     """The handler logged or printed."""
 
     line: LogLine
 
 
-class Update(msgspec.Struct, frozen=True, tag="progress"):
+class ProgressUpdate(msgspec.Struct, frozen=True, tag="progress"):
     """The handler says how far it is."""
 
     update: Progress
 
 
-class End(msgspec.Struct, frozen=True, tag="end"):
+class RunEnd(msgspec.Struct, frozen=True, tag="end"):
     """The run is over."""
 
     ending: Ending
 
 
-Message: TypeAlias = Line | Update | End
+Message: TypeAlias = LogRecord | ProgressUpdate | RunEnd
 
 _encode = msgspec.json.Encoder().encode
 _decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)

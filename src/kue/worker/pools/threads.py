@@ -29,7 +29,7 @@ class Interrupted(BaseException):
     """
 
 
-class Threads:
+class WorkerThreads:
     """A thread for each call that runs at the moment; idle ones are used again."""
 
     def __init__(self) -> None:

@@ -8,12 +8,12 @@ from kue.cli.commands.bus.listen import listen
 from kue.cli.commands.bus.nodes import addresses, nodes
 from kue.cli.commands.bus.send import request, send
 from kue.cli.context import url_option
-from kue.cli.output.terminal import Group, help_if_alone
+from kue.cli.output.terminal import NounGroup, help_if_alone
 
 __all__ = ["bus"]
 
 
-@click.group(cls=Group)
+@click.group(cls=NounGroup)
 @url_option
 @click.pass_context
 def bus(context: click.Context) -> None:

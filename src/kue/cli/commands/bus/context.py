@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from kue.bus import ClusterManager
-    from kue.bus.redis import Inspector
+    from kue.bus.redis import ClusterInspector
 
 P = ParamSpec("P")
 
 
 def looks(
-    function: Callable[Concatenate[Inspector, P], Awaitable[int | None]],
+    function: Callable[Concatenate[ClusterInspector, P], Awaitable[int | None]],
 ) -> Callable[P, int | None]:
     """Make a command of *function*: gives it a way to look at the cluster."""
 
@@ -58,7 +58,7 @@ def joins(
     return command
 
 
-def _inspector() -> Inspector:
+def _inspector() -> ClusterInspector:
     # Imported late, as everywhere: who has SQLite needs no redis.
     from kue.bus.redis import inspect
 

@@ -18,9 +18,9 @@ from kue.cli.output.text import iso, since, words
 from kue.model.histogram import percentiles
 
 if TYPE_CHECKING:
-    from kue.bus.redis import Inspector
-    from kue.bus.redis.inspector import Node
-    from kue.bus.stats import AddressSum, BusFacts
+    from kue.bus.redis import ClusterInspector
+    from kue.bus.redis.inspector import ClusterNode
+    from kue.bus.stats import AddressTotals, BusStats
     from kue.model.payload import JSON
 
 NODES = (
@@ -51,7 +51,7 @@ ADDRESSES = (
 @click.command(cls=Command)
 @json_option(help="Write one JSON object a line, one for each node.")
 @looks
-async def nodes(inspector: Inspector, as_json: bool) -> None:
+async def nodes(inspector: ClusterInspector, as_json: bool) -> None:
     """
     List the nodes of the bus: every process that has joined it.
 
@@ -80,7 +80,9 @@ async def nodes(inspector: Inspector, as_json: bool) -> None:
 )
 @json_option(help="Write one JSON object a line, one for each address.")
 @looks
-async def addresses(inspector: Inspector, find: str, limit: int, as_json: bool) -> None:
+async def addresses(
+    inspector: ClusterInspector, find: str, limit: int, as_json: bool
+) -> None:
     """
     List addresses of the bus, the busiest first.
 
@@ -104,7 +106,7 @@ async def addresses(inspector: Inspector, find: str, limit: int, as_json: bool) 
         say(f"{len(wanted) - limit:,} more are less busy; --limit shows more")
 
 
-def _node_row(node: Node) -> Row:
+def _node_row(node: ClusterNode) -> Row:
     facts = node.facts
     if facts is None:
         blank = [""] * (len(NODES) - 1)
@@ -127,19 +129,19 @@ def _node_row(node: Node) -> Row:
     )
 
 
-def _node_item(node: Node) -> JSON:
+def _node_item(node: ClusterNode) -> JSON:
     item: dict[str, JSON] = {"node": node.name, "silent_ms": node.silent_ms}
     if node.facts is None:
         return item
     facts = msgspec.structs.asdict(node.facts)
-    bus: BusFacts = facts.pop("bus")
+    bus: BusStats = facts.pop("bus")
     total = msgspec.structs.asdict(bus.total)
     del total["address"]
     total["waits"] = {str(bound): number for bound, number in bus.total.waits.items()}
     return {**item, **facts, **total, "waiting": bus.waiting}
 
 
-def _address_row(one: AddressSum) -> Row:
+def _address_row(one: AddressTotals) -> Row:
     latency = percentiles(one.waits)
     failures = (f"{number} {kind}" for kind, number in sorted(one.failures.items()))
     cells = [
@@ -156,7 +158,7 @@ def _address_row(one: AddressSum) -> Row:
     return Row(cells, cells, partial(_address_item, one))
 
 
-def _address_item(one: AddressSum) -> JSON:
+def _address_item(one: AddressTotals) -> JSON:
     item: JSON = msgspec.to_builtins(one, str_keys=True)
     return item
 

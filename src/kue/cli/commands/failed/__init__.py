@@ -8,12 +8,12 @@ from kue.cli.commands.failed.list import list_
 from kue.cli.commands.failed.remove import flush, forget, prune
 from kue.cli.commands.failed.retry import retry
 from kue.cli.context import url_option
-from kue.cli.output.terminal import Group, help_if_alone
+from kue.cli.output.terminal import NounGroup, help_if_alone
 
 __all__ = ["failed"]
 
 
-@click.group(cls=Group)
+@click.group(cls=NounGroup)
 @url_option
 @click.pass_context
 def failed(context: click.Context) -> None:

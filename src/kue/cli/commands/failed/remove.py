@@ -17,13 +17,13 @@ from kue.cli.output.listing import progress_bar
 from kue.cli.output.terminal import Command
 from kue.cli.output.text import jobs
 from kue.cli.params import DURATION, TYPE
-from kue.client.bulk_actions import Swept
+from kue.client.bulk_actions import BulkSummary
 from kue.model.job import State
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from kue.client.bulk_actions import Answer
+    from kue.client.bulk_actions import BulkResult
     from kue.client.queue import Kue
 
 
@@ -42,7 +42,7 @@ async def forget(q: Kue, ids: tuple[int | str, ...], as_json: bool) -> int:
       kue failed list --error "no such user" --all | kue failed forget -
     """
 
-    async def act(batch: list[int]) -> list[Answer]:
+    async def act(batch: list[int]) -> list[BulkResult]:
         return await q.remove_many(batch, states={State.FAILED})
 
     return await each(ids, act, now="removed", as_json=as_json)
@@ -69,7 +69,7 @@ async def flush(q: Kue, type: str | None, yes: bool, as_json: bool) -> None:
         confirm(f"Remove {jobs(total, 'failed job')}{whose}?", yes=yes)
     with progress_bar("Removing jobs", total) as tell:
         removed = await q.clear(type, [State.FAILED], on_progress=tell)
-    tell_swept("removed", Swept(removed), as_json=as_json)
+    tell_swept("removed", BulkSummary(removed), as_json=as_json)
 
 
 @click.command(cls=Command)

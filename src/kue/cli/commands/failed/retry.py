@@ -19,7 +19,7 @@ from kue.model.job import State
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
-    from kue.client.bulk_actions import Answer, Swept
+    from kue.client.bulk_actions import BulkResult, BulkSummary
     from kue.client.queue import Kue
 
 
@@ -55,7 +55,7 @@ async def retry(
     if ids and any((type, error, since)):
         raise click.UsageError("--type, --error and --since go with --all")
 
-    async def act(batch: list[int]) -> list[Answer]:
+    async def act(batch: list[int]) -> list[BulkResult]:
         return await q.retry_many(batch, delay=delay or 0, states={State.FAILED})
 
     if ids:
@@ -68,7 +68,7 @@ async def retry(
     return DONE
 
 
-def tell_swept(did: str, swept: Swept, *, as_json: bool) -> None:
+def tell_swept(did: str, swept: BulkSummary, *, as_json: bool) -> None:
     """Say what became of all that matched."""
     if as_json:
         show_json({did: swept.done, "changed": swept.changed, "held": swept.held})

@@ -12,12 +12,12 @@ from kue.cli.commands.job.log import log
 from kue.cli.commands.job.show import show
 from kue.cli.commands.job.wait import wait
 from kue.cli.context import url_option
-from kue.cli.output.terminal import Group, help_if_alone
+from kue.cli.output.terminal import NounGroup, help_if_alone
 
 __all__ = ["job"]
 
 
-@click.group(cls=Group)
+@click.group(cls=NounGroup)
 @url_option
 @click.pass_context
 def job(context: click.Context) -> None:

@@ -12,10 +12,10 @@ from kue.cli.job_ids import JOB_IDS, batches
 from kue.cli.output.listing import show_json, show_line
 from kue.cli.output.terminal import DONE, REFUSED, Command, say
 from kue.cli.params import DURATION, TIME, moment_of
-from kue.client.bulk_actions import Answer
+from kue.client.bulk_actions import BulkResult
 from kue.model.errors import InvalidTransition
 from kue.model.job import State
-from kue.store.values import Word
+from kue.store.values import Result
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kue.client.queue import Kue
 
 #: Does something to a batch of jobs.
-Act = Callable[[list[int]], Awaitable[list[Answer]]]
+Act = Callable[[list[int]], Awaitable[list[BulkResult]]]
 
 #: One JSON object a line: {"id": 7, "word": "done"}, or with "error".
 answers_json = json_option(help="Write one JSON object a line: id, now, error.")
@@ -49,7 +49,7 @@ async def retry(
       kue job list --state cancelled --tag mail | kue job retry -
     """
 
-    async def act(batch: list[int]) -> list[Answer]:
+    async def act(batch: list[int]) -> list[BulkResult]:
         return await q.retry_many(batch, delay=delay or 0)
 
     now = State.DELAYED if delay else State.WAITING
@@ -72,7 +72,7 @@ async def cancel(q: Kue, ids: tuple[int | str, ...], reason: str, as_json: bool)
       kue job cancel 7 --reason "order was withdrawn"
     """
 
-    async def act(batch: list[int]) -> list[Answer]:
+    async def act(batch: list[int]) -> list[BulkResult]:
         return await q.cancel_many(batch, reason=reason)
 
     return await each(ids, act, now=State.CANCELLED, as_json=as_json)
@@ -93,7 +93,7 @@ async def remove(q: Kue, ids: tuple[int | str, ...], force: bool, as_json: bool)
       kue job remove 7 8
     """
 
-    async def act(batch: list[int]) -> list[Answer]:
+    async def act(batch: list[int]) -> list[BulkResult]:
         return await q.remove_many(batch, force=force)
 
     hint = "; cancel it, or use --force"
@@ -134,7 +134,7 @@ async def move(
     _check_times(to, at, delay)
     due = await moment_of(q, when, ahead=True)
 
-    async def act(batch: list[int]) -> list[Answer]:
+    async def act(batch: list[int]) -> list[BulkResult]:
         return await q.move_many(batch, State(to), at=due)
 
     return await each(ids, act, now=to, as_json=as_json)
@@ -161,9 +161,9 @@ def _check_times(to: str, at: object, delay: object) -> None:
         raise click.UsageError("--at and --delay go with --to delayed")
 
 
-def _show(answer: Answer, *, now: str, as_json: bool, hint: str) -> None:
+def _show(answer: BulkResult, *, now: str, as_json: bool, hint: str) -> None:
     error = answer.error
-    word = "asked" if answer.word is Word.ASKED else now
+    word = "asked" if answer.word is Result.ASKED else now
     if error is not None:
         end = hint if isinstance(error, InvalidTransition) else ""
         say(f"{error}{end}")

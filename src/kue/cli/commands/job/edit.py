@@ -13,9 +13,9 @@ from kue.cli.json_input import read_json
 from kue.cli.output.terminal import Command
 from kue.cli.params import PRIORITY
 from kue.cli.stdin import STDIN, read_all
-from kue.client.bulk_actions import Answer
+from kue.client.bulk_actions import BulkResult
 from kue.model.errors import JobError, JobNotFound
-from kue.store.values import Word
+from kue.store.values import Result
 
 if TYPE_CHECKING:
     from kue.client.queue import Kue
@@ -58,7 +58,7 @@ async def edit(
     if not changes:
         raise click.UsageError("say what to change, such as --priority high")
 
-    async def act(batch: list[int]) -> list[Answer]:
+    async def act(batch: list[int]) -> list[BulkResult]:
         return [await _edit(q, job_id, changes) for job_id in batch]
 
     return await each(ids, act, now="changed", as_json=as_json)
@@ -72,12 +72,12 @@ def _read_data(text: str, ids: tuple[int | str, ...]) -> Any:
     return read_json(read_all(), what="data")
 
 
-async def _edit(q: Kue, job_id: int, changes: dict[str, Any]) -> Answer:
+async def _edit(q: Kue, job_id: int, changes: dict[str, Any]) -> BulkResult:
     try:
         handle = await q.get(job_id)
         with told_as_misuse():
             await handle.update(**changes)
     except JobError as exc:
-        word = Word.GONE if isinstance(exc, JobNotFound) else Word.REFUSED
-        return Answer(job_id, word, exc)
-    return Answer(job_id, Word.DONE)
+        word = Result.GONE if isinstance(exc, JobNotFound) else Result.REFUSED
+        return BulkResult(job_id, word, exc)
+    return BulkResult(job_id, Result.DONE)

@@ -10,12 +10,12 @@ from kue.cli.commands.queue.list import list_
 from kue.cli.commands.queue.pause import pause, resume
 from kue.cli.commands.queue.stats import stats
 from kue.cli.context import url_option
-from kue.cli.output.terminal import Group, help_if_alone
+from kue.cli.output.terminal import NounGroup, help_if_alone
 
 __all__ = ["queue"]
 
 
-@click.group(cls=Group)
+@click.group(cls=NounGroup)
 @url_option
 @click.pass_context
 def queue(context: click.Context) -> None:

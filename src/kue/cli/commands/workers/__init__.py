@@ -8,12 +8,12 @@ from kue.cli.commands.workers.list import show
 from kue.cli.commands.workers.orders import stacks, stop
 from kue.cli.commands.workers.pause import pause, resume
 from kue.cli.context import json_option, url_option
-from kue.cli.output.terminal import Group
+from kue.cli.output.terminal import NounGroup
 
 __all__ = ["workers"]
 
 
-@click.group(cls=Group)
+@click.group(cls=NounGroup)
 @click.option("--watch", is_flag=True, help="Look again every second, until Ctrl-C.")
 @json_option(help="Write one JSON object a line, one for each worker.")
 @url_option

@@ -23,7 +23,7 @@ A = TypeVarTuple("A")
 T = TypeVar("T")
 
 
-class Home:
+class ConnectionThread:
     """Runs from its making until `close`."""
 
     def __init__(self) -> None:

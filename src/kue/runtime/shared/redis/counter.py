@@ -8,13 +8,13 @@ from kue.model.names import quote
 from kue.runtime.shared.values import check_number, too_large
 
 if TYPE_CHECKING:
-    from kue.runtime.shared.redis.idempotent_calls import Calls
+    from kue.runtime.shared.redis.idempotent_calls import IdempotentCalls
 
 
 class RedisCounter:
     """A whole number that all processes count with."""
 
-    def __init__(self, calls: Calls, name: str) -> None:
+    def __init__(self, calls: IdempotentCalls, name: str) -> None:
         self._calls = calls
         self._root = calls.root(name)
         self._name = quote(name)

@@ -11,8 +11,8 @@ from kue.model.names import quote
 from kue.store.redis.scripts import load
 
 if TYPE_CHECKING:
-    from kue.runtime.shared.redis.connection_thread import Home
-    from kue.store.redis.wire.client import Link
+    from kue.runtime.shared.redis.connection_thread import ConnectionThread
+    from kue.store.redis.wire.client import RedisClient
 
 PACKAGE = "kue.runtime.shared.redis"
 #: Maps and counters are spread over so many hash tags, and so over a Redis Cluster.
@@ -22,7 +22,7 @@ SLICES = 64
 _CALLERS = 16
 
 
-class Calls:
+class IdempotentCalls:
     """
     Makes calls for maps and counters, from any thread.
 
@@ -30,7 +30,9 @@ class Calls:
     what was done already.
     """
 
-    def __init__(self, home: Home, link: Link, prefix: str, process: str) -> None:
+    def __init__(
+        self, home: ConnectionThread, link: RedisClient, prefix: str, process: str
+    ) -> None:
         self._home = home
         self._link = link
         self._prefix = quote(prefix)

@@ -6,27 +6,29 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from kue.runtime.errors import RuntimeClosed
-from kue.runtime.shared.redis.lock_queue import State
+from kue.runtime.shared.redis.lock_queue import LockState
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from kue.runtime.shared.redis.connection_thread import Home
-    from kue.runtime.shared.redis.lock_queue import Place
-    from kue.runtime.shared.redis.locks import Locks
+    from kue.runtime.shared.redis.connection_thread import ConnectionThread
+    from kue.runtime.shared.redis.lock_queue import LockTicket
+    from kue.runtime.shared.redis.locks import RedisLocks
 
 
 class RedisLock:
     """A lock that this process holds, as far as it knows."""
 
-    def __init__(self, home: Home, locks: Locks, place: Place) -> None:
+    def __init__(
+        self, home: ConnectionThread, locks: RedisLocks, place: LockTicket
+    ) -> None:
         self._home = home
         self._locks = locks
         self._place = place
 
     @property
     def is_held(self) -> bool:
-        return self._place.state is State.HELD and self._locks.is_safe
+        return self._place.state is LockState.HELD and self._locks.is_safe
 
     @property
     def fence(self) -> int:

@@ -9,7 +9,7 @@ from enum import Enum, auto
 _numbers = itertools.count(1)
 
 
-class State(Enum):
+class LockState(Enum):
     #: Redis has not told yet.
     COMING = auto()
     WAITING = auto()
@@ -22,13 +22,13 @@ class State(Enum):
     LEFT = auto()
 
 
-class Place:
+class LockTicket:
     """A place in the line of *lock*; its futures belong to the loop of the locks."""
 
     def __init__(self, lock: str, number: int = 0) -> None:
         self.lock = lock
         self.number = number or next(_numbers)
-        self.state = State.COMING
+        self.state = LockState.COMING
         #: Where in the line; the fencing number once the lock is held.
         self.ticket = 0
         #: The line is in what Redis remembers since then.
@@ -48,20 +48,20 @@ class Place:
     def hear(self, ticket: int, born: bytes) -> None:
         """Go along with what Redis says: a negative ticket has to wait."""
         self.born = born
-        if self.state not in (State.COMING, State.WAITING, State.AWAY):
+        if self.state not in (LockState.COMING, LockState.WAITING, LockState.AWAY):
             return
         self.ticket = abs(ticket)
         if ticket > 0 or self.called == self.ticket:
-            self.state = State.HELD
+            self.state = LockState.HELD
             _tell(self.turn)
         else:
-            self.state = State.WAITING
+            self.state = LockState.WAITING
         _tell(self.joined)
 
     def call(self, ticket: int) -> None:
         """Be the first in the line, if it is there with this ticket."""
         self.called = ticket
-        if self.state is State.WAITING:
+        if self.state is LockState.WAITING:
             self.hear(-self.ticket, self.born)
 
     def fail(self, error: Exception) -> None:

@@ -13,24 +13,24 @@ from kue.store.redis.scripts import load
 from kue.store.redis.wire.client import pairs
 
 if TYPE_CHECKING:
-    from kue.runtime.shared.redis.lock_queue import Place
-    from kue.store.redis.wire.client import Link
+    from kue.runtime.shared.redis.lock_queue import LockTicket
+    from kue.store.redis.wire.client import RedisClient
 
 #: Acts in one step.
 _MANY = 500
 
 
-class Act(NamedTuple):
+class LockAction(NamedTuple):
     """What is to be done with a place: + come, - leave, ? look, ! be back."""
 
     what: str
-    place: Place
+    place: LockTicket
 
 
-class Told(NamedTuple):
+class LockReply(NamedTuple):
     """What a step told."""
 
-    acts: list[tuple[Act, int]]
+    acts: list[tuple[LockAction, int]]
     #: Stays the same as long as Redis loses nothing.
     born: bytes
     #: Seconds until the first lease ends, whosoever it is.
@@ -39,7 +39,7 @@ class Told(NamedTuple):
     places: int
 
 
-class Steps:
+class LockRequests:
     """
     Carries acts to Redis in the order they came.
 
@@ -47,12 +47,14 @@ class Steps:
     That keeps the order of those who come to a line, and one call for many is cheap.
     """
 
-    def __init__(self, link: Link, root: str, process: str, lease: float) -> None:
+    def __init__(
+        self, link: RedisClient, root: str, process: str, lease: float
+    ) -> None:
         self._link = link
         self._root = root
         self._process = process
         self._lease = lease
-        self._waiting: deque[Act] = deque()
+        self._waiting: deque[LockAction] = deque()
         self._numbers = itertools.count(1)
         #: Until then this process lives in the eyes of Redis, by the monotonic clock.
         self.safe_until = 0.0
@@ -60,13 +62,13 @@ class Steps:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, what: str, place: Place) -> None:
-        self._waiting.append(Act(what, place))
+    def add(self, what: str, place: LockTicket) -> None:
+        self._waiting.append(LockAction(what, place))
 
-    def take(self) -> list[Act]:
+    def take(self) -> list[LockAction]:
         return [self._waiting.popleft() for _ in range(min(_MANY, len(self._waiting)))]
 
-    async def make(self, acts: list[Act]) -> Told:
+    async def make(self, acts: list[LockAction]) -> LockReply:
         """
         Make a step, which renews the lease.
 
@@ -88,7 +90,7 @@ class Steps:
         )
         self.safe_until = began + self._lease
         told = list(zip(acts, tickets, strict=True))
-        return Told(told, born, soonest / 1000, places)
+        return LockReply(told, born, soonest / 1000, places)
 
     async def places(self) -> dict[int, str]:
         """Return the places that Redis has, and the lock of each."""

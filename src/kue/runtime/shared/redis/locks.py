@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING
 
 from kue.model.errors import StoreError
 from kue.runtime.errors import LockTimedOut, RuntimeClosed
-from kue.runtime.shared.redis.lock_queue import Place, State
-from kue.runtime.shared.redis.lock_requests import Steps
+from kue.runtime.shared.redis.lock_queue import LockState, LockTicket
+from kue.runtime.shared.redis.lock_requests import LockRequests
 from kue.store.redis.wire.client import short_pause
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kue.runtime.shared.redis.lock_requests import Act, Told
-    from kue.store.redis.wire.client import Link
+    from kue.runtime.shared.redis.lock_requests import LockAction, LockReply
+    from kue.store.redis.wire.client import RedisClient
 
 logger = logging.getLogger(__name__)
 
@@ -35,17 +35,19 @@ _CLOSE_SECONDS = 2.0
 _LISTEN_SECONDS = 5.0
 
 
-class Locks:
+class RedisLocks:
     """All places of this process; everything but `is_safe` on one event loop."""
 
-    def __init__(self, link: Link, root: str, process: str, lease: float) -> None:
+    def __init__(
+        self, link: RedisClient, root: str, process: str, lease: float
+    ) -> None:
         self._link = link
         self._root = root
         self._channel = f"{root}:to:{process}"
         self._lease = lease
-        self._steps = Steps(link, root, process, lease)
+        self._steps = LockRequests(link, root, process, lease)
         #: Until Redis is known to have removed them.
-        self._places: dict[int, Place] = {}
+        self._places: dict[int, LockTicket] = {}
         #: When the next renewal is due, by the monotonic clock.
         self._due = 0.0
         self._work = asyncio.Event()
@@ -59,7 +61,7 @@ class Locks:
         """Whether the lease stands for certain; asked from any thread."""
         return time.monotonic() < self._steps.safe_until
 
-    async def take(self, place: Place, seconds: float) -> None:
+    async def take(self, place: LockTicket, seconds: float) -> None:
         """
         Come to the line and wait for the lock; whoever gives up must `leave`.
 
@@ -69,7 +71,7 @@ class Locks:
         """
         if self._is_closed:
             raise RuntimeClosed("this shared data was closed")
-        if place.state is State.LEFT:
+        if place.state is LockState.LEFT:
             # Given up before it began.
             return
         until = asyncio.get_running_loop().time() + seconds
@@ -80,7 +82,7 @@ class Locks:
         self._places[place.number] = place
         self._do("+", place)
         await place.joined
-        if place.state is State.HELD:
+        if place.state is LockState.HELD:
             return
         try:
             async with asyncio.timeout_at(until):
@@ -88,14 +90,14 @@ class Locks:
         except TimeoutError:
             raise LockTimedOut(place.lock) from None
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: LockTicket) -> None:
         """Release the lock, or wait for it no longer; once is enough."""
-        was_left = place.state is State.LEFT
-        place.state = State.LEFT
+        was_left = place.state is LockState.LEFT
+        place.state = LockState.LEFT
         if place.number in self._places and not was_left:
             self._do("-", place)
 
-    async def release(self, place: Place) -> None:
+    async def release(self, place: LockTicket) -> None:
         """Leave, and return once Redis knows or has been found not to answer."""
         self.leave(place)
         if place.number in self._places:
@@ -110,7 +112,7 @@ class Locks:
                 await asyncio.gather(task, return_exceptions=True)
         for place in self._places.values():
             place.fail(RuntimeClosed("this shared data was closed meanwhile"))
-            place.state = State.LEFT
+            place.state = LockState.LEFT
             self._steps.add("-", place)
         try:
             async with asyncio.timeout(_CLOSE_SECONDS):
@@ -123,7 +125,7 @@ class Locks:
 
     # -- steps -----------------------------------------------------------------
 
-    def _do(self, what: str, place: Place) -> None:
+    def _do(self, what: str, place: LockTicket) -> None:
         self._steps.add(what, place)
         self._work.set()
 
@@ -161,10 +163,10 @@ class Locks:
     def _look(self) -> None:
         """Ask whether a call got lost, or a place."""
         for place in self._places.values():
-            if place.state in (State.WAITING, State.HELD):
+            if place.state in (LockState.WAITING, LockState.HELD):
                 self._do("?", place)
 
-    def _hear(self, told: Told) -> None:
+    def _hear(self, told: LockReply) -> None:
         # Just after the first lease ends if that is sooner: it may be a dead one's.
         self._due = time.monotonic() + min(self._lease / 3, told.soonest + 0.002)
         for (what, place), ticket in told.acts:
@@ -180,25 +182,25 @@ class Locks:
             self._is_in_doubt = False
             logger.warning("the lease of locks is renewed again")
 
-    def _miss(self, place: Place, born: bytes) -> None:
+    def _miss(self, place: LockTicket, born: bytes) -> None:
         """Redis does not know a place: it lost all it had, or took us for dead."""
         is_empty, place.born = born != place.born, born
-        if place.state is State.HELD and is_empty:
+        if place.state is LockState.HELD and is_empty:
             self._do("!", place)
-        elif place.state is State.HELD:
+        elif place.state is LockState.HELD:
             self._lose(place)
-        elif place.state is State.WAITING:
-            place.state = State.AWAY
+        elif place.state is LockState.WAITING:
+            place.state = LockState.AWAY
             # By then, whoever held the lock is back or knows that it is lost.
             wait = self._lease if is_empty else 0
             asyncio.get_running_loop().call_later(wait, self._come_again, place)
 
-    def _come_again(self, place: Place) -> None:
-        if place.state is State.AWAY:
+    def _come_again(self, place: LockTicket) -> None:
+        if place.state is LockState.AWAY:
             self._do("+", place)
 
-    def _lose(self, place: Place) -> None:
-        place.state = State.LOST
+    def _lose(self, place: LockTicket) -> None:
+        place.state = LockState.LOST
         self._do("-", place)
         logger.error(
             "lock %r is lost: others were let in while its lease could not be renewed",
@@ -210,12 +212,12 @@ class Locks:
         with suppress(StoreError):
             for number, lock in (await self._steps.places()).items():
                 if number not in self._places:
-                    stray = Place(lock, number)
+                    stray = LockTicket(lock, number)
                     stray.begin()
                     self._places[number] = stray
                     self.leave(stray)
 
-    def _fail(self, acts: Sequence[Act], error: Exception) -> None:
+    def _fail(self, acts: Sequence[LockAction], error: Exception) -> None:
         for what, place in acts:
             if what == "-":
                 # It must be left some day: as long as we live, nobody else removes it.
@@ -223,13 +225,13 @@ class Locks:
                 if not place.gone.done():
                     logger.warning("lock %r is released later: %s", place.lock, error)
                 _end(place)
-            elif place.state is State.COMING:
+            elif place.state is LockState.COMING:
                 place.fail(error)
             elif what == "+":
                 self._come_again(place)
-            elif what == "!" and place.state is State.HELD:
+            elif what == "!" and place.state is LockState.HELD:
                 self._do(what, place)
-        is_any_held = any(it.state is State.HELD for it in self._places.values())
+        is_any_held = any(it.state is LockState.HELD for it in self._places.values())
         if is_any_held and not self.is_safe and not self._is_in_doubt:
             self._is_in_doubt = True
             logger.warning(
@@ -266,6 +268,6 @@ class Locks:
                 place.call(int(ticket))
 
 
-def _end(place: Place) -> None:
+def _end(place: LockTicket) -> None:
     if not place.gone.done():
         place.gone.set_result(None)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from kue.model.duration import Duration
     from kue.model.payload import JSON
-    from kue.runtime.shared.redis.idempotent_calls import Calls
+    from kue.runtime.shared.redis.idempotent_calls import IdempotentCalls
 
 #: A map of so many entries is read at once, a larger one in pieces.
 WHOLE = 256
@@ -24,7 +24,7 @@ _BYTES = 1024 * 1024
 class RedisMap:
     """An `AsyncMap` for all processes."""
 
-    def __init__(self, calls: Calls, name: str) -> None:
+    def __init__(self, calls: IdempotentCalls, name: str) -> None:
         self._calls = calls
         self._root = calls.root(name)
         self._name = quote(name)

@@ -39,22 +39,22 @@ from typing import TYPE_CHECKING, Self
 from kue.model.duration import milliseconds
 from kue.model.names import check_name, quote
 from kue.runtime.errors import RuntimeClosed
-from kue.runtime.shared.redis.connection_thread import Home
+from kue.runtime.shared.redis.connection_thread import ConnectionThread
 from kue.runtime.shared.redis.counter import RedisCounter
-from kue.runtime.shared.redis.idempotent_calls import Calls
+from kue.runtime.shared.redis.idempotent_calls import IdempotentCalls
 from kue.runtime.shared.redis.lock import RedisLock
-from kue.runtime.shared.redis.lock_queue import Place
-from kue.runtime.shared.redis.locks import Locks
+from kue.runtime.shared.redis.lock_queue import LockTicket
+from kue.runtime.shared.redis.locks import RedisLocks
 from kue.runtime.shared.redis.map import RedisMap
 from kue.runtime.shared.shared_data import LOCK_TIMEOUT
-from kue.store.redis.wire.client import Link
+from kue.store.redis.wire.client import RedisClient
 from kue.store.redis.wire.url import read_url
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from kue.model.duration import Duration
-    from kue.store.redis.wire.url import Address
+    from kue.store.redis.wire.url import RedisAddress
 
 #: As long as a node of a cluster may be silent.  Half of what a lock is waited for
 #: unless told otherwise, so that whoever waits outlives a holder that died.
@@ -143,7 +143,7 @@ class RedisShared:
             LockTimedOut: It was not free in time.
             StoreUnavailable: Redis does not answer.
         """
-        place = Place(check_name(name, what="the name of a lock"))
+        place = LockTicket(check_name(name, what="the name of a lock"))
         seconds = milliseconds(timeout, field="timeout") / 1000
         here = self._there()
         try:
@@ -164,13 +164,13 @@ class RedisShared:
 class _Open:
     """What there is from opening to closing."""
 
-    def __init__(self, address: Address, prefix: str, lease: float) -> None:
+    def __init__(self, address: RedisAddress, prefix: str, lease: float) -> None:
         process = secrets.token_hex(8)
         self._root = f"{{{quote(prefix)}:locks}}"
-        self._link = Link(address, budget_seconds=_BUDGET_SECONDS)
-        self.home = Home()
-        self.calls = Calls(self.home, self._link, prefix, process)
-        self.locks = Locks(self._link, self._root, process, lease)
+        self._link = RedisClient(address, budget_seconds=_BUDGET_SECONDS)
+        self.home = ConnectionThread()
+        self.calls = IdempotentCalls(self.home, self._link, prefix, process)
+        self.locks = RedisLocks(self._link, self._root, process, lease)
 
     async def begin(self) -> None:
         await self._link.read(self._root, "PING")

@@ -18,8 +18,8 @@ from kue.model.names import check_name, quote, unquote
 from kue.model.settings import LEASE_MS
 from kue.store.redis.doctor.case import PlainCase
 from kue.store.redis.doctor.trouble import Trouble
-from kue.store.redis.record import Said
-from kue.store.values import Act, LogLine
+from kue.store.redis.record import PauseDetails
+from kue.store.values import AuditEntry, LogLine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,10 +55,10 @@ _SEARCHED = re.compile(rb"\d{1,20}:\d{1,15}")
 _MAX_RATE = 1e15
 
 _read_line = msgspec.json.Decoder(LogLine).decode
-_read_act = msgspec.json.Decoder(Act).decode
+_read_act = msgspec.json.Decoder(AuditEntry).decode
 _read_error = msgspec.json.Decoder(Error).decode
 _read_object = msgspec.json.Decoder(dict).decode
-_read_said = msgspec.json.Decoder(Said).decode
+_read_said = msgspec.json.Decoder(PauseDetails).decode
 #: Of meta, what a person must look at; the rest maintenance writes again.
 _LAYOUT = frozenset({b"schema", b"shards", b"id"})
 

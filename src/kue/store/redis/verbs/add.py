@@ -9,7 +9,7 @@ from kue.model.names import quote
 from kue.store.batches import bytes_of_draft, producer_of_part, split
 from kue.store.codec import body_of
 from kue.store.redis.record import left_of, options_of
-from kue.store.redis.sharding import Shards
+from kue.store.redis.sharding import Sharding
 from kue.store.validation import InvalidCall, check_batch
 from kue.store.values import Added
 
@@ -36,7 +36,7 @@ class _Call(NamedTuple):
     now: int | None
 
 
-class Producing(Shards):
+class Producing(Sharding):
     """The verb `add`."""
 
     def __init__(self, settings: Settings) -> None:

@@ -12,9 +12,16 @@ from kue.model.names import quote
 from kue.model.retry_policy import after_cancel
 from kue.store.codec import body_of, tail_of
 from kue.store.redis.record import created_in, read_claimed, with_changes
-from kue.store.redis.sharding import Shards, seen_as_arguments
+from kue.store.redis.sharding import Sharding, seen_as_arguments
 from kue.store.validation import InvalidCall, check_batch, check_limit, check_move
-from kue.store.values import MAX_BATCH, NOTHING_SEEN, Change, Reply, Seen, Word
+from kue.store.values import (
+    MAX_BATCH,
+    NOTHING_SEEN,
+    Change,
+    ExpectedState,
+    Reply,
+    Result,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -25,31 +32,31 @@ _encode = msgspec.json.Encoder().encode
 _STATES = frozenset(state.value for state in State)
 
 
-class Operating(Shards):
+class Operating(Sharding):
     """The verbs of people and programs that look after jobs."""
 
     async def update(
         self, changes: Sequence[Change], *, now: int | None = None
-    ) -> list[Word]:
+    ) -> list[Result]:
         check_batch(changes, "changes")
         return [await self._update(change, now) for change in changes]
 
-    async def _update(self, change: Change, now: int | None) -> Word:
+    async def _update(self, change: Change, now: int | None) -> Result:
         shard = self._shard_of(change.job_id)
         while True:
             record = await self._record(change.job_id)
             if record is None:
-                return Word.GONE
+                return Result.GONE
             old, new, priority = _edited(change, record)
             created_at, ending = seen_as_arguments(change.seen)
             # The script compares the header, which has the time, with the one we read.
             if created_at not in ("", created_in(old)):
-                return Word.GONE
+                return Result.GONE
             word = await self._run(
                 shard, "update", change.job_id, old, new, priority, ending, now=now
             )
             if word != b"changed":
-                return Word(word.decode())
+                return Result(word.decode())
 
     async def _record(self, job_id: int) -> bytes | None:
         shard = self._shard_of(job_id)
@@ -65,7 +72,7 @@ class Operating(Shards):
         *,
         at: int | None = None,
         states: Iterable[State] | None = None,
-        seen: Mapping[int, Seen] = NOTHING_SEEN,
+        seen: Mapping[int, ExpectedState] = NOTHING_SEEN,
         now: int | None = None,
     ) -> list[Reply]:
         check_batch(job_ids, "jobs")
@@ -79,7 +86,7 @@ class Operating(Shards):
         job_ids: Sequence[int],
         *,
         reason: str = "",
-        seen: Mapping[int, Seen] = NOTHING_SEEN,
+        seen: Mapping[int, ExpectedState] = NOTHING_SEEN,
         now: int | None = None,
     ) -> list[Reply]:
         check_batch(job_ids, "jobs")
@@ -97,7 +104,7 @@ class Operating(Shards):
         *,
         force: bool = False,
         states: Iterable[State] | None = None,
-        seen: Mapping[int, Seen] = NOTHING_SEEN,
+        seen: Mapping[int, ExpectedState] = NOTHING_SEEN,
         now: int | None = None,
     ) -> list[Reply]:
         check_batch(job_ids, "jobs")
@@ -161,9 +168,9 @@ def _edited(change: Change, record: bytes) -> tuple[bytes, bytes, int]:
 
 
 def _reply(answer: list[bytes]) -> Reply:
-    word, detail = Word(answer[0].decode()), answer[1].decode()
-    if word is Word.HELD:
+    word, detail = Result(answer[0].decode()), answer[1].decode()
+    if word is Result.HELD:
         return Reply(word, holder=int(detail))
-    if word is Word.REFUSED and detail in _STATES:
+    if word is Result.REFUSED and detail in _STATES:
         return Reply(word, State(detail))
     return Reply(word)

@@ -9,7 +9,7 @@ import msgspec
 from kue.model.names import quote, unquote
 from kue.store.redis.keys import worker_field
 from kue.store.redis.record import read_paused
-from kue.store.redis.sharding import Shards
+from kue.store.redis.sharding import Sharding
 from kue.store.redis.wire.client import pairs
 from kue.store.validation import check_limits, check_pause
 from kue.store.values import Limits, Pause
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _encode = msgspec.json.Encoder().encode
 
 
-class Holding(Shards):
+class Holding(Sharding):
     """The verbs `pause`, `resume`, `paused`, `limit` and `limits`."""
 
     async def pause(

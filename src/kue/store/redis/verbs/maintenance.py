@@ -26,9 +26,9 @@ from kue.store.values import (
     MINUTES_A_PASS,
     MINUTES_KEPT,
     STACKS_MS,
+    MaintenanceResult,
     Outcome,
-    Tended,
-    Word,
+    Result,
     grace_gap,
 )
 
@@ -63,15 +63,16 @@ class Upkeep(Producing, Running, Operating, Reading):
         keep: Keep | None = None,
         lease: int = LEASE_MS,
         now: int | None = None,
-    ) -> Tended:
-        async def one(shard: int) -> Tended:
+    ) -> MaintenanceResult:
+        async def one(shard: int) -> MaintenanceResult:
             return await self._tend(shard, limit, keep, lease, now)
 
         passes = await self._on_all(one)
         counts = {
-            name: sum(getattr(done, name) for done in passes) for name in Tended.COUNTS
+            name: sum(getattr(done, name) for done in passes)
+            for name in MaintenanceResult.COUNTS
         }
-        return Tended(
+        return MaintenanceResult(
             **counts,
             more=any(done.more for done in passes),
             quiet=all(done.quiet for done in passes),
@@ -80,12 +81,12 @@ class Upkeep(Producing, Running, Operating, Reading):
 
     async def _tend(
         self, shard: int, limit: int, keep: Keep | None, lease: int, now: int | None
-    ) -> Tended:
+    ) -> MaintenanceResult:
         if now is None:
             next_look = await self._due_at(shard)
             if next_look > self._time(shard):
                 elsewhere = await self._is_elsewhere(shard, next_look)
-                return Tended(quiet=True, elsewhere=elsewhere)
+                return MaintenanceResult(quiet=True, elsewhere=elsewhere)
         asked = time.monotonic()
         reply = await self._run(
             shard,
@@ -104,7 +105,7 @@ class Upkeep(Producing, Running, Operating, Reading):
         if now is None:
             self._clocks[shard] = reply[0] / 1000 - asked
         if len(reply) == 1:
-            return Tended(quiet=True)
+            return MaintenanceResult(quiet=True)
         if now is None:
             self._our_pass[shard] = self._last_pass[shard] = reply[0]
         _, promoted, expired, pruned, released, more, lost, late, due, *damage = reply
@@ -115,7 +116,7 @@ class Upkeep(Producing, Running, Operating, Reading):
         if damage:
             # Raised only now: the other types were looked at all the same.
             raise self._link.translate(ResponseError(damage[0].decode()))
-        return Tended(
+        return MaintenanceResult(
             promoted=promoted,
             expired=expired,
             pruned=pruned,
@@ -144,7 +145,7 @@ class Upkeep(Producing, Running, Operating, Reading):
             if job and job.token
         ]
         words = await self.settle(outcomes, now=now)
-        return words.count(Word.DONE)
+        return words.count(Result.DONE)
 
     async def _due_at(self, shard: int) -> float:
         """Return when a pass has something to look at, in ms: see tend.lua."""

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kue.model.names import quote, unquote
-from kue.store.redis.sharding import Shards
+from kue.store.redis.sharding import Sharding
 from kue.store.redis.wire.client import pairs
 from kue.store.validation import check_kept, check_limit, read_act_cursor
-from kue.store.values import RINGS, Act, Acts
+from kue.store.values import RINGS, AuditEntry, AuditPage
 
 if TYPE_CHECKING:
     from msgspec import UnsetType
@@ -22,10 +22,10 @@ HOME = 0
 _COUNT = 1_000
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Act).decode
+_decode = msgspec.json.Decoder(AuditEntry).decode
 
 
-class Keeping(Shards):
+class Keeping(Sharding):
     """The verbs `keep`, `kept`, `all_kept`, `forget`, `note` and `acts`."""
 
     async def keep(
@@ -79,14 +79,14 @@ class Keeping(Shards):
         check_kept(room, name)
         return bool(await self._run(HOME, "forget", _field(room, name), now=now))
 
-    async def note(self, act: Act, *, now: int | None = None) -> int:
+    async def note(self, act: AuditEntry, *, now: int | None = None) -> int:
         call = secrets.token_hex(8)
         number = await self._run(
             HOME, "note", act.ring, RINGS[act.ring], call, _encode(act), now=now
         )
         return int(number)
 
-    async def acts(self, limit: int = 50, cursor: str | None = None) -> Acts:
+    async def acts(self, limit: int = 50, cursor: str | None = None) -> AuditPage:
         check_limit(limit)
         before = read_act_cursor(cursor)
         keys = [self._keys[HOME].of_shard(ring) for ring in RINGS]
@@ -100,7 +100,7 @@ class Keeping(Shards):
             for text, number in pairs(reply)
         ]
         found.sort(key=lambda act: act.id, reverse=True)
-        return Acts.of(found[: limit + 1], limit)
+        return AuditPage.of(found[: limit + 1], limit)
 
 
 def _field(room: str, name: str) -> str:
@@ -120,6 +120,6 @@ def _value(text: bytes | None, now: int) -> str | None:
     return None if until and int(until) <= now else value.decode()
 
 
-def _act(text: bytes, number: int) -> Act:
+def _act(text: bytes, number: int) -> AuditEntry:
     at, _, said = text.split(b"\t", 2)
     return msgspec.structs.replace(_decode(said), id=number, at=int(at))

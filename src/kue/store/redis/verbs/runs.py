@@ -28,7 +28,7 @@ from kue.model.settings import LEASE_MS
 from kue.store.batches import bytes_of_outcome, split
 from kue.store.codec import begun, tail_of
 from kue.store.redis.record import read_claimed, read_pause, unreadable
-from kue.store.redis.sharding import Shards
+from kue.store.redis.sharding import Sharding
 from kue.store.redis.verbs.stats import write_counts
 from kue.store.redis.wire.client import MAX_BLOCK_SECONDS
 from kue.store.validation import check_batch, check_limit, check_timings
@@ -36,13 +36,13 @@ from kue.store.values import (
     MAX_LOG_LINES,
     MAX_LOG_TEXT,
     OVERDUE_MS,
-    Beat,
     Claim,
     Claimed,
+    HeartbeatReply,
     LogLine,
     Outcome,
     Progress,
-    Word,
+    Result,
 )
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ _encode = msgspec.json.Encoder().encode
 _decode_text = msgspec.json.Decoder(str).decode
 
 
-class Running(Shards):
+class Running(Sharding):
     """The verbs of a worker."""
 
     async def claim(
@@ -90,14 +90,14 @@ class Running(Shards):
 
     async def settle(
         self, outcomes: Sequence[Outcome], *, now: int | None = None
-    ) -> list[Word]:
+    ) -> list[Result]:
         check_batch(outcomes, "outcomes")
         parts = split(outcomes, bytes_of_outcome)
         if len(parts) > 1:
             return [word for part in parts for word in await self.settle(part, now=now)]
         if names_a_run_twice(outcomes):
             return [(await self.settle([one], now=now))[0] for one in outcomes]
-        words = [Word.DONE] * len(outcomes)
+        words = [Result.DONE] * len(outcomes)
         for shard, places in self._by_shard([o.job.id for o in outcomes]).items():
             order, args = arguments(outcomes, places)
             reply = await self._run(shard, "cycle", *_NO_CLAIM, *args, now=now)
@@ -114,14 +114,14 @@ class Running(Shards):
         claim: Claim,
         lease: int = LEASE_MS,
         now: int | None = None,
-    ) -> tuple[list[Word], Claimed]:
+    ) -> tuple[list[Result], Claimed]:
         check_batch(outcomes, "outcomes")
         check_limit(limit)
         *first, outcomes = split(outcomes, bytes_of_outcome)
-        settled: list[Word] = []
+        settled: list[Result] = []
         for part in first:
             settled += await self.settle(part, now=now)
-        words = [Word.DONE] * len(outcomes)
+        words = [Result.DONE] * len(outcomes)
         if names_a_run_twice(outcomes):
             words, outcomes = await self.settle(outcomes, now=now), ()
         jobs: list[Job] = []
@@ -218,7 +218,7 @@ class Running(Shards):
         info: dict[str, Any] | None = None,
         orders: bool = False,
         now: int | None = None,
-    ) -> Beat:
+    ) -> HeartbeatReply:
         held: dict[int, list[Any]] = {shard: [] for shard in range(self._shards)}
         for job in runs:
             held[self._shard_of(job.id)] += (quote(job.type), job.id, job.token)
@@ -242,7 +242,7 @@ class Running(Shards):
         lost, cancel, pauses, ordered, overdue = zip(*replies, strict=True)
         home = self._home_of(worker)
         pause = pauses[home]
-        return Beat(
+        return HeartbeatReply(
             lost=sorted(map(int, chain(*lost))),
             cancel=dict(sorted(told(list(chain(*cancel))))),
             paused=read_pause(None, pause, worker=worker) if pause else None,
@@ -265,7 +265,7 @@ class Running(Shards):
 
     async def begin(
         self, job: Job, *, alone: bool, now: int | None = None
-    ) -> Job | Word:
+    ) -> Job | Result:
         reply: bytes = await self._run(
             self._shard_of(job.id),
             "begin",
@@ -275,8 +275,8 @@ class Running(Shards):
             now=now,
         )
         token = reply.decode()
-        if token in (Word.LOST, Word.REFUSED):
-            return Word(token)
+        if token in (Result.LOST, Result.REFUSED):
+            return Result(token)
         return msgspec.structs.replace(job, token=token)
 
     async def leave(self, worker: str, *, now: int | None = None) -> None:
@@ -333,9 +333,9 @@ class Running(Shards):
 
     async def progress(
         self, updates: Sequence[Progress], *, now: int | None = None
-    ) -> list[Word]:
+    ) -> list[Result]:
         check_batch(updates, "updates")
-        words = [Word.DONE] * len(updates)
+        words = [Result.DONE] * len(updates)
         places = self._by_shard([update.job_id for update in updates])
         for shard, positions in places.items():
             args: list[Any] = []
@@ -345,7 +345,7 @@ class Running(Shards):
                 args += (one.job_id, one.percent, _encode(one.data), one.token, created)
             reply = await self._run(shard, "progress", *args, now=now)
             for position, word in zip(positions, reply, strict=True):
-                words[position] = Word(word.decode())
+                words[position] = Result(word.decode())
         return words
 
     async def log(
@@ -355,7 +355,7 @@ class Running(Shards):
         *,
         created_at: int | None = None,
         now: int | None = None,
-    ) -> Word:
+    ) -> Result:
         check_batch(lines, "lines")
         args = [
             _encode(LogLine(line.text[:MAX_LOG_TEXT], line.level, line.attempt))[1:]
@@ -371,7 +371,7 @@ class Running(Shards):
             *args,
             now=now,
         )
-        return Word(word.decode())
+        return Result(word.decode())
 
 
 def claim_arguments(
@@ -446,7 +446,7 @@ def flags_of(outcome: Outcome) -> str:
     return flags
 
 
-def read_words(reply: list[Any], order: list[int], words: list[Word]) -> None:
+def read_words(reply: list[Any], order: list[int], words: list[Result]) -> None:
     """Put the words that are not "done" where they belong."""
     for index, word in zip(reply[::2], reply[1::2], strict=True):
-        words[order[index]] = Word(word.decode())
+        words[order[index]] = Result(word.decode())

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from kue.model.names import unquote
-from kue.store.redis.sharding import Shards
+from kue.store.redis.sharding import Sharding
 from kue.store.redis.wire.client import pairs
 from kue.store.values import MINUTES_KEPT, Stat, StoreFacts, hourly
 
@@ -21,7 +21,7 @@ _COUNTS = frozenset({"waits", "runs"})
 _COUNT = re.compile(rb"(\d+)=(\d+)")
 
 
-class Counters(Shards):
+class Counters(Sharding):
     """What happened by minute and by hour."""
 
     async def stats(self, since: int, until: int) -> list[Stat]:

@@ -16,8 +16,8 @@ from kue.model.errors import StoreError, StoreUnavailable
 from kue.model.events import Event, Kind
 from kue.model.names import unquote
 from kue.store.damage import corrupt
-from kue.store.event_buffer import Feed
-from kue.store.redis.sharding import Shards
+from kue.store.event_buffer import EventBuffer
+from kue.store.redis.sharding import Sharding
 from kue.store.values import WATCH_MS
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class _Ear:
     """Listens to one shard, on one connection, for every feed that wants it."""
 
     def __init__(self) -> None:
-        self.feeds: dict[Feed, _Wish] = {}
+        self.feeds: dict[EventBuffer, _Wish] = {}
         #: Set while the server has our subscription, or when *error* says why not.
         self.ready = asyncio.Event()
         self.error: StoreError | None = None
@@ -94,7 +94,7 @@ class _Count:
         self._told = told
 
 
-class Listening(Shards):
+class Listening(Sharding):
     """The verb `watch`."""
 
     def __init__(self, settings: Settings) -> None:
@@ -114,7 +114,7 @@ class Listening(Shards):
         self, job_ids: Sequence[int] | None = None, *, buffer: int = 1000
     ) -> AsyncIterator[Events]:
         await self.open()
-        feed = Feed(buffer, only=None if job_ids is None else frozenset(job_ids))
+        feed = EventBuffer(buffer, only=None if job_ids is None else frozenset(job_ids))
         wishes = self._wishes(job_ids)
         try:
             for shard, wish in wishes.items():
@@ -159,7 +159,7 @@ class Listening(Shards):
         if ear.error is not None:
             raise ear.error
 
-    async def _drop(self, shard: int, feed: Feed) -> None:
+    async def _drop(self, shard: int, feed: EventBuffer) -> None:
         """Take a feed off; with the last one the shard is listened to no more."""
         ear = self._ears[shard]
         wish = ear.feeds.pop(feed, None)

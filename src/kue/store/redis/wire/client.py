@@ -26,16 +26,16 @@ from redis import exceptions
 from kue.model.errors import StoreError, StoreFull, StoreRefused, StoreUnavailable
 from kue.store.damage import corrupt
 from kue.store.redis.scripts import load
-from kue.store.redis.wire.cluster_slots import SlotMap
+from kue.store.redis.wire.cluster_slots import ClusterSlots
 from kue.store.redis.wire.connecting import Connector
-from kue.store.redis.wire.connection import Command, Lines
+from kue.store.redis.wire.connection import Command, RedisConnectionPool
 from kue.store.redis.wire.durable import GROUPS, DurableCalls
-from kue.store.redis.wire.pubsub import Channels
+from kue.store.redis.wire.pubsub import PubSub
 
 if TYPE_CHECKING:
     from kue.store.redis.scripts import Script
     from kue.store.redis.wire.cluster_slots import Node
-    from kue.store.redis.wire.url import Address
+    from kue.store.redis.wire.url import RedisAddress
 
 T = TypeVar("T")
 #: Waits for a message, so many seconds.
@@ -82,25 +82,25 @@ _DAMAGE = re.compile(
 _REFUSED = (exceptions.AuthenticationError, exceptions.NoPermissionError)
 
 
-class Link:
+class RedisClient:
     """Connections to one Redis, its Sentinels or its Cluster, for one event loop."""
 
     #: What a subscription raises when its connection is lost.
     errors = _ERRORS
 
-    def __init__(self, address: Address, *, budget_seconds: float) -> None:
+    def __init__(self, address: RedisAddress, *, budget_seconds: float) -> None:
         self._address = address
         self._budget = budget_seconds
         self._connector = Connector(address)
         self._slots = (
-            SlotMap(address.hosts, self._ask_node) if address.is_cluster else None
+            ClusterSlots(address.hosts, self._ask_node) if address.is_cluster else None
         )
-        self._lines: dict[tuple[str, Node | None], Lines] = {}
+        self._lines: dict[tuple[str, Node | None], RedisConnectionPool] = {}
         #: How many calls failed, those that were repeated among them.
         self.losses = 0
-        self._durable: dict[Lines, DurableCalls] = {}
+        self._durable: dict[RedisConnectionPool, DurableCalls] = {}
         #: Lines by purpose and root, as long as we believe that they lead there.
-        self._routes: dict[tuple[str, str], Lines] = {}
+        self._routes: dict[tuple[str, str], RedisConnectionPool] = {}
 
     async def run(self, script: str, root: str, *args: Any, beat: bool = False) -> Any:
         """Run a script on the shard of *root*; its arguments make it repeatable."""
@@ -212,7 +212,7 @@ class Link:
         try:
             async with asyncio.timeout(COMMAND_TIMEOUT_SECONDS) as limit:
                 node = await self._node_of(root, limit.when() or 0)
-                listener = Channels(await self._connector.connect(node))
+                listener = PubSub(await self._connector.connect(node))
             try:
                 async with asyncio.timeout(COMMAND_TIMEOUT_SECONDS):
                     await listener.subscribe(channels)
@@ -300,7 +300,9 @@ class Link:
             lines = await self._way(purpose, root, deadline)
         return await lines.call(command, deadline)
 
-    async def _way(self, purpose: str, root: str, deadline: float) -> Lines:
+    async def _way(
+        self, purpose: str, root: str, deadline: float
+    ) -> RedisConnectionPool:
         """Return the lines to the node of *root*'s slot."""
         lines = self._routes.get((purpose, root))
         if lines is None:
@@ -314,11 +316,13 @@ class Link:
             return None
         return await self._slots.node_of(root, deadline)
 
-    def _lines_to(self, purpose: str, node: Node | None) -> Lines:
+    def _lines_to(self, purpose: str, node: Node | None) -> RedisConnectionPool:
         lines = self._lines.get((purpose, node))
         if lines is None:
             connect = partial(self._connector.connect, node)
-            lines = self._lines[purpose, node] = Lines(connect, _CONNECTIONS[purpose])
+            lines = self._lines[purpose, node] = RedisConnectionPool(
+                connect, _CONNECTIONS[purpose]
+            )
         return lines
 
     async def _durable_calls(self, root: str, deadline: float) -> DurableCalls:

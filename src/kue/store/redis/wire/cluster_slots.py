@@ -24,7 +24,7 @@ Ask = Callable[[Node, tuple[Any, ...], float], Awaitable[Any]]
 _ASK_SECONDS = 1.0
 
 
-class SlotMap:
+class ClusterSlots:
     """Finds nodes; *seeds* are those that the user named."""
 
     def __init__(self, seeds: list[Node], ask: Ask) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kue.store.redis.wire.cluster_slots import Node
-    from kue.store.redis.wire.url import Address
+    from kue.store.redis.wire.url import RedisAddress
 
 CONNECT_TIMEOUT_SECONDS = 2.0
 #: What a client says of itself.  Left to redis-py from 7.1 on, every new connection
@@ -59,7 +59,7 @@ class _UnixConnection(_Packing, aioredis.UnixDomainSocketConnection):
 class Connector:
     """Makes connections to what a URL names."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: RedisAddress) -> None:
         self._address = address
         self._sentinel: Sentinel | None = None
 

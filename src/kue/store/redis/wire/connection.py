@@ -44,7 +44,7 @@ _ERRORS: dict[str, type[exceptions.ResponseError | exceptions.ConnectionError]] 
 }
 
 
-class Lines:
+class RedisConnectionPool:
     """
     Connections to one node for one purpose, at most *limit* of them.
 
@@ -53,8 +53,8 @@ class Lines:
 
     def __init__(self, connect: Callable[[], Awaitable[Any]], limit: int) -> None:
         self._connect = connect
-        self._idle: list[Line] = []
-        self._open: set[Line] = set()
+        self._idle: list[RedisConnection] = []
+        self._open: set[RedisConnection] = set()
         self._places = asyncio.Semaphore(limit)
 
     async def call(self, command: Command, deadline: float) -> Any:
@@ -74,7 +74,7 @@ class Lines:
                 self._put_back(line)
 
     @asynccontextmanager
-    async def line(self, deadline: float) -> AsyncIterator[Line]:
+    async def line(self, deadline: float) -> AsyncIterator[RedisConnection]:
         """Lend a connection for several calls in a row."""
         async with self._places:
             line = self._take() or await self._new(deadline)
@@ -94,7 +94,7 @@ class Lines:
             await line.close()
         self._open.clear()
 
-    def _take(self) -> Line | None:
+    def _take(self) -> RedisConnection | None:
         while self._idle:
             line = self._idle.pop()
             if line.is_open:
@@ -102,15 +102,15 @@ class Lines:
             self._open.discard(line)
         return None
 
-    def _put_back(self, line: Line) -> None:
+    def _put_back(self, line: RedisConnection) -> None:
         if line.is_open:
             self._idle.append(line)
         else:
             self._open.discard(line)
 
-    async def _new(self, deadline: float) -> Line:
+    async def _new(self, deadline: float) -> RedisConnection:
         async with asyncio.timeout_at(deadline):
-            line = Line(await self._connect())
+            line = RedisConnection(await self._connect())
         self._open.add(line)
         return line
 
@@ -137,7 +137,7 @@ def _error(text: str) -> Exception:
     return exceptions.ResponseError(text) if kind is None else kind(message)
 
 
-class Line(asyncio.Protocol):
+class RedisConnection(asyncio.Protocol):
     """One connection, from redis-py's hands to its end."""
 
     def __init__(self, connection: Any) -> None:

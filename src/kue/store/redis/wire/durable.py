@@ -19,7 +19,11 @@ from redis import exceptions
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kue.store.redis.wire.connection import Command, Line, Lines
+    from kue.store.redis.wire.connection import (
+        Command,
+        RedisConnection,
+        RedisConnectionPool,
+    )
 
 #: Groups that may be on their way at once.  The first calls of a busy moment must not
 #: keep the next ones waiting for as long as a replica is.
@@ -49,7 +53,7 @@ class _Call:
 class DurableCalls:
     """Calls to one node; each takes *patience* seconds at most to be answered."""
 
-    def __init__(self, lines: Lines, *, patience: float) -> None:
+    def __init__(self, lines: RedisConnectionPool, *, patience: float) -> None:
         self._lines = lines
         self._patience = patience
         self._waiting: list[_Call] = []
@@ -118,7 +122,7 @@ class DurableCalls:
                     call.reply = exc
 
     async def _answer(
-        self, line: Line, group: Sequence[_Call], commands: list[Command]
+        self, line: RedisConnection, group: Sequence[_Call], commands: list[Command]
     ) -> bytes:
         """Send calls and note their replies; return what is known of replicas."""
         loop = asyncio.get_running_loop()

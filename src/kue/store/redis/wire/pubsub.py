@@ -20,7 +20,7 @@ from kue.store.redis.wire.connection import NOT_YET, taken_over
 _MAX_BYTES = 1024 * 1024
 
 
-class Channels(asyncio.Protocol):
+class PubSub(asyncio.Protocol):
     """Messages of some sharded channels, from `subscribe` until `close`."""
 
     def __init__(self, connection: Any) -> None:

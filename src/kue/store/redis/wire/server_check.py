@@ -10,14 +10,14 @@ from kue.model.errors import StoreCorrupt, StoreRefused
 from kue.store.redis.keys import SCHEMA, Keys, root_of
 
 if TYPE_CHECKING:
-    from kue.store.redis.wire.client import Link
+    from kue.store.redis.wire.client import RedisClient
 
 MIN_VERSION = (7, 0)
 #: The parts of INFO that say whether a server is fit, and how durable it is.
 _SECTIONS = ("server", "replication", "memory", "persistence")
 
 
-class Opened(NamedTuple):
+class ServerInfo(NamedTuple):
     """What is known of a store from its opening on."""
 
     #: How durable it is, in a sentence.
@@ -27,8 +27,8 @@ class Opened(NamedTuple):
 
 
 async def probe(
-    link: Link, keys: list[Keys], *, prefix: str, allow_eviction: bool
-) -> Opened:
+    link: RedisClient, keys: list[Keys], *, prefix: str, allow_eviction: bool
+) -> ServerInfo:
     """
     Check every node that holds a shard.
 
@@ -45,11 +45,16 @@ async def probe(
         check(info, allow_eviction=allow_eviction)
         sentences[durability(info)] = None
         ids.append(await _check_layout(link, key.root, shard, len(keys)))
-    return Opened("; ".join(sentences), ids)
+    return ServerInfo("; ".join(sentences), ids)
 
 
 async def verify(
-    link: Link, keys: list[Keys], ids: list[bytes], *, name: str, allow_eviction: bool
+    link: RedisClient,
+    keys: list[Keys],
+    ids: list[bytes],
+    *,
+    name: str,
+    allow_eviction: bool,
 ) -> None:
     """
     Check what may change while the store is open.
@@ -107,7 +112,7 @@ def durability(info: dict[str, Any]) -> str:
     return f"{text}; {replicas} replica{'s' * (replicas != 1)}" if replicas else text
 
 
-async def _check_layout(link: Link, root: str, shard: int, shards: int) -> bytes:
+async def _check_layout(link: RedisClient, root: str, shard: int, shards: int) -> bytes:
     """Return the id of a shard, once its layout is known to be ours."""
     new_id = secrets.token_hex(8)
     schema, written, known_id = await link.run(
@@ -136,7 +141,7 @@ def _number(root: str, name: str, text: bytes, expected: int) -> int:
     return int(text)
 
 
-async def _check_other_layout(link: Link, prefix: str, shards: int) -> None:
+async def _check_other_layout(link: RedisClient, prefix: str, shards: int) -> None:
     """One shard and several use different tags; each must notice the other."""
     other = root_of(prefix, 0, 2) if shards == 1 else root_of(prefix, 0, 1)
     written = await link.read(other, "HGET", f"{other}:meta", "shards")

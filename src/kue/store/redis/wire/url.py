@@ -15,7 +15,7 @@ _TLS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_password")
 _KNOWN = ("shards", "db", *_TLS)
 
 
-class Address(msgspec.Struct, frozen=True, kw_only=True):
+class RedisAddress(msgspec.Struct, frozen=True, kw_only=True):
     """Where a Redis is and how to log in."""
 
     #: For messages: no credentials in it.
@@ -49,7 +49,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
         return {"socket_timeout": 2.0, **tls}
 
 
-def read_url(url: str) -> Address:
+def read_url(url: str) -> RedisAddress:
     """
     Take a Redis URL apart.
 
@@ -78,11 +78,11 @@ def read_url(url: str) -> Address:
             raise ConfigError("a unix:// URL needs a path: unix:///run/redis.sock")
         db = _number(query, "db", 0, 0, 1_000_000)
         common["name"] += f"?db={db}" if db else ""
-        return Address(hosts=[], path=unquote(parts.path), db=db, **common)
+        return RedisAddress(hosts=[], path=unquote(parts.path), db=db, **common)
     default = 26379 if kind == "sentinel" else 6379
     listed = [_host(text, default) for text in hosts.split(",")]
     if kind == "cluster":
-        return Address(hosts=listed, is_cluster=True, **common)
+        return RedisAddress(hosts=listed, is_cluster=True, **common)
     if len(listed) > 1 and kind != "sentinel":
         raise ConfigError(
             f"{common['name']} names several hosts; use redis+sentinel:// or "
@@ -99,7 +99,7 @@ def read_url(url: str) -> Address:
         service = segments.pop(0)
     db = _db(segments, query)
     common["name"] += _path(service, db)
-    return Address(hosts=listed, service=service, db=db, **common)
+    return RedisAddress(hosts=listed, service=service, db=db, **common)
 
 
 def _path(service: str, db: int) -> str:

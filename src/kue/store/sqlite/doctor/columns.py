@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kue.model.events import Kind
 from kue.model.job import MAX_PRIORITY, MIN_PRIORITY, State
-from kue.store.sqlite.doctor.finding import Suspect
+from kue.store.sqlite.doctor.finding import SqliteFinding
 from kue.store.sqlite.removal import REMOVED
 from kue.store.values import RINGS
 
@@ -90,13 +90,13 @@ _COLUMNS = {
 }
 
 
-def check_columns(db: sqlite3.Connection) -> list[Suspect]:
+def check_columns(db: sqlite3.Connection) -> list[SqliteFinding]:
     """Look at every value of every table, on one snapshot."""
     db.create_function("is_text", 1, _is_text, deterministic=True)
     return [found for table in _COLUMNS for found in _check_table(db, table)]
 
 
-def _check_table(db: sqlite3.Connection, table: str) -> Iterator[Suspect]:
+def _check_table(db: sqlite3.Connection, table: str) -> Iterator[SqliteFinding]:
     rules = dict(rule.split("=") for rule in _COLUMNS[table].split())
     # Nothing is wrong with a value that is missing where one may be: types are proven.
     wrong = ", ".join(
@@ -106,7 +106,7 @@ def _check_table(db: sqlite3.Connection, table: str) -> Iterator[Suspect]:
     counts = db.execute(f"SELECT {wrong} FROM {table}").fetchone()
     for (name, rule), count in zip(rules.items(), counts, strict=True):
         if count:
-            yield Suspect(
+            yield SqliteFinding(
                 "bad-value",
                 f"the column {name} of {table} has {count:.0f} values that are not "
                 f"{_WORDS[rule]}",

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from kue.store.sqlite.transaction import Turn
+    from kue.store.sqlite.transaction import Transaction
 
 #: Mends something if it still needs it; each looks again before it writes.
-Mend = Callable[["Turn"], None]
+Mend = Callable[["Transaction"], None]
 
 
-class Suspect(NamedTuple):
+class SqliteFinding(NamedTuple):
     """Something that must not be."""
 
     code: str
@@ -26,7 +26,7 @@ class Suspect(NamedTuple):
 def statement(sql: str, *values: Any) -> Mend:
     """Return a mend that is one statement, whose condition looks again."""
 
-    def run(turn: Turn) -> None:
+    def run(turn: Transaction) -> None:
         turn.run(sql, *values)
 
     return run

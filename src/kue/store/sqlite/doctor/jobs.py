@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 from kue.model.job import FINAL, UNFINISHED, Run, State
 from kue.store.sqlite import dependencies
-from kue.store.sqlite.doctor.finding import Suspect, statement
-from kue.store.sqlite.rows import Row, columns_of, fetch, is_readable, shown
+from kue.store.sqlite.doctor.finding import SqliteFinding, statement
+from kue.store.sqlite.rows import JobRow, columns_of, fetch, is_readable, shown
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator, Sequence
 
-    from kue.store.sqlite.transaction import Turn
+    from kue.store.sqlite.transaction import Transaction
 
 #: Jobs looked at in one go.
 CHUNK = 1000
 
 _CHUNK = f"""
-SELECT {columns_of(Row)} FROM
+SELECT {columns_of(JobRow)} FROM
     (SELECT * FROM jobs WHERE id > ? ORDER BY id LIMIT {CHUNK})
 """
 _WORKERS = """
@@ -62,15 +62,15 @@ ON CONFLICT DO UPDATE SET job_id = excluded.job_id, until = NULL
 """
 
 
-def rows_after(db: sqlite3.Connection, last: int) -> list[Row]:
+def rows_after(db: sqlite3.Connection, last: int) -> list[JobRow]:
     """Return the next rows to be looked at, in the order of their ids."""
-    return sorted(fetch(db, Row, _CHUNK, last), key=lambda row: row.id)
+    return sorted(fetch(db, JobRow, _CHUNK, last), key=lambda row: row.id)
 
 
 class JobChecks:
     """The checks of some rows, on one snapshot: nobody changes them meanwhile."""
 
-    def __init__(self, db: sqlite3.Connection, rows: Sequence[Row]) -> None:
+    def __init__(self, db: sqlite3.Connection, rows: Sequence[JobRow]) -> None:
         self._rows = rows
         ends = (rows[0].id, rows[-1].id)
         self._types = {row[0] for row in db.execute(_TYPES)}
@@ -79,10 +79,10 @@ class JobChecks:
         self._keys = {row[0]: row[1:] for row in db.execute(_KEYS, ends)}
         self._unlinked = {row[0] for row in db.execute(_UNLINKED, ends)}
 
-    def __iter__(self) -> Iterator[Suspect]:
+    def __iter__(self) -> Iterator[SqliteFinding]:
         for row in self._rows:
             if row.state not in set(State):
-                yield Suspect("bad-state", f"its state is {row.state!r}", row.id)
+                yield SqliteFinding("bad-state", f"its state is {row.state!r}", row.id)
                 continue
             yield from self._check_record(row)
             yield from self._check_columns(row)
@@ -90,12 +90,12 @@ class JobChecks:
             yield from self._check_attempts(row)
             yield from self._check_key(row)
 
-    def _check_record(self, row: Row) -> Iterator[Suspect]:
+    def _check_record(self, row: JobRow) -> Iterator[SqliteFinding]:
         if not is_readable(row):
             message = "what was asked for, or what became of it, cannot be read"
-            yield Suspect("bad-record", message, row.id)
+            yield SqliteFinding("bad-record", message, row.id)
         if row.type not in self._types:
-            yield Suspect(
+            yield SqliteFinding(
                 "unknown-type",
                 f"its type {row.type!r} is in no list of types",
                 row.id,
@@ -103,9 +103,9 @@ class JobChecks:
                 statement(_ADD_TYPE, row.type),
             )
 
-    def _check_columns(self, row: Row) -> Iterator[Suspect]:
+    def _check_columns(self, row: JobRow) -> Iterator[SqliteFinding]:
         if row.state != State.ACTIVE and row.token:
-            yield Suspect(
+            yield SqliteFinding(
                 "bad-state",
                 f"it is {row.state} and has a run",
                 row.id,
@@ -115,7 +115,7 @@ class JobChecks:
         if row.at is None and (row.state == State.DELAYED or row.state in FINAL):
             job = shown(row)
             at = job.history[-1].at if job.history else row.created_at
-            yield Suspect(
+            yield SqliteFinding(
                 "bad-state",
                 f"it is {row.state} and has no time",
                 row.id,
@@ -123,7 +123,7 @@ class JobChecks:
                 statement(_SET_TIME, at, row.id, row.state),
             )
         if row.held and (row.state != State.WAITING or row.group_key is None):
-            yield Suspect(
+            yield SqliteFinding(
                 "held-drift",
                 "it is held back for a group and does not wait in one",
                 row.id,
@@ -132,7 +132,7 @@ class JobChecks:
             )
         if row.id in self._unlinked:
             message = "it is blocked and waits for no job"
-            yield Suspect(
+            yield SqliteFinding(
                 "stuck-blocked",
                 message,
                 row.id,
@@ -140,26 +140,26 @@ class JobChecks:
                 partial(_release, row.id),
             )
 
-    def _check_run(self, row: Row) -> Iterator[Suspect]:
+    def _check_run(self, row: JobRow) -> Iterator[SqliteFinding]:
         if row.state != State.ACTIVE:
             return
         worker, is_known = self._workers[row.id]
         abandon = statement(_ABANDON, row.id, row.token)
         if not row.token:
             message = "it is active and has no run"
-            yield Suspect("bad-state", message, row.id, "take it back", abandon)
+            yield SqliteFinding("bad-state", message, row.id, "take it back", abandon)
             return
         try:
             run = Run.read(row.token)
         except ValueError:
             message = f"its run {row.token!r} cannot be read"
-            yield Suspect("bad-run", message, row.id, "take it back", abandon)
+            yield SqliteFinding("bad-run", message, row.id, "take it back", abandon)
             return
         if worker not in ("", run.worker):
             message = f"it runs at {run.worker!r} and is listed at {worker!r}"
-            yield Suspect("bad-run", message, row.id, "take it back", abandon)
+            yield SqliteFinding("bad-run", message, row.id, "take it back", abandon)
         elif worker and not is_known:
-            yield Suspect(
+            yield SqliteFinding(
                 "no-lease",
                 f"it runs at {worker!r}, a worker that nobody knows",
                 row.id,
@@ -167,7 +167,7 @@ class JobChecks:
                 statement(_KNOW_WORKER, worker),
             )
         if run.fence > self._fence:
-            yield Suspect(
+            yield SqliteFinding(
                 "fence-behind",
                 f"its fence {run.fence} is above the last one given, {self._fence}",
                 row.id,
@@ -175,13 +175,13 @@ class JobChecks:
                 statement(_RAISE_FENCE, run.fence),
             )
 
-    def _check_attempts(self, row: Row) -> Iterator[Suspect]:
+    def _check_attempts(self, row: JobRow) -> Iterator[SqliteFinding]:
         try:
             told = shown(row).attempts - (1 if row.token else 0)
         except (ValueError, IndexError):
             return
         if row.attempts != told:
-            yield Suspect(
+            yield SqliteFinding(
                 "attempts-range",
                 f"it has spent {row.attempts} attempts and its story tells of {told}",
                 row.id,
@@ -189,7 +189,7 @@ class JobChecks:
                 statement(_SET_ATTEMPTS, told, row.id, row.attempts, row.token),
             )
 
-    def _check_key(self, row: Row) -> Iterator[Suspect]:
+    def _check_key(self, row: JobRow) -> Iterator[SqliteFinding]:
         if row.unique_key is None or row.state not in UNFINISHED:
             return
         holder, until, state = self._keys[row.id]
@@ -197,9 +197,9 @@ class JobChecks:
             return
         if holder not in (None, row.id) and state in UNFINISHED:
             message = f"it has the unique key {row.unique_key!r}, as has job {holder}"
-            yield Suspect("two-unique", message, row.id)
+            yield SqliteFinding("two-unique", message, row.id)
             return
-        yield Suspect(
+        yield SqliteFinding(
             "unique-drift",
             f"it does not hold its unique key {row.unique_key!r}",
             row.id,
@@ -208,5 +208,5 @@ class JobChecks:
         )
 
 
-def _release(job_id: int, turn: Turn) -> None:
+def _release(job_id: int, turn: Transaction) -> None:
     dependencies.release(turn, [job_id])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kue.model.fingerprint import first_line
 from kue.model.job import Error
-from kue.store.sqlite.doctor.finding import Suspect, statement
+from kue.store.sqlite.doctor.finding import SqliteFinding, statement
 from kue.store.sqlite.error_groups import FINGERPRINT
 from kue.store.sqlite.removal import REMOVED
 from kue.store.sqlite.rows import rows_of, shown
@@ -17,7 +17,7 @@ from kue.store.sqlite.verbs import limits, schedules
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kue.store.sqlite.transaction import Turn
+    from kue.store.sqlite.transaction import Transaction
 
 _IS_STRAY_KEY = """
 until IS NULL AND NOT EXISTS (
@@ -81,16 +81,16 @@ SELECT EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_ready
 _RAISE_IDS = "UPDATE meta SET value = max(value, ?) WHERE name = 'ids'"
 
 
-def check_file(db: sqlite3.Connection) -> list[Suspect]:
+def check_file(db: sqlite3.Connection) -> list[SqliteFinding]:
     """Let SQLite look at the file itself; what is damaged there needs a person."""
     try:
         found = [row[0] for row in db.execute("PRAGMA quick_check(10)")]
     except sqlite3.DatabaseError as exc:
         found = [str(exc)]
-    return [Suspect("damaged-file", line) for line in found if line != "ok"]
+    return [SqliteFinding("damaged-file", line) for line in found if line != "ok"]
 
 
-def check_tables(db: sqlite3.Connection) -> list[Suspect]:
+def check_tables(db: sqlite3.Connection) -> list[SqliteFinding]:
     """Look at everything but single jobs, on one snapshot."""
     return [
         *_check_ids(db),
@@ -104,11 +104,11 @@ def check_tables(db: sqlite3.Connection) -> list[Suspect]:
     ]
 
 
-def _check_ids(db: sqlite3.Connection) -> Iterator[Suspect]:
+def _check_ids(db: sqlite3.Connection) -> Iterator[SqliteFinding]:
     last = db.execute("SELECT value FROM meta WHERE name = 'ids'").fetchone()[0]
     highest = db.execute("SELECT coalesce(max(id), 0) FROM jobs").fetchone()[0]
     if highest > last:
-        yield Suspect(
+        yield SqliteFinding(
             "ids-behind",
             f"job {highest} has a higher id than the last one given, {last}",
             highest,
@@ -117,9 +117,9 @@ def _check_ids(db: sqlite3.Connection) -> Iterator[Suspect]:
         )
 
 
-def _check_keys(db: sqlite3.Connection) -> Iterator[Suspect]:
+def _check_keys(db: sqlite3.Connection) -> Iterator[SqliteFinding]:
     for type, key, job_id in db.execute(_STRAY_KEYS):
-        yield Suspect(
+        yield SqliteFinding(
             "unique-drift",
             f"the unique key {key!r} of {type!r} is held by no unfinished job",
             job_id,
@@ -128,9 +128,9 @@ def _check_keys(db: sqlite3.Connection) -> Iterator[Suspect]:
         )
 
 
-def _check_links(db: sqlite3.Connection) -> Iterator[Suspect]:
+def _check_links(db: sqlite3.Connection) -> Iterator[SqliteFinding]:
     for parent, child in db.execute(_STRAY_CHILDREN):
-        yield Suspect(
+        yield SqliteFinding(
             "stray-link",
             f"it is listed as waiting for job {parent} and is not blocked",
             child,
@@ -138,7 +138,7 @@ def _check_links(db: sqlite3.Connection) -> Iterator[Suspect]:
             statement(_DROP_LINK, parent, child),
         )
     for parent, how in db.execute(_SILENT_PARENTS):
-        yield Suspect(
+        yield SqliteFinding(
             "stray-link",
             f"it is {how}, and jobs still wait for it",
             parent,
@@ -147,29 +147,29 @@ def _check_links(db: sqlite3.Connection) -> Iterator[Suspect]:
         )
 
 
-def _check_logs(db: sqlite3.Connection) -> Iterator[Suspect]:
+def _check_logs(db: sqlite3.Connection) -> Iterator[SqliteFinding]:
     for (job_id,) in db.execute(_STRAY_LOGS):
         message = "there is a log of it and no job"
         drop = statement(_DROP_LOG, job_id)
-        yield Suspect("stray-log", message, job_id, "delete the log", drop)
+        yield SqliteFinding("stray-log", message, job_id, "delete the log", drop)
 
 
-def _check_counts(db: sqlite3.Connection) -> Iterator[Suspect]:
+def _check_counts(db: sqlite3.Connection) -> Iterator[SqliteFinding]:
     found = {row[:3]: row[3] for row in db.execute(_TRUE_COUNTS)}
     counted = {row[:3]: row[3] for row in db.execute("SELECT * FROM counts")}
     for key in sorted(found.keys() | counted.keys()):
         true, told = found.get(key, 0), counted.get(key, 0)
         if true != told:
             message = f"{true} jobs of {key[0]!r} are {key[1]}, and {told} are counted"
-            yield Suspect("count-drift", message, None, "count again", _recount)
+            yield SqliteFinding("count-drift", message, None, "count again", _recount)
 
 
-def _recount(turn: Turn) -> None:
+def _recount(turn: Transaction) -> None:
     turn.run("DELETE FROM counts")
     turn.run(_RECOUNT)
 
 
-def _check_errors(db: sqlite3.Connection) -> Iterator[Suspect]:
+def _check_errors(db: sqlite3.Connection) -> Iterator[SqliteFinding]:
     found = {row[:2]: row[2] for row in db.execute(_TRUE_ERRORS)}
     counted = {row[:2]: row[2] for row in db.execute(_TOLD_ERRORS)}
     for key in sorted(found.keys() | counted.keys()):
@@ -177,10 +177,12 @@ def _check_errors(db: sqlite3.Connection) -> Iterator[Suspect]:
         if true != told:
             message = f"{true} jobs of {key[0]!r} failed of {key[1]}, "
             message += f"and {told} are counted"
-            yield Suspect("error-drift", message, None, "count again", _recount_errors)
+            yield SqliteFinding(
+                "error-drift", message, None, "count again", _recount_errors
+            )
 
 
-def _recount_errors(turn: Turn) -> None:
+def _recount_errors(turn: Transaction) -> None:
     found = turn.db.execute(_TRUE_ERRORS).fetchall()
     turn.run("DELETE FROM errors")
     for *counted, job_id in found:
@@ -190,14 +192,14 @@ def _recount_errors(turn: Turn) -> None:
         turn.run(_SET_ERROR, *counted, job_id, error.kind, message)
 
 
-def _check_groups(db: sqlite3.Connection) -> Iterator[Suspect]:
+def _check_groups(db: sqlite3.Connection) -> Iterator[SqliteFinding]:
     rules = limits.limits(db)
     for type, group, job_id in db.execute(_HELD_GROUPS).fetchall():
         rule = rules.get(type)
         per_key = None if rule is None else rule.per_key
         if group is None or _is_rightly_held(db, type, group, per_key):
             continue
-        yield Suspect(
+        yield SqliteFinding(
             "held-drift",
             f"jobs of group {group!r} are held back, and none of it runs or could",
             job_id,
@@ -217,7 +219,7 @@ def _is_rightly_held(
     return bool(db.execute(_READY_IN_GROUP, (type, group)).fetchone()[0])
 
 
-def _refill(type: str, group: str, turn: Turn) -> None:
+def _refill(type: str, group: str, turn: Transaction) -> None:
     rule = limits.limits(turn.db).get(type)
     if rule is None or rule.per_key is None:
         limits.let_go(turn, type)
@@ -225,6 +227,6 @@ def _refill(type: str, group: str, turn: Turn) -> None:
         turn.groups.add((type, group))
 
 
-def _check_schedules(db: sqlite3.Connection) -> Iterator[Suspect]:
+def _check_schedules(db: sqlite3.Connection) -> Iterator[SqliteFinding]:
     for name in schedules.damaged(db):
-        yield Suspect("bad-record", f"the schedule {name!r} cannot be read")
+        yield SqliteFinding("bad-record", f"the schedule {name!r} cannot be read")

@@ -10,7 +10,7 @@ from kue.model.events import Kind
 from kue.model.job import Cancelled, Draft, State
 from kue.store.codec import body_of, line_of, tail_of
 from kue.store.sqlite import unique_keys
-from kue.store.sqlite.transaction import Turn, as_json, entered, is_final
+from kue.store.sqlite.transaction import Transaction, as_json, entered, is_final
 from kue.store.validation import InvalidCall
 from kue.store.values import Added
 
@@ -45,7 +45,9 @@ _Columns = tuple[int | str | None, ...]
 _answer = msgspec.json.Decoder(list[Added]).decode
 
 
-def add(turn: Turn, drafts: Sequence[Draft], producer: str, seq: int) -> list[Added]:
+def add(
+    turn: Transaction, drafts: Sequence[Draft], producer: str, seq: int
+) -> list[Added]:
     """Store drafts, or answer as before when this very call was made before."""
     row = turn.db.execute(_LAST, (producer,)).fetchone()
     if row is not None and seq == row[0]:
@@ -60,7 +62,7 @@ def add(turn: Turn, drafts: Sequence[Draft], producer: str, seq: int) -> list[Ad
     return answer
 
 
-def store(turn: Turn, drafts: Sequence[Draft]) -> list[Added]:
+def store(turn: Transaction, drafts: Sequence[Draft]) -> list[Added]:
     """Store drafts without asking who sends them."""
     batch = _Batch(turn, drafts)
     answer = [batch.add(draft) for draft in drafts]
@@ -71,7 +73,7 @@ def store(turn: Turn, drafts: Sequence[Draft]) -> list[Added]:
 class _Batch:
     """Drafts on their way into the tables."""
 
-    def __init__(self, turn: Turn, drafts: Sequence[Draft]) -> None:
+    def __init__(self, turn: Transaction, drafts: Sequence[Draft]) -> None:
         self._turn = turn
         self._state_of = _parents(turn, drafts)
         self._last_id: int = turn.one("SELECT value FROM meta WHERE name = 'ids'")
@@ -153,7 +155,7 @@ class _Batch:
         turn.run("UPDATE meta SET value = ? WHERE name = 'ids'", self._last_id)
 
 
-def _parents(turn: Turn, drafts: Sequence[Draft]) -> dict[int, str]:
+def _parents(turn: Transaction, drafts: Sequence[Draft]) -> dict[int, str]:
     ids = {parent for draft in drafts for parent in draft.spec.after}
     if not ids:
         return {}

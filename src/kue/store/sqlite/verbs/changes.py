@@ -9,10 +9,10 @@ import msgspec
 from kue.model.events import Kind
 from kue.model.job import MOVES_BY_HAND, Cancelled, State
 from kue.store.sqlite import dependencies, removal, transitions, unique_keys
-from kue.store.sqlite.rows import Slip, slips_of
-from kue.store.sqlite.transaction import Turn, as_json, entered
+from kue.store.sqlite.rows import StateRow, slips_of
+from kue.store.sqlite.transaction import Transaction, as_json, entered
 from kue.store.sqlite.verbs.pages import first_ids
-from kue.store.values import UNSEEN, Change, Reply, Seen, Word
+from kue.store.values import UNSEEN, Change, ExpectedState, Reply, Result
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -38,12 +38,12 @@ _fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def move(
-    turn: Turn,
+    turn: Transaction,
     ids: Sequence[int],
     to: State,
     at: int | None,
     states: AbstractSet[State],
-    seen: Mapping[int, Seen],
+    seen: Mapping[int, ExpectedState],
 ) -> list[Reply]:
     """Move jobs that are in *states* to ``waiting``, or to ``delayed`` until *at*."""
     return [
@@ -52,23 +52,25 @@ def move(
 
 
 def _move(
-    turn: Turn,
+    turn: Transaction,
     job_id: int,
     to: State,
     at: int | None,
     states: AbstractSet[State],
-    seen: Seen,
+    seen: ExpectedState,
 ) -> Reply:
     slip = _slip_of(turn, job_id, seen)
     if slip is None:
-        return Reply(Word.GONE)
+        return Reply(Result.GONE)
     state = slip.place
     if _is_past(turn, slip, seen):
-        return Reply(Word.ALREADY) if seen.ending else Reply(Word.REFUSED, state=state)
+        return (
+            Reply(Result.ALREADY) if seen.ending else Reply(Result.REFUSED, state=state)
+        )
     if state is to is State.WAITING:
-        return Reply(Word.ALREADY)
+        return Reply(Result.ALREADY)
     if state not in states or to not in MOVES_BY_HAND[state]:
-        return Reply(Word.REFUSED, state=state)
+        return Reply(Result.REFUSED, state=state)
     if state.is_final:
         return _restart(turn, slip, to, at)
     if state is State.BLOCKED:
@@ -80,21 +82,24 @@ def _move(
     kind = Kind.PROMOTION if to is State.WAITING else Kind.UPDATE
     turn.tell(kind, job_id, slip.type, slip.attempts)
     entered(turn, slip.type, to)
-    return Reply(Word.DONE)
+    return Reply(Result.DONE)
 
 
-def _restart(turn: Turn, slip: Slip, to: State, at: int | None) -> Reply:
+def _restart(turn: Transaction, slip: StateRow, to: State, at: int | None) -> Reply:
     if slip.unique_key is not None:
         holder = unique_keys.holder(turn, slip.type, slip.unique_key)
         if holder not in (None, slip.id):
-            return Reply(Word.HELD, holder=holder)
+            return Reply(Result.HELD, holder=holder)
         unique_keys.take(turn, slip.type, slip.unique_key, slip.id)
     transitions.restart(turn, slip, to, at)
-    return Reply(Word.DONE)
+    return Reply(Result.DONE)
 
 
 def cancel(
-    turn: Turn, ids: Sequence[int], reason: str, seen: Mapping[int, Seen]
+    turn: Transaction,
+    ids: Sequence[int],
+    reason: str,
+    seen: Mapping[int, ExpectedState],
 ) -> list[Reply]:
     """Cancel jobs, or ask those that run to end; each sees what the last one did."""
     replies = []
@@ -104,29 +109,29 @@ def cancel(
     return replies
 
 
-def _cancel(turn: Turn, job_id: int, reason: str, seen: Seen) -> Reply:
+def _cancel(turn: Transaction, job_id: int, reason: str, seen: ExpectedState) -> Reply:
     slip = _slip_of(turn, job_id, seen)
     if slip is None:
-        return Reply(Word.GONE)
+        return Reply(Result.GONE)
     match slip.place:
         case State.CANCELLED:
-            return Reply(Word.ALREADY)
+            return Reply(Result.ALREADY)
         case State.COMPLETE | State.FAILED as state:
-            return Reply(Word.REFUSED, state=state)
+            return Reply(Result.REFUSED, state=state)
         case State.ACTIVE if slip.cancelling is not None:
-            return Reply(Word.ALREADY)
+            return Reply(Result.ALREADY)
         case State.ACTIVE:
             turn.run(_ASK, reason, job_id)
-            return Reply(Word.ASKED)
+            return Reply(Result.ASKED)
     transitions.end(turn, [(slip, Cancelled(reason))])
-    return Reply(Word.DONE)
+    return Reply(Result.DONE)
 
 
 def remove(
-    turn: Turn,
+    turn: Transaction,
     ids: Sequence[int],
     states: AbstractSet[State],
-    seen: Mapping[int, Seen],
+    seen: Mapping[int, ExpectedState],
 ) -> list[Reply]:
     """Delete jobs that are in *states*; each sees what the last one did."""
     replies = []
@@ -136,27 +141,29 @@ def remove(
     return replies
 
 
-def _remove(turn: Turn, job_id: int, states: AbstractSet[State], seen: Seen) -> Reply:
+def _remove(
+    turn: Transaction, job_id: int, states: AbstractSet[State], seen: ExpectedState
+) -> Reply:
     slip = _slip_of(turn, job_id, seen)
     if slip is None:
-        return Reply(Word.GONE)
+        return Reply(Result.GONE)
     if slip.state not in states or _is_past(turn, slip, seen):
-        return Reply(Word.REFUSED, state=slip.place)
+        return Reply(Result.REFUSED, state=slip.place)
     removal.remove(turn, [slip], free_keys=True)
-    return Reply(Word.DONE)
+    return Reply(Result.DONE)
 
 
-def update(turn: Turn, changes: Sequence[Change]) -> list[Word]:
+def update(turn: Transaction, changes: Sequence[Change]) -> list[Result]:
     """Edit jobs, whatever their state."""
     return [_update(turn, change) for change in changes]
 
 
-def _update(turn: Turn, change: Change) -> Word:
+def _update(turn: Transaction, change: Change) -> Result:
     slip = _slip_of(turn, change.job_id, change.seen)
     if slip is None:
-        return Word.GONE
+        return Result.GONE
     if _is_past(turn, slip, change.seen):
-        return Word.REFUSED
+        return Result.REFUSED
     body = turn.one(_BODY, change.job_id)
     fields = _fields(body)
     for name in ("data", "tags", "max_attempts"):
@@ -166,10 +173,10 @@ def _update(turn: Turn, change: Change) -> Word:
     priority = None if change.priority is msgspec.UNSET else change.priority
     turn.run(_EDIT, as_json(fields), priority, change.job_id)
     turn.tell(Kind.UPDATE, slip.id, slip.type, slip.attempts)
-    return Word.DONE
+    return Result.DONE
 
 
-def _slip_of(turn: Turn, job_id: int, seen: Seen) -> Slip | None:
+def _slip_of(turn: Transaction, job_id: int, seen: ExpectedState) -> StateRow | None:
     """Return the job that the caller means; None if the id is another one's by now."""
     slip = slips_of(turn.db, [job_id]).get(job_id)
     if slip is None or seen.created_at not in (None, slip.created_at):
@@ -177,7 +184,7 @@ def _slip_of(turn: Turn, job_id: int, seen: Seen) -> Slip | None:
     return slip
 
 
-def _is_past(turn: Turn, slip: Slip, seen: Seen) -> bool:
+def _is_past(turn: Transaction, slip: StateRow, seen: ExpectedState) -> bool:
     """Return whether it ended, was restarted or ended again since the caller looked."""
     if seen.ending is None:
         return False
@@ -188,12 +195,14 @@ def _is_past(turn: Turn, slip: Slip, seen: Seen) -> bool:
     return not story.rpartition(b"\n")[2].startswith(seen.ending.encode())
 
 
-def pause(turn: Turn, type: str, reason: str, by: str, until: int | None) -> None:
+def pause(
+    turn: Transaction, type: str, reason: str, by: str, until: int | None
+) -> None:
     """Hand out no more jobs of *type*."""
     turn.run(_PAUSE, type, turn.now, reason, by, until)
 
 
-def resume(turn: Turn, type: str) -> bool:
+def resume(turn: Transaction, type: str) -> bool:
     """End a pause; tell whether it was in force."""
     was_paused = bool(turn.one(_IS_PAUSED, type, turn.now))
     turn.run("DELETE FROM pauses WHERE type = ?", type)
@@ -201,9 +210,11 @@ def resume(turn: Turn, type: str) -> bool:
     return was_paused
 
 
-def clear(turn: Turn, type: str | None, states: Iterable[State], limit: int) -> int:
+def clear(
+    turn: Transaction, type: str | None, states: Iterable[State], limit: int
+) -> int:
     """Remove up to *limit* jobs in *states*."""
-    slips: list[Slip] = []
+    slips: list[StateRow] = []
     for state in dict.fromkeys(states):
         room = limit - len(slips)
         if room > 0:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kue.model.errors import StoreCorrupt
 from kue.store.sqlite.doctor.columns import check_columns
-from kue.store.sqlite.doctor.finding import Suspect
+from kue.store.sqlite.doctor.finding import SqliteFinding
 from kue.store.sqlite.doctor.jobs import JobChecks, rows_after
 from kue.store.sqlite.doctor.tables import check_file, check_tables
 from kue.store.values import Finding, Report
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     import sqlite3
 
     from kue.store.contract import OnProgress
-    from kue.store.sqlite.engine import Engine
+    from kue.store.sqlite.engine import DatabaseThreads
 
 
 async def check(
-    engine: Engine, *, repair: bool, on_progress: OnProgress | None
+    engine: DatabaseThreads, *, repair: bool, on_progress: OnProgress | None
 ) -> Report:
     """Look at everything; with *repair*, mend what can be mended."""
     suspects = await engine.read(check_file)
@@ -40,16 +40,16 @@ async def check(
         suspects += await engine.read(check_tables)
     except StoreCorrupt as exc:
         # What cannot be read cannot be proven; the rest of the report stands.
-        suspects.append(Suspect("unreadable", str(exc)))
+        suspects.append(SqliteFinding("unreadable", str(exc)))
     findings = [await _finding(engine, suspect, repair) for suspect in suspects]
     return Report(jobs, tuple(findings))
 
 
 async def _check_jobs(
-    engine: Engine, on_progress: OnProgress | None
-) -> tuple[list[Suspect], int]:
+    engine: DatabaseThreads, on_progress: OnProgress | None
+) -> tuple[list[SqliteFinding], int]:
     total = await engine.read(_count)
-    suspects: list[Suspect] = []
+    suspects: list[SqliteFinding] = []
     seen, last = 0, 0
     while True:
         found, size, last = await engine.read(partial(_look_at, last=last))
@@ -62,7 +62,7 @@ async def _check_jobs(
             return suspects, seen
 
 
-def _look_at(db: sqlite3.Connection, last: int) -> tuple[list[Suspect], int, int]:
+def _look_at(db: sqlite3.Connection, last: int) -> tuple[list[SqliteFinding], int, int]:
     """Check the jobs after *last*: what is wrong, how many they were, the last."""
     rows = rows_after(db, last)
     if not rows:
@@ -74,7 +74,7 @@ def _count(db: sqlite3.Connection) -> int:
     return int(db.execute("SELECT count(*) FROM jobs").fetchone()[0])
 
 
-async def _mend(engine: Engine, suspect: Suspect) -> bool:
+async def _mend(engine: DatabaseThreads, suspect: SqliteFinding) -> bool:
     """Return whether *suspect* was repaired; damage elsewhere may prevent that."""
     if suspect.mend is None:
         return False
@@ -85,7 +85,9 @@ async def _mend(engine: Engine, suspect: Suspect) -> bool:
     return True
 
 
-async def _finding(engine: Engine, suspect: Suspect, repair: bool) -> Finding:
+async def _finding(
+    engine: DatabaseThreads, suspect: SqliteFinding, repair: bool
+) -> Finding:
     is_mended = repair and await _mend(engine, suspect)
     of_job = "" if suspect.job_id is None else f"job {suspect.job_id}: "
     return Finding(

@@ -13,7 +13,7 @@ from kue.model.job import Failed, State
 from kue.model.names import quote
 from kue.store.sqlite import dependencies, promotion, transitions
 from kue.store.sqlite.rows import (
-    Row,
+    JobRow,
     columns_of,
     fetch,
     job_of,
@@ -22,7 +22,7 @@ from kue.store.sqlite.rows import (
     shown,
     slips_of,
 )
-from kue.store.sqlite.transaction import Turn, as_json
+from kue.store.sqlite.transaction import Transaction, as_json
 from kue.store.sqlite.verbs import limits, workers
 from kue.store.values import MAX_BATCH, MAX_CALL_BYTES, Claim, Claimed
 
@@ -49,7 +49,7 @@ SELECT json_group_array(json_array(priority, id)) FROM (
     WHERE state = 'waiting' AND held = 0 AND type = ? ORDER BY priority, id LIMIT ?)
 """
 _BEST_ROWS = f"""
-SELECT {columns_of(Row)} FROM (
+SELECT {columns_of(JobRow)} FROM (
     SELECT * FROM jobs INDEXED BY jobs_ready
     WHERE state = 'waiting' AND held = 0 AND type = ?
     ORDER BY priority, id LIMIT ? OFFSET ?)
@@ -63,7 +63,7 @@ UPDATE jobs SET state = 'active', worker = :worker,
 FROM json_each(:ids) AS run WHERE jobs.id = run.value
 """
 _RUNS = f"""
-SELECT {columns_of(Row)} FROM jobs INDEXED BY jobs_active
+SELECT {columns_of(JobRow)} FROM jobs INDEXED BY jobs_active
 WHERE state = 'active' AND worker = ? AND substr(token, -length(?2)) = ?2
 """
 
@@ -71,7 +71,12 @@ _decode_keys = msgspec.json.Decoder(list[tuple[int, int]]).decode
 
 
 def claim(
-    turn: Turn, types: Sequence[str], limit: int, worker: str, call: Claim, lease: int
+    turn: Transaction,
+    types: Sequence[str],
+    limit: int,
+    worker: str,
+    call: Claim,
+    lease: int,
 ) -> Claimed:
     """Start the best waiting jobs, or answer a repeated call as before."""
     # Two workers may name their lanes alike.
@@ -88,8 +93,8 @@ def claim(
     return _Taking(turn, types, worker, rest).take(limit)
 
 
-def _still_running(turn: Turn, worker: str, rest: str) -> list[Job]:
-    rows = fetch(turn.db, Row, _RUNS, worker, rest)
+def _still_running(turn: Transaction, worker: str, rest: str) -> list[Job]:
+    rows = fetch(turn.db, JobRow, _RUNS, worker, rest)
     return sorted(map(shown, rows), key=lambda job: job.fence)
 
 
@@ -97,7 +102,7 @@ class _Taking:
     """A claim at work."""
 
     def __init__(
-        self, turn: Turn, types: Sequence[str], worker: str, rest: str
+        self, turn: Transaction, types: Sequence[str], worker: str, rest: str
     ) -> None:
         self._turn = turn
         self._gates = limits.gates_of(turn.db, types, turn.now)
@@ -133,7 +138,7 @@ class _Taking:
         moments = [moment for moment in (*chances, next_at) if moment is not None]
         return Claimed(jobs, self._turn.now, min(moments, default=None))
 
-    def _best(self, wanted: int) -> list[Row]:
+    def _best(self, wanted: int) -> list[JobRow]:
         """Return the best candidates, and some more where the best were no use."""
         if len(self._gates) == 1:
             # By far the most common, and a look into the index less.
@@ -141,7 +146,7 @@ class _Taking:
             rows = self._read(
                 self._size(gate, wanted),
                 lambda start, stop: fetch(
-                    self._turn.db, Row, _BEST_ROWS, gate.type, stop - start, start
+                    self._turn.db, JobRow, _BEST_ROWS, gate.type, stop - start, start
                 ),
                 is_gapless=True,
             )
@@ -159,20 +164,20 @@ class _Taking:
     def _read(
         self,
         count: int,
-        read: Callable[[int, int], list[Row]],
+        read: Callable[[int, int], list[JobRow]],
         *,
         is_gapless: bool = False,
-    ) -> list[Row]:
+    ) -> list[JobRow]:
         """Read the first *count* candidates, or as many as one claim may read."""
         rows, number = read_within(MAX_CALL_BYTES, count, read, is_gapless=is_gapless)
         self._is_cut = number < count
         return rows
 
-    def _size(self, gate: limits.Gate, wanted: int) -> int:
+    def _size(self, gate: limits.TypeLimits, wanted: int) -> int:
         size = gate.allowance(wanted)
         return size + DEEPER if size and gate.type in self._deep else size
 
-    def _start(self, round: _Round, rows: Sequence[Row], wanted: int) -> list[Job]:
+    def _start(self, round: _Round, rows: Sequence[JobRow], wanted: int) -> list[Job]:
         """Start what can start, set aside what cannot, and remember of which types."""
         rooms = {gate.type: gate.allowance(wanted) for gate in self._gates}
         per_key = {gate.type: gate.per_key for gate in self._gates}
@@ -186,7 +191,7 @@ class _Taking:
         self._deep = round.set_aside()
         return round.jobs
 
-    def _try(self, round: _Round, row: Row, per_key: int | None) -> bool:
+    def _try(self, round: _Round, row: JobRow, per_key: int | None) -> bool:
         if row.expires_at is not None and row.expires_at <= self._turn.now:
             round.expired.append(row)
             return False
@@ -204,10 +209,10 @@ class _Taking:
             self._running[row.type, row.group_key] += 1
         return True
 
-    def _token(self, row: Row) -> str:
+    def _token(self, row: JobRow) -> str:
         return f"{self._fence}:{self._turn.now}:{row.attempts + 1}{self._rest}"
 
-    def _has_slot(self, row: Row, per_key: int) -> bool:
+    def _has_slot(self, row: JobRow, per_key: int) -> bool:
         if row.group_key is None:
             return True
         key = (row.type, row.group_key)
@@ -240,12 +245,12 @@ class _Taking:
 class _Round:
     """What became of the candidates that a claim looked at."""
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, turn: Transaction) -> None:
         self._turn = turn
         self.jobs: list[Job] = []
-        self.expired: list[Row] = []
-        self.held: list[Row] = []
-        self.damaged: list[Row] = []
+        self.expired: list[JobRow] = []
+        self.held: list[JobRow] = []
+        self.damaged: list[JobRow] = []
 
     def set_aside(self) -> set[str]:
         """Put those that cannot start where they belong; return their types."""
@@ -259,7 +264,7 @@ class _Round:
         return {row.type for row in (*self.expired, *self.held, *self.damaged)}
 
 
-def expire(turn: Turn, ids: Iterable[int]) -> None:
+def expire(turn: Transaction, ids: Iterable[int]) -> None:
     """Fail jobs that were not started in time."""
     slips = slips_of(turn.db, ids).values()
     transitions.end(turn, [(slip, Failed(retry_policy.EXPIRED)) for slip in slips])

@@ -1,9 +1,9 @@
 """
 What holds waiting jobs back: pauses, concurrency, rates, and limits on groups.
 
-A type's limits decide how many of its jobs may start now (its `Gate`).  A job over its
-group's limit is marked ``held`` and leaves the index that claims read, so that nobody
-looks at it again before a run of its group ends.
+A type's limits decide how many of its jobs may start now (its `TypeLimits`).  A job
+over its group's limit is marked ``held`` and leaves the index that claims read, so
+that nobody looks at it again before a run of its group ends.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from kue.store.sqlite.transaction import Turn, as_json
+from kue.store.sqlite.transaction import Transaction, as_json
 from kue.store.values import Limits, Pause
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ WHERE state = 'delayed' AND type = ? ORDER BY at LIMIT 1
 _decode = msgspec.json.Decoder(Limits).decode
 
 
-class Bucket(NamedTuple):
+class TokenBucket(NamedTuple):
     """
     Starts saved up under a rate limit, counted in 1/*per* of a start.
 
@@ -87,7 +87,7 @@ class Bucket(NamedTuple):
     level: int
     filled_at: int
 
-    def at(self, now: int) -> Bucket:
+    def at(self, now: int) -> TokenBucket:
         """Return the bucket as time has filled it; a clock that went back adds none."""
         inflow = max(0, now - self.filled_at) * self.rate
         level = min(self.level + inflow, self.rate * self.per)
@@ -103,7 +103,7 @@ class Bucket(NamedTuple):
         return self.filled_at + -(-max(0, self.per - self.level) // self.rate)
 
 
-class Gate(msgspec.Struct):
+class TypeLimits(msgspec.Struct):
     """What holds jobs of one type back at one moment."""
 
     type: str
@@ -113,7 +113,7 @@ class Gate(msgspec.Struct):
     paused_until: int | None = None
     #: Runs that may begin before one must end; None for any number.
     slots: int | None = None
-    bucket: Bucket | None = None
+    bucket: TokenBucket | None = None
     per_key: int | None = None
 
     @property
@@ -151,13 +151,15 @@ def limits(db: sqlite3.Connection) -> dict[str, Limits]:
     return {row[0]: _decode(row[1]) for row in db.execute(_LIMITS).fetchall()}
 
 
-def gates_of(db: sqlite3.Connection, types: Iterable[str], now: int) -> list[Gate]:
+def gates_of(
+    db: sqlite3.Connection, types: Iterable[str], now: int
+) -> list[TypeLimits]:
     """Return what holds back each of *types*."""
     paused = {pause.type or EVERY: pause for pause in pauses(db, now)}
     limited = {row[0]: row[1:] for row in db.execute(_LIMITS).fetchall()}
     found = []
     for type in dict.fromkeys(types):
-        gate = Gate(type, now)
+        gate = TypeLimits(type, now)
         if type in limited:
             _limit(db, gate, *limited[type])
         _pause(gate, [paused[name] for name in (EVERY, type) if name in paused])
@@ -166,18 +168,18 @@ def gates_of(db: sqlite3.Connection, types: Iterable[str], now: int) -> list[Gat
 
 
 def _limit(
-    db: sqlite3.Connection, gate: Gate, text: str, level: int, filled_at: int
+    db: sqlite3.Connection, gate: TypeLimits, text: str, level: int, filled_at: int
 ) -> None:
     rule = _decode(text)
     gate.per_key = rule.per_key
     if rule.rate is not None:
-        gate.bucket = Bucket(rule.rate, rule.per, level, filled_at).at(gate.now)
+        gate.bucket = TokenBucket(rule.rate, rule.per, level, filled_at).at(gate.now)
     if rule.concurrency is not None:
         row = db.execute(_ACTIVE, (gate.type,)).fetchone()
         gate.slots = max(0, rule.concurrency - (row[0] if row else 0))
 
 
-def _pause(gate: Gate, found: Sequence[Pause]) -> None:
+def _pause(gate: TypeLimits, found: Sequence[Pause]) -> None:
     if not found:
         return
     gate.pause = found[0]
@@ -196,7 +198,7 @@ def outlook(db: sqlite3.Connection, types: Iterable[str], now: int) -> dict[str,
 
 
 def next_chance(
-    db: sqlite3.Connection, gate: Gate, *, is_hungry: bool = False
+    db: sqlite3.Connection, gate: TypeLimits, *, is_hungry: bool = False
 ) -> int | None:
     """
     Return when time alone may let a job of the gate's type start.
@@ -216,7 +218,7 @@ def _has_ready(db: sqlite3.Connection, type: str) -> bool:
     return bool(db.execute(_HAS_READY, (type,)).fetchone()[0])
 
 
-def spend(turn: Turn, gate: Gate, starts: int) -> None:
+def spend(turn: Transaction, gate: TypeLimits, starts: int) -> None:
     """Take what *starts* runs cost out of the gate."""
     if gate.slots is not None:
         gate.slots -= starts
@@ -226,19 +228,19 @@ def spend(turn: Turn, gate: Gate, starts: int) -> None:
         turn.run(_SPEND, level, turn.now, gate.type)
 
 
-def active_in_group(turn: Turn, type: str, group: str) -> int:
+def active_in_group(turn: Transaction, type: str, group: str) -> int:
     """Return how many jobs of a group run."""
     found: int = turn.one(_ACTIVE_IN_GROUP, type, group)
     return found
 
 
-def hold(turn: Turn, ids: Sequence[int]) -> None:
+def hold(turn: Transaction, ids: Sequence[int]) -> None:
     """Set jobs aside until a run of their group ends."""
     if ids:
         turn.run(_HOLD, as_json(ids))
 
 
-def set_limits(turn: Turn, type: str, rule: Limits | None) -> None:
+def set_limits(turn: Transaction, type: str, rule: Limits | None) -> None:
     """Write a type's limits; what is saved up under the same rate stays saved up."""
     turn.ready.add(type)
     if rule is None:
@@ -253,7 +255,7 @@ def set_limits(turn: Turn, type: str, rule: Limits | None) -> None:
     turn.run(_SET, type, as_json(rule), level, filled_at)
 
 
-def let_go(turn: Turn, type: str, after: str = "") -> str | None:
+def let_go(turn: Transaction, type: str, after: str = "") -> str | None:
     """
     Let go what a type's limit does not hold (any more), a bounded part at a time.
 
@@ -270,7 +272,7 @@ def let_go(turn: Turn, type: str, after: str = "") -> str | None:
     return rows[-1][0] if len(rows) == GROUPS else None
 
 
-def let_go_unlimited(turn: Turn) -> bool:
+def let_go_unlimited(turn: Transaction) -> bool:
     """Let go jobs held by a limit that is gone; tell whether there are more."""
     more = False
     rules = limits(turn.db)
@@ -281,7 +283,7 @@ def let_go_unlimited(turn: Turn) -> bool:
     return more
 
 
-def refill(turn: Turn) -> None:
+def refill(turn: Transaction) -> None:
     """Give slots that this turn freed to those held back, the best first."""
     if not turn.groups and not turn.freed:
         return
@@ -295,7 +297,7 @@ def refill(turn: Turn) -> None:
     turn.freed.clear()
 
 
-def _refill(turn: Turn, type: str, group: str, per_key: int) -> None:
+def _refill(turn: Transaction, type: str, group: str, per_key: int) -> None:
     # Those who are ready already do not count: one of the held may be better, and the
     # next claim sets the worse aside.
     free = per_key - active_in_group(turn, type, group)

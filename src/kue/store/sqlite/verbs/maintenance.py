@@ -16,10 +16,10 @@ from kue.store.sqlite import (
     unique_keys,
     unused_types,
 )
-from kue.store.sqlite.rows import Row, columns_of, fetch, shown, slips_of
+from kue.store.sqlite.rows import JobRow, columns_of, fetch, shown, slips_of
 from kue.store.sqlite.verbs import limits, records, stats, workers
 from kue.store.sqlite.verbs.claim import expire
-from kue.store.values import Tended
+from kue.store.values import MaintenanceResult
 
 if TYPE_CHECKING:
     import sqlite3
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from kue.model.job import Ending, Job
     from kue.model.settings import Keep
-    from kue.store.sqlite.rows import Slip
-    from kue.store.sqlite.transaction import Turn
+    from kue.store.sqlite.rows import StateRow
+    from kue.store.sqlite.transaction import Transaction
 
 #: How long an idempotent producer or claim is remembered, in ms.
 REMEMBER_MS = 3_600_000
@@ -36,12 +36,12 @@ REMEMBER_MS = 3_600_000
 EVENTS_MS = 60_000
 
 _LOST = f"""
-SELECT {columns_of(Row)} FROM jobs WHERE id IN (
+SELECT {columns_of(JobRow)} FROM jobs WHERE id IN (
     SELECT id FROM jobs INDEXED BY jobs_active WHERE state = 'active'
     AND worker NOT IN (SELECT name FROM workers WHERE deadline > ?) LIMIT ?)
 """
 _SILENT = f"""
-SELECT {columns_of(Row)} FROM jobs WHERE id IN (
+SELECT {columns_of(JobRow)} FROM jobs WHERE id IN (
     SELECT id FROM jobs INDEXED BY jobs_ttl
     WHERE ttl_at IS NOT NULL AND ttl_at <= ? AND state = 'active'
     ORDER BY ttl_at LIMIT ?)
@@ -105,8 +105,8 @@ def look(db: sqlite3.Connection, now: int) -> tuple[bool, int]:
 
 
 def tend(
-    turn: Turn, limit: int, keep: Keep | None, lease: int, is_own: bool = False
-) -> Tended:
+    turn: Transaction, limit: int, keep: Keep | None, lease: int, is_own: bool = False
+) -> MaintenanceResult:
     """
     Do a pass; each part of it touches at most about *limit* jobs.
 
@@ -126,7 +126,7 @@ def tend(
     # Whoever sleeps through something looks again.
     turn.later.add(limits.EVERY)
     bounded = (rescued, timed_out, expired, pruned)
-    tended = Tended(
+    tended = MaintenanceResult(
         promoted=promoted,
         rescued=rescued,
         timed_out=timed_out,
@@ -142,20 +142,20 @@ def tend(
     return tended
 
 
-def end_pauses(turn: Turn) -> None:
+def end_pauses(turn: Transaction) -> None:
     """Delete pauses that are over, and wake whoever waits for that."""
     turn.ready |= {row[0] for row in turn.db.execute(_PAUSES, (turn.now,)).fetchall()}
     workers.end_pauses(turn)
 
 
-def _take_back(turn: Turn, overdue: str, limit: int) -> int:
+def _take_back(turn: Transaction, overdue: str, limit: int) -> int:
     """End runs whose lease or ttl is over, and that nobody else will end."""
     sql, after = _OVERDUE[overdue]
-    rows = fetch(turn.db, Row, sql, turn.now, limit)
+    rows = fetch(turn.db, JobRow, sql, turn.now, limit)
     if not rows:
         return 0
     slips = slips_of(turn.db, [row.id for row in rows])
-    endings: list[tuple[Slip, Ending]] = []
+    endings: list[tuple[StateRow, Ending]] = []
     for row in rows:
         job, slip = shown(row), slips[row.id]
         if slip.began is None:
@@ -166,14 +166,14 @@ def _take_back(turn: Turn, overdue: str, limit: int) -> int:
     return len(rows)
 
 
-def _expire(turn: Turn, limit: int) -> int:
+def _expire(turn: Transaction, limit: int) -> int:
     ids = _ids(turn, _EXPIRED, turn.now, limit)
     if ids:
         expire(turn, ids)
     return len(ids)
 
 
-def _prune(turn: Turn, limit: int, keep: Keep | None) -> int:
+def _prune(turn: Transaction, limit: int, keep: Keep | None) -> int:
     ids = _ids(turn, _RETAINED, turn.now, limit)
     if keep is not None:
         # What this turn ended counts too.
@@ -193,7 +193,7 @@ def _rules(keep: Keep) -> Iterable[tuple[State, int | None, int | None]]:
 
 
 def _surplus(
-    turn: Turn, state: State, count: int | None, age: int | None, limit: int
+    turn: Transaction, state: State, count: int | None, age: int | None, limit: int
 ) -> list[int]:
     """Return the ids of ended jobs that are too many or too old, oldest first."""
     ids: list[int] = []
@@ -209,11 +209,11 @@ def _surplus(
     return ids
 
 
-def _ids(turn: Turn, sql: str, *values: Any) -> list[int]:
+def _ids(turn: Transaction, sql: str, *values: Any) -> list[int]:
     return [row[0] for row in turn.db.execute(sql, values).fetchall()]
 
 
-def _forget(turn: Turn) -> None:
+def _forget(turn: Transaction) -> None:
     """Delete what served its time, so that idle tables stay small; a part of each."""
     old = turn.now - REMEMBER_MS
     turn.run(_FORGET_PRODUCERS, old, MAX_FORGOTTEN)
@@ -227,7 +227,7 @@ def _forget(turn: Turn) -> None:
     _forget_hourly(turn, old)
 
 
-def _forget_hourly(turn: Turn, old: int) -> None:
+def _forget_hourly(turn: Transaction, old: int) -> None:
     """Delete what only a look at whole tables finds: claims and types."""
     hour = turn.now // 3_600_000
     if turn.one(_FORGOT_AT) == hour:

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Generator
 
-    from kue.store.sqlite.rows import Row
+    from kue.store.sqlite.rows import JobRow
 
 #: (sort key, id)
 Key = tuple[int, int]
 
 
-class Request(NamedTuple):
+class PageRequest(NamedTuple):
     """Which page is wanted."""
 
     state: State | None
@@ -37,7 +37,7 @@ class Request(NamedTuple):
     descending: bool = False
 
 
-class Source(NamedTuple):
+class PageSource(NamedTuple):
     """Where some jobs are found in order."""
 
     #: The column that pages are ordered by, before the id; empty for none.
@@ -45,7 +45,7 @@ class Source(NamedTuple):
     condition: str
     source: str
 
-    def select(self, request: Request) -> str:
+    def select(self, request: PageRequest) -> str:
         """Return the statement that walks from where the request begins."""
         order, than = ("DESC", "<") if request.descending else ("ASC", ">")
         terms = [self.condition]
@@ -62,11 +62,11 @@ class Source(NamedTuple):
         )
 
 
-def _by(rank: str, condition: str, index: str) -> Source:
-    return Source(rank, condition, f"INDEXED BY {index}")
+def _by(rank: str, condition: str, index: str) -> PageSource:
+    return PageSource(rank, condition, f"INDEXED BY {index}")
 
 
-def _ended(state: State) -> tuple[Source, Source]:
+def _ended(state: State) -> tuple[PageSource, PageSource]:
     is_ended = f"state = '{state}' AND retain_until"
     return (
         _by("at", f"{is_ended} IS NULL", f"jobs_{state}"),
@@ -74,7 +74,7 @@ def _ended(state: State) -> tuple[Source, Source]:
     )
 
 
-_SOURCES: dict[State, tuple[Source, ...]] = {
+_SOURCES: dict[State, tuple[PageSource, ...]] = {
     State.WAITING: (
         _by("priority", "state = 'waiting' AND held = 0", "jobs_ready"),
         _by("priority", "state = 'waiting' AND held = 1", "jobs_held"),
@@ -88,11 +88,13 @@ _SOURCES: dict[State, tuple[Source, ...]] = {
     State.CANCELLED: _ended(State.CANCELLED),
 }
 _OF_TYPE = _by("", "true", "jobs_by_type")
-_ALL = Source("", "true", "NOT INDEXED")
+_ALL = PageSource("", "true", "NOT INDEXED")
 _TYPES = "SELECT name FROM types"
 
 
-def page(db: sqlite3.Connection, request: Request) -> tuple[list[Row], Key | None]:
+def page(
+    db: sqlite3.Connection, request: PageRequest
+) -> tuple[list[JobRow], Key | None]:
     """Return the rows of a page, and the key of its last when there are more."""
     walks = _walks(db, request)
     end = request.skip + request.limit
@@ -110,7 +112,7 @@ def first_ids(
     db: sqlite3.Connection, state: State, type: str | None, limit: int
 ) -> list[int]:
     """Return the ids of the first *limit* jobs in *state*."""
-    walks = _walks(db, Request(state, type, limit))
+    walks = _walks(db, PageRequest(state, type, limit))
     with closing(_merged(walks, False)) as merged:
         return [job_id for _, job_id in islice(merged, limit)]
 
@@ -125,7 +127,7 @@ def _merged(
         yield from heapq.merge(*walks, reverse=descending)
 
 
-def _walks(db: sqlite3.Connection, request: Request) -> list[sqlite3.Cursor]:
+def _walks(db: sqlite3.Connection, request: PageRequest) -> list[sqlite3.Cursor]:
     if request.state is None:
         return [_walk(db, _ALL if request.type is None else _OF_TYPE, request)]
     types = [request.type]
@@ -138,7 +140,9 @@ def _walks(db: sqlite3.Connection, request: Request) -> list[sqlite3.Cursor]:
     ]
 
 
-def _walk(db: sqlite3.Connection, source: Source, request: Request) -> sqlite3.Cursor:
+def _walk(
+    db: sqlite3.Connection, source: PageSource, request: PageRequest
+) -> sqlite3.Cursor:
     rank, job_id = request.after or (0, 0)
     values = {"type": request.type, "rank": rank, "id": job_id}
     return db.execute(source.select(request), values)

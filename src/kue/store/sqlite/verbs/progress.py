@@ -10,15 +10,15 @@ from kue.model.events import Kind
 from kue.model.job import State
 from kue.store.codec import begun
 from kue.store.sqlite.rows import slips_of
-from kue.store.sqlite.transaction import Turn, as_json
+from kue.store.sqlite.transaction import Transaction, as_json
 from kue.store.sqlite.verbs import limits
-from kue.store.values import MAX_LOG_LINES, MAX_LOG_TEXT, Word
+from kue.store.values import MAX_LOG_LINES, MAX_LOG_TEXT, Result
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kue.model.job import Job
-    from kue.store.sqlite.rows import Slip
+    from kue.store.sqlite.rows import StateRow
     from kue.store.values import LogLine, Progress
 
 _PROGRESS = """
@@ -38,50 +38,50 @@ INSERT INTO logs (job_id, line, at, level, attempt, text) VALUES (?, ?, ?, ?, ?,
 _CUT = "DELETE FROM logs WHERE job_id = ? AND line <= ?"
 
 
-def progress(turn: Turn, updates: Sequence[Progress]) -> list[Word]:
+def progress(turn: Transaction, updates: Sequence[Progress]) -> list[Result]:
     """Write how far jobs are, and start their ttl anew."""
     slips = slips_of(turn.db, [update.job_id for update in updates])
     return [_progress(turn, slips.get(update.job_id), update) for update in updates]
 
 
-def _progress(turn: Turn, slip: Slip | None, update: Progress) -> Word:
+def _progress(turn: Transaction, slip: StateRow | None, update: Progress) -> Result:
     if slip is None or update.created_at not in (None, slip.created_at):
-        return Word.GONE
+        return Result.GONE
     if update.token and update.token != slip.token:
-        return Word.LOST
+        return Result.LOST
     if slip.state != State.ACTIVE:
-        return Word.REFUSED
+        return Result.REFUSED
     data = None if update.data is None else as_json(update.data)
     turn.run(_PROGRESS, update.percent, data, turn.now, slip.id)
     detail = {"progress": update.percent, "data": update.data}
     turn.tell(Kind.PROGRESS, slip.id, slip.type, slip.attempts + 1, detail)
-    return Word.DONE
+    return Result.DONE
 
 
-def begin(turn: Turn, job: Job, mark: str) -> Job | Word:
+def begin(turn: Transaction, job: Job, mark: str) -> Job | Result:
     """Start a run that was held back; only its own fence may."""
     slip = slips_of(turn.db, [job.id]).get(job.id)
     fence = job.token.partition(":")[0]
     if slip is None or not slip.token.startswith(f"{fence}:"):
-        return Word.LOST
+        return Result.LOST
     rest = begun(job, mark)
     # One that has begun goes on: this is the same call again.
     is_new = slip.token.split(":", 2)[2] != rest
     paused = (pause.type for pause in limits.pauses(turn.db, turn.now))
     if is_new and any(type in (None, job.type) for type in paused):
-        return Word.REFUSED
+        return Result.REFUSED
     token = f"{fence}:{turn.now}:{rest}"
     turn.run(_BEGIN, token, turn.now, job.id)
     return msgspec.structs.replace(job, token=token)
 
 
 def log(
-    turn: Turn, job_id: int, lines: Sequence[LogLine], created_at: int | None
-) -> Word:
+    turn: Transaction, job_id: int, lines: Sequence[LogLine], created_at: int | None
+) -> Result:
     """Append lines to a job's log and let the oldest fall off."""
     row = turn.db.execute(_CREATED, (job_id,)).fetchone()
     if row is None or created_at not in (None, row[0]):
-        return Word.GONE
+        return Result.GONE
     last: int = turn.one(_LAST, job_id)
     kept = lines[-MAX_LOG_LINES:]
     rows = [
@@ -90,7 +90,7 @@ def log(
     ]
     turn.db.executemany(_APPEND, rows)
     turn.run(_CUT, job_id, last + len(kept) - MAX_LOG_LINES)
-    return Word.DONE
+    return Result.DONE
 
 
 def _plain(text: str) -> str:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kue.model.job import Job, State
-from kue.store.sqlite.rows import Row, rows_of, shown
+from kue.store.sqlite.rows import JobRow, rows_of, shown
 from kue.store.sqlite.verbs import limits
-from kue.store.sqlite.verbs.pages import Request, page
+from kue.store.sqlite.verbs.pages import PageRequest, page
 from kue.store.values import LogLine, Page, held_by
 
 if TYPE_CHECKING:
@@ -32,14 +32,14 @@ def get(db: sqlite3.Connection, ids: Sequence[int], now: int) -> list[Job | None
     return [jobs.get(job_id) for job_id in ids]
 
 
-def read_page(db: sqlite3.Connection, request: Request, now: int) -> Page:
+def read_page(db: sqlite3.Connection, request: PageRequest, now: int) -> Page:
     """Return a page of jobs."""
     rows, last = page(db, request)
     cursor = None if last is None else f"{last[0]}:{last[1]}"
     return Page(_jobs(db, rows, now), cursor)
 
 
-def _jobs(db: sqlite3.Connection, rows: Iterable[Row], now: int) -> list[Job]:
+def _jobs(db: sqlite3.Connection, rows: Iterable[JobRow], now: int) -> list[Job]:
     found = [(row, shown(row)) for row in rows]
     waiting = {row.type for row, job in found if job.state is State.WAITING}
     if not waiting:
@@ -51,7 +51,7 @@ def _jobs(db: sqlite3.Connection, rows: Iterable[Row], now: int) -> list[Job]:
     ]
 
 
-def _held(row: Row, job: Job, gate: limits.Gate) -> Job:
+def _held(row: JobRow, job: Job, gate: limits.TypeLimits) -> Job:
     """Say of a waiting job why it is held back, if it is."""
     if row.held:
         reason = f"group {row.group_key!r} runs as many jobs as its limit allows"

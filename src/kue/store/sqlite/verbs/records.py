@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kue.store.sqlite.transaction import Turn, as_json
-from kue.store.values import RINGS, Act, Acts
+from kue.store.sqlite.transaction import Transaction, as_json
+from kue.store.values import RINGS, AuditEntry, AuditPage
 
 if TYPE_CHECKING:
     import sqlite3
@@ -37,11 +37,11 @@ _ACTS = "SELECT id, at, act FROM acts WHERE id < ? ORDER BY id DESC LIMIT ?"
 #: Above every number.
 _NEWEST = 2**62
 
-_decode = msgspec.json.Decoder(Act).decode
+_decode = msgspec.json.Decoder(AuditEntry).decode
 
 
 def keep(
-    turn: Turn,
+    turn: Transaction,
     room: str,
     name: str,
     value: str,
@@ -69,26 +69,26 @@ def show_all(db: sqlite3.Connection, room: str, now: int) -> dict[str, str]:
     return dict(db.execute(_ALL, (room, now)).fetchall())
 
 
-def forget(turn: Turn, room: str, name: str) -> bool:
+def forget(turn: Transaction, room: str, name: str) -> bool:
     """Delete a record; tell whether there was one that was not over."""
     was_there = show(turn.db, room, name, turn.now) is not None
     turn.run(_FORGET, room, name)
     return was_there
 
 
-def sweep(turn: Turn) -> None:
+def sweep(turn: Transaction) -> None:
     """Delete records that are over."""
     turn.run(_SWEEP, turn.now)
 
 
-def note(turn: Turn, act: Act) -> int:
+def note(turn: Transaction, act: AuditEntry) -> int:
     """Append to the audit log; the oldest of its kind fall off."""
     turn.run(_NOTE, turn.now, as_json(act), act.ring)
     turn.run(_TRIM, act.ring, RINGS[act.ring])
     return int(turn.one("SELECT max(id) FROM acts"))
 
 
-def acts(db: sqlite3.Connection, limit: int, before: int | None) -> Acts:
+def acts(db: sqlite3.Connection, limit: int, before: int | None) -> AuditPage:
     """Return a page of the audit log, the newest first."""
     # One more than is shown tells whether there is more.
     last = _NEWEST if before is None else before
@@ -97,4 +97,4 @@ def acts(db: sqlite3.Connection, limit: int, before: int | None) -> Acts:
         msgspec.structs.replace(_decode(text), id=number, at=at)
         for number, at, text in rows
     ]
-    return Acts.of(found, limit)
+    return AuditPage.of(found, limit)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kue.model.schedule import Schedule
-from kue.store.sqlite.transaction import Turn, as_json
+from kue.store.sqlite.transaction import Transaction, as_json
 from kue.store.sqlite.verbs.add import store
 
 if TYPE_CHECKING:
@@ -27,12 +27,12 @@ _NEVER = 2**62
 _decode = msgspec.json.Decoder(Schedule).decode
 
 
-def write(turn: Turn, schedule: Schedule) -> None:
+def write(turn: Transaction, schedule: Schedule) -> None:
     """Write a schedule, replacing the one with its name."""
     turn.run(_WRITE, schedule.name, schedule.next_at, as_json(schedule))
 
 
-def delete(turn: Turn, name: str) -> bool:
+def delete(turn: Transaction, name: str) -> bool:
     """Delete a schedule; tell whether there was one."""
     return turn.run("DELETE FROM schedules WHERE name = ?", name) > 0
 
@@ -55,14 +55,14 @@ def are_due(db: sqlite3.Connection, now: int) -> bool:
     return db.execute(_DUE, (now, 1)).fetchone() is not None
 
 
-def fire(turn: Turn, limit: int) -> tuple[int, bool]:
+def fire(turn: Transaction, limit: int) -> tuple[int, bool]:
     """Add the jobs of due schedules; return how many, and if there are more."""
     rows = turn.db.execute(_DUE, (turn.now, limit)).fetchall()
     fired = sum(_fire(turn, name, text) for name, text in rows)
     return fired, 0 < limit <= len(rows)
 
 
-def _fire(turn: Turn, name: str, text: str) -> int:
+def _fire(turn: Transaction, name: str, text: str) -> int:
     schedule = _readable(text)
     if schedule is None:
         # Nobody can say what it meant; the check reports it, and upkeep goes on.

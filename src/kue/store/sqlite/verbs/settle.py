@@ -12,14 +12,14 @@ from kue.store.sqlite.side_effects import follow
 from kue.store.sqlite.verbs import workers
 from kue.store.sqlite.verbs.claim import claim
 from kue.store.validation import InvalidCall
-from kue.store.values import Word
+from kue.store.values import Result
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kue.model.job import Ending
-    from kue.store.sqlite.rows import Slip
-    from kue.store.sqlite.transaction import Turn
+    from kue.store.sqlite.rows import StateRow
+    from kue.store.sqlite.transaction import Transaction
     from kue.store.values import Claim, Claimed, Outcome
 
 #: What follows the opening of a line when upkeep ended the run.
@@ -28,23 +28,23 @@ _STORY = "SELECT CAST(story AS BLOB) FROM jobs WHERE id = ?"
 _IS_SILENT = "SELECT ttl_at <= ?2 FROM jobs WHERE id = ?1"
 
 
-def settle(turn: Turn, outcomes: Sequence[Outcome]) -> list[Word]:
+def settle(turn: Transaction, outcomes: Sequence[Outcome]) -> list[Result]:
     """End runs; say for each what became of it."""
     slips = slips_of(turn.db, [outcome.job.id for outcome in outcomes])
-    endings: dict[str, list[tuple[Slip, Ending]]] = {}
-    words: list[Word] = []
+    endings: dict[str, list[tuple[StateRow, Ending]]] = {}
+    words: list[Result] = []
     #: Runs ended by this very call, which may name one twice.
-    ended: dict[int, Word] = {}
+    ended: dict[int, Result] = {}
     for outcome in outcomes:
         job_id = outcome.job.id
         slip = slips.get(job_id)
         if slip is None:
-            words.append(Word.GONE)
+            words.append(Result.GONE)
             continue
         word = _judge(turn, slip, outcome)
-        if word is Word.DONE:
+        if word is Result.DONE:
             word = ended.get(job_id, word)
-        if word is Word.DONE:
+        if word is Result.DONE:
             pair = (slip, outcome.ending)
             endings.setdefault(outcome.overdue, []).append(pair)
             ended[job_id] = _repeated(slip, outcome.ending)
@@ -55,14 +55,14 @@ def settle(turn: Turn, outcomes: Sequence[Outcome]) -> list[Word]:
 
 
 def cycle(
-    turn: Turn,
+    turn: Transaction,
     outcomes: Sequence[Outcome],
     types: Sequence[str],
     limit: int,
     worker: str,
     call: Claim,
     lease: int,
-) -> tuple[list[Word], Claimed]:
+) -> tuple[list[Result], Claimed]:
     """End runs and start others."""
     words = settle(turn, outcomes)
     # The claim must find the slots free and the dependants ready.
@@ -70,16 +70,16 @@ def cycle(
     return words, claim(turn, types, limit, worker, call, lease)
 
 
-def _judge(turn: Turn, slip: Slip, outcome: Outcome) -> Word:
+def _judge(turn: Transaction, slip: StateRow, outcome: Outcome) -> Result:
     token = outcome.job.token
     if token and token == slip.token and slip.state == State.ACTIVE:
-        return Word.DONE if _is_due(turn, slip, outcome.overdue) else Word.LOST
+        return Result.DONE if _is_due(turn, slip, outcome.overdue) else Result.LOST
     if token and _has_ended(turn, slip, token):
-        return Word.ALREADY
-    return Word.LOST
+        return Result.ALREADY
+    return Result.LOST
 
 
-def _is_due(turn: Turn, slip: Slip, overdue: str) -> bool:
+def _is_due(turn: Transaction, slip: StateRow, overdue: str) -> bool:
     """Tell whether someone other than the run itself may end it now."""
     match overdue:
         case "":
@@ -92,7 +92,7 @@ def _is_due(turn: Turn, slip: Slip, overdue: str) -> bool:
             raise InvalidCall(f"overdue is 'lease' or 'ttl', not {overdue!r}")
 
 
-def _has_ended(turn: Turn, slip: Slip, token: str) -> bool:
+def _has_ended(turn: Transaction, slip: StateRow, token: str) -> bool:
     """Tell whether the run ended by itself: one that was taken back is lost."""
     story: bytes = turn.one(_STORY, slip.id)
     opening = b'\n{"run":"%s","at":' % token.encode()
@@ -100,7 +100,7 @@ def _has_ended(turn: Turn, slip: Slip, token: str) -> bool:
     return bool(found) and not _TAKEN.match(line)
 
 
-def _repeated(slip: Slip, ending: Ending) -> Word:
+def _repeated(slip: StateRow, ending: Ending) -> Result:
     """Return what the same call hears when it ends the run a second time."""
     is_removed = isinstance(ending, Completed) and slip.remove_on_complete
-    return Word.GONE if is_removed else Word.ALREADY
+    return Result.GONE if is_removed else Result.ALREADY

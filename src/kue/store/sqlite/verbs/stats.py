@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kue.model.histogram import added
-from kue.store.sqlite.transaction import Turn, as_json
+from kue.store.sqlite.transaction import Transaction, as_json
 from kue.store.values import HOURS_KEPT, MINUTES_A_PASS, MINUTES_KEPT, Stat, hourly
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ ON CONFLICT DO UPDATE SET value = excluded.value
 _counts = msgspec.json.Decoder(dict[int, int]).decode
 
 
-def measure(turn: Turn, timings: Sequence[Timing]) -> None:
+def measure(turn: Transaction, timings: Sequence[Timing]) -> None:
     """Add to the current minute how long jobs waited and ran."""
     minute = turn.now // 60_000
     for timing in timings:
@@ -63,7 +63,7 @@ def measure(turn: Turn, timings: Sequence[Timing]) -> None:
         turn.run(_MEASURE, minute, timing.type, as_json(waits), as_json(runs))
 
 
-def roll_up(turn: Turn) -> None:
+def roll_up(turn: Transaction) -> None:
     """Add full minutes to their hours, each once; a bounded number at a time."""
     full = turn.now // 60_000 - 1
     first = max(turn.one(_ROLLED) + 1, full - MINUTES_KEPT)
@@ -80,7 +80,7 @@ def roll_up(turn: Turn) -> None:
     turn.run(_NOTE, last)
 
 
-def forget(turn: Turn) -> None:
+def forget(turn: Transaction) -> None:
     """Delete what is older than it is kept."""
     minute = turn.now // 60_000
     turn.run("DELETE FROM stats WHERE minute < ?", minute - MINUTES_KEPT)

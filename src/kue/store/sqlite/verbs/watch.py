@@ -20,7 +20,7 @@ import msgspec
 from kue.model.events import Event, Kind
 from kue.store.damage import is_damage
 from kue.store.sqlite.connection import is_damaged_value
-from kue.store.sqlite.transaction import Turn, as_json
+from kue.store.sqlite.transaction import Transaction, as_json
 from kue.store.values import WATCH_MS
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ _Row = tuple[int, Kind, int, str, int, int, dict[str, Any]]
 _decode = msgspec.json.Decoder(list[_Row]).decode
 
 
-class Ear:
+class Subscriber:
     """One listener: events wait here to be read, the newest *buffer* of them."""
 
     def __init__(
@@ -103,7 +103,7 @@ class Ear:
             self._missed += 1
         self._has_news.set()
 
-    def __aiter__(self) -> Ear:
+    def __aiter__(self) -> Subscriber:
         return self
 
     async def __anext__(self) -> Event:
@@ -123,26 +123,26 @@ class Ear:
         return self._events.popleft()[1]
 
 
-class Ears:
+class Subscribers:
     """Everyone who listens in this process, on whatever event loop."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._ears: set[Ear] = set()
+        self._ears: set[Subscriber] = set()
         #: Up to here events were read; None while nobody listens.
         self._last: int | None = None
 
-    def add(self, ear: Ear) -> None:
+    def add(self, ear: Subscriber) -> None:
         with self._lock:
             self._ears.add(ear)
 
-    def begin(self, ear: Ear, seq: int) -> None:
+    def begin(self, ear: Subscriber, seq: int) -> None:
         """Hand over what comes after *seq*."""
         ear.begin(seq)
         with self._lock:
             self._last = seq if self._last is None else min(self._last, seq)
 
-    def discard(self, ear: Ear) -> None:
+    def discard(self, ear: Subscriber) -> None:
         with self._lock:
             self._ears.discard(ear)
             if not self._ears:
@@ -183,7 +183,9 @@ class Ears:
                 ear.hand(mine, missed)
 
 
-def listen(turn: Turn, name: str, job_ids: Sequence[int] | None) -> tuple[int, bool]:
+def listen(
+    turn: Transaction, name: str, job_ids: Sequence[int] | None
+) -> tuple[int, bool]:
     """
     Let a listener be known for a while.
 
@@ -199,7 +201,7 @@ def listen(turn: Turn, name: str, job_ids: Sequence[int] | None) -> tuple[int, b
     return last, is_known
 
 
-def unlisten(turn: Turn, name: str) -> None:
+def unlisten(turn: Transaction, name: str) -> None:
     """Forget a listener."""
     turn.run("DELETE FROM listeners WHERE name = ?", name)
     turn.run("DELETE FROM watched WHERE listener = ?", name)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kue.aio.throttled_log import ThrottledLog
-from kue.store.sqlite.transaction import Turn, as_json
+from kue.store.sqlite.transaction import Transaction, as_json
 from kue.store.values import (
     MAX_STACKS,
     ORDER_MS,
     OVERDUE_MS,
     STACKS_MS,
-    Beat,
+    HeartbeatReply,
     Pause,
     Stacks,
     WorkerStatus,
@@ -110,26 +110,26 @@ CLOCK_SLACK_MS = 2_000
 GRACES = 10
 
 
-def lease(turn: Turn, worker: str, duration: int) -> None:
+def lease(turn: Transaction, worker: str, duration: int) -> None:
     """Let the worker's lease run for *duration* ms from now."""
     turn.run(_LEASE, worker, turn.now + duration)
 
 
 def renew(
-    turn: Turn,
+    turn: Transaction,
     worker: str,
     duration: int,
     runs: Sequence[Job],
     info: dict[str, Any] | None,
     orders: bool = False,
-) -> Beat:
+) -> HeartbeatReply:
     """Prolong a lease; say which runs are lost and which are to be cancelled."""
     lease(turn, worker, duration)
     if info is not None:
         turn.run(_INFO, as_json(info), worker)
     lost, cancel = _look_at(turn, runs)
     passed = last_pass(turn.db)
-    return Beat(
+    return HeartbeatReply(
         lost,
         cancel,
         next(iter(pauses(turn.db, turn.now, worker)), None),
@@ -138,7 +138,9 @@ def renew(
     )
 
 
-def _look_at(turn: Turn, runs: Sequence[Job]) -> tuple[list[int], dict[int, str]]:
+def _look_at(
+    turn: Transaction, runs: Sequence[Job]
+) -> tuple[list[int], dict[int, str]]:
     """Return which runs are no longer the worker's, and which others are to end."""
     if not runs:
         return [], {}
@@ -155,7 +157,7 @@ def _look_at(turn: Turn, runs: Sequence[Job]) -> tuple[list[int], dict[int, str]
     return lost, cancel
 
 
-def _take_orders(turn: Turn, worker: str) -> tuple[str, ...]:
+def _take_orders(turn: Transaction, worker: str) -> tuple[str, ...]:
     """Return what a worker was ordered to do, and forget it."""
     text = turn.one(_ORDERS, worker)
     if text == _NO_ORDERS:
@@ -165,7 +167,7 @@ def _take_orders(turn: Turn, worker: str) -> tuple[str, ...]:
     return tuple(order for order, until in untils.items() if until > turn.now)
 
 
-def order(turn: Turn, worker: str, order: str) -> bool:
+def order(turn: Transaction, worker: str, order: str) -> bool:
     """Order a worker to do something; tell whether it lives."""
     text = turn.one(_LIVE_ORDERS, worker, turn.now)
     if text is None:
@@ -175,7 +177,7 @@ def order(turn: Turn, worker: str, order: str) -> bool:
     return True
 
 
-def write_stacks(turn: Turn, worker: str, text: str) -> None:
+def write_stacks(turn: Transaction, worker: str, text: str) -> None:
     """Keep the stacks of a worker, if it is known."""
     kept = text.encode("utf-8", "replace")[:MAX_STACKS].decode("utf-8", "ignore")
     turn.run(_WRITE_STACKS, kept, turn.now, worker)
@@ -187,12 +189,12 @@ def stacks(db: sqlite3.Connection, worker: str, now: int) -> Stacks | None:
     return None if row is None else Stacks(*row)
 
 
-def leave(turn: Turn, worker: str) -> None:
+def leave(turn: Transaction, worker: str) -> None:
     """End a lease now."""
     turn.run(_LEAVE, turn.now, worker)
 
 
-def is_over(turn: Turn, job_id: int) -> bool:
+def is_over(turn: Transaction, job_id: int) -> bool:
     """Tell whether the lease of a job's worker is over, or was never known."""
     return bool(turn.one(_IS_OVER, job_id, turn.now))
 
@@ -215,12 +217,14 @@ def show(db: sqlite3.Connection, now: int) -> list[WorkerStatus]:
     ]
 
 
-def pause(turn: Turn, worker: str, reason: str, by: str, until: int | None) -> None:
+def pause(
+    turn: Transaction, worker: str, reason: str, by: str, until: int | None
+) -> None:
     """Have a worker told to start nothing new, whether it is known or not."""
     turn.run(_PAUSE, worker, turn.now, reason, by, until)
 
 
-def resume(turn: Turn, worker: str) -> bool:
+def resume(turn: Transaction, worker: str) -> bool:
     """End the pause of a worker; tell whether it was in force."""
     was_paused = bool(pauses(turn.db, turn.now, worker))
     turn.run(_RESUME, worker)
@@ -232,7 +236,7 @@ def pauses(db: sqlite3.Connection, now: int, worker: str | None = None) -> list[
     return [Pause(None, *row) for row in db.execute(_PAUSES, (now, worker)).fetchall()]
 
 
-def end_pauses(turn: Turn) -> None:
+def end_pauses(turn: Transaction) -> None:
     """Delete pauses that are over."""
     turn.run(_END_PAUSES, turn.now)
 
@@ -243,7 +247,7 @@ def last_pass(db: sqlite3.Connection) -> int:
     return row[0] if row else 0
 
 
-def mind_the_clock(turn: Turn, duration: int, *, is_own: bool = False) -> None:
+def mind_the_clock(turn: Transaction, duration: int, *, is_own: bool = False) -> None:
     """
     Prolong leases that only look over, and note that someone tends.
 
@@ -263,7 +267,7 @@ def mind_the_clock(turn: Turn, duration: int, *, is_own: bool = False) -> None:
     turn.run(_NOTE, _TENDED, now)
 
 
-def _compare_clocks(turn: Turn, passed: int) -> None:
+def _compare_clocks(turn: Transaction, passed: int) -> None:
     """Report when another time *passed* by the clock than the machine counted."""
     counted = _counted_ms()
     before = _moment(turn, _COUNTED, default=counted)
@@ -285,12 +289,12 @@ def _counted_ms() -> int:
     return int(time.clock_gettime(_UPTIME) * 1000)
 
 
-def _moment(turn: Turn, name: str, *, default: int) -> int:
+def _moment(turn: Transaction, name: str, *, default: int) -> int:
     found: int | None = turn.one(_MOMENT, name)
     return default if found is None else found
 
 
-def forget(turn: Turn) -> None:
+def forget(turn: Transaction) -> None:
     """Delete workers whose lease is over and who have nothing in hand any more."""
     turn.run(_FORGET, turn.now)
     turn.run(_FORGET_STACKS, turn.now - STACKS_MS)
