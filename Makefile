@@ -71,6 +71,7 @@ lint: .venv/dev.stamp ## style, format, and which layer may import which
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports
+	$(BIN)/python tools/make_sync.py --check
 
 types: .venv/dev.stamp ## mypy --strict
 	$(BIN)/mypy

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kue.client.connection import Connection
     from kue.model.job import State
 
-Order = Literal["stop", "stacks"]
+WorkerOrder = Literal["stop", "stacks"]
 
 
 class QueueAdmin:
@@ -68,7 +68,7 @@ class QueueAdmin:
         """
         return await self._session.store.resume(type, worker=worker)
 
-    async def order(self, worker: str, order: Order) -> bool:
+    async def order(self, worker: str, order: WorkerOrder) -> bool:
         """
         Have a live worker do something; tell whether there is one of that name.
 

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    NamedTuple,
+    ParamSpec,
+    TypeVar,
+)
 
 from kue.aio.loop_thread import BackgroundLoop, opening, refuse_on_a_loop, runs_a_loop
+from kue.client.handle import JobHandle, moved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -14,9 +23,10 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 #: How one writes what these coroutines do; anything else is a verb of the queue.
-_AWAITED = {"Drafting._save": "await builder.save(…)"}
+_AWAITED = {"BaseJobBuilder._save": "await builder.save(…)"}
 
 
 class SyncConnection(NamedTuple):
@@ -113,6 +123,24 @@ class BlockingCalls:
                 queue = self._twin()
                 line = self._line = SyncConnection(BackgroundLoop(queue.close), queue)
             return line
+
+
+class BlockingHandle(Generic[T_co]):
+    """Makes calls to a handle that lives on the loop of a blocking queue."""
+
+    __slots__ = ("_calling", "_handle")
+
+    def __init__(self, calling: BlockingCalls, handle: JobHandle[T_co]) -> None:
+        self._calling = calling
+        self._handle = handle
+
+    def _call(self, verb: Callable[[JobHandle[T_co]], Coroutine[Any, Any, T]]) -> T:
+        return self._calling.call(lambda queue: verb(self._on(queue)))
+
+    def _on(self, queue: Kue) -> JobHandle[T_co]:
+        """Return the handle for *queue*: after a fork it is another one."""
+        self._handle = moved(self._handle, queue._session)
+        return self._handle
 
 
 def _awaited(work: Coroutine[Any, Any, object]) -> str:

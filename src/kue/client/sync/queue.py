@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from kue.aio.loop_thread import refuse_on_a_loop
 from kue.client import bulk_enqueue
 from kue.client.handle import JobHandle, added_handle
-from kue.client.sync.admin import SyncQueueAdmin
 from kue.client.sync.builder import SyncJobBuilder
-from kue.client.sync.bulk_actions import SyncBulkActions
 from kue.client.sync.bulk_enqueue import SyncBulkEnqueue
 from kue.client.sync.event_iterator import iterate
 from kue.client.sync.handle import SyncJobHandle
-from kue.client.sync.queries import SyncQueries
+from kue.client.sync.queue_methods import SyncQueueMethods
 from kue.client.sync.run import SyncRunMethods
 
 if TYPE_CHECKING:
@@ -24,14 +22,14 @@ if TYPE_CHECKING:
     from kue.client.queue import Kue
     from kue.client.subscriptions import Callback
     from kue.model.events import Event
-    from kue.model.job import Draft
+    from kue.model.job import Draft, Job
     from kue.model.payload import JSON
     from kue.model.settings import Settings
 
 T = TypeVar("T")
 
 
-class SyncKue(SyncQueries, SyncQueueAdmin, SyncBulkActions, SyncRunMethods):
+class SyncKue(SyncQueueMethods, SyncRunMethods):
     """
     A queue of jobs for code that does not await: threads, Django views, scripts.
 
@@ -116,6 +114,10 @@ class SyncKue(SyncQueries, SyncQueueAdmin, SyncBulkActions, SyncRunMethods):
             self.held(added_handle(session, draft.type, added))
             for draft, added in delivery.deliver_here()
         ]
+
+    def handle(self, job: Job) -> SyncJobHandle[Any]:
+        """Return the handle of a job that `page`, `range` or `find` gave."""
+        return SyncJobHandle(self, self._queue.handle(job))
 
     def held(self, handle: JobHandle[T]) -> SyncJobHandle[T]:
         """Return the same job for ordinary code."""

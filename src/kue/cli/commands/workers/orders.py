@@ -14,7 +14,7 @@ from kue.cli.output.listing import show_json, show_line
 from kue.cli.output.terminal import DONE, REFUSED, Command, say
 
 if TYPE_CHECKING:
-    from kue.client.admin import Order
+    from kue.client.admin import WorkerOrder
     from kue.client.queue import Kue
 
 LOOK_SECONDS = 0.2
@@ -73,7 +73,7 @@ async def stacks(q: Kue, name: str, as_json: bool) -> int:
     return DONE
 
 
-async def _order(q: Kue, name: str, order: Order) -> None:
+async def _order(q: Kue, name: str, order: WorkerOrder) -> None:
     if not await q.order(name, order):
         names = [worker.name for worker in await q.workers() if worker.alive]
         message = f"no live worker is named {name!r}"
