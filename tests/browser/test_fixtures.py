@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from kue.http.security.headers import SecurityHeaders
 from tests.browser.watching import NARROW, Watch, barriers, shoot
-from tests.unit.patience import until
+from tests.support.patience import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,8 +16,8 @@ from kue.http import create_app
 from kue.http.auth.access import Anyone
 from tests.browser.finding import is_live, opened, row
 from tests.support.jobs import add_many
+from tests.support.patience import until
 from tests.support.servers import RedisServer
-from tests.unit.patience import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

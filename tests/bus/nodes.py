@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kue.bus import EventBus, LocalCluster
 from kue.bus.redis import RedisCluster
-from tests.unit.patience import until
+from tests.support.patience import until
 
 if TYPE_CHECKING:
     from kue.bus import ClusterManager

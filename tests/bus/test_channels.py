@@ -12,7 +12,7 @@ from kue.store.redis.wire import pubsub as module
 from kue.store.redis.wire.client import RedisClient
 from kue.store.redis.wire.url import read_url
 from tests.bus.test_redis_cluster import spublish
-from tests.unit.patience import until
+from tests.support.patience import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

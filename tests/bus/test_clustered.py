@@ -11,7 +11,7 @@ import pytest
 from kue.bus import BusClosed, EventBus, FailureKind, RequestFailed
 from tests.bus.hearing import Ear
 from tests.bus.nodes import knows
-from tests.unit.patience import until
+from tests.support.patience import until
 
 if TYPE_CHECKING:
     from kue.bus import Message

@@ -15,8 +15,8 @@ from kue.bus.stats import AddressStats, BusStats, NodeStats, sums
 from kue.model.errors import StoreUnavailable
 from tests.bus.hearing import Ear
 from tests.bus.nodes import LEASE, Nodes, knows
+from tests.support.patience import until
 from tests.support.servers import RedisServer, free_port
-from tests.unit.patience import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

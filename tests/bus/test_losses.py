@@ -11,8 +11,8 @@ import pytest
 from kue.bus.redis import RedisCluster
 from tests.bus.hearing import Ear
 from tests.bus.nodes import Nodes, knows
+from tests.support.patience import until
 from tests.support.servers import RedisServer
-from tests.unit.patience import until
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ from kue.bus.redis import outbox as module
 from kue.bus.redis.outbox import NodeOutbox
 from kue.model.errors import StoreUnavailable
 from tests.bus.hearing import turns
-from tests.unit.patience import until
+from tests.support.patience import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

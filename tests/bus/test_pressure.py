@@ -18,8 +18,8 @@ from tests.bus.crowd import LARGE, cluster, memory
 from tests.bus.hearing import Ear, turns
 from tests.bus.nodes import Nodes, knows
 from tests.faults.processes import Process
+from tests.support.patience import until
 from tests.support.servers import RedisServer
-from tests.unit.patience import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -13,8 +13,8 @@ from kue.bus import FailureKind, RequestFailed
 from tests.bus.hearing import Ear
 from tests.bus.nodes import Nodes, knows
 from tests.faults.processes import Process
+from tests.support.patience import until
 from tests.support.servers import SLOTS, RedisCluster, RedisServer
-from tests.unit.patience import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

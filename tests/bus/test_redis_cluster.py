@@ -18,8 +18,8 @@ from kue.model.errors import ConfigError, StoreRefused, StoreUnavailable
 from kue.store.redis import scripts
 from tests.bus.hearing import Ear
 from tests.bus.nodes import Nodes, knows
+from tests.support.patience import until
 from tests.support.servers import RedisServer, free_port
-from tests.unit.patience import until
 
 if TYPE_CHECKING:
     from pathlib import Path

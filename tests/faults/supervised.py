@@ -16,8 +16,8 @@ from kue.supervisor import procfs
 from tests.support.freezing import freeze
 from tests.support.jobs import get_one
 from tests.support.leases import SHORT_LEASE_SECONDS
+from tests.support.patience import until
 from tests.support.warm import COMMAND, start
-from tests.unit.patience import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

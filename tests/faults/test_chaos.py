@@ -31,8 +31,8 @@ from chaos.view import View
 
 from kue import Event, Job, Kind, State
 from kue.model.job import Attempt, Error, Spec
+from tests.support.patience import until
 from tests.support.warm import start
-from tests.unit.patience import until
 
 if TYPE_CHECKING:
     from pathlib import Path

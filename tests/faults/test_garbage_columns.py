@@ -24,7 +24,7 @@ from tests.faults.garbling import (
     prepare,
     store_at,
 )
-from tests.unit.patience import until
+from tests.support.patience import until
 
 if TYPE_CHECKING:
     from pathlib import Path

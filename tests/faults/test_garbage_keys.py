@@ -21,9 +21,9 @@ from kue.store import store_for
 from tests.faults.garbling_keys import PLACES, VERBS, Garbling, place_of, prepare
 from tests.support.command_line import CommandLine
 from tests.support.engines import Engine
+from tests.support.patience import until
 from tests.support.servers import PATIENCE_SECONDS, RedisServer
 from tests.support.site import command
-from tests.unit.patience import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -20,7 +20,7 @@ from kue.client.sync.handle import SyncJobHandle
 from kue.model.retry_policy import LOST_ENDING
 from kue.worker import lost_settles
 from tests.support.leases import PATIENT_LEASE_SECONDS
-from tests.unit.patience import until
+from tests.support.patience import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

@@ -17,7 +17,7 @@ from tests.faults.conftest import assert_sound
 from tests.faults.processes import Process
 from tests.faults.program_stopping import DEAF, FOR_EVER, POOL, SLOTS
 from tests.support.jobs import get_one
-from tests.unit.patience import until
+from tests.support.patience import until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,7 +13,7 @@ import uvicorn
 from kue import Kue
 from kue.http import create_app
 from kue.http.auth.access import Anyone, Role
-from tests.unit.patience import until
+from tests.support.patience import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

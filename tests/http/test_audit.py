@@ -13,7 +13,7 @@ from kue.model.errors import StoreUnavailable
 from kue.store.values import RINGS
 from tests.http.accounts import PASSWORD, Site, site_of
 from tests.http.conftest import HOST
-from tests.unit.flaky import Wire
+from tests.support.flaky import Wire
 
 if TYPE_CHECKING:
     import httpx

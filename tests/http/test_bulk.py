@@ -14,6 +14,7 @@ from kue.model.job import Error, Failed
 from kue.model.settings import load
 from kue.store import store_for
 from tests.http.conftest import Http
+from tests.support.flaky import Wire
 from tests.support.jobs import (
     add_many,
     add_one,
@@ -25,7 +26,6 @@ from tests.support.jobs import (
     start_one,
     state_of,
 )
-from tests.unit.flaky import Wire
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -17,7 +17,7 @@ from kue.http.security.redaction import Redaction
 from kue.http.streaming import bus_node, bus_samples
 from kue.http.streaming.bus_samples import hidden_text
 from tests.http.accounts import site_of
-from tests.unit.patience import until
+from tests.support.patience import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -28,8 +28,8 @@ from kue.model.job import Completed, Failed
 from tests.http.conftest import HOST, serving
 from tests.http.test_live import Watches
 from tests.support.jobs import OOPS, claim_one, end
+from tests.support.patience import until
 from tests.support.servers import RedisServer
-from tests.unit.patience import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kue import Kue
 from tests.http.test_mounting import HOSTS, hosted
 from tests.http.test_mounting import client as client
-from tests.unit.test_docs import DOCS, examples
+from tests.project.test_docs import DOCS, examples
 
 if TYPE_CHECKING:
     from pathlib import Path

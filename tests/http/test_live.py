@@ -22,8 +22,8 @@ from kue.http.streaming.client_buffer import (
     StreamPayload,
 )
 from kue.model.events import Event, Kind
+from tests.support.patience import until
 from tests.support.servers import RedisServer
-from tests.unit.patience import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

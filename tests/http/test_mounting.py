@@ -18,7 +18,7 @@ from kue import Kue
 from kue.http.auth.open_mode import VARIABLE
 from kue.http.server.address import ListenAddress
 from kue.http.server.serve import listen
-from tests.unit.test_docs import DOCS, examples
+from tests.project.test_docs import DOCS, examples
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

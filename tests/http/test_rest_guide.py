@@ -15,7 +15,7 @@ from kue import Kue
 from kue.http import create_app
 from kue.http.auth.open_mode import VARIABLE
 from tests.http.conftest import serving
-from tests.unit.test_docs import DOCS
+from tests.project.test_docs import DOCS
 
 if TYPE_CHECKING:
     import pytest

@@ -12,7 +12,7 @@ import pytest
 from kue.bus import EventBus
 from kue.runtime import Runtime, RuntimeClosed, Verticle
 from tests.runtime.waiting import Signal
-from tests.unit.patience import until
+from tests.support.patience import until
 
 
 class Recorder(Verticle):

@@ -11,7 +11,7 @@ import pytest
 from kue.bus import EventBus, FailureKind, LocalCluster, Message, RequestFailed
 from kue.runtime import Runtime, RuntimeClosed, Verticle, current_context
 from tests.runtime.waiting import Signal, thread
-from tests.unit.patience import until
+from tests.support.patience import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

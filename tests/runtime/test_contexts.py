@@ -11,7 +11,7 @@ import pytest
 
 from kue.runtime import Context, Runtime, RuntimeClosed, Verticle, current_context
 from tests.runtime.waiting import Signal, thread
-from tests.unit.patience import until
+from tests.support.patience import until
 
 
 async def test_outside_of_a_context_there_is_none(runtime: Runtime) -> None:

@@ -18,7 +18,7 @@ from kue.model.errors import BadPayload
 from kue.runtime import LockTimedOut, Runtime, SharedData
 from kue.runtime.shared.redis import RedisShared
 from tests.runtime.waiting import Signal
-from tests.unit.patience import until
+from tests.support.patience import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

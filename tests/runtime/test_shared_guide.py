@@ -6,7 +6,7 @@ import ast
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
-from tests.unit.test_docs import DOCS, examples
+from tests.project.test_docs import DOCS, examples
 
 if TYPE_CHECKING:
     from tests.support.servers import RedisServer

@@ -14,8 +14,8 @@ from kue.runtime.shared.redis import RedisShared
 from tests.faults.processes import Process
 from tests.runtime.shared_program import ROUNDS
 from tests.support.leases import PATIENT_LEASE_SECONDS, SHORT_LEASE_SECONDS
+from tests.support.patience import until
 from tests.support.servers import RedisServer
-from tests.unit.patience import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

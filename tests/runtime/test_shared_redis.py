@@ -15,9 +15,9 @@ from kue.runtime import LockTimedOut, Runtime, RuntimeClosed
 from kue.runtime.shared.redis import RedisShared
 from kue.runtime.shared.redis.lock_requests import LockAction, LockReply
 from kue.store.redis import scripts
+from tests.support.patience import until
 from tests.support.proxy import Fate, Proxy
 from tests.support.servers import RedisServer, free_port
-from tests.unit.patience import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

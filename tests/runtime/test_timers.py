@@ -9,7 +9,7 @@ import pytest
 
 from kue.runtime import Runtime, Verticle, current_context
 from tests.runtime.waiting import Signal
-from tests.unit.patience import until
+from tests.support.patience import until
 
 
 async def test_a_timer_calls_its_handler_once_with_its_id(runtime: Runtime) -> None:

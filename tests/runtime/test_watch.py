@@ -14,7 +14,7 @@ import pytest
 
 from kue.runtime import MonitorLimits, Runtime, Verticle
 from tests.runtime.waiting import Signal
-from tests.unit.patience import until
+from tests.support.patience import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

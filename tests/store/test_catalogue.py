@@ -2,7 +2,7 @@
 Defects of the systems Kue comes from that need a scenario of their own.
 
 The others are named where the verb is tested that they concern;
-``tests/unit/test_catalogue_is_covered.py`` sees that none is forgotten.
+``tests/project/test_catalogue_is_covered.py`` sees that none is forgotten.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kue.bus import EventBus, Message
 from kue.bus.redis import RedisCluster
-from tests.unit.patience import until
+from tests.support.patience import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

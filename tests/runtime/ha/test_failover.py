@@ -18,7 +18,7 @@ from kue.runtime.ha import failover
 from tests.bus.nodes import BEAT
 from tests.runtime.ha import verticles
 from tests.runtime.ha.verticles import PARENT, PICKY, WITNESS, Witness
-from tests.unit.patience import until
+from tests.support.patience import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

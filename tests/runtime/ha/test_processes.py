@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.faults.processes import Process
+from tests.support.patience import until
 from tests.support.servers import RedisServer
-from tests.unit.patience import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
