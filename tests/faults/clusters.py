@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import redis
@@ -18,7 +18,7 @@ from tests.support.servers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 MASTERS = 3
@@ -87,7 +87,7 @@ class Cluster:
         slot = int(_ask(self._servers[0], "KEYSLOT", key))
         masters = self.masters
         ids = [_ask(server, "MYID").decode() for server in masters]
-        at = ids.index(_owner_id(masters[0], slot))
+        at = ids.index(str(_owner_id(masters[0], slot)))
         to = (at + 1) % len(masters)
         _ask(masters[to], "SETSLOT", slot, "IMPORTING", ids[at])
         _ask(masters[at], "SETSLOT", slot, "MIGRATING", ids[to])
@@ -98,6 +98,32 @@ class Cluster:
             )
         for server in (masters[to], masters[at], *masters):
             _ask(server, "SETSLOT", slot, "NODE", ids[to])
+
+    @contextmanager
+    def without_slot(self, key: str) -> Iterator[None]:
+        """Take the slot of *key* from its node in the eyes of all, for a while."""
+        slot = int(_ask(self._servers[0], "KEYSLOT", key))
+        masters = self.masters
+        ids = [_ask(server, "MYID").decode() for server in masters]
+        owner = masters[ids.index(str(_owner_id(masters[0], slot)))]
+
+        def is_forgotten() -> bool:
+            # A node may hear of it once more, from one that has not forgotten.
+            known = [server for server in masters if _owner_id(server, slot)]
+            for server in known:
+                _ask(server, "DELSLOTS", slot)
+            return not known
+
+        _ask(owner, "DELSLOTS", slot)
+        wait_until(is_forgotten, "no node knows of the slot")
+        try:
+            yield
+        finally:
+            _ask(owner, "ADDSLOTS", slot)
+            wait_until(
+                lambda: all(_owner_id(server, slot) for server in masters),
+                "all nodes know of the slot",
+            )
 
     def fail_over(self, master: RedisServer) -> None:
         """Have its replica take over from *master*, with everything that it has."""
@@ -183,12 +209,12 @@ def _send(server: RedisServer, *command: Any) -> Any:
         return send(*command)
 
 
-def _owner_id(server: RedisServer, slot: int) -> str:
+def _owner_id(server: RedisServer, slot: int) -> str | None:
     """Return the id of the node that has a slot, as *server* knows it."""
     for first, last, master, *_ in _send(server, "CLUSTER", "SLOTS"):
         if first <= slot <= last:
             return str(master[2].decode())
-    raise LookupError(f"no node has slot {slot}")
+    return None
 
 
 def _info(server: RedisServer) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pytest
 from kue import Kue
 from kue.bus.redis.key_prefix import root_of as bus_root_of
 from kue.model.draft import draft
+from kue.model.errors import StoreUnavailable
 from kue.model.events import Kind
 from kue.runtime.shared.redis import RedisShared
 from kue.store.redis.keys import root_of, shard_of_type
@@ -116,6 +117,25 @@ async def test_a_blocking_wait_goes_on_after_a_slot_moved(
     [added] = await store.add([draft(TYPE)], producer="p", seq=2)
 
     assert [job.id for job in (await asking).jobs] == [added.id]
+
+
+async def test_a_slot_that_no_node_has_is_waited_for(
+    cluster: Cluster, new_store: NewStore, prefix: str
+) -> None:
+    """R-19: nodes that hear late of a move show nobody for the slot."""
+    root = root_of_jobs(prefix)
+    with cluster.without_slot(root):
+        with pytest.raises(StoreUnavailable, match="no node has slot"):
+            await new_store(cluster.url, budget="0.2s").add(
+                [draft(TYPE)], producer="p", seq=1
+            )
+        patient = new_store(cluster.url, budget="50s")
+        adding = asyncio.create_task(patient.add([draft(TYPE)], producer="q", seq=1))
+        while not patient.losses:  # noqa: ASYNC110 - nobody is told
+            await asyncio.sleep(0.01)
+
+    [added] = await adding
+    assert added.new
 
 
 async def test_the_bus_goes_on_after_its_slot_moved(

@@ -67,7 +67,6 @@ _AGAIN = (
     exceptions.MasterDownError,
     exceptions.MovedError,
     exceptions.AskError,
-    exceptions.SlotNotCoveredError,
     ConnectionError,
     TimeoutError,
 )

@@ -41,7 +41,7 @@ class ClusterSlots:
         Return the node that has the slot of *key*.
 
         Raises:
-            SlotNotCoveredError: No node has it.
+            ClusterDownError: No node has it, so far as the one that was asked knows.
             ConnectionError: No node answers.
         """
         slot = key_slot(key.encode())
@@ -50,7 +50,8 @@ class ClusterSlots:
                 await self._read(deadline)
         node = self._find(slot)
         if node is None:
-            raise exceptions.SlotNotCoveredError(f"no node has slot {slot}")
+            # Not redis-py's SlotNotCoveredError: that one is not a RedisError.
+            raise exceptions.ClusterDownError(f"no node has slot {slot}")
         return node
 
     def move(self, slot: int, node: Node) -> None:
