@@ -135,14 +135,18 @@ async def test_the_api_comes_first(web: httpx.AsyncClient) -> None:
 # -- files ---------------------------------------------------------------------
 
 
-async def test_every_file_is_served_with_its_type(web: httpx.AsyncClient) -> None:
-    for path in FILES:
-        if path.name == "index.html":
-            continue
-        answer = await web.get(f"/assets/{name_of(path)}")
-        assert answer.status_code == 200, path
-        assert answer.content == path.read_bytes()
-        assert answer.headers["content-type"] == CONTENT_TYPES[path.suffix[1:]]
+async def test_what_the_page_names_is_served_with_its_type(
+    web: httpx.AsyncClient,
+) -> None:
+    html = (await web.get("/")).text
+    names = re.findall(r'"[^"]*/assets/@\w+/([^"]+)"', html)
+
+    assert sorted(names) == ["app.js", "favicon.svg", "style.css", "theme.js"]
+    for name in names:
+        answer = await web.get(f"/assets/{name}")
+        assert answer.status_code == 200, name
+        suffix = name.rpartition(".")[2]
+        assert answer.headers["content-type"] == CONTENT_TYPES[suffix]
 
 
 async def test_a_file_that_the_browser_has_is_not_sent_again(
@@ -199,13 +203,16 @@ async def test_no_path_leads_out_of_the_table(
     assert b"import" not in answer.content
 
 
-async def test_the_page_loads_every_module_and_sheet_at_once(
+async def test_every_module_and_sheet_is_in_the_script_or_the_sheet(
     web: httpx.AsyncClient,
 ) -> None:
-    html = (await web.get("/")).text
+    script = (await web.get("/assets/app.js")).text
+    sheet = (await web.get("/assets/style.css")).text
     for path in FILES:
-        if path.suffix in {".js", ".css"}:
-            assert f'/{name_of(path)}"' in html
+        if path.suffix == ".js" and path.name != "theme.js":
+            assert f"\n// {name_of(path)}\n" in script
+        elif path.suffix == ".css":
+            assert path.read_text() in sheet
 
 
 async def test_what_has_the_version_in_its_name_is_kept_for_good(

@@ -1,5 +1,5 @@
 """
-The dashboard: one page of HTML, and modules that browsers load as they are.
+The dashboard: one page of HTML, one script and one style sheet.
 
 Nothing here knows a job.  Everything shown is read from the API, by the rights of
 whoever looks, so these files may be had by anyone.
@@ -26,6 +26,7 @@ from starlette.routing import Route
 
 from kue import __version__
 from kue.http.auth.open_mode import PARAMETER, REFUSED
+from kue.http.dashboard.bundle import bundle_modules, bundle_styles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
 
 ASSETS = "/assets"
 INDEX = "index.html"
+#: Made of all modules, and of all sheets.
+SCRIPT, STYLES = "app.js", "style.css"
+#: The theme is set before anything is painted, and so before the rest is there.
+AS_THEY_ARE = ("favicon.svg", "theme.js")
 LOGIN = "/login"
 CONTENT_TYPES = {
     "css": "text/css; charset=utf-8",
@@ -124,13 +129,17 @@ def routes(startup: StartupToken | None = None) -> list[BaseRoute]:
 def _dashboard() -> Dashboard:
     """Read the files, whose names are fixed from then on: no request names a path."""
     contents = dict(_walk(files(__name__) / "static"))
-    html = Template(contents.pop(INDEX).decode())
-    assets = {name: _asset(name, content) for name, content in contents.items()}
+    served = {
+        **{name: contents[name] for name in AS_THEY_ARE},
+        SCRIPT: bundle_modules(_ending(".js", contents), SCRIPT),
+        STYLES: bundle_styles(_ending(".css", contents)),
+    }
+    assets = {name: _asset(name, text.encode()) for name, text in served.items()}
     paths = [
         path
-        for name, content in contents.items()
+        for name, text in contents.items()
         if re.fullmatch(r"pages/\w+\.js", name)
-        for path in _PATH.findall(content.decode())
+        for path in _PATH.findall(text)
     ]
     # Names may contain slashes, however a proxy passes them on.
     pages = "|".join(_PARAMETER.sub(".+", path) for path in paths)
@@ -138,16 +147,22 @@ def _dashboard() -> Dashboard:
         "".join(sorted(f"{name} {one.tag}" for name, one in assets.items())).encode(),
         digest_size=6,
     ).hexdigest()
-    return Dashboard(html, assets, version, re.compile(f"(?:{pages})/?"))
+    return Dashboard(
+        Template(contents[INDEX]), assets, version, re.compile(f"(?:{pages})/?")
+    )
 
 
-def _walk(folder: Traversable, above: str = "") -> Iterator[tuple[str, bytes]]:
+def _ending(suffix: str, contents: dict[str, str]) -> dict[str, str]:
+    return {name: text for name, text in contents.items() if name.endswith(suffix)}
+
+
+def _walk(folder: Traversable, above: str = "") -> Iterator[tuple[str, str]]:
     for entry in folder.iterdir():
         name = f"{above}{entry.name}"
         if entry.is_dir():
             yield from _walk(entry, f"{name}/")
         elif name.rpartition(".")[2] in CONTENT_TYPES:
-            yield name, entry.read_bytes()
+            yield name, entry.read_text()
 
 
 def _asset(name: str, content: bytes) -> Asset:
@@ -162,25 +177,7 @@ def _index(dashboard: Dashboard, request: Request) -> Asset:
     prefix = escape(prefix.rstrip("/"))
     # Browsers keep what has the version in its name, and ask for it no more.
     assets = f"{prefix}{ASSETS}/{MARK}{dashboard.version}"
-    # Sheets in folders are for single pages, and may go beyond that for all.
-    names = sorted(dashboard.assets, key=lambda name: ("/" in name, name))
-    styles = [
-        f'<link rel="stylesheet" href="{assets}/{name}">'
-        for name in names
-        if name.endswith(".css")
-    ]
-    modules = [
-        f'<link rel="modulepreload" href="{assets}/{name}">'
-        for name in names
-        if name.endswith(".js") and "/" in name
-    ]
-    text = dashboard.html.substitute(
-        prefix=prefix,
-        assets=assets,
-        version=__version__,
-        styles="\n".join(styles),
-        modules="\n".join(modules),
-    )
+    text = dashboard.html.substitute(prefix=prefix, assets=assets, version=__version__)
     return _asset(INDEX, text.encode())
 
 

@@ -7,8 +7,6 @@ import { number, plural } from "./format.js";
 import { can } from "./me.js";
 import { go } from "./router.js";
 
-export { can } from "./me.js";
-
 //: Milliseconds in which a destructive act on many jobs can be called off.
 const UNDO = 5_000;
 //: Milliseconds between two looks at how far an act on many jobs is.

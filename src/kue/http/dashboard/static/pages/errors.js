@@ -3,12 +3,13 @@
 import { empty } from "../components/empty.js";
 import { keyed } from "../components/keyed.js";
 import { menu, menuItem } from "../components/menu.js";
-import { bulk, can } from "../lib/actions.js";
+import { bulk } from "../lib/actions.js";
 import { api, part } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
 import { number, plural, short, timeAgo } from "../lib/format.js";
 import { column } from "../lib/history.js";
 import { refresher } from "../lib/live.js";
+import { can } from "../lib/me.js";
 import { go, href, query, setQuery } from "../lib/router.js";
 import { stackView } from "./job/stack.js";
 import { sparks } from "./queues/sparks.js";

@@ -3,10 +3,11 @@
 import { bar } from "../components/bar.js";
 import { empty } from "../components/empty.js";
 import { table } from "../components/table.js";
-import { can, cancel, canDo, retry } from "../lib/actions.js";
+import { cancel, canDo, retry } from "../lib/actions.js";
 import { fill, h } from "../lib/dom.js";
 import { number, plural } from "../lib/format.js";
 import { refresher } from "../lib/live.js";
+import { can } from "../lib/me.js";
 import { go, href, query, setQuery } from "../lib/router.js";
 import { addJob } from "./jobs/add.js";
 import { bulkBar } from "./jobs/bulkbar.js";

@@ -2,8 +2,9 @@
 
 import { formDialog } from "../../components/form.js";
 import { toast } from "../../components/toast.js";
-import { can, cancel, canDo, copy, promote, remove, retry } from "../../lib/actions.js";
+import { cancel, canDo, copy, promote, remove, retry } from "../../lib/actions.js";
 import { api } from "../../lib/api.js";
+import { can } from "../../lib/me.js";
 import { go } from "../../lib/router.js";
 import { PRIORITIES } from "../jobs/filter.js";
 

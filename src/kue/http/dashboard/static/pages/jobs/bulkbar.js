@@ -1,8 +1,9 @@
 // What can be done to the jobs that are selected, or to all that match.
 
-import { bulk, can, fits } from "../../lib/actions.js";
+import { bulk, fits } from "../../lib/actions.js";
 import { fill, h } from "../../lib/dom.js";
 import { plural } from "../../lib/format.js";
+import { can } from "../../lib/me.js";
 
 const ACTS = [
   ["retry", "Retry"],
