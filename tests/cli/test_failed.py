@@ -101,7 +101,7 @@ def test_jobs_whose_key_is_taken_stay_failed(kue: CommandLine) -> None:
     )
     named = kue("failed", "retry", 1)
     assert named.code == 1
-    assert "job 1 cannot go back in line: job 2 holds its unique key" in named.err
+    assert "job 1 cannot be requeued: job 2 holds its unique key" in named.err
 
 
 def test_named_ones_are_retried_only_if_they_failed(kue: CommandLine) -> None:

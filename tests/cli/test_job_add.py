@@ -147,7 +147,7 @@ def test_a_unique_key_that_is_held_answers_with_its_holder(kue: CommandLine) -> 
         (["--at", "tomorrow"], "'tomorrow' is no time; write 2026-11-15T09:30:00Z"),
         (["--backoff", "{}", "--ttl", "0"], "ttl must be more than 0; leave it out"),
         (["--backoff", '{"type": "magic"}'], "backoff type 'magic' is unknown"),
-        (["--unique-for", "1h"], "unique_for says how long a unique key is held"),
+        (["--unique-for", "1h"], "unique_for is how long a unique key is held"),
         (["--tag", "a\nb"], "must not contain control characters"),
         (["1", "--stdin"], "with --stdin, DATA and --count are not given"),
         (["1", "2"], "Got unexpected extra argument (2)"),

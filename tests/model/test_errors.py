@@ -49,20 +49,20 @@ from kue.model.job import State
             LeaseLost(7),
             (
                 "the lease on job 7 ran out and the job was handed on; "
-                "what this run still says of it is dropped"
+                "whatever this run still reports is dropped"
             ),
         ),
         (
             UniqueHeld(7, 3),
             (
-                "job 7 cannot go back in line: job 3 holds its unique key; "
+                "job 7 cannot be requeued: job 3 holds its unique key; "
                 "wait for that one, cancel it or remove it"
             ),
         ),
         (
             UniqueHeld(7, None),
             (
-                "job 7 cannot go back in line: another job holds its unique key; "
+                "job 7 cannot be requeued: another job holds its unique key; "
                 "wait for that one, cancel it or remove it"
             ),
         ),

@@ -1,9 +1,9 @@
 """
-The arguments of a task, as JSON: what callers give, what the handler gets.
+Arguments of a task as JSON: bound from a call, converted for the handler.
 
-A task's data is an object with one member a parameter.  On the way in the call is bound
-to the signature, so that a missing argument is an error where it was forgotten; on the
-way out each value is converted to what its annotation says.
+A task's data is an object with one member per parameter.  A call is bound to the
+signature, so that a missing argument is an error where it was forgotten.  Before the
+run each value is converted to the type of its annotation.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Arguments:
     ``job`` without an annotation, gets the job itself instead of data.
 
     Raises:
-        TypeError: A parameter cannot be made from JSON, or not be given by name.
+        TypeError: A parameter cannot be made from JSON, or not be passed by name.
     """
 
     def __init__(self, function: Callable[..., Any], job_type: type) -> None:
@@ -43,7 +43,7 @@ class Arguments:
         self.job = _job_parameter(parameters, hints, job_type)
         kept = [item for item in parameters if item.name != self.job]
         self._signature = signature.replace(parameters=kept)
-        #: The parameter that takes whatever other names there are.
+        #: The parameter that takes all other names (``**kwargs``).
         self._others = _names(kept, Parameter.VAR_KEYWORD)[:1]
         self._types = {item.name: self._type(item, hints) for item in kept}
         self._needed = {
@@ -51,14 +51,14 @@ class Arguments:
             for item in kept
             if item.default is Parameter.empty and item.name not in self._others
         }
-        #: What is given to those that a call leaves out.
+        #: The values of parameters that a call leaves out.
         self.defaults = {
             item.name: item.default
             for item in kept
             if item.default is not Parameter.empty
         }
         self._known = self._types.keys() - set(self._others)
-        #: What the function returns, as it is annotated.
+        #: What the function is annotated to return.
         self.returns = hints.get("return", Any)
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class Arguments:
 
     def read(self, data: JSON, job: object) -> dict[str, Any]:
         """
-        Return what to call the function with.
+        Return the keyword arguments to call the function with.
 
         Raises:
             BadArguments: *data* does not fit; the message names the parameter.
@@ -122,7 +122,7 @@ class Arguments:
         name, kind = parameter.name, hints.get(parameter.name, Any)
         if parameter.kind in (Parameter.POSITIONAL_ONLY, Parameter.VAR_POSITIONAL):
             raise TypeError(
-                f"parameter {name} of {self._name} has no name that data could give; "
+                f"parameter {name} of {self._name} cannot be passed by name; "
                 "write it without / and *"
             )
         try:
@@ -138,13 +138,13 @@ class Arguments:
 
 
 def result_reader(returns: Any) -> Callable[[JSON], Any] | None:
-    """Return what makes a result of JSON again; None when there is nothing to make."""
+    """Return what converts a result from JSON; None when no conversion is needed."""
     if returns in (Any, None, type(None)):
         return None
     try:
         info = msgspec.inspect.type_info(returns)
     except Exception:
-        # It was good enough to be written; it is read as plain JSON.
+        # It could be written, so it is read as plain JSON.
         return None
     if isinstance(info, msgspec.inspect.CustomType):
         return None

@@ -1,9 +1,9 @@
 """
-How long to wait before the next attempt.
+Backoff: how long to wait before the next attempt.
 
-A backoff is data: it is stored with the job as JSON and computed here.  Strategies of
-one's own are functions registered by name in every process that needs them; a name is
-all that is stored, and source text is never evaluated.
+A backoff is data: it is stored with the job as JSON and computed here.  Custom
+strategies are functions registered by name in every process that needs them; only the
+name is stored, and source text is never evaluated.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Exponential(
 
 
 class Listed(msgspec.Struct, frozen=True, tag="list", tag_field="type"):
-    """One delay an attempt; the last is repeated."""
+    """One delay per attempt; the last is repeated."""
 
     delays: tuple[int, ...]
 
@@ -72,19 +72,19 @@ def exponential(
 
 
 def listed(*delays: Duration) -> Listed:
-    """Wait as long as *delays* say, one for each attempt; the last one repeats."""
+    """Wait for each of *delays* in turn, one per attempt; the last one repeats."""
     if not delays:
         raise ConfigError("a list of delays needs at least one")
     return Listed(tuple(milliseconds(delay, field="delay") for delay in delays))
 
 
 def named(name: str) -> Named:
-    """Wait as long as the strategy registered under *name* says."""
+    """Wait as long as the strategy registered as *name* returns."""
     return Named(name)
 
 
 def register(name: str, strategy: Strategy) -> None:
-    """Make *strategy* (attempt number → milliseconds) known as *name* here."""
+    """Register *strategy* (attempt number → milliseconds) as *name* in this process."""
     _strategies[name] = strategy
 
 

@@ -1,7 +1,7 @@
 """
-What time it is, for code that must not ask the operating system itself.
+Clocks, for code that must not ask the operating system for the time itself.
 
-The store's own clock decides everything that is written down; these clocks serve the
+The store's own clock decides every time that is stored; these clocks serve the
 embedded engine and the waiting done in this process.
 """
 
@@ -12,7 +12,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells Unix time in milliseconds."""
+    """Returns Unix time in milliseconds."""
 
     def now_ms(self) -> int: ...
 

@@ -1,4 +1,4 @@
-"""Drafts from what users write: every option checked and normalised, before any I/O."""
+"""Drafts of jobs: every option is checked and normalised, before any I/O."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ def draft(
     moment, wait = _when(delay, at)
     window = milliseconds(unique_for, field="unique_for")
     if window and unique is None:
-        raise ValueError("unique_for says how long a unique key is held; give unique=")
+        raise ValueError(
+            "unique_for is how long a unique key is held; give unique= too"
+        )
     if delivery not in ("at-least-once", "at-most-once"):
         raise ValueError(
             f"delivery is 'at-least-once' or 'at-most-once', not {delivery!r}"
@@ -100,7 +102,7 @@ def draft(
     )
 
 
-#: What `draft` takes beside type and data.
+#: What `draft` takes in addition to type and data.
 OPTIONS = frozenset(draft.__kwdefaults__ or ()) - {"max_data"}
 #: What other queues call them.
 _ALIASES = {
@@ -113,7 +115,7 @@ _ALIASES = {
 
 
 def check_options(options: Iterable[str]) -> None:
-    """Raise `TypeError` for a name that no option has, with the nearest that is one."""
+    """Raise `TypeError` for an unknown option; the message suggests the nearest."""
     for name in options:
         if name not in OPTIONS:
             near = _ALIASES.get(name) or "".join(get_close_matches(name, OPTIONS, 1))
@@ -158,7 +160,7 @@ def _when(delay: Duration | datetime, at: datetime | None) -> tuple[int | None, 
 
 
 def _optional(value: Duration | None, field: str) -> int:
-    """Return a limit in ms, 0 for none; a limit of nothing is a mistake."""
+    """Return a limit in ms, 0 for none; a limit given as 0 is a mistake."""
     if value is None:
         return 0
     result = milliseconds(value, field=field)

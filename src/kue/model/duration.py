@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 Duration = float | str | timedelta
 
-#: The longest duration taken, a hundred years: scores stay exact far beyond it.
+#: The longest duration accepted, a hundred years: scores stay exact far beyond it.
 MAX_MS = 100 * 365 * 24 * 3600 * 1000
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -41,7 +41,7 @@ def milliseconds(value: Duration, *, field: str = "duration") -> int:
         result = _parse(value, field)
     else:
         raise TypeError(f"{field} must be seconds, a timedelta or text, not {value!r}")
-    # An int may be too large to be looked at as a float; it is finite.
+    # An int may be too large for a float; it is finite.
     if isinstance(result, float) and not math.isfinite(result):
         raise ValueError(f"{field} must be finite, not {value!r}")
     if result < 0:
@@ -56,11 +56,11 @@ def milliseconds(value: Duration, *, field: str = "duration") -> int:
 
 def epoch_ms(value: datetime, *, field: str = "at") -> int:
     """
-    Return an aware datetime as Unix time in milliseconds; 0 for all before 1970.
+    Return an aware datetime as Unix time in milliseconds; 0 for anything before 1970.
 
     Raises:
         ValueError: It has no time zone, so nobody can know which moment it means.
-        TypeError: It is no datetime.
+        TypeError: It is not a datetime.
     """
     if not isinstance(value, datetime):
         raise TypeError(f"{field} must be a datetime, not {value!r}")

@@ -1,5 +1,5 @@
 """
-Everything Kue raises on purpose.
+Errors: every exception that Kue raises on purpose.
 
 * KueError
   + ConfigError           a setting is missing, unknown or makes no sense
@@ -7,18 +7,18 @@ Everything Kue raises on purpose.
   + JobError              has .job_id
     - JobNotFound         no such job; it never existed or has been removed
     - InvalidTransition   the job is in the wrong state for that
-    - LeaseLost           the job has been handed on; this run no longer counts
+    - LeaseLost           the job was reclaimed; this run no longer counts
     - UniqueHeld          another unfinished job holds the same unique key
     - JobFailed           its result was awaited and it ended in ``failed``
     - JobCancelled        its result was awaited and it was cancelled
   + StoreError
     - StoreUnavailable    cannot be reached; the operation may be retried
-    - StoreFull           has no memory or disk left for new jobs; old ones go on
+    - StoreFull           has no memory or disk left for new jobs; others go on
     - StoreRefused        is not fit to keep jobs (version, role, eviction, schema)
     - StoreCorrupt        the file or a structure in it is damaged
     - DurabilityUnknown   stored, but no replica confirmed it in time
 
-Handlers steer their own run by raising one of these, which are no KueError:
+Handlers steer their own run by raising one of these, which are not KueErrors:
 Retry, Release, Fail, Cancel, Skip.  Data that does not fit a task is BadArguments, a
 Fail.
 """
@@ -65,7 +65,7 @@ class JobNotFound(JobError):
 
 
 class InvalidTransition(JobError):
-    """The job is in the wrong state for what was asked."""
+    """The job is in the wrong state for the requested operation."""
 
     def __init__(self, job_id: int, state: State | None, wanted: str) -> None:
         was = f"is {state}" if state else "cannot be found in any state"
@@ -74,13 +74,13 @@ class InvalidTransition(JobError):
 
 
 class LeaseLost(JobError):
-    """The lease ran out and the job has been handed on."""
+    """The lease ran out and the job was reclaimed."""
 
     def __init__(self, job_id: int) -> None:
         super().__init__(
             job_id,
-            f"the lease on job {job_id} ran out and the job was handed on; "
-            "what this run still says of it is dropped",
+            f"the lease on job {job_id} ran out and the job was reclaimed; "
+            "whatever this run still reports is dropped",
         )
 
 
@@ -91,14 +91,14 @@ class UniqueHeld(JobError):
         by = f"job {holder}" if holder is not None else "another job"
         super().__init__(
             job_id,
-            f"job {job_id} cannot go back in line: {by} holds its unique key; "
+            f"job {job_id} cannot be requeued: {by} holds its unique key; "
             "wait for that one, cancel it or remove it",
         )
         self.holder = holder
 
 
 class JobFailed(JobError):
-    """The awaited job ended in ``failed``; :attr:`message` is what its run said."""
+    """The awaited job ended in ``failed``; :attr:`message` is that of its error."""
 
     def __init__(self, job_id: int, kind: str, message: str) -> None:
         super().__init__(job_id, f"job {job_id} failed: {kind}: {message}")
@@ -116,7 +116,7 @@ class JobCancelled(JobError):
 
 
 class StoreError(KueError):
-    """The store did not do what was asked of it."""
+    """The store failed or refused an operation."""
 
 
 class StoreUnavailable(StoreError):
@@ -124,15 +124,15 @@ class StoreUnavailable(StoreError):
 
 
 class StoreFull(StoreError):
-    """The store takes no new jobs; those it has go on, and make room."""
+    """The store accepts no new jobs; those it has go on, and make room."""
 
 
 class StoreRefused(StoreError):
-    """The store works but is not fit to keep jobs; the message says what to change."""
+    """The store works but is not fit to keep jobs; the message names what to change."""
 
 
 class StoreCorrupt(StoreError):
-    """The file, or a structure in it, is damaged; ``kue doctor`` tells more."""
+    """The file, or a structure in it, is damaged; ``kue doctor`` has details."""
 
 
 class DurabilityUnknown(StoreError):
@@ -151,9 +151,9 @@ class DurabilityUnknown(StoreError):
 
 class Retry(Exception):
     """
-    Raised by a handler: this attempt failed, try again *after* that long.
+    Raised by a handler: this attempt failed, retry *after* that long.
 
-    Without *after*, as long as the job's backoff says.
+    Without *after*, the job's backoff decides.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class Retry(Exception):
 
 
 class Release(Exception):
-    """Raised by a handler: not now; come back later without spending an attempt."""
+    """Raised by a handler: not now; run again later without spending an attempt."""
 
     def __init__(
         self,
@@ -191,4 +191,4 @@ class Skip(Exception):
 
 
 class BadArguments(Fail):
-    """The job's data does not fit the parameters of its task; no retry mends that."""
+    """The job's data does not fit the parameters of its task; no retry can fix it."""

@@ -1,29 +1,29 @@
 """
-What Kue tells: one event for each transition of a job.
+Events: one for each transition of a job, published to every subscriber.
 
-Events are written by the transition itself, in the same script or transaction, so an
-event can neither precede its fact nor be missing while someone listens.  They carry the
-job's id and what changed, never its data or result: what must not be stale is read from
-the store.  Delivery is at most once and to every listener.
+Events are published by the transition itself, in the same script or transaction, so an
+event can neither precede its fact nor be missing while there is a subscriber.  They
+carry the job's id and what changed, never its data or result: what must not be stale is
+read from the store.  Delivery is at most once and to every subscriber.
 
 ================  ============================================  ======================
-kind              by the time it is told                        detail
+kind              when it is published                          detail
 ================  ============================================  ======================
-``enqueue``       a job was added, or a finished one put back   ``state``
+``enqueue``       a job was added, or a finished one requeued   ``state``
 ``start``         a run began
 ``promotion``     a delayed or blocked job became ready
-``progress``      a run said how far it is                      ``progress``, ``data``
+``progress``      a run reported its progress                   ``progress``, ``data``
 ``failed_attempt``  a run failed; the job will run again        ``kind``, ``message``,
                                                                 ``delay``
 ``failed``        the job is in ``failed``                      ``kind``, ``message``
 ``complete``      the job is in ``complete``
 ``cancelled``     the job is in ``cancelled``                   ``reason``
-``release``       a run was put back without having failed:     ``reason``, ``delay``
+``release``       a run was released without having failed:     ``reason``, ``delay``
                   by its handler, or its worker was lost
 ``update``        data, priority or time was changed by hand
 ``remove``        the job is gone
 ``error``         the store found a job it cannot use           ``message``
-``lagged``        this listener was too slow                    ``missed``
+``lagged``        this subscriber was too slow                  ``missed``
 ================  ============================================  ======================
 """
 
@@ -54,7 +54,7 @@ class Kind(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """Whether the job has ended once this was told."""
+        """Whether the job has ended with this event."""
         return self in _FINAL
 
 
@@ -65,7 +65,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """Something that happened to a job."""
 
     kind: Kind
-    #: 0 for ``lagged``, which is about the listener and not about a job.
+    #: 0 for ``lagged``, which is about the subscriber and not about a job.
     job_id: int
     type: str
     #: By the store's clock, Unix ms.

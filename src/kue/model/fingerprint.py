@@ -1,4 +1,4 @@
-"""Fingerprints: errors that differ only in their numbers have the same."""
+"""Fingerprints of errors: the same for errors that differ only in their numbers."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kue.model.job import Error
 
-#: Hexadecimal digits of a fingerprint; engines cut it out of a story by this length.
+#: Hexadecimal digits of a fingerprint; engines cut it out of a record by this length.
 LENGTH = 12
-#: Characters of a message that tell errors apart.
+#: Characters of a message that distinguish errors.
 MAX_LINE = 500
 #: What differs from job to job: ids in hexadecimal, and numbers.
 _VARIES = re.compile(r"\b(?:0x)?[0-9a-f]{8,}(?:-[0-9a-f]{4,}){0,4}\b|\d+", re.I)
 
 
 def first_line(message: str) -> str:
-    """Return the line of a message that stands for all of it."""
+    """Return the first line of a message, shortened."""
     return message.strip().partition("\n")[0][:MAX_LINE]
 
 
 def shape(message: str) -> str:
-    """Return what is the same in all messages of a kind: its first line, no numbers."""
+    """Return what all messages of a kind share: the first line, without numbers."""
     return _VARIES.sub("#", first_line(message))
 
 

@@ -1,8 +1,8 @@
 """
-How long jobs wait and run: durations counted in buckets, and what follows from them.
+Histograms and percentiles of how long jobs wait and run.
 
-A bucket goes by its upper bound in ms, which is what stores write down: other bounds
-in a later release would stand beside these, not make them mean something else.
+A bucket is named by its upper bound in ms, and stores write that name: other bounds in
+a later release would be added to these, without changing what they mean.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ KNOWN = frozenset(BOUNDS)
 
 
 class Timing(msgspec.Struct, frozen=True):
-    """How long jobs of one type waited and ran, of late."""
+    """How long jobs of one type waited and ran recently."""
 
     type: str
     #: From when a job could have run to when its run began.
@@ -56,8 +56,8 @@ class Percentiles(msgspec.Struct, frozen=True):
 
 def bucket(milliseconds: float) -> int:
     """Return the bucket that a duration falls into."""
-    place = bisect_left(BOUNDS, milliseconds)
-    return BOUNDS[place] if place < len(BOUNDS) else DAY_MS
+    index = bisect_left(BOUNDS, milliseconds)
+    return BOUNDS[index] if index < len(BOUNDS) else DAY_MS
 
 
 def added(counts: Iterable[Counts]) -> dict[int, int]:
@@ -94,10 +94,10 @@ def percentiles(counts: Counts) -> Percentiles | None:
 
 def ready_at(job: Job) -> int | None:
     """
-    Return since when a job can run or could have, Unix ms.
+    Return when a job became ready to run, Unix ms.
 
-    None for one that waited for others and did not run yet: nobody wrote down when
-    they had ended.
+    None for one that waited for others and did not run yet: when they ended is not
+    recorded.
     """
     if job.history:
         return job.history[-1].at + job.history[-1].delay

@@ -1,10 +1,10 @@
 """
-The job: what is asked for (`Draft`), what is kept (`Job`), how a run ended (`Ending`).
+Jobs as values: to be added (`Draft`), stored (`Job`), how a run ended (`Ending`).
 
-All of them are values.  A draft says what the store must act on (type, priority, time,
-keys) and carries a `Spec`, which the store only keeps.  A job's whole past is its
-history, one `Attempt` for each ending; result, error, attempts and times are read from
-it and stored nowhere else.
+A draft has what the store must act on (type, priority, time, keys) and carries a
+`Spec`, which the store only keeps.  A job's whole past is its history, one `Attempt`
+for each ending; result, error, attempts and times are read from it and stored nowhere
+else.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ FINAL = frozenset({State.COMPLETE, State.FAILED, State.CANCELLED})
 PROMOTABLE = frozenset({State.DELAYED, State.BLOCKED})
 UNFINISHED = frozenset(set(State) - FINAL)
 
-#: Every move there is.  Engines refuse any other.
+#: All transitions.  Engines refuse any other.
 MOVES: Mapping[State, frozenset[State]] = MappingProxyType(
     {
         State.WAITING: frozenset(
@@ -82,8 +82,8 @@ MOVES: Mapping[State, frozenset[State]] = MappingProxyType(
     }
 )
 
-#: The part of MOVES that an operator may ask for (verb ``move``): a run is started and
-#: ended by workers alone, and ``cancel`` is a verb of its own.
+#: The part of MOVES that an operator may request (verb ``move``): only workers start
+#: and end runs, and ``cancel`` is a separate verb.
 MOVES_BY_HAND: Mapping[State, frozenset[State]] = MappingProxyType(
     {
         State.WAITING: frozenset({State.DELAYED}),
@@ -135,13 +135,13 @@ def priority_of(value: int | str) -> int:
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is fixed when a job is made and matters to whoever runs it."""
+    """What is fixed when a job is created and matters to the worker that runs it."""
 
     #: Job data; already encoded (`msgspec.Raw`) in a draft, decoded in a job.
     data: Any = None
-    #: The delay asked for, in ms.  Never changed: backoff is computed from it.
+    #: The requested delay, in ms.  Never changed: backoff is computed from it.
     delay: int = 0
-    #: The moment asked for instead, Unix ms.
+    #: The requested time instead, Unix ms.
     at: int | None = None
     max_attempts: int = 1
     backoff: Backoff | None = None
@@ -160,7 +160,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A job that is to be; `kue.model.draft.draft` makes valid ones."""
+    """A job to be added; `kue.model.draft.draft` makes valid ones."""
 
     type: str
     spec: Spec
@@ -173,13 +173,13 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     unique_for: int = 0
     #: Jobs of one group share the type's per-key limit.
     group: str | None = None
-    #: Time in active without a sign of life, in ms; 0 for none.
+    #: How long a run may go without reporting progress, in ms; 0 for no limit.
     ttl: int = 0
-    #: Whole life until it must have started, in ms; 0 for no end.
+    #: How long after it was added it must have started, in ms; 0 for no limit.
     expires: int = 0
-    #: Delivery at most once: a lost worker fails the job instead of repeating it.
+    #: Delivery at most once: a lost worker fails the job instead of requeueing it.
     once: bool = False
-    #: With spec.after: run when those ended in any way, not only well.
+    #: With spec.after: run when those have ended in any way, not only succeeded.
     after_any: bool = False
 
 
@@ -189,10 +189,11 @@ BEGAN = ("alone", "beside")
 
 class Run(NamedTuple):
     """
-    One run of a job, as its token says.
+    One run of a job, as encoded in its token.
 
-    The token *is* the right to end the run.  `fence` grows with every run ever
-    started, fail-overs included: pass it on to databases that can refuse lower ones.
+    The token *is* the right to end the run.  `fence`, the fencing token, grows with
+    every run ever started, fail-overs included: pass it on to databases that can refuse
+    lower ones.
     """
 
     fence: int
@@ -203,7 +204,7 @@ class Run(NamedTuple):
 
     @classmethod
     def read(cls, token: str) -> Run:
-        """Take a token apart: ``fence:started_at:attempt:worker:claim``."""
+        """Parse a token: ``fence:started_at:attempt:worker:claim``."""
         fence, started_at, attempt, worker, claim = token.split(":")
         return cls(
             int(fence), int(started_at), int(attempt), unquote(worker), unquote(claim)
@@ -212,9 +213,9 @@ class Run(NamedTuple):
     @property
     def began(self) -> str | None:
         """
-        How a run that was held back began, "alone" or "beside" others.
+        How a run that was held back began: "alone", or "beside" others.
 
-        None for a run that was not held back, or is until now; see `Store.begin`.
+        None for a run that was not held back, or still is; see `Store.begin`.
         """
         mark = self.claim.rpartition(".")[2]
         return mark if mark in BEGAN else None
@@ -235,11 +236,11 @@ class Completed(
     tag="complete",
     tag_field="outcome",
 ):
-    """It ended well."""
+    """It succeeded."""
 
     #: Encoded (`msgspec.Raw`) or plain JSON.
     result: Any = None
-    #: Why there was nothing to do, if there was not.
+    #: Why there was nothing to do, if it was skipped.
     reason: str = ""
 
 
@@ -257,7 +258,7 @@ class Failed(msgspec.Struct, frozen=True, tag="failed", tag_field="outcome"):
 
 
 class Released(msgspec.Struct, frozen=True, tag="released", tag_field="outcome"):
-    """It was put back, to run after *delay* ms; *counts* if that was an attempt."""
+    """It was released, to run after *delay* ms; *counts* if that was an attempt."""
 
     delay: int = 0
     counts: bool = False
@@ -265,7 +266,7 @@ class Released(msgspec.Struct, frozen=True, tag="released", tag_field="outcome")
 
 
 class Stalled(msgspec.Struct, frozen=True, tag="stalled", tag_field="outcome"):
-    """Its worker was lost; it goes back in line without spending an attempt."""
+    """Its worker was lost; it is requeued without spending an attempt."""
 
     error: Error
     delay: int = 0
@@ -282,10 +283,10 @@ Ending: TypeAlias = Completed | Retried | Failed | Released | Stalled | Cancelle
 
 class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
     """
-    One line of a job's story: a run that ended, or something done to the job.
+    One entry of a job's history: a run that ended, or something done to the job.
 
     *token* is empty when no run was involved: an expired or cancelled job that never
-    started, or outcome ``restarted`` when someone put a finished job back in line.
+    started, or outcome ``restarted`` when a finished job was requeued.
     """
 
     token: str = msgspec.field(name="run")
@@ -296,9 +297,9 @@ class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
     delay: int = 0
     counts: bool = False
     reason: str = ""
-    #: "lease" or "ttl" when upkeep ended the run because that was over.
+    #: "lease" or "ttl" when maintenance ended the run because that had run out.
     taken: str = ""
-    #: What its error has in common with others, where the job failed for good.
+    #: The fingerprint of its error, where the job failed for good.
     fingerprint: str = ""
 
     @property
@@ -313,7 +314,7 @@ class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def attempts_spent(self) -> int | None:
-        """Attempts used up once this ended; None when it says nothing of them."""
+        """Attempts used up once this ended; None when that is not known from it."""
         if self.outcome == "restarted":
             return 0
         run = self.run
@@ -345,12 +346,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     promote_at: int | None = None
     #: The right to end the current run; empty unless active.
     token: str = ""
-    #: Times a worker was lost with this job in hand.
+    #: How many workers were lost while they ran this job.
     stalls: int = 0
     #: 0 to 100; 100 for a complete job
     progress: int = 0
     progress_data: JSON = None
-    #: Someone asked a running job to end.
+    #: A running job was asked to end.
     cancelling: bool = False
     #: Why its group's limit or a pause holds a waiting job back; empty if neither does.
     held: str = ""
@@ -373,8 +374,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         """
         A UUID for this very job.
 
-        Ids may be handed out anew after a fail-over that lost writes; the creation
-        time then differs, and so does this.
+        Ids may be assigned again after a fail-over that lost writes; the creation time
+        then differs, and so does this.
         """
         if self.spec.address_id is not None:
             return self.spec.address_id
@@ -388,7 +389,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fence(self) -> int:
-        """The fence of the run in progress, 0 if there is none."""
+        """The fencing token of the run in progress, 0 if there is none."""
         return int(self.token.partition(":")[0]) if self.token else 0
 
     @property
@@ -426,11 +427,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def ending(self) -> str | None:
         """
-        What identifies its end: the beginning of that line of its story.
+        What identifies its end: how that entry of its history begins, as JSON.
 
-        Empty for a job that has not ended; None when nothing is kept of its end.  A run
-        has a token of its own, so two runs never end alike; what ended without a run
-        (cancelled or expired in line) goes by the millisecond.
+        Empty for a job that has not ended; None when its end was not kept.  Every run
+        has its own token, so the endings of two runs always differ; an end without a
+        run (cancelled or expired while waiting) is identified by the millisecond.
         """
         if not self.state.is_final:
             return ""
@@ -460,7 +461,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def error(self) -> Error | None:
-        """What the last failed run said; None once the job ended well."""
+        """The error of the last failed run; None once the job succeeded."""
         if self.state is State.COMPLETE:
             return None
         for attempt in reversed(self.history):
@@ -470,7 +471,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fingerprint(self) -> str | None:
-        """Which failed jobs failed of the same; None for a job that did not fail."""
+        """That of the error it failed with; None for a job that did not fail."""
         if self.state is not State.FAILED or not self.history:
             return None
         return self.history[-1].fingerprint or None

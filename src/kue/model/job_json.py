@@ -1,4 +1,4 @@
-"""A job as one JSON object, for whoever reads jobs from outside a program."""
+"""A job as one JSON object, for readers outside the program."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 def document(job: Job) -> dict[str, JSON]:
     """
-    Return everything there is to know of *job*; times are Unix ms, durations ms.
+    Return everything there is to know about *job*; times are Unix ms, durations ms.
 
-    The token is left out: whoever holds it may end the run.
+    The token is left out: its holder may end the run.
     """
     return {
         "id": job.id,

@@ -17,7 +17,7 @@ MAX_BYTES = 200
 DOTS = frozenset({".", ".."})
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-#: Besides what structures keys ({}:), headers (tab, newline) and tokens, the quote and
+#: Beyond what structures keys ({}:), headers (tab, newline) and tokens, the quote and
 #: the backslash: a worker's name stands unescaped inside a JSON line.
 _RESERVED = re.compile(r'[%{}:"\\\x00-\x1f\x7f]')
 _ENCODED = re.compile(r"%([0-9A-F]{2})")
@@ -48,7 +48,7 @@ def check_name(value: object, *, what: str) -> str:
 
 def check_path_name(value: object, *, what: str) -> str:
     """
-    Return *value* if it can be the name of *what*, which stands in the path of a URL.
+    Return *value* if it can be the name of *what*, which is part of a URL's path.
 
     Raises:
         TypeError, ValueError: As `check_name`; or it is ``.`` or ``..``, which every
@@ -62,11 +62,11 @@ def check_path_name(value: object, *, what: str) -> str:
 
 @lru_cache(maxsize=4096)
 def quote(name: str) -> str:
-    """Write *name* so that it can stand in a key, a header or a token."""
+    """Encode *name* for a key, a header or a token."""
     return _RESERVED.sub(lambda match: f"%{ord(match[0]):02X}", name)
 
 
 @lru_cache(maxsize=4096)
 def unquote(text: str) -> str:
-    """Read what :func:`quote` wrote."""
+    """Decode what :func:`quote` encoded."""
     return _ENCODED.sub(lambda match: chr(int(match[1], 16)), text)

@@ -1,4 +1,4 @@
-"""What can be said of a job besides its data, as type checkers see it."""
+"""Options of a job, for type checkers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Identified(Protocol):
-    """Whatever has the id of a job: handles, blocking or not, and jobs."""
+    """Anything with the id of a job: handles, blocking or not, and jobs."""
 
     @property
     def id(self) -> int: ...

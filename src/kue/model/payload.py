@@ -1,5 +1,5 @@
 """
-JSON, and the limits on it: what users hand in is checked here, before any I/O.
+Payloads: JSON and the limits on it, checked here before any I/O.
 
 Nothing is ever pickled or evaluated.  Integers of any size and all of Unicode
 survive; NaN and infinities have no JSON form and are refused, not changed to null.
@@ -14,7 +14,7 @@ import msgspec
 
 from kue.model.errors import BadPayload
 
-#: What JSON can say.  Recursive aliases help nobody here: users pass what they have.
+#: Any JSON value.  A recursive alias would not help: users pass what they have.
 JSON = Any
 
 MAX_DEPTH = 64
@@ -74,7 +74,7 @@ def _check(value: JSON, field: str, depth: int) -> None:
             if not isinstance(item, _SCALARS):
                 _check(item, f"{field}[{index}]", depth - 1)
     elif isinstance(value, msgspec.Raw):
-        # Stored as it is: a line break would end the line that a body must be.
+        # Stored as it is, on one line of the record: a line break would end it early.
         if b"\n" in bytes(value):
             raise BadPayload(field, "is JSON with line breaks; give the value itself")
     elif not isinstance(value, _SCALARS):

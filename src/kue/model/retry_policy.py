@@ -1,13 +1,14 @@
 """
-What becomes of a run that did not end well.  Pure decisions, one place for each.
+Retry policy: what happens after a run that did not succeed.  Pure decisions.
 
-Attempts and crashes are counted apart: a job that raises spends an attempt, a job
+Attempts and crashes are counted separately: a job that raises spends an attempt, a job
 whose worker was lost does not, or a deploy by ``kill -9`` would fail every job that
-has a single attempt.  Crashes have a limit of their own, so that a job which kills its
+has a single attempt.  Crashes have their own limit, so that a job which kills its
 workers cannot take the fleet down with it.
 
-A lost worker does not say which of its jobs was to blame.  So a job that lost two runs
-alone in its process from then on (`runs_alone`): the losses that fail it are its own.
+When a worker is lost, it is not known which of its jobs was to blame.  So a job that
+lost two workers runs alone in its process from then on (`runs_alone`): the losses that
+fail it are its own.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ logger = logging.getLogger(__name__)
 MAX_STALLS = 3
 #: A job that lost this many workers runs alone in its process.
 ALONE_STALLS = 2
-#: How long a worker keeps its other slots empty for such a job: first until what runs
-#: beside it has ended, then while it runs.  A job that takes longer gets company again,
-#: or one that runs for hours, or waits for another job, would stop the whole process.
+#: How long a worker keeps its other slots empty for such a job: first until other runs
+#: have ended, then while it runs.  After that the slots are filled again: a job that
+#: runs for hours, or waits for another job, would otherwise stop the whole process.
 ALONE_MS = 60_000
-#: Lost in company, a job is failed only at this many losses and one more.
+#: A job that did not run alone is failed at the loss after this many.
 MAX_STALLS_IN_COMPANY = 9
-#: The first loss is repeated at once: most are deploys.  Then after 1 s, 2 s …
+#: After the first loss a job runs at once: most are deploys.  Then after 1 s, 2 s …
 FIRST_STALL_DELAY_MS = 1000
-#: … doubled at most this often …
+#: … doubled up to this many times …
 MAX_STALL_DOUBLINGS = 3
-#: … and up to this many times as long on top.
+#: … plus a random share of up to this many times as long.
 STALL_SCATTER = 4
-#: When the process that ends a run cannot make use of the job's named backoff.
+#: The delay when the process that ends a run cannot use the job's named backoff.
 UNKNOWN_BACKOFF_MS = 10_000
 
 CANCELLED = "cancelled while it ran"
@@ -62,17 +63,17 @@ def after_error(job: Job, error: Error) -> Ending:
 
 
 def after_cancel(reason: str = "") -> Cancelled:
-    """Return how a run ends that was asked to, with the *reason* that was given."""
+    """Return how a cancelled run ends, with the *reason* if one was given."""
     return Cancelled(f"{CANCELLED}: {reason}" if reason else CANCELLED)
 
 
 def runs_alone(job: Job) -> bool:
-    """Return whether a worker must run *job* with nothing else beside it."""
+    """Return whether a worker must run *job* with nothing else at the same time."""
     return job.stalls >= ALONE_STALLS
 
 
 def after_ttl(job: Job, now: int) -> Ending:
-    """Return how a run without a sign of life for its ttl ends."""
+    """Return how a run ends that reported no progress for its ttl."""
     if job.cancelling:
         return after_cancel()
     if _never_began(job):
@@ -81,7 +82,7 @@ def after_ttl(job: Job, now: int) -> Ending:
 
 
 def after_lost_worker(job: Job, now: int) -> Ending:
-    """Return how a run whose worker's lease was over by *now* ends."""
+    """Return how a run ends whose worker's lease had run out by *now*."""
     if job.cancelling:
         return Cancelled(f"{CANCELLED}; its worker was lost")
     worker = job.run.worker if job.run else "?"
@@ -94,7 +95,7 @@ def after_lost_worker(job: Job, now: int) -> Ending:
 
 
 def after_lost_ending(job: Job) -> Ending:
-    """Return the ending to record for a finished run whose own ending was lost."""
+    """Return the ending to record for a finished run whose ending was lost."""
     if job.cancelling:
         return after_cancel()
     if job.once:
@@ -103,12 +104,12 @@ def after_lost_ending(job: Job) -> Ending:
 
 
 def _never_began(job: Job) -> bool:
-    """Return whether a job that is to run alone was claimed, and no more than that."""
+    """Return whether a job that is to run alone was claimed but not started."""
     return runs_alone(job) and job.run is not None and job.run.began is None
 
 
 def _most_stalls(job: Job, now: int) -> int:
-    """Return how many losses the job survives, as the current run was made."""
+    """Return how many losses the job survives, given how its current run began."""
     if not runs_alone(job) or job.run is None or job.run.began != "alone":
         return MAX_STALLS_IN_COMPANY
     was_alone_all_along = now - job.run.started_at < ALONE_MS
@@ -119,22 +120,24 @@ def retry_delay_ms(job: Job) -> int:
     try:
         return backoff.delay_ms(job.spec.backoff, job.attempts)
     except BaseException:
-        # A strategy of the user's that is unknown here, raises or answers nonsense must
-        # not keep the run from ending.
-        logger.exception("no backoff for job %d", job.id, extra={"job_id": job.id})
+        # A user's strategy that is unknown here, raises or returns nonsense must not
+        # keep the run from ending.
+        logger.exception(
+            "cannot compute the backoff of job %d", job.id, extra={"job_id": job.id}
+        )
         return UNKNOWN_BACKOFF_MS
 
 
 def stall_delay_ms(job_id: int, stalls: int) -> int:
     """
-    Return the pause before a job that lost *stalls* workers before runs again.
+    Return the delay before a job runs again that had lost *stalls* workers before.
 
-    Scattered, by id: jobs that went down together must not come back together, or one
-    that kills its workers takes the same neighbours with it until all of them fail.
+    Scattered, by id: jobs that were lost together must not come back together, or one
+    that kills its workers takes the same others with it until all of them fail.
     """
     if stalls == 0:
         return 0
     pause: int = FIRST_STALL_DELAY_MS << min(stalls - 1, MAX_STALL_DOUBLINGS)
-    # Drawn by the job, not by chance: whoever decides, decides the same.
+    # Seeded by the job: every worker computes the same delay.
     draw = random.Random(f"{job_id} lost {stalls}").random()
     return pause + int(STALL_SCATTER * pause * draw)

@@ -1,4 +1,4 @@
-"""Schedules: jobs that come again and again, and when the next one is due."""
+"""Schedules: recurring jobs, and when the next one is due."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MIN_EVERY_MS = 100
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
-    """A draft that is added every so often."""
+    """A draft that is added at a fixed interval."""
 
     name: str
     draft: Draft
@@ -26,8 +26,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
         """
         Return when to fire after firing at *now*.
 
-        Keeps the beat of *next_at*.  Firings missed while nobody tended the store are
-        made up for by one, not by all of them.
+        Stays in step with *next_at*.  Firings missed while no worker did maintenance
+        are made up for by one, not by all of them.
         """
         missed = max(0, now - self.next_at) // self.every
         return self.next_at + (missed + 1) * self.every

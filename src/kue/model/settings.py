@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DEFAULT_URL = "sqlite:///kue.db"
-#: How long a run's worker may go without a beat, in ms.
+#: How long a run's worker may go without a heartbeat, in ms.
 LEASE_MS = 10_000
 DAY_MS = 86_400_000
 
 
 class Keep(msgspec.Struct, frozen=True):
-    """How many ended jobs of a type to keep, and how long (ms); None is for ever."""
+    """How many ended jobs of a type to keep, and how long (ms); None is forever."""
 
     complete_count: int | None = 10_000
     complete_age: int | None = None
@@ -39,13 +39,13 @@ class Keep(msgspec.Struct, frozen=True):
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a queue can be told; each field has a variable ``KUE_<FIELD>``."""
+    """The settings of a queue; each field has a variable ``KUE_<FIELD>``."""
 
     #: Where jobs are kept.
     url: str = DEFAULT_URL
     #: What all Redis keys begin with, so that several queues can share a server.
     prefix: str = "kue"
-    #: How long a worker may go without a beat before its jobs are taken back, ms.
+    #: How long a worker may go without a heartbeat before its jobs are reclaimed, ms.
     lease: int = LEASE_MS
     #: How long one call keeps trying to reach the store, ms.
     budget: int = 5_000
@@ -57,17 +57,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     keep_complete: int = 10_000
     #: How long failed and cancelled jobs are kept, ms.
     keep_failed: int = 7 * DAY_MS
-    #: A handler that holds the event loop for longer is told of, ms; 0 for never.
+    #: A handler that blocks the event loop for longer is reported, ms; 0 for never.
     blocked: int = 1_000
-    #: Keep what jobs log and print with the job.
+    #: Store what jobs log and print with the job.
     capture: bool = True
-    #: Cancel runs when the store was out of reach for the time of a lease: another
+    #: Cancel runs when the store was out of reach for as long as a lease: another
     #: worker may have them by then.
     strict_lease: bool = False
 
     @property
     def keep(self) -> Keep:
-        """The retention rule these settings mean."""
+        """The retention rule of these settings."""
         return Keep(
             complete_count=self.keep_complete,
             failed_age=self.keep_failed,
@@ -87,7 +87,7 @@ def load(environ: Mapping[str, str] | None = None, **given: Any) -> Settings:
     Return the settings: *given* (None means not given), else KUE_*, else defaults.
 
     Raises:
-        ConfigError: A name is unknown or a value makes no sense; it says which.
+        ConfigError: A name is unknown or a value makes no sense; the message names it.
     """
     environ = os.environ if environ is None else environ
     unknown = given.keys() - set(Settings.__struct_fields__)
@@ -102,7 +102,7 @@ def load(environ: Mapping[str, str] | None = None, **given: Any) -> Settings:
         source = field
         if value is None:
             source = f"KUE_{field.upper()}"
-            # Set to nothing is how a shell says not set.
+            # In a shell, set to nothing means not set.
             value = environ.get(source) or None
         if value is None and field == "url":
             source = "REDIS_URL"

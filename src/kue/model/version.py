@@ -1,4 +1,4 @@
-"""The version of this package; read when it is asked for, because that takes long."""
+"""The version of this package, read on first use because that is slow."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from functools import cache
 
 @cache
 def version() -> str:
-    """Return the version that is installed."""
-    # It alone was half of the time that `import kue` took.
+    """Return the installed version."""
+    # This import alone took half of the time of `import kue`.
     from importlib.metadata import version as installed
 
     return installed("kue")
