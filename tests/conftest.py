@@ -234,7 +234,7 @@ def plain_q(place: Engine, _quick_heartbeats: None) -> Iterator[Kue]:
 
 async def _close(q: Kue) -> None:
     async with q:
-        report = await q._session.store.check()
+        report = await q._connection.store.check()
         assert report.findings == ()
 
 

@@ -77,7 +77,7 @@ async def test_each_time_is_told() -> None:
         while len(told) < number and time.monotonic() < end:
             hold_by_sleeping()
         assert len(told) >= number
-        await until(lambda: not watch.is_held)
+        await until(lambda: not watch.is_blocked)
     watch.stop()
 
     assert watch.count >= 2

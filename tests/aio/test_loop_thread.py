@@ -70,7 +70,7 @@ def test_the_context_of_the_thread_travels_along(portal: BackgroundLoop) -> None
 def test_a_callback_that_exits_does_not_end_the_thread(
     portal: BackgroundLoop, caplog: pytest.LogCaptureFixture
 ) -> None:
-    portal.tell(lambda: sys.exit("enough"))
+    portal.call_soon(lambda: sys.exit("enough"))
 
     assert portal.call(echo("still here")) == "still here"
     assert "a callback tried to end the thread of q.sync" in caplog.text
@@ -80,7 +80,7 @@ def test_what_is_asked_of_a_closed_portal_is_refused() -> None:
     portal = BackgroundLoop(nothing)
     portal.close()
     portal.close()
-    portal.tell(nothing)
+    portal.call_soon(nothing)
 
     with pytest.raises(StoreUnavailable, match="the queue was closed"):
         portal.call(echo(1))
@@ -190,7 +190,7 @@ def test_a_coroutine_on_that_thread_awaits_the_queue_it_knows(plain_q: Kue) -> N
         assert plain_q.sync.get(following).result(timeout=50) == "along"
         assert runner.run(count()) == 2
         if plain_q.settings.url != "memory://":
-            runner.run(plain_q._session.close())
+            runner.run(plain_q._connection.close())
 
 
 def test_a_script_runs_what_there_is_and_ends(plain_q: Kue) -> None:

@@ -59,7 +59,7 @@ async def test_a_reader_makes_the_result_of_what_is_stored(
     started = await start(q, kue_store)
     await finish(q, kue_store, started, Completed("2026-11-15T00:00:00Z"))
     handle = JobHandle(
-        q._session,
+        q._connection,
         started.id,
         "email",
         reader=lambda stored: msgspec.convert(stored, datetime),
@@ -74,7 +74,7 @@ async def test_a_result_that_its_reader_does_not_know_says_so(
     started = await start(q, kue_store)
     await finish(q, kue_store, started, Completed("seven"))
     handle = JobHandle(
-        q._session,
+        q._connection,
         started.id,
         "email",
         reader=lambda stored: msgspec.convert(stored, int),

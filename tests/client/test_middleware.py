@@ -162,7 +162,7 @@ async def test_a_resource_is_opened_once_and_closed_with_the_worker(q: Kue) -> N
         assert closed == []
 
     assert closed == [1]
-    with pytest.raises(RuntimeError, match=r"say uses=\[database\]"):
+    with pytest.raises(RuntimeError, match=r"write uses=\[database\]"):
         assert database.value
 
 

@@ -49,7 +49,7 @@ def until(is_so: Callable[[], bool]) -> None:
 
 async def run_next(q: Kue, ending: Ending) -> None:
     """Run the next job of type email as a worker would."""
-    store = q._session.store
+    store = q._connection.store
     job = await claim_one(store, now=await store.now())
     await end(store, job, ending, now=await store.now())
 
@@ -83,7 +83,7 @@ async def _and_close(q: Kue, look: Callable[[], Any]) -> Any:
     """Run *look*; leave no connection behind on a loop that ends, nor memory behind."""
     result = await look()
     if q.settings.url != "memory://":
-        await q._session.close()
+        await q._connection.close()
     return result
 
 
@@ -149,7 +149,7 @@ def test_a_handle_does_what_its_namesake_does(plain_q: Kue) -> None:
 def test_progress_is_told_of_a_job_that_runs(plain_q: Kue) -> None:
     q = plain_q.sync
     job = q.enqueue("email")
-    q.call(lambda q: _claim(q._session.store))
+    q.call(lambda q: _claim(q._connection.store))
 
     job.progress(1, 4, {"step": "one"})
 
@@ -176,7 +176,7 @@ def test_a_handle_of_the_other_side_is_held(plain_q: Kue) -> None:
     stored = plain_q.sync.enqueue("email")
     plain_q.sync.call(run_next, Completed("2026-11-15T00:00:00Z"))
     handle = JobHandle(
-        plain_q._session,
+        plain_q._connection,
         stored.id,
         "email",
         reader=lambda value: msgspec.convert(value, datetime),
@@ -275,10 +275,10 @@ def test_what_threads_add_at_the_same_time_travels_together(
         adds = [pool.submit(q.enqueue, "email", 0)]
         q.call(lambda _: wire.until_called("add"))
         adds += [pool.submit(q.enqueue, "email", n) for n in range(1, 20)]
-        producer = q._connected().queue._session.producer
-        until(lambda: len(producer._waiting) == 19)
+        batcher = q._connected().queue._connection.batcher
+        until(lambda: len(batcher._waiting) == 19)
 
-        q._connected().portal.tell(gate.set)
+        q._connected().loop.call_soon(gate.set)
 
         assert len({add.result(45).id for add in adds}) == 20
         assert wire.times("add") == 2
@@ -407,7 +407,7 @@ async def test_another_thread_of_an_async_program_may_block(place: Engine) -> No
 
 def test_a_store_that_serves_one_loop_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     q = Kue("memory://")
-    store = q._session.store
+    store = q._connection.store
     monkeypatch.setattr(store, "twin", lambda: Store.twin(store))
 
     with pytest.raises(ConfigError, match="memory:// serves one event loop"):

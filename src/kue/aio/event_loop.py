@@ -1,4 +1,4 @@
-"""The fastest event loop there is: uvloop's where that is installed."""
+"""Event loops: uvloop's where it is installed, else asyncio's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """Return a new loop.  uvloop is found out late, for it takes long to import."""
+    """Return a new loop.  uvloop is imported only here, because that is slow."""
     if importlib.util.find_spec("uvloop") is None:
         return asyncio.new_event_loop()
     loop: asyncio.AbstractEventLoop = importlib.import_module("uvloop").new_event_loop()
@@ -22,6 +22,6 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Do what `asyncio.run` does, on that loop."""
+    """Do what `asyncio.run` does, on such a loop."""
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(work)

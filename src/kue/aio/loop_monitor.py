@@ -1,11 +1,11 @@
 """
-The blocked-loop watch: who holds an event loop, and on which line?
+Monitor for blocked event loops: which line of code blocks a loop?
 
-A thread asks the loop for a sign of life.  When none comes for longer than the limit,
-it looks at what the loop's thread is doing and tells, once for each time it is blocked.
-Code that holds the interpreter lock (a regular expression, a big sort) keeps the watch
-from looking too.  It notices that it slept for too long and looks the moment the lock
-is free, when the line that held it is still the one being run.
+A thread pings the loop.  When it does not answer for longer than the limit, the thread
+looks at what the loop's thread is doing and reports it, once for each time it is
+blocked.  Code that holds the interpreter lock (a regular expression, a big sort) keeps
+the monitor from looking, too.  It notices that it slept for too long and looks the
+moment the lock is free, when the line that held it is still the one being run.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
     from types import FrameType
 
 LIMIT_SECONDS = 1.0
-#: Looks in the time of the limit: a block is told of soon after it is one.
-LOOKS = 4
+#: Checks within the time of the limit, so that a block is reported soon.
+CHECKS_PER_LIMIT = 4
 
 _LIBRARY = sysconfig.get_path("stdlib")
 _PACKAGES = sysconfig.get_path("purelib")
-#: A loop that is in one of these waits for something to do.
+#: A loop that is in one of these waits for work.
 _IDLE = (str(Path(asyncio.__file__).parent), selectors.__file__)
 
 
 @dataclass(frozen=True, slots=True)
 class BlockedLoop:
-    """An event loop that was held."""
+    """An event loop that was blocked, and where."""
 
     seconds: float
     file: str
     line: int
     function: str
-    #: The innermost frame, for whoever can read more from it; not to be kept.
+    #: The innermost frame, for callers that read more from it; not to be kept.
     frame: FrameType = field(repr=False, compare=False)
 
     @property
@@ -53,12 +53,12 @@ class BlockedLoop:
 
 class LoopProbe:
     """
-    Asks one event loop for signs of life, for a watch that looks now and then.
+    Pings one event loop, for a monitor that checks it at intervals.
 
     Args:
         thread: The thread that runs the loop.
-        again: Whether each look finds a blockage again, or only the first.
-        idle: Files besides asyncio's in which a loop waits for something to do.
+        again: Whether each check reports a block again, or only the first does.
+        idle: Further files, next to asyncio's, in which a loop waits for work.
     """
 
     def __init__(
@@ -75,71 +75,71 @@ class LoopProbe:
         self._limit = limit
         self._again = again
         self._idle = (*_IDLE, *idle)
-        #: How often the loop was held, and the longest sign of life lately, in ms.
+        #: How often the loop was blocked, and how long its last answer took, in ms.
         self.count = 0
         self.lag_ms = 0
-        self._ticked = time.monotonic()
-        self._is_asked = False
-        #: Whether the loop was held when last looked at, and has not run since.
-        self.is_held = False
+        self._pinged_at = time.monotonic()
+        self._is_pinged = False
+        #: Whether the loop was blocked at the last check, and has not run since.
+        self.is_blocked = False
 
-    def look(self, overslept: float) -> BlockedLoop | None:
+    def check(self, overslept: float) -> BlockedLoop | None:
         """
-        Return who holds the loop, if someone holds it for longer than the limit.
+        Return what blocks the loop, if it is blocked for longer than the limit.
 
         Args:
-            overslept: How much later than meant the watch woke up.  Whoever kept it
-                from waking holds the interpreter, or the machine slept.
+            overslept: How much later than planned the monitor woke up.  Then some code
+                holds the interpreter, or the machine slept.
         """
-        held = overslept
-        if self._is_asked:
-            held = max(held, time.monotonic() - self._ticked)
-        if held <= self._limit or (self.is_held and not self._again):
+        blocked = overslept
+        if self._is_pinged:
+            blocked = max(blocked, time.monotonic() - self._pinged_at)
+        if blocked <= self._limit or (self.is_blocked and not self._again):
             return None
-        return self._find(held)
+        return self._find(blocked)
 
-    def ask(self) -> bool:
-        """Ask for a sign, if none is awaited; False when the loop was closed."""
-        if self._is_asked:
+    def ping(self) -> bool:
+        """Ping the loop, unless an answer is due; False when the loop was closed."""
+        if self._is_pinged:
             return True
-        self._ticked = time.monotonic()
-        self._is_asked = True
+        self._pinged_at = time.monotonic()
+        self._is_pinged = True
         try:
-            self._loop.call_soon_threadsafe(self._tick)
+            self._loop.call_soon_threadsafe(self._answer)
         except RuntimeError:
             return False
         return True
 
-    def _tick(self) -> None:
-        self.lag_ms = round((time.monotonic() - self._ticked) * 1000)
-        self.is_held = False
-        self._is_asked = False
+    def _answer(self) -> None:
+        self.lag_ms = round((time.monotonic() - self._pinged_at) * 1000)
+        self.is_blocked = False
+        self._is_pinged = False
 
-    def _find(self, held: float) -> BlockedLoop | None:
+    def _find(self, blocked: float) -> BlockedLoop | None:
         frame = sys._current_frames().get(self._thread)
         if frame is None or frame.f_code.co_filename.startswith(self._idle):
             return None
-        self.count += 0 if self.is_held else 1
-        self.is_held = True
-        return blockage(held, frame)
+        self.count += 0 if self.is_blocked else 1
+        self.is_blocked = True
+        return blockage(blocked, frame)
 
 
 class LoopMonitor:
     """
-    Watches the running event loop from a thread of its own.
+    Monitors the running event loop from a separate thread.
 
-    *tell* is called in that thread.
+    *report* is called in that thread.
     """
 
     def __init__(
-        self, tell: Callable[[BlockedLoop], None], *, limit: float = LIMIT_SECONDS
+        self, report: Callable[[BlockedLoop], None], *, limit: float = LIMIT_SECONDS
     ) -> None:
-        self._tell = tell
-        self._nap = limit / LOOKS
+        self._report = report
+        self._interval = limit / CHECKS_PER_LIMIT
         self._probe = LoopProbe(
             asyncio.get_running_loop(), threading.get_ident(), limit=limit
         )
-        self._over = threading.Event()
+        self._stopping = threading.Event()
         self._thread = threading.Thread(
             target=self._watch, name="kue blocked-loop watch", daemon=True
         )
@@ -153,47 +153,47 @@ class LoopMonitor:
         return self._probe.lag_ms
 
     @property
-    def is_held(self) -> bool:
-        """Whether the loop was held when last looked at, and has not run since."""
-        return self._probe.is_held
+    def is_blocked(self) -> bool:
+        """Whether the loop was blocked at the last check, and has not run since."""
+        return self._probe.is_blocked
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        self._over.set()
+        self._stopping.set()
 
     def _watch(self) -> None:
         while True:
-            overslept = oversleep(self._over, self._nap)
-            # At once: asking would let the loop go on.
-            if (found := self._probe.look(overslept)) is not None:
-                self._tell(found)
-            if self._over.is_set() or not self._probe.ask():
+            overslept = oversleep(self._stopping, self._interval)
+            # At once: a ping would let the loop go on.
+            if (found := self._probe.check(overslept)) is not None:
+                self._report(found)
+            if self._stopping.is_set() or not self._probe.ping():
                 return
 
 
-def oversleep(over: threading.Event, nap: float) -> float:
-    """Sleep until *over* or the next look; return how much longer than *nap*."""
+def oversleep(stopping: threading.Event, interval: float) -> float:
+    """Sleep for *interval* or until *stopping*; return how much longer it took."""
     began = time.monotonic()
-    over.wait(nap)
-    return time.monotonic() - began - nap
+    stopping.wait(interval)
+    return time.monotonic() - began - interval
 
 
-def blockage(held: float, frame: FrameType) -> BlockedLoop:
-    """Return who is at work in *frame*, which was held for that many seconds."""
+def blockage(blocked: float, frame: FrameType) -> BlockedLoop:
+    """Return which code is in *frame*, which blocked the loop for *blocked* seconds."""
     linecache.checkcache()
-    guilty = _guilty(frame)
+    culprit = _culprit(frame)
     return BlockedLoop(
-        seconds=held,
-        file=guilty.f_code.co_filename,
-        line=guilty.f_lineno,
-        function=guilty.f_code.co_name,
+        seconds=blocked,
+        file=culprit.f_code.co_filename,
+        line=culprit.f_lineno,
+        function=culprit.f_code.co_name,
         frame=frame,
     )
 
 
-def _guilty(innermost: FrameType) -> FrameType:
+def _culprit(innermost: FrameType) -> FrameType:
     """Return the innermost frame outside the standard library, if there is one."""
     frame: FrameType | None = innermost
     while frame is not None and _is_library(frame.f_code.co_filename):

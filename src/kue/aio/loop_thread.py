@@ -1,8 +1,8 @@
 """
-The portal: a thread with an event loop, into which any other thread calls.
+Background event loop: a thread with a loop, into which any other thread calls.
 
-A portal belongs to the process that opened it.  A child that was forked finds neither
-the thread nor a usable loop: whoever holds a portal asks `is_ours` and opens another.
+It belongs to the process that opened it.  A forked child finds neither the thread nor a
+usable loop: the owner checks `is_ours` and opens another.
 """
 
 from __future__ import annotations
@@ -27,25 +27,23 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: How long an exiting program waits for adds on their way; twice a call's usual budget.
+#: How long an exiting program waits for pending adds; twice a call's usual budget.
 EXIT_SECONDS = 10.0
 
-#: How often a main thread that waits looks for signals.  The system hands a signal to
-#: any thread, and a main thread that sleeps is not always woken for it.
+#: How often a waiting main thread checks for signals.  The system delivers a signal
+#: to any thread, and a sleeping main thread is not always woken for it.
 SIGNAL_SECONDS = 0.5
 
-_CLOSED = (
-    "the queue was closed while it was asked for something; the next call opens it"
-)
+_CLOSED = "the queue was closed; the next call opens it again"
 
-#: Portals to be closed when the program ends.
+#: Loops to be closed when the program ends.
 _open: set[BackgroundLoop] = set()
-#: Portals of a parent process.  They are kept: taking their loops and sockets apart
-#: here would reach those of the parent, which are the same to the kernel.
+#: Loops of a parent process.  They are kept: closing them and their sockets here would
+#: affect those of the parent, which are the same to the kernel.
 _inherited: list[BackgroundLoop] = []
-#: Held while a portal opens and while the process forks, so that no child inherits
-#: half a portal.  A signal handler may take it while its thread holds it.
-opening = threading.RLock()
+#: Held while a loop opens and while the process forks, so that no child inherits a
+#: half-open one.  A signal handler may acquire it while its thread holds it.
+open_lock = threading.RLock()
 
 
 class BackgroundLoop:
@@ -53,21 +51,19 @@ class BackgroundLoop:
     Runs coroutines for threads that have no event loop.
 
     Args:
-        farewell: What is awaited last, on the loop, before the thread ends.
+        on_close: Awaited last, on the loop, before the thread ends.
     """
 
-    def __init__(self, farewell: Callable[[], Awaitable[None]]) -> None:
-        self._farewell = farewell
+    def __init__(self, on_close: Callable[[], Awaitable[None]]) -> None:
+        self._on_close = on_close
         self._loop = new_event_loop()
         self._closing = asyncio.Event()
         self._failure: Exception | None = None
-        # As `opening`: signal handlers tell a worker to stop.
+        # Reentrant like `open_lock`: signal handlers stop workers.
         self._lock = threading.RLock()
         self._is_open = True
         self._pid = os.getpid()
-        self._thread = threading.Thread(
-            target=self._serve, name="kue-sync", daemon=True
-        )
+        self._thread = threading.Thread(target=self._run, name="kue-sync", daemon=True)
         self._thread.start()
         self._ident = self._thread.ident
         _open.add(self)
@@ -79,7 +75,7 @@ class BackgroundLoop:
 
     @property
     def is_here(self) -> bool:
-        """Whether this is its thread; a child's threads are called alike."""
+        """Whether this is its thread; in a forked child, thread ids repeat."""
         return self._ident == threading.get_ident() and self.is_ours
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
@@ -89,7 +85,7 @@ class BackgroundLoop:
         Ctrl-C while it waits cancels *work*.
 
         Raises:
-            StoreUnavailable: The portal was closed, before or meanwhile.
+            StoreUnavailable: The loop was closed, before or during the call.
         """
         return wait(self.start(work))
 
@@ -101,18 +97,18 @@ class BackgroundLoop:
         work.close()
         raise StoreUnavailable(_CLOSED)
 
-    def tell(self, function: Callable[[], object]) -> None:
-        """Have *function* called on the loop soon; from any thread, even the loop's."""
+    def call_soon(self, function: Callable[[], object]) -> None:
+        """Schedule *function* on the loop; from any thread, even the loop's own."""
         with self._lock:
             if self._is_open:
                 self._loop.call_soon_threadsafe(function)
 
     def close(self, timeout: float | None = None) -> None:
         """
-        Say farewell, end what is left, and wait *timeout* seconds for the thread.
+        Call *on_close*, cancel what is left, wait *timeout* seconds for the thread.
 
         Raises:
-            Whatever the farewell raised.
+            Whatever *on_close* raised.
         """
         with self._lock:
             if self._is_open:
@@ -125,24 +121,24 @@ class BackgroundLoop:
 
     # -- on the thread ---------------------------------------------------------
 
-    def _serve(self) -> None:
-        life = self._loop.create_task(self._live(), name="kue sync")
-        while not life.done():
+    def _run(self) -> None:
+        main = self._loop.create_task(self._run_until_closed(), name="kue sync")
+        while not main.done():
             try:
-                self._loop.run_until_complete(life)
+                self._loop.run_until_complete(main)
             except (SystemExit, KeyboardInterrupt):
-                # A callback's wish to exit ends the loop; other threads wait for it.
+                # A callback that exits ends the loop, for which other threads wait.
                 logger.exception("a callback tried to end the thread of q.sync")
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
 
-    async def _live(self) -> None:
+    async def _run_until_closed(self) -> None:
         await self._closing.wait()
         try:
-            await self._farewell()
+            await self._on_close()
         except Exception as exc:
             self._failure = exc
-        # Whoever still waits must not wait for ever.
+        # Callers that still wait must not wait forever.
         rest = asyncio.all_tasks() - {asyncio.current_task()}
         for task in rest:
             task.cancel()
@@ -156,7 +152,7 @@ def wait(future: Future[T]) -> T:
     except CancelledError:
         raise StoreUnavailable(_CLOSED) from None
     except BaseException:
-        # Done, unless it was interrupted; then nobody waits for it any more.
+        # Done, unless it was interrupted; then nobody waits for it.
         future.cancel()
         raise
     finally:
@@ -175,7 +171,7 @@ def _result(future: Future[T]) -> T:
 
 
 def runs_a_loop() -> bool:
-    """Tell whether this thread runs an event loop, which must not be blocked."""
+    """Return whether this thread runs an event loop, which must not be blocked."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -188,7 +184,7 @@ def refuse_on_a_loop(instead: str, *, blocking: str = "this call") -> None:
     Refuse to block an event loop.
 
     Raises:
-        RuntimeError: This thread runs one; the message says what to write *instead*.
+        RuntimeError: This thread runs one; the message has *instead*, what to write.
     """
     if runs_a_loop():
         raise RuntimeError(
@@ -198,25 +194,25 @@ def refuse_on_a_loop(instead: str, *, blocking: str = "this call") -> None:
 
 
 def _close_all() -> None:
-    """Let adds on their way arrive before the program ends."""
-    for portal in tuple(_open):
+    """Let pending adds arrive before the program ends."""
+    for loop in tuple(_open):
         try:
-            portal.close(EXIT_SECONDS)
+            loop.close(EXIT_SECONDS)
         except Exception as exc:
-            logger.warning("q.sync was not closed well: %s", exc)
+            logger.warning("q.sync did not close cleanly: %s", exc)
 
 
 def _begin_as_child() -> None:
     _inherited.extend(_open)
     _open.clear()
-    opening.release()
+    open_lock.release()
 
 
 atexit.register(_close_all)
-# Windows knows no fork.
+# Windows has no fork.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=opening.acquire,
-        after_in_parent=opening.release,
+        before=open_lock.acquire,
+        after_in_parent=open_lock.release,
         after_in_child=_begin_as_child,
     )

@@ -6,7 +6,7 @@ listener) repeats what the store could not do, forever and with jitter.  There a
 reasons:
 
 * An outage: the store is away or full.  It is one line in the log when it begins and
-  one when it is over, however many parties feel it.
+  one when it is over, however many callers are affected.
 * Trouble: anything else, such as a damaged store or a bug of ours.  It is an ERROR with
   a traceback, repeated every minute while it lasts, and `StoreRetry.trouble` describes
   it for `workers` and health checks.
@@ -33,7 +33,7 @@ T = TypeVar("T")
 #: Pauses grow from the first to the longest, in seconds.  A worker must be back within
 #: two seconds of its store, so the longest is short.
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
-#: Letters of an error that `trouble` shows.
+#: Characters of an error that `trouble` shows.
 MAX_TROUBLE = 300
 
 
@@ -43,23 +43,23 @@ class StoreRetry:
     def __init__(self, store_name: str) -> None:
         self._store_name = store_name
         self._began = 0.0
-        #: Parties that the store was away for and that have not succeeded since.
+        #: Callers that found the store away and have not succeeded since.
         self._waiting: set[str] = set()
-        #: Parties that failed for another reason, and what it was.
+        #: Callers that failed for another reason, and what it was.
         self._troubled: dict[str, str] = {}
         self._log = ThrottledLog(logger)
 
     @property
     def trouble(self) -> str | None:
-        """What fails though the store is there; None if nothing does."""
+        """What fails although the store can be reached; None if nothing does."""
         troubled = dict(self._troubled)
         if not troubled:
             return None
-        # Lanes and types repeat each other: "cycle 1f3a" and "cycle 77c0" are one.
-        parties = sorted({party.partition(" ")[0] for party in troubled})
-        return f"{', '.join(parties)}: {next(reversed(troubled.values()))}"
+        # Lanes and types repeat each other: "cycle 1f" and "cycle 77" are shown once.
+        callers = sorted({caller.partition(" ")[0] for caller in troubled})
+        return f"{', '.join(callers)}: {next(reversed(troubled.values()))}"
 
-    async def persist(self, who: str, call: Callable[[], Awaitable[T]]) -> T:
+    async def persist(self, caller: str, call: Callable[[], Awaitable[T]]) -> T:
         """Return what *call* returns, however many times it takes."""
         failures = 0
         try:
@@ -67,53 +67,53 @@ class StoreRetry:
                 try:
                     result = await call()
                 except Exception as exc:
-                    self._fail(who, exc)
+                    self._fail(caller, exc)
                     await asyncio.sleep(_pause(failures))
                     failures += 1
                 else:
-                    self.recover(who)
+                    self.recover(caller)
                     return result
         finally:
-            # Cancelled: it waits for nothing any more, and says nothing of the store.
-            self._waiting.discard(who)
-            self._troubled.pop(who, None)
+            # Cancelled: it no longer waits, which means nothing for the store.
+            self._waiting.discard(caller)
+            self._troubled.pop(caller, None)
 
-    def recover(self, who: str) -> None:
-        """Note that *who* works again; for calls of `persist` that never return."""
-        if who in self._waiting:
-            self._waiting.remove(who)
+    def recover(self, caller: str) -> None:
+        """Note that *caller* works again; for calls of `persist` that never return."""
+        if caller in self._waiting:
+            self._waiting.remove(caller)
             if not self._waiting:
                 away = time.monotonic() - self._began
                 logger.warning("%s answers again after %.1f s", self._store_name, away)
-        if who in self._troubled:
-            del self._troubled[who]
+        if caller in self._troubled:
+            del self._troubled[caller]
             if not self._troubled:
-                logger.warning("%s: %s works again", self._store_name, who)
+                logger.warning("%s: %s works again", self._store_name, caller)
 
-    def _fail(self, who: str, exc: Exception) -> None:
+    def _fail(self, caller: str, exc: Exception) -> None:
         if isinstance(exc, StoreUnavailable | StoreFull):
-            self._troubled.pop(who, None)
-            self._wait(who, exc)
+            self._troubled.pop(caller, None)
+            self._wait(caller, exc)
         else:
-            self._waiting.discard(who)
-            self._report(who, exc)
+            self._waiting.discard(caller)
+            self._report(caller, exc)
 
-    def _wait(self, who: str, exc: Exception) -> None:
+    def _wait(self, caller: str, exc: Exception) -> None:
         if not self._waiting:
             self._began = time.monotonic()
             logger.warning(
                 "%s does not answer, trying until it does: %s", self._store_name, exc
             )
-        self._waiting.add(who)
+        self._waiting.add(caller)
 
-    def _report(self, who: str, exc: Exception) -> None:
+    def _report(self, caller: str, exc: Exception) -> None:
         # Moved to the end: the newest is shown.
-        self._troubled.pop(who, None)
-        self._troubled[who] = f"{type(exc).__name__}: {exc}"[:MAX_TROUBLE]
+        self._troubled.pop(caller, None)
+        self._troubled[caller] = f"{type(exc).__name__}: {exc}"[:MAX_TROUBLE]
         self._log.error(
             "%s: %s failed and is repeated until it succeeds (failing: %s)",
             self._store_name,
-            who,
+            caller,
             self.trouble,
             exc=exc,
         )

@@ -1,4 +1,4 @@
-"""Calls into an event loop, from it or from another thread."""
+"""Calls into an event loop, from its own thread or from another."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def running() -> asyncio.AbstractEventLoop | None:
-    """Return the loop of this thread, if one runs."""
+    """Return the running loop of this thread, if there is one."""
     # Twenty times as fast as catching what get_running_loop raises.
     return asyncio._get_running_loop()
 
@@ -22,51 +22,51 @@ def running() -> asyncio.AbstractEventLoop | None:
 def hand_over(
     loop: asyncio.AbstractEventLoop, call: Callable[..., object], *args: Any
 ) -> None:
-    """Have another loop make a call; one that is closed has no use for it any more."""
+    """Schedule a call on another loop; one that is closed ignores it."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(call, *args)
 
 
 class LoopCalls(Generic[T]):
     """
-    The way of things from other threads into one loop, in order.
+    Passes items from other threads to one loop, in order.
 
-    At most *limit* of them wait, however long the loop does not get round to *take*.
+    The loop calls *deliver* with each.  At most *limit* of them wait for a busy loop.
     """
 
-    __slots__ = ("_is_called", "_limit", "_loop", "_take", "_waiting")
+    __slots__ = ("_deliver", "_is_called", "_limit", "_loop", "_waiting")
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        take: Callable[[T], object],
+        deliver: Callable[[T], object],
         *,
         limit: int,
     ) -> None:
         self._loop = loop
-        self._take = take
+        self._deliver = deliver
         self._limit = limit
         self._waiting: deque[T] = deque()
         self._is_called = False
 
-    def put(self, thing: T) -> bool:
-        """Hand something over; tell whether there was room, and still is a loop."""
+    def put(self, item: T) -> bool:
+        """Pass *item* on; return whether there was room and the loop is open."""
         if len(self._waiting) >= self._limit or self._loop.is_closed():
             return False
-        self._waiting.append(thing)
-        # One call for all that wait.  Two threads may both call: that does no harm.
+        self._waiting.append(item)
+        # One call for all that wait.  Two threads may both call, which does no harm.
         if not self._is_called:
             self._is_called = True
-            hand_over(self._loop, self._cross)
+            hand_over(self._loop, self._deliver_waiting)
         return True
 
-    def _cross(self) -> None:
-        # First: whoever puts something down from here on calls again.
+    def _deliver_waiting(self) -> None:
+        # First: a `put` from here on schedules another call.
         self._is_called = False
         try:
             for _ in range(len(self._waiting)):
-                self._take(self._waiting.popleft())
+                self._deliver(self._waiting.popleft())
         finally:
             if self._waiting and not self._is_called:
                 self._is_called = True
-                hand_over(self._loop, self._cross)
+                hand_over(self._loop, self._deliver_waiting)

@@ -1,4 +1,4 @@
-"""Log entries for faults that repeat: each with its traceback, at most one a minute."""
+"""Log entries for repeated faults: each with its traceback, at most one per minute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verbs of a queue that an operator uses: pause, resume, limit, clear."""
+"""Administration of a queue: pause, resume, orders to workers, rate limits, clear."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kue.store.values import Limits
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kue.client.bulk_actions import OnSwept
+    from kue.client.bulk_actions import OnProgress
     from kue.client.connection import Connection
     from kue.model.job import State
 
@@ -22,9 +22,9 @@ WorkerOrder = Literal["stop", "stacks"]
 
 
 class QueueAdmin:
-    """What can be asked of a queue as a whole."""
+    """The methods of a queue for operators."""
 
-    _session: Connection
+    _connection: Connection
 
     async def pause(
         self,
@@ -36,12 +36,12 @@ class QueueAdmin:
         until: Duration | datetime | None = None,
     ) -> None:
         """
-        Hand out no more jobs of *type* (None: of any type), whoever asks.
+        Let no worker claim jobs of *type* (None: of any type).
 
-        With *worker*, that worker alone takes no more; it hears of it with its next
-        beat, and one that has a name of its own is still paused when it comes back.
+        With *worker*, only that worker claims no more; it is notified with its next
+        heartbeat, and one that was given a name is still paused after a restart.
 
-        What runs goes on.  Ends with `resume`, or by itself after *until* (a duration)
+        Running jobs go on.  Ends with `resume`, or by itself after *until* (a duration)
         or at that moment (an aware datetime).
 
         Raises:
@@ -51,7 +51,7 @@ class QueueAdmin:
             if name is not None:
                 check_path_name(name, what=what)
         moment = None if until is None else await self._moment(until)
-        await self._session.store.pause(
+        await self._connection.store.pause(
             type, worker=worker, reason=reason, by=by, until=moment
         )
 
@@ -61,22 +61,22 @@ class QueueAdmin:
         """
         End the pause of a type, of a worker or (neither given) of everything.
 
-        Tells whether there was one.
+        Returns whether there was one.
 
         Raises:
             ValueError: Both a type and a worker are given.
         """
-        return await self._session.store.resume(type, worker=worker)
+        return await self._connection.store.resume(type, worker=worker)
 
     async def order(self, worker: str, order: WorkerOrder) -> bool:
         """
-        Have a live worker do something; tell whether there is one of that name.
+        Send an order to a live worker; return whether there is one of that name.
 
-        It hears of it with its next beat.  Told to ``stop`` it takes no more jobs and
-        leaves once those in hand have ended; ``kue worker`` starts no other in its
-        place.  Told to write down its ``stacks`` it does so where `stacks` reads them.
+        The worker receives it with its next heartbeat.  On ``stop`` it claims no more
+        jobs and leaves once its running jobs have ended; ``kue worker`` starts no other
+        in its place.  On ``stacks`` it stores its stacks, for `stacks` to read.
         """
-        return await self._session.store.order(worker, order)
+        return await self._connection.store.order(worker, order)
 
     async def limit(
         self,
@@ -88,10 +88,10 @@ class QueueAdmin:
         per_key: int | None = None,
     ) -> None:
         """
-        Hold jobs of *type* back, in all workers together.
+        Limit jobs of *type*, across all workers.
 
         At most *concurrency* run at once, *rate* start each *per*, *per_key* of one
-        group run at once.  With none of them given nothing holds them back any more.
+        group run at once.  With none of them given, all limits are removed.
 
         Raises:
             ValueError: A limit is less than 1.
@@ -106,14 +106,14 @@ class QueueAdmin:
             raise ValueError(f"per must be at least a millisecond, not {per!r}")
         limits = Limits(concurrency, rate, length, per_key)
         held = any(value is not None for value in given.values())
-        await self._session.store.limit(type, limits if held else None)
+        await self._connection.store.limit(type, limits if held else None)
 
     async def clear(
         self,
         type: str | None = None,
         states: Iterable[State | str] = FINAL,
         *,
-        on_progress: OnSwept | None = None,
+        on_progress: OnProgress | None = None,
     ) -> int:
         """
         Remove all jobs of *type* (None: of any) in *states*; return how many.
@@ -126,7 +126,7 @@ class QueueAdmin:
         """
         wanted = [state_of(state) for state in states]
         total = 0
-        while removed := await self._session.store.clear(type, wanted):
+        while removed := await self._connection.store.clear(type, wanted):
             total += removed
             if on_progress is not None:
                 on_progress(total)
@@ -136,4 +136,4 @@ class QueueAdmin:
         if isinstance(until, datetime):
             return epoch_ms(until, field="until")
         wait = milliseconds(until, field="until")
-        return await self._session.store.now() + wait
+        return await self._connection.store.now() + wait

@@ -1,4 +1,4 @@
-"""The job that is being made: Kue's fluent verbs."""
+"""Job builder: Kue's fluent methods to create a job."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class BaseJobBuilder:
     """
     A job that is not saved yet.
 
-    Every verb checks what it is given at once and returns the builder.
+    Every method checks its arguments at once and returns the builder.
     """
 
-    def __init__(self, session: Connection, type: str, data: JSON) -> None:
-        self._session = session
+    def __init__(self, connection: Connection, type: str, data: JSON) -> None:
+        self._connection = connection
         self._options: dict[str, Any] = {}
         self._saved: int | None = None
-        self._draft = session.draft(type, data, {})
+        self._draft = connection.draft(type, data, {})
 
     @property
     def draft(self) -> Draft:
@@ -50,7 +50,7 @@ class BaseJobBuilder:
         return self._set(at=moment)
 
     def attempts(self, number: int) -> Self:
-        """Run at most *number* times until it ends well."""
+        """Run at most *number* times until it succeeds."""
         return self._set(attempts=number)
 
     def backoff(self, backoff: Any) -> Self:
@@ -61,7 +61,7 @@ class BaseJobBuilder:
         return self._set(backoff=backoff)
 
     def ttl(self, ttl: Duration) -> Self:
-        """Fail a run that gives no sign of life (progress) for *ttl*."""
+        """Fail a run that reports no progress for *ttl*."""
         return self._set(ttl=ttl)
 
     def timeout(self, timeout: Duration) -> Self:
@@ -73,7 +73,7 @@ class BaseJobBuilder:
         return self._set(expires=expires)
 
     def remove_on_complete(self, remove: bool = True) -> Self:
-        """Remove the job as soon as it ended well; its result is not kept."""
+        """Remove the job as soon as it succeeded; its result is not kept."""
         return self._set(remove_on_complete=remove)
 
     def unique(self, key: str, *, for_: Duration = 0) -> Self:
@@ -89,40 +89,40 @@ class BaseJobBuilder:
         return self._set(group=key)
 
     def tags(self, *tags: str) -> Self:
-        """Give the job tags to be found by."""
+        """Attach tags, to find the job by."""
         return self._set(tags=tags)
 
     def parent(self, job: Identified | int) -> Self:
-        """Say which job this one belongs to."""
+        """Set the job that this one belongs to."""
         return self._set(parent=job)
 
     def after(self, *jobs: Identified | int, any_end: bool = False) -> Self:
-        """Wait until *jobs* ended well, or with *any_end* in any way."""
+        """Wait until *jobs* have succeeded, or with *any_end* ended in any way."""
         return self._set(after=jobs, after_any=any_end)
 
     def retention(self, retention: Duration) -> Self:
-        """Keep the job for this long once it ended, whatever the queue's own rule."""
+        """Keep the job for this long once it ended, instead of the queue's rule."""
         return self._set(retention=retention)
 
     def delivery(self, delivery: Delivery) -> Self:
-        """Choose "at-least-once" or "at-most-once": what a lost worker means."""
+        """Choose "at-least-once" or "at-most-once": what a lost worker causes."""
         return self._set(delivery=delivery)
 
     def meta(self, meta: Mapping[str, str]) -> Self:
         """Attach texts that travel with the job, such as a trace context."""
         return self._set(meta=meta)
 
-    async def _save(self, session: Connection, *, durable: bool) -> JobHandle[Any]:
+    async def _save(self, connection: Connection, *, durable: bool) -> JobHandle[Any]:
         self._refuse_if_saved()
-        added = await session.add(self._draft, durable=durable)
+        added = await connection.add(self._draft, durable=durable)
         self._saved = added.id
-        return added_handle(session, self._draft.type, added)
+        return added_handle(connection, self._draft.type, added)
 
     def _set(self, **options: Any) -> Self:
         self._refuse_if_saved()
         merged = self._options | options
         draft, data = self._draft, self._draft.spec.data
-        self._draft = self._session.draft(draft.type, data, merged)
+        self._draft = self._connection.draft(draft.type, data, merged)
         self._options = merged
         return self
 
@@ -139,19 +139,19 @@ class JobBuilder(BaseJobBuilder):
     """
     A job that is not saved yet.
 
-    Every verb checks what it is given at once and returns the builder::
+    Every method checks its arguments at once and returns the builder::
 
         job = await q.create_job("email", {"to": "a@b.c"}).priority("high").save()
     """
 
     async def save(self, *, durable: bool = False) -> JobHandle[Any]:
         """
-        Store the job and return the handle of it.
+        Store the job and return its handle.
 
-        With *durable* it returns only when the store's replicas have it too.
+        With *durable* it returns only when the store's replicas have it, too.
 
         Raises:
             JobError: It was saved before.
             StoreFull, StoreUnavailable, DurabilityUnknown: see there.
         """
-        return await self._save(self._session, durable=durable)
+        return await self._save(self._connection, durable=durable)

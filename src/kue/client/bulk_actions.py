@@ -1,13 +1,13 @@
 """
-The verbs of a queue that act on many jobs: those named, or all ended ones that match.
+Bulk actions on jobs: on those given, or on all ended ones that match.
 
 Everything goes in batches of 500, so that a million jobs are never in memory.  A job
 that changed, was removed or was retried by someone else in the meantime is not an
-error: each answer says what became of its job.
+error: each result reports what happened to its job.
 
-Jobs are named by id, or given as they were read (`Job`).  The store then acts on that
-very job, and where an ending matters on that very ending: a job that ended again since
-is left as it is.
+Jobs are given by id, or as they were read (`Job`).  In the latter case the store acts
+on that very job, and where an ending matters on that very ending: a job that has ended
+again since is left as it is.
 """
 
 from __future__ import annotations
@@ -29,40 +29,40 @@ if TYPE_CHECKING:
     from kue.client.filters import Selection
     from kue.model.job import Job
 
-#: Called with how many jobs were looked at so far.
-OnSwept = Callable[[int], None]
+#: Called with how many jobs were processed so far.
+OnProgress = Callable[[int], None]
 _GONE = Reply(Result.GONE)
 
 
 class BulkResult(NamedTuple):
-    """What became of one job of many."""
+    """What happened to one job of many."""
 
     job_id: int
     word: Result
-    #: Why it was not done; None when it is so now, or will be.
+    #: Why it was not done; None when it was, is so already, or will be done.
     error: JobError | None = None
 
 
 class BulkSummary(NamedTuple):
-    """What became of all that matched."""
+    """What happened to all jobs that matched."""
 
     done: int = 0
-    #: Removed, or in another state by the time we came to it.
+    #: Removed, or in another state when their turn came.
     changed: int = 0
-    #: Left as they are: another job has taken their unique key.
+    #: Left as they are: another job holds their unique key.
     held: int = 0
 
     @property
     def total(self) -> int:
         return self.done + self.changed + self.held
 
-    def plus(self, answers: Iterable[BulkResult]) -> BulkSummary:
-        """Return the sum with *answers* counted."""
+    def plus(self, results: Iterable[BulkResult]) -> BulkSummary:
+        """Return the summary with *results* added."""
         done, changed, held = self
-        for answer in answers:
-            if answer.error is None:
+        for result in results:
+            if result.error is None:
                 done += 1
-            elif answer.word is Result.HELD:
+            elif result.word is Result.HELD:
                 held += 1
             else:
                 changed += 1
@@ -78,11 +78,11 @@ _ActOnMany: TypeAlias = "Callable[[Sequence[Job]], Awaitable[list[BulkResult]]]"
 
 
 class BulkActions:
-    """What can be asked of a queue about many jobs at once."""
+    """The methods of a queue that act on many jobs."""
 
-    _session: Connection
+    _connection: Connection
 
-    # -- jobs that are named ---------------------------------------------------
+    # -- jobs that are given ---------------------------------------------------
 
     async def retry_many(
         self,
@@ -92,13 +92,13 @@ class BulkActions:
         states: Iterable[State] = FINAL,
     ) -> list[BulkResult]:
         """
-        Put ended jobs back in line, after *delay*; each may be retried from *states*.
+        Requeue ended jobs, after *delay*; only those in one of *states*.
 
-        Their attempts count from nothing.  One that waits already is left as it is, and
-        one that was retried since it was read is ALREADY.
+        Their attempts start again from 0.  One that waits already is left as it is, and
+        the word of one that was retried since it was read is ALREADY.
         """
         wait = milliseconds(delay, field="delay")
-        at = await self._session.store.now() + wait if wait else None
+        at = await self._connection.store.now() + wait if wait else None
         to = State.DELAYED if wait else State.WAITING
         act = self._mover(to, at, states)
         return await self._in_batches(jobs, act, wanted="be retried", reads=True)
@@ -106,7 +106,7 @@ class BulkActions:
     async def promote_many(
         self, jobs: Iterable[JobGiven], *, states: Iterable[State] = PROMOTABLE
     ) -> list[BulkResult]:
-        """Let jobs that are delayed or wait for others run now."""
+        """Let jobs run now that are delayed or wait for others."""
         act = self._mover(State.WAITING, None, states)
         return await self._in_batches(jobs, act, wanted="be promoted")
 
@@ -118,7 +118,7 @@ class BulkActions:
         async def act(
             ids: Sequence[int], seen: Mapping[int, ExpectedState]
         ) -> list[Reply]:
-            return await self._session.store.cancel(ids, reason=reason, seen=seen)
+            return await self._connection.store.cancel(ids, reason=reason, seen=seen)
 
         return await self._in_batches(jobs, act, wanted="be cancelled")
 
@@ -130,7 +130,7 @@ class BulkActions:
         states: Iterable[State] | None = None,
     ) -> list[BulkResult]:
         """
-        Delete jobs with their logs; running ones only by *force*.
+        Delete jobs with their logs; running ones only with *force*.
 
         With *states*, only jobs that are in one of those at that very moment.
         """
@@ -139,7 +139,7 @@ class BulkActions:
         async def act(
             ids: Sequence[int], seen: Mapping[int, ExpectedState]
         ) -> list[Reply]:
-            return await self._session.store.remove(
+            return await self._connection.store.remove(
                 ids, force=force, states=allowed, seen=seen
             )
 
@@ -151,11 +151,11 @@ class BulkActions:
         """
         Move jobs to ``waiting``, or to ``delayed`` until *at* (Unix ms).
 
-        Those that had ended when they were read start again; one that ends only then is
-        left as it is.
+        Those that had ended when they were read start again; one that ended after that
+        is left as it is.
 
         Raises:
-            ValueError: Jobs are moved to neither, or *at* is missing.
+            ValueError: *to* is another state, or *at* is missing.
         """
         act = self._mover(to, at, None)
         return await self._in_batches(jobs, act, wanted=f"be moved to {to}", reads=True)
@@ -168,7 +168,7 @@ class BulkActions:
         """Yield the jobs that match, up to 500 at a time, by the time they ended."""
         cursor = wanted.start(descending=descending)
         while True:
-            page = await self._session.store.find(
+            page = await self._connection.store.find(
                 wanted.filter, limit=MAX_BATCH, cursor=cursor, descending=descending
             )
             if jobs := [job for job in page.jobs if wanted.covers(job)]:
@@ -182,54 +182,54 @@ class BulkActions:
         wanted: Selection,
         *,
         delay: Duration = 0,
-        on_progress: OnSwept | None = None,
+        on_progress: OnProgress | None = None,
     ) -> BulkSummary:
         """
-        Put all jobs back in line that match and have ended by now.
+        Requeue all jobs that match and have ended by now.
 
-        One that fails again while this goes on is not retried a second time.
+        One that fails again in the meantime is not retried a second time.
         """
 
         async def act(jobs: Sequence[Job]) -> list[BulkResult]:
             return await self.retry_many(jobs, delay=delay, states={wanted.state})
 
-        return await self._sweep(wanted, act, on_progress)
+        return await self._act_on_all(wanted, act, on_progress)
 
     async def remove_all(
-        self, wanted: Selection, *, on_progress: OnSwept | None = None
+        self, wanted: Selection, *, on_progress: OnProgress | None = None
     ) -> BulkSummary:
         """Delete all jobs that match and have ended by now."""
 
         async def act(jobs: Sequence[Job]) -> list[BulkResult]:
             return await self.remove_many(jobs, states={wanted.state})
 
-        return await self._sweep(wanted, act, on_progress)
+        return await self._act_on_all(wanted, act, on_progress)
 
     async def group_errors(
-        self, wanted: Selection, *, on_progress: OnSwept | None = None
+        self, wanted: Selection, *, on_progress: OnProgress | None = None
     ) -> list[ErrorGroup]:
-        """Return what the jobs that match failed of, the most frequent first."""
-        tally = ErrorCounter()
+        """Return the errors of the failed jobs that match, the most frequent first."""
+        counter = ErrorCounter()
         async for jobs in self.ended(wanted):
             for job in jobs:
-                tally.count(job)
+                counter.count(job)
             if on_progress is not None:
-                on_progress(tally.jobs)
-        return tally.groups()
+                on_progress(counter.jobs)
+        return counter.groups()
 
     # -- how -------------------------------------------------------------------
 
-    async def _sweep(
-        self, wanted: Selection, act: _ActOnMany, on_progress: OnSwept | None
+    async def _act_on_all(
+        self, wanted: Selection, act: _ActOnMany, on_progress: OnProgress | None
     ) -> BulkSummary:
-        # What ends from now on lies ahead of us, where we would come past it again.
-        now = await self._session.store.now()
-        swept = BulkSummary()
+        # Jobs that end from now on are ahead in the walk: they would be acted on again.
+        now = await self._connection.store.now()
+        summary = BulkSummary()
         async for jobs in self.ended(wanted.until_at_most(now + 1)):
-            swept = swept.plus(await act(jobs))
+            summary = summary.plus(await act(jobs))
             if on_progress is not None:
-                on_progress(swept.total)
-        return swept
+                on_progress(summary.total)
+        return summary
 
     def _mover(self, to: State, at: int | None, states: Iterable[State] | None) -> _Act:
         allowed = None if states is None else frozenset(states)
@@ -237,7 +237,7 @@ class BulkActions:
         async def act(
             ids: Sequence[int], seen: Mapping[int, ExpectedState]
         ) -> list[Reply]:
-            return await self._session.store.move(
+            return await self._connection.store.move(
                 ids, to, at=at, states=allowed, seen=seen
             )
 
@@ -251,10 +251,10 @@ class BulkActions:
         wanted: str,
         reads: bool = False,
     ) -> list[BulkResult]:
-        """Do *act* to jobs; with *reads*, those that are only named are read first."""
+        """Call *act* with jobs; with *reads*, those given by id are read first."""
         given = {one if isinstance(one, int) else one.id: one for one in jobs}
         ids = list(given)
-        answers: list[BulkResult] = []
+        results: list[BulkResult] = []
         for start in range(0, len(ids), MAX_BATCH):
             batch = ids[start : start + MAX_BATCH]
             seen = {
@@ -263,19 +263,19 @@ class BulkActions:
                 if not isinstance(job := given[job_id], int)
             }
             if reads:
-                seen |= await self._look([id for id in batch if id not in seen])
-            # A job that is not there when we look is not acted on when it is.
+                seen |= await self._fetch([id for id in batch if id not in seen])
+            # A job that was not found is not acted on, even if it exists by then.
             there = [id for id in batch if id in seen] if reads else batch
             replies = dict(zip(there, await act(there, seen), strict=True))
-            answers += (_answer(id, replies.get(id, _GONE), wanted) for id in batch)
-        return answers
+            results += (_result(id, replies.get(id, _GONE), wanted) for id in batch)
+        return results
 
-    async def _look(self, job_ids: list[int]) -> dict[int, ExpectedState]:
-        jobs = await self._session.store.get(job_ids) if job_ids else ()
+    async def _fetch(self, job_ids: list[int]) -> dict[int, ExpectedState]:
+        jobs = await self._connection.store.get(job_ids) if job_ids else ()
         return {job.id: ExpectedState.of(job) for job in jobs if job is not None}
 
 
-def _answer(job_id: int, reply: Reply, wanted: str) -> BulkResult:
+def _result(job_id: int, reply: Reply, wanted: str) -> BulkResult:
     try:
         return BulkResult(job_id, check_reply(job_id, reply, wanted=wanted))
     except JobError as exc:

@@ -1,4 +1,4 @@
-"""Adding very many jobs: chunk by chunk, in the order given."""
+"""Bulk enqueue: very many jobs, chunk by chunk, in the order given."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Answers = list[tuple["Draft", Added]]
 
 
 def drafts(
-    session: Connection,
+    connection: Connection,
     what: str | Iterable[Draft],
     data: Iterable[JSON],
     options: dict[str, Any],
@@ -34,28 +34,28 @@ def drafts(
     """Return *what* if it is drafts, else one of type *what* for each of *data*."""
     if not isinstance(what, str):
         return iter(what)
-    mould = session.mould(what, options)
-    return map(mould.draft, data)
+    template = connection.template(what, options)
+    return map(template.draft, data)
 
 
 class BulkEnqueue:
     """
-    One long delivery of drafts.
+    Adds many drafts.
 
     While the store writes one chunk the next is made, so that a million drafts never
-    exist at once.  The next is sent when the store has answered: two on their way were
-    not faster, and could overtake each other, so that jobs ran out of order.
+    exist at once.  The next is sent when the store has answered: two in flight were not
+    faster, and could overtake each other, so that jobs ran out of order.
     """
 
     def __init__(
         self,
-        producer: EnqueueBatcher,
+        batcher: EnqueueBatcher,
         drafts: Iterable[Draft],
         *,
         durable: bool = False,
         on_progress: OnAdded | None = None,
     ) -> None:
-        self._producer = producer
+        self._batcher = batcher
         self._drafts = iter(drafts)
         self._durable = durable
         self._on_progress = on_progress
@@ -73,7 +73,7 @@ class BulkEnqueue:
 
     @contextmanager
     def _counting(self) -> Iterator[None]:
-        """Note on an error how far we got."""
+        """Add a note to an error: how many jobs were added."""
         try:
             yield
         except Exception as exc:
@@ -83,11 +83,11 @@ class BulkEnqueue:
     async def _add_and_load(self, chunk: list[Draft]) -> list[Draft]:
         adding = asyncio.create_task(self._add(chunk), name="kue bulk")
         try:
-            # The chunk goes out before we are busy with the next.
+            # The chunk is sent before we are busy with the next.
             await asyncio.sleep(0)
             return self._load()
         finally:
-            # Also when the next cannot be made: what is on its way should be known.
+            # Also when the next cannot be made: the outcome of this one must be known.
             await adding
 
     def _load(self) -> list[Draft]:
@@ -103,9 +103,7 @@ class BulkEnqueue:
         return chunk
 
     async def _add(self, chunk: list[Draft]) -> None:
-        self._record(
-            chunk, await self._producer.add_batch(chunk, durable=self._durable)
-        )
+        self._record(chunk, await self._batcher.add_batch(chunk, durable=self._durable))
 
     def _record(self, chunk: list[Draft], added: list[Added]) -> None:
         self._answers.extend(zip(chunk, added, strict=True))

@@ -1,4 +1,4 @@
-"""What a queue shares with the builders and handles it gives out."""
+"""Connection: what a queue shares with its builders and handles."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from kue.store.values import Added
 
 
-#: Types whose plain jobs have a mould ready.
-MAX_MOULDS = 1_000
+#: Most types with a cached template for jobs without options.
+MAX_TEMPLATES = 1_000
 
 
 class Connection:
-    """A store, how it is to be used, and everything that lives as long as the queue."""
+    """A store with its settings, and everything that lives as long as the queue."""
 
     def __init__(self, store: Store, settings: Settings) -> None:
         self.store = store
         self.settings = settings
-        self.outage = StoreRetry(store.name)
+        self.store_retry = StoreRetry(store.name)
         self.background = BackgroundTasks()
-        self.hub = Subscriptions(store, self.outage, self.background)
-        self.producer = EnqueueBatcher(store)
-        self._moulds: dict[str, DraftTemplate] = {}
+        self.subscriptions = Subscriptions(store, self.store_retry, self.background)
+        self.batcher = EnqueueBatcher(store)
+        self._templates: dict[str, DraftTemplate] = {}
 
     def draft(self, type: str, data: JSON, options: dict[str, Any]) -> Draft:
         """Return a valid draft; raises what `kue.model.draft.draft` raises."""
@@ -43,37 +43,37 @@ class Connection:
         check_options(options)
         return draft(type, data, max_data=self.settings.max_data, **options)
 
-    def mould(self, type: str, options: Mapping[str, Any]) -> DraftTemplate:
-        """Return what makes drafts that differ in their data; raises as `draft`."""
+    def template(self, type: str, options: Mapping[str, Any]) -> DraftTemplate:
+        """Return a template for drafts that differ in their data; raises as `draft`."""
         return DraftTemplate(type, options, max_data=self.settings.max_data)
 
     def _plain(self, type: str) -> DraftTemplate:
         try:
-            mould = self._moulds.get(type)
+            template = self._templates.get(type)
         except TypeError:
-            # Not even hashable: the check says what a type is.
-            mould = None
-        if mould is None:
-            mould = self.mould(type, {})
-            if len(self._moulds) < MAX_MOULDS:
-                self._moulds[type] = mould
-        return mould
+            # Not even hashable: the check below raises.
+            template = None
+        if template is None:
+            template = self.template(type, {})
+            if len(self._templates) < MAX_TEMPLATES:
+                self._templates[type] = template
+        return template
 
     def add(self, draft: Draft, *, durable: bool = False) -> Awaitable[Added]:
-        """Add one draft; a durable one travels alone."""
-        if durable or self.hub.is_wanted:
-            return self._add_when_heard(draft, durable=durable)
-        return self.producer.add(draft)
+        """Add one draft; a durable one is sent alone."""
+        if durable or self.subscriptions.is_wanted:
+            return self._add_when_subscribed(draft, durable=durable)
+        return self.batcher.add(draft)
 
-    async def _add_when_heard(self, draft: Draft, *, durable: bool) -> Added:
-        await self.hub.ready()
+    async def _add_when_subscribed(self, draft: Draft, *, durable: bool) -> Added:
+        await self.subscriptions.ready()
         if durable:
-            [added] = await self.producer.add_batch([draft], durable=True)
+            [added] = await self.batcher.add_batch([draft], durable=True)
             return added
-        return await self.producer.add(draft)
+        return await self.batcher.add(draft)
 
     async def close(self) -> None:
-        """Let adds on their way arrive, end what listens, close the store."""
-        await self.producer.drain()
+        """Let pending adds arrive, end subscriptions, close the store."""
+        await self.batcher.drain()
         await self.background.close()
         await self.store.close()

@@ -1,14 +1,14 @@
 """
-Adding jobs: many callers, few round trips, each job once.
+Enqueue batcher: adds of many callers in few round trips, each job once.
 
-While one add is on its way, drafts of other callers collect; the next flight takes them
-all.  A lone caller is never kept waiting for company, and a hundred at once cost one or
-two calls.
+While one add is in flight, drafts of other callers collect; the next batch takes them
+all.  A single caller never waits for others, and a hundred at once cost one or two
+calls.
 
-The store tells a repeated add from a new one by (producer, seq).  A `ProducerSequence`
-is such a producer: one call at a time, a growing seq.  A sequence whose last
-call may or may not have arrived is thrown away, so that its number cannot be taken for
-another call's.
+Adds are idempotent: the store recognises a repeated one by (producer, seq).  A
+`ProducerSequence` is such a producer: one call at a time, a growing seq.  A sequence
+whose last call may or may not have arrived is discarded, so that its number cannot be
+mistaken for another call's.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class ProducerSequence:
-    """One producer in the eyes of the store."""
+    """One producer, as the store sees it: an id and a growing number."""
 
     def __init__(self) -> None:
         self._producer = uuid.uuid4().hex
@@ -38,7 +38,7 @@ class ProducerSequence:
     async def add(
         self, store: Store, drafts: Sequence[Draft], *, durable: bool
     ) -> list[Added]:
-        """Add *drafts* as the next call of this lane."""
+        """Add *drafts* as the next call of this sequence."""
         self._seq += 1
         return await store.add(
             drafts, producer=self._producer, seq=self._seq, durable=durable
@@ -51,95 +51,99 @@ class _Waiting(NamedTuple):
 
 
 class EnqueueBatcher:
-    """Adds drafts to a store on behalf of everyone who holds the queue."""
+    """Adds drafts to a store for all users of the queue."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._idle_lanes: list[ProducerSequence] = []
+        self._idle_sequences: list[ProducerSequence] = []
         self._waiting: deque[_Waiting] = deque()
-        self._pilot: asyncio.Task[None] | None = None
-        #: Set while a caller's own call is on its way, without a pilot.
-        self._alone: asyncio.Future[None] | None = None
-        #: Whether others asked meanwhile, the last time.  Then it is worth waiting for
-        #: them: a turn of the event loop, which a lone caller is spared.
-        self._had_company = True
+        self._sending: asyncio.Task[None] | None = None
+        #: Set while a caller makes its call itself, without a sending task.
+        self._first_call: asyncio.Future[None] | None = None
+        #: Whether the last call had concurrent ones.  Then it is worth waiting for
+        #: more: one turn of the event loop, which a single caller is spared.
+        self._had_others = True
 
     def add(self, draft: Draft) -> Awaitable[Added]:
-        """Add one draft, together with those of whoever else asks meanwhile."""
-        if self._pilot is None and self._alone is None:
-            return self._go_first(draft)
+        """Add one draft, together with those of concurrent callers."""
+        if self._sending is None and self._first_call is None:
+            return self._add_first(draft)
         answer: asyncio.Future[Added] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(draft, answer))
         return answer
 
-    async def _go_first(self, draft: Draft) -> Added:
-        if self._pilot is not None or self._alone is not None:
-            # Somebody went between the call and the first step.
+    async def _add_first(self, draft: Draft) -> Added:
+        if self._sending is not None or self._first_call is not None:
+            # Another caller was first, between this call and its first step.
             return await self.add(draft)
         loop = asyncio.get_running_loop()
-        self._alone = landed = loop.create_future()
+        self._first_call = answered = loop.create_future()
         try:
-            if self._had_company:
-                # Whoever is ready to ask does so now.
+            if self._had_others:
+                # Callers that are ready add their drafts now.
                 await asyncio.sleep(0)
-            self._had_company = bool(self._waiting)
-            if not self._had_company:
-                # A lone caller needs no pilot, which is a third cheaper.
+            self._had_others = bool(self._waiting)
+            if not self._had_others:
+                # A single caller needs no task, which is a third cheaper.
                 [added] = await self.add_batch([draft])
                 return added
             answer: asyncio.Future[Added] = loop.create_future()
             self._waiting.appendleft(_Waiting(draft, answer))
         finally:
-            self._alone = None
-            landed.set_result(None)
+            self._first_call = None
+            answered.set_result(None)
             if self._waiting:
-                self._had_company = True
-                self._pilot = asyncio.create_task(self._fly(), name="kue producer")
+                self._had_others = True
+                self._sending = asyncio.create_task(
+                    self._send_batches(), name="kue producer"
+                )
         return await answer
 
     async def add_batch(
         self, drafts: Sequence[Draft], *, durable: bool = False
     ) -> list[Added]:
-        """Add up to MAX_BATCH drafts in a call of their own."""
-        lane = self._idle_lanes.pop() if self._idle_lanes else ProducerSequence()
-        added = await lane.add(self._store, drafts, durable=durable)
-        # Reached only when the call was answered: see the top of this module.
-        self._idle_lanes.append(lane)
+        """Add up to MAX_BATCH drafts in a separate call."""
+        sequence = (
+            self._idle_sequences.pop() if self._idle_sequences else ProducerSequence()
+        )
+        added = await sequence.add(self._store, drafts, durable=durable)
+        # Only when the call was answered: see the top of this module.
+        self._idle_sequences.append(sequence)
         return added
 
     async def drain(self) -> None:
-        """Return once everything handed in so far was answered."""
-        while (flight := self._alone or self._pilot) is not None:
-            await asyncio.wait([flight])
+        """Return once everything added so far was answered."""
+        while (pending := self._first_call or self._sending) is not None:
+            await asyncio.wait([pending])
 
-    async def _fly(self) -> None:
+    async def _send_batches(self) -> None:
         try:
-            while flight := self._board():
-                await self._add_all(flight)
+            while batch := self._next_batch():
+                await self._add_all(batch)
         finally:
-            self._pilot = None
+            self._sending = None
 
-    def _board(self) -> list[_Waiting]:
-        flight: list[_Waiting] = []
+    def _next_batch(self) -> list[_Waiting]:
+        batch: list[_Waiting] = []
         size = 0
-        while self._waiting and len(flight) < MAX_BATCH:
+        while self._waiting and len(batch) < MAX_BATCH:
             size += bytes_of_draft(self._waiting[0].draft)
-            if flight and size > MAX_CALL_BYTES:
+            if batch and size > MAX_CALL_BYTES:
                 break
-            passenger = self._waiting.popleft()
-            # A caller that was cancelled before take-off stays on the ground.
-            if not passenger.answer.done():
-                flight.append(passenger)
-        return flight
+            waiting = self._waiting.popleft()
+            # Callers that were cancelled by now are left out.
+            if not waiting.answer.done():
+                batch.append(waiting)
+        return batch
 
-    async def _add_all(self, flight: list[_Waiting]) -> None:
+    async def _add_all(self, batch: list[_Waiting]) -> None:
         try:
-            answers = await self.add_batch([passenger.draft for passenger in flight])
+            answers = await self.add_batch([waiting.draft for waiting in batch])
         except Exception as exc:
-            for passenger in flight:
-                if not passenger.answer.done():
-                    passenger.answer.set_exception(exc)
+            for waiting in batch:
+                if not waiting.answer.done():
+                    waiting.answer.set_exception(exc)
             return
-        for passenger, added in zip(flight, answers, strict=True):
-            if not passenger.answer.done():
-                passenger.answer.set_result(added)
+        for waiting, added in zip(batch, answers, strict=True):
+            if not waiting.answer.done():
+                waiting.answer.set_result(added)

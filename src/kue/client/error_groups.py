@@ -1,4 +1,4 @@
-"""What jobs failed of, counted: errors that differ only in their numbers are one."""
+"""Groups of errors with counts: errors that differ only in numbers are one group."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ErrorCounter:
         self.jobs = 0
 
     def count(self, job: Job) -> None:
-        """Count *job* to its group."""
+        """Add *job* to its group."""
         self.jobs += 1
         error = job.error or Error("Unknown", "the store kept no error")
         key = (job.type, error.kind, shape(error.message))

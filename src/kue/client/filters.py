@@ -1,4 +1,4 @@
-"""Which ended jobs are meant: what `sweeping` looks for and acts on."""
+"""Filters for ended jobs: which ones bulk actions find and act on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """
     Jobs that ended in one state; everything given must match.
 
-    Other than in a `Filter`, the times are those of the end: "what failed since noon".
+    Unlike in a `Filter`, the times are those of the end: "what failed since noon".
 
     Raises:
         ValueError: Jobs do not end in that state.
@@ -31,7 +31,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     text: str | None = None
     #: Appears in kind or message of its last error, whatever the case.
     error: str | None = None
-    #: That of the error it failed of, see `kue.Kue.errors`.
+    #: The fingerprint of the error it failed with, see `kue.Kue.errors`.
     fingerprint: str | None = None
     #: Ended at or after, and before, Unix ms.
     since: int | None = None
@@ -44,7 +44,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def filter(self) -> Filter:
-        """What the store can look for itself."""
+        """The part that the store can filter by itself."""
         return Filter(
             type=self.type,
             state=self.state,
@@ -60,22 +60,22 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, until=until)
 
     def start(self, *, descending: bool) -> str | None:
-        """Return the cursor that lies just before the first job of the time asked."""
+        """Return the cursor just before the first job of the wanted time."""
         first = self.until if descending else self.since
-        # No job has the id 0: this place is between the moments.
+        # No job has the id 0: this cursor is before all jobs of that millisecond.
         return None if first is None else f"{first}:0"
 
     def ends_before(self, cursor: str, *, descending: bool) -> bool:
-        """Tell whether nothing of the time asked can follow *cursor*."""
-        place = read_cursor(cursor)
-        if place is None:
+        """Return whether no job of the wanted time can follow *cursor*."""
+        position = read_cursor(cursor)
+        if position is None:
             return False
         if descending:
-            return self.since is not None and place[0] < self.since
-        return self.until is not None and place[0] >= self.until
+            return self.since is not None and position[0] < self.since
+        return self.until is not None and position[0] >= self.until
 
     def covers(self, job: Job) -> bool:
-        """Tell whether *job* ended in the time asked."""
+        """Return whether *job* ended in the wanted time."""
         ended = job.ended_at or 0
         return (self.since is None or ended >= self.since) and (
             self.until is None or ended < self.until

@@ -1,4 +1,4 @@
-"""The job a user holds: its id, and everything that can be done with it."""
+"""Job handles: the id of a job, and everything that can be done with it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kue.model.events import Event, Kind
 from kue.model.job import FINAL, PROMOTABLE, State
 from kue.store.replies import check, check_reply
 from kue.store.values import Added, Change, ExpectedState, LogLine, Result
-from kue.worker import progress as signs
+from kue.worker import progress as progress_module
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
@@ -33,23 +33,23 @@ class JobHandle(Generic[T_co]):
     """
     A job in the store, whose result is a ``T_co``.
 
-    Making one costs nothing: it knows an id and when the job was created, and asks the
-    store when it is asked.  Ids can be given again after a fail-over that lost writes;
-    the store compares the time as well, so a handle never acts on another job.
+    Making one costs nothing: it has an id and the time of creation, and reads the store
+    on demand.  Ids can be assigned again after a fail-over that lost writes; the store
+    compares the time as well, so a handle never acts on another job.
 
     Args:
-        created_at: When the job was created, as the add answered; None if not known.
-        reader: Makes the result of the JSON that the store keeps; None: the JSON is it.
+        created_at: When the job was created, as the add returned; None if unknown.
+        reader: Converts the result from stored JSON; None: it stays JSON.
     """
 
     __slots__ = (
-        *("_created_at", "_job", "_listener", "_reader", "_restarted", "_session"),
+        *("_callbacks", "_connection", "_created_at", "_job", "_reader", "_restarted"),
         *("id", "is_new", "type"),
     )
 
     def __init__(
         self,
-        session: Connection,
+        connection: Connection,
         job_id: int,
         type: str,
         *,
@@ -58,16 +58,16 @@ class JobHandle(Generic[T_co]):
         is_new: bool = True,
         reader: Callable[[JSON], T_co] | None = None,
     ) -> None:
-        self._session = session
+        self._connection = connection
         self._job = job
         self._created_at = created_at if job is None else job.created_at
         #: The ending that was retried through this handle.
         self._restarted: str | None = None
         self._reader = reader
-        self._listener: Callbacks | None = None
+        self._callbacks: Callbacks | None = None
         self.id = job_id
         self.type = type
-        #: False when a job with the same unique key answered instead of a new one.
+        #: False when a job with the same unique key existed, and none was added.
         self.is_new = is_new
 
     def __repr__(self) -> str:
@@ -93,14 +93,14 @@ class JobHandle(Generic[T_co]):
         Raises:
             JobNotFound: It was removed, or its id belongs to another job by now.
         """
-        job = await self._look()
+        job = await self._fetch()
         if job is None:
             raise JobNotFound(self.id)
         return job
 
-    async def _look(self) -> Job | None:
+    async def _fetch(self) -> Job | None:
         """Read the job; None when it is gone, `JobNotFound` when it is another one."""
-        [job] = await self._session.store.get([self.id])
+        [job] = await self._connection.store.get([self.id])
         if job is None:
             return None
         if not self._is_same(job):
@@ -115,8 +115,8 @@ class JobHandle(Generic[T_co]):
         Raises:
             JobNotFound: It was removed, or its id belongs to another job by now.
         """
-        lines = await self._session.store.logs(self.id, start, stop)
-        # A job that is ours still was ours when its lines were read.
+        lines = await self._connection.store.logs(self.id, start, stop)
+        # If the id is still this job's, it was when the lines were read.
         await self.refresh()
         return lines
 
@@ -124,14 +124,14 @@ class JobHandle(Generic[T_co]):
         """
         Wait until the job has ended and return its result.
 
-        The store tells us; nothing is polled.  A job with ``remove_on_complete`` leaves
-        no result behind: it answers None, or is not found if it had ended before.
+        The store notifies us; nothing is polled.  A job with ``remove_on_complete``
+        leaves no result: this returns None, or raises JobNotFound if it ended before.
 
         Raises:
             JobFailed, JobCancelled: It ended that way.
             JobNotFound: It was removed.
             TimeoutError: It did not end within *timeout*; it goes on.
-            Whatever the reader raises of a result that is not what it expects.
+            Whatever the reader raises for a result that it does not expect.
         """
         if timeout is None:
             return await self._result()
@@ -155,17 +155,17 @@ class JobHandle(Generic[T_co]):
                 if event.kind is Kind.COMPLETE:
                     return cast("T_co", None)
                 raise JobNotFound(self.id)
-            # Someone may have put it back in line before we came to read it.
+            # It may have been requeued before we read it.
             if job.state.is_final:
                 return self._read(result_of(job))
 
     def _read(self, stored: JSON) -> T_co:
         if self._reader is None:
-            # Whoever made the handle said that JSON is what it results in.
+            # The creator of the handle declared that its result is JSON.
             return cast("T_co", stored)
         return self._reader(stored)
 
-    # -- listening -------------------------------------------------------------
+    # -- events ----------------------------------------------------------------
 
     async def events(self) -> AsyncIterator[Event]:
         """
@@ -182,16 +182,16 @@ class JobHandle(Generic[T_co]):
 
     async def _follow(self) -> AsyncGenerator[tuple[Event, Job | None], None]:
         """Yield events; with the last one the job as it was read then, None if gone."""
-        async with self._session.store.watch([self.id]) as events:
-            # Read only now that we listen: an end before that was not sent to us.
+        async with self._connection.store.watch([self.id]) as events:
+            # Read only after subscribing: an earlier end was not sent to us.
             job = await self.refresh()
             if ended := final_event(job):
                 yield ended, job
                 return
             async for event in events:
                 if event.kind.is_final:
-                    # An event names its job by id: it may be that of another one.
-                    yield event, await self._look()
+                    # An event has only the id, which may belong to another job by now.
+                    yield event, await self._fetch()
                     return
                 yield event, None
                 # What we missed may have been the end.
@@ -212,43 +212,45 @@ class JobHandle(Generic[T_co]):
             ValueError: There is no such event; the message lists those there are.
         """
         kind = kind_of(event)
-        if self._listener is None:
-            self._listener = Callbacks()
-            self._session.background.start(
-                self._listen(self._listener), f"kue listeners of job {self.id}"
+        if self._callbacks is None:
+            self._callbacks = Callbacks()
+            self._connection.background.start(
+                self._listen(self._callbacks), f"kue listeners of job {self.id}"
             )
-        self._listener.add(kind, callback)
+        self._callbacks.add(kind, callback)
         return self
 
     def off(self, event: str, callback: Callback | None = None) -> Self:
-        """Call *callback* no more, or none of those registered for *event*."""
+        """Unregister *callback*, or with None all callbacks of *event*."""
         kind = kind_of(event)
-        if self._listener is not None:
-            self._listener.remove(kind, callback)
+        if self._callbacks is not None:
+            self._callbacks.remove(kind, callback)
         return self
 
     async def _listen(self, callbacks: Callbacks) -> None:
-        who = f"listeners of job {self.id}"
-        await self._session.outage.persist(who, lambda: self._relay(callbacks, who))
-        self._listener = None
+        caller = f"listeners of job {self.id}"
+        await self._connection.store_retry.persist(
+            caller, lambda: self._relay(callbacks, caller)
+        )
+        self._callbacks = None
 
-    async def _relay(self, callbacks: Callbacks, who: str) -> None:
+    async def _relay(self, callbacks: Callbacks, caller: str) -> None:
         try:
             async for event in self.events():
-                self._session.outage.recover(who)
-                await callbacks.tell(event)
+                self._connection.store_retry.recover(caller)
+                await callbacks.notify(event)
         except JobNotFound:
-            now = await self._session.store.now()
+            now = await self._connection.store.now()
             gone = Event(kind=Kind.REMOVE, job_id=self.id, type=self.type, at=now)
-            await callbacks.tell(gone)
+            await callbacks.notify(gone)
 
-    # -- signs of life ---------------------------------------------------------
+    # -- progress and log ------------------------------------------------------
 
     async def log(self, text: object, level: str = "info") -> None:
         """Add a line to the job's log, whatever its state."""
         attempt = self._job.attempts if self._job else 0
-        line = signs.line(text, level, attempt=attempt)
-        word = await self._session.store.log(
+        line = progress_module.line(text, level, attempt=attempt)
+        word = await self._connection.store.log(
             self.id, [line], created_at=self._created_at
         )
         check(self.id, word, wanted="be logged to")
@@ -257,18 +259,18 @@ class JobHandle(Generic[T_co]):
         self, done: float, total: float = 100, data: JSON = None
     ) -> None:
         """
-        Say how far the running job is.
+        Report the progress of the running job.
 
         Raises:
             InvalidTransition: It does not run.
         """
-        update = signs.progress(self.id, done, total, data)
+        update = progress_module.progress(self.id, done, total, data)
         update = msgspec.structs.replace(update, created_at=self._created_at)
-        [word] = await self._session.store.progress([update])
+        [word] = await self._connection.store.progress([update])
         state = (await self.refresh()).state if word is Result.REFUSED else None
         check(self.id, word, wanted="report progress", state=state)
 
-    # -- operating -------------------------------------------------------------
+    # -- changing --------------------------------------------------------------
 
     async def update(
         self,
@@ -290,12 +292,12 @@ class JobHandle(Generic[T_co]):
             if value is not msgspec.UNSET
         }
         change = self._change(given, ExpectedState(self._created_at))
-        [word] = await self._session.store.update([change])
+        [word] = await self._connection.store.update([change])
         check(self.id, word, wanted="be changed")
 
     def _change(self, given: dict[str, Any], seen: ExpectedState) -> Change:
         options = {name: value for name, value in given.items() if name != "data"}
-        valid = self._session.draft(self.type, given.get("data"), options)
+        valid = self._connection.draft(self.type, given.get("data"), options)
         values = {
             "data": valid.spec.data,
             "priority": valid.priority,
@@ -309,14 +311,14 @@ class JobHandle(Generic[T_co]):
 
     async def cancel(self, reason: str = "") -> bool:
         """
-        Cancel the job, and tell whether it has ended.
+        Cancel the job, and return whether it has ended.
 
-        False means that it runs and its worker was asked: await `result` to be sure.
+        False means that it runs and its worker was notified: await `result` to be sure.
 
         Raises:
             InvalidTransition: It is complete or failed already.
         """
-        [reply] = await self._session.store.cancel(
+        [reply] = await self._connection.store.cancel(
             [self.id], reason=reason, seen=self._seen
         )
         word = check_reply(self.id, reply, wanted="be cancelled")
@@ -329,26 +331,25 @@ class JobHandle(Generic[T_co]):
         Delete the job with its log.
 
         Raises:
-            InvalidTransition: It runs; *force* deletes it all the same.
+            InvalidTransition: It runs; *force* deletes it anyway.
         """
-        [reply] = await self._session.store.remove(
+        [reply] = await self._connection.store.remove(
             [self.id], force=force, seen=self._seen
         )
         check_reply(self.id, reply, wanted="be removed; cancel it, or use force=True")
 
     async def retry(self, *, data: JSON | msgspec.UnsetType = msgspec.UNSET) -> bool:
         """
-        Put an ended job back in line, with other *data* if given; return whether it was
-        done by this call.
+        Requeue an ended job, with other *data* if given; return whether this call did.
 
-        Its attempts count from nothing.  What is retried is the ending that this handle
+        Its attempts start again from 0.  What is retried is the ending that this handle
         read last (now, if it has read none): False means that someone else has retried
         it since, and that the job was left as it is.
 
         Raises:
-            InvalidTransition: It has not ended; or there is other data for it, and it
-                was retried since.
-            UniqueHeld: Another job has taken its unique key.
+            InvalidTransition: It has not ended; or other *data* is given, and it was
+                retried since.
+            UniqueHeld: Another job holds its unique key.
         """
         job = await self._ended()
         if job.state is State.WAITING and data is msgspec.UNSET:
@@ -363,7 +364,7 @@ class JobHandle(Generic[T_co]):
 
     async def promote(self) -> None:
         """
-        Let a job that is delayed or waits for others run now.
+        Let a job run now that is delayed or waits for others.
 
         Raises:
             InvalidTransition: It runs or has ended.
@@ -379,26 +380,26 @@ class JobHandle(Generic[T_co]):
         Raises:
             InvalidTransition: It runs, or has ended or was restarted since this handle
                 read it.
-            UniqueHeld: It had ended, and another job has taken its unique key.
+            UniqueHeld: It had ended, and another job holds its unique key.
         """
         at = await self._moment(delay)
         job = self._known or await self.refresh()
         word = await self._move(State.DELAYED, "be delayed", at=at, seen=job)
         if word is Result.ALREADY:
             now = await self.refresh()
-            # By us, if a call was repeated after its reply was lost.
+            # Done by us, if the call was repeated after its reply was lost.
             if (now.state, now.promote_at) != (State.DELAYED, at):
                 raise InvalidTransition(self.id, now.state, "be delayed")
         self._restarted = job.ending or self._restarted
 
     async def _ended(self) -> Job:
-        """Return the job with the ending the caller saw; if it saw none, as it is."""
+        """Return the job with the ending this handle read; else read it now."""
         job = self._known
         return job if job and job.state.is_final else await self.refresh()
 
     @property
     def _known(self) -> Job | None:
-        """The job as it was read last, unless it was restarted through us since."""
+        """The job as it was read last, unless this handle restarted it since."""
         job = self._job
         if job is None or (job.ending and job.ending == self._restarted):
             return None
@@ -406,7 +407,7 @@ class JobHandle(Generic[T_co]):
 
     async def _replace_data(self, job: Job, data: JSON) -> None:
         change = self._change({"data": data}, ExpectedState.of(job))
-        [word] = await self._session.store.update([change])
+        [word] = await self._connection.store.update([change])
         state = (await self.refresh()).state if word is Result.REFUSED else None
         check(self.id, word, wanted="be retried with other data", state=state)
 
@@ -420,7 +421,7 @@ class JobHandle(Generic[T_co]):
         seen: Job | None = None,
     ) -> Result:
         known = self._seen if seen is None else {self.id: ExpectedState.of(seen)}
-        [reply] = await self._session.store.move(
+        [reply] = await self._connection.store.move(
             [self.id], to, at=at, states=states, seen=known
         )
         return check_reply(self.id, reply, wanted=wanted)
@@ -429,11 +430,11 @@ class JobHandle(Generic[T_co]):
         if isinstance(delay, datetime):
             return epoch_ms(delay, field="delay")
         wait = milliseconds(delay, field="delay")
-        return await self._session.store.now() + wait
+        return await self._connection.store.now() + wait
 
     @property
     def _seen(self) -> dict[int, ExpectedState]:
-        """Which job this is, for the store to compare."""
+        """Identifies this job, for the store to compare."""
         return {self.id: ExpectedState(self._created_at)}
 
     def _is_same(self, job: Job) -> bool:
@@ -444,14 +445,14 @@ class JobHandle(Generic[T_co]):
 
 
 def added_handle(
-    session: Connection,
+    connection: Connection,
     type: str,
     added: Added,
     reader: Callable[[JSON], T_co] | None = None,
 ) -> JobHandle[T_co]:
     """Return the handle of a job that was just added."""
     return JobHandle(
-        session,
+        connection,
         added.id,
         type,
         created_at=added.created_at,
@@ -463,17 +464,17 @@ def added_handle(
 def typed(
     handle: JobHandle[Any], reader: Callable[[JSON], T_co] | None
 ) -> JobHandle[T_co]:
-    """Return a handle of the same job whose result *reader* makes."""
+    """Return a handle of the same job whose result *reader* converts."""
     added = Added(handle.id, handle.is_new, handle._created_at)
-    return added_handle(handle._session, handle.type, added, reader)
+    return added_handle(handle._connection, handle.type, added, reader)
 
 
-def moved(handle: JobHandle[T_co], session: Connection) -> JobHandle[T_co]:
-    """Return a handle of the same job for *session*, which lives on another loop."""
-    if handle._session is session:
+def moved(handle: JobHandle[T_co], connection: Connection) -> JobHandle[T_co]:
+    """Return a handle of the same job for *connection*, on another loop."""
+    if handle._connection is connection:
         return handle
-    there = JobHandle(
-        session,
+    copy = JobHandle(
+        connection,
         handle.id,
         handle.type,
         job=handle._job,
@@ -481,5 +482,5 @@ def moved(handle: JobHandle[T_co], session: Connection) -> JobHandle[T_co]:
         is_new=handle.is_new,
         reader=handle._reader,
     )
-    there._restarted = handle._restarted
-    return there
+    copy._restarted = handle._restarted
+    return copy

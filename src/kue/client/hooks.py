@@ -1,4 +1,4 @@
-"""Functions that are called when a worker starts, when it stops, when a job fails."""
+"""Hooks: functions called when a worker starts or stops, or when a job fails."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FailureHook: TypeAlias = Callable[[Job, Error], Awaitable[object] | object]
 
 
 class Hooks:
-    """What is to be called, in the order it was registered."""
+    """The hooks of a queue, in the order of their registration."""
 
     def __init__(self) -> None:
         self.startup: list[Hook] = []
@@ -43,26 +43,26 @@ class Hooks:
 
 
 class FailureNotifier:
-    """Calls the failure hooks of one worker beside its work."""
+    """Calls the failure hooks of one worker, in tasks next to its work."""
 
     def __init__(self, hooks: list[FailureHook]) -> None:
         self._hooks = hooks
         self._calls: set[asyncio.Task[None]] = set()
 
-    def mourn(self, outcome: Outcome) -> None:
-        """Tell of a job that failed for good."""
+    def notify(self, outcome: Outcome) -> None:
+        """Call the hooks for a job that failed for good."""
         if isinstance(outcome.ending, Failed):
-            call = self._tell(outcome.job, outcome.ending.error)
+            call = self._call_hooks(outcome.job, outcome.ending.error)
             task = asyncio.create_task(call, name=f"kue failure {outcome.job.id}")
             self._calls.add(task)
             task.add_done_callback(self._calls.discard)
 
     async def done(self) -> None:
-        """Return once everything was told."""
+        """Return once all hooks have returned."""
         if self._calls:
             await asyncio.wait(self._calls)
 
-    async def _tell(self, job: Job, error: Error) -> None:
+    async def _call_hooks(self, job: Job, error: Error) -> None:
         for hook in self._hooks:
             try:
                 await _called(hook(job, error))

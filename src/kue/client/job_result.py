@@ -22,7 +22,7 @@ _KINDS = {
 
 
 def final_event(job: Job) -> Event | None:
-    """Return the event that told of the end of *job*; None if it has not ended."""
+    """Return the event of the end of *job*; None if it has not ended."""
     kind = _KINDS.get(job.state)
     if kind is None:
         return None

@@ -1,8 +1,8 @@
 """
-Functions around a run.
+Middleware: functions around a run.
 
 A middleware is ``async def m(job, call_next)``: it may do something before, call
-``await call_next(job)`` (or not), and do something with what comes back.  It may raise
+``await call_next(job)`` (or not), and do something with the result.  It may raise
 whatever a handler may: `Retry`, `Release`, `Skip` …
 """
 

@@ -1,4 +1,4 @@
-"""The verbs of a queue that only look: counts, pages, ranges, logs, workers."""
+"""Queries of a queue: counts, pages, ranges, searches, logs, statistics, workers."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def state_of(name: State | str) -> State:
 
 
 class Queries:
-    """What can be asked of a queue."""
+    """The methods of a queue that only read."""
 
-    _session: Connection
+    _connection: Connection
 
     async def now(self) -> int:
-        """Return the store's clock, Unix ms: the one all times of jobs are told by."""
-        return await self._session.store.now()
+        """Return the store's clock, Unix ms: the source of all times of jobs."""
+        return await self._connection.store.now()
 
     async def get(self, job_id: int) -> JobHandle[Any]:
         """
@@ -67,29 +67,29 @@ class Queries:
         Raises:
             JobNotFound: There is no such job.
         """
-        [job] = await self._session.store.get([job_id])
+        [job] = await self._connection.store.get([job_id])
         if job is None:
             raise JobNotFound(job_id)
         return self.handle(job)
 
     async def exists(self, job_id: int) -> bool:
-        """Tell whether there is such a job."""
-        [job] = await self._session.store.get([job_id])
+        """Return whether there is such a job."""
+        [job] = await self._connection.store.get([job_id])
         return job is not None
 
     def handle(self, job: Job) -> JobHandle[Any]:
-        """Return the handle of a job that `page`, `range` or `find` gave."""
-        return JobHandle(self._session, job.id, job.type, job=job, is_new=False)
+        """Return the handle of a job that `page`, `range` or `find` returned."""
+        return JobHandle(self._connection, job.id, job.type, job=job, is_new=False)
 
     async def logs(self, job_id: int, start: int = 0, stop: int = -1) -> list[LogLine]:
         """Return lines *start* to *stop* (inclusive) of a job's log."""
-        return await self._session.store.logs(job_id, start, stop)
+        return await self._connection.store.logs(job_id, start, stop)
 
     # -- counting --------------------------------------------------------------
 
     async def counts_by_type(self) -> dict[str, dict[State, int]]:
         """Return how many jobs each type has in each state."""
-        counted = await self._session.store.count()
+        counted = await self._connection.store.count()
         return {
             type: {state: states.get(state, 0) for state in State}
             for type, states in counted.items()
@@ -122,7 +122,7 @@ class Queries:
         return await self.count(State.DELAYED, type)
 
     async def complete_count(self, type: str | None = None) -> int:
-        """Return how many jobs ended well and are kept."""
+        """Return how many jobs succeeded and are kept."""
         return await self.count(State.COMPLETE, type)
 
     async def failed_count(self, type: str | None = None) -> int:
@@ -131,42 +131,42 @@ class Queries:
 
     async def types(self) -> list[str]:
         """Return every type that ever had a job, sorted."""
-        return await self._session.store.types()
+        return await self._connection.store.types()
 
     async def work_time(self) -> int:
         """Return how long runs of the last 24 hours took, all together, in ms."""
-        minute = await self._session.store.now() // 60_000
-        stats = await self._session.store.stats(minute - STATS_MINUTES, minute)
+        minute = await self._connection.store.now() // 60_000
+        stats = await self._connection.store.stats(minute - STATS_MINUTES, minute)
         return sum(stat.run_ms for stat in stats)
 
     async def stats(self, since: int, until: int) -> list[Stat]:
         """Return counters by minute and type, from minute *since* to *until*."""
-        return await self._session.store.stats(since, until)
+        return await self._connection.store.stats(since, until)
 
     async def hours(self, since: int, until: int) -> list[Stat]:
         """Return counters by hour and type, from hour *since* to *until*."""
-        return await self._session.store.hours(since, until)
+        return await self._connection.store.hours(since, until)
 
     async def facts(self) -> StoreFacts:
-        """Return what keeps the jobs: engine, version, size, and how fast it is."""
-        return await self._session.store.facts()
+        """Return facts about the store: engine, version, size, and how fast it is."""
+        return await self._connection.store.facts()
 
     async def stacks(self, worker: str) -> Stacks | None:
-        """Return what a worker was doing when it was last asked, in these minutes."""
-        return await self._session.store.stacks(worker)
+        """Return the stacks that a worker last stored by `order`, in these minutes."""
+        return await self._connection.store.stacks(worker)
 
     async def errors(self, type: str | None = None, *, limit: int = 50) -> Errors:
         """
-        Return what jobs that are failed now failed of, the most frequent first.
+        Return the errors of jobs that are failed now, the most frequent first.
 
         Errors that differ only in numbers are one; `find` and `Selection` take their
-        fingerprints.  Kept by the store: it costs the same however many jobs failed.
+        fingerprints.  The store keeps them: the cost does not grow with failed jobs.
         """
-        return await self._session.store.errors(type, limit=limit)
+        return await self._connection.store.errors(type, limit=limit)
 
     async def workers(self) -> list[WorkerStatus]:
         """Return the workers the store knows of, by name."""
-        return await self._session.store.workers()
+        return await self._connection.store.workers()
 
     # -- listing ---------------------------------------------------------------
 
@@ -181,7 +181,7 @@ class Queries:
         descending: bool = False,
     ) -> Page:
         """Return jobs in order, from *cursor* on; a page has the next one's cursor."""
-        return await self._session.store.page(
+        return await self._connection.store.page(
             None if state is None else state_of(state),
             type,
             limit=limit,
@@ -251,13 +251,13 @@ class Queries:
         """
         Return jobs that match everything given.
 
-        *text* is looked for in the data, *error* in the last error, whatever the case;
+        *text* is searched in the data, *error* in the last error, ignoring case;
         *worker* runs the job or ran it last; *fingerprint* is that of a group of
-        `errors`; *data* says what is at which path, such as ``{"user.id": 42}``;
-        *since* and *until* are creation times in Unix ms; *accept* is asked about each
-        job that matches so far.
+        `errors`; *data* maps paths to values, such as ``{"user.id": 42}``;
+        *since* and *until* are creation times in Unix ms; *accept* is called with
+        each job that matches so far.
 
-        Looks at no more than about *scan* jobs: a page may be short, even empty, and
+        Scans no more than about *scan* jobs: a page may be short, even empty, and
         still have a cursor.
         """
         wanted = Filter(
@@ -274,7 +274,7 @@ class Queries:
             since=since,
             until=until,
         )
-        return await self._session.store.find(
+        return await self._connection.store.find(
             wanted,
             limit=limit,
             cursor=cursor,
@@ -285,11 +285,11 @@ class Queries:
 
     async def paused(self) -> list[Pause]:
         """Return the pauses in force."""
-        return await self._session.store.paused()
+        return await self._connection.store.paused()
 
     async def limits(self) -> dict[str, Limits]:
         """Return the limits in force, by type."""
-        return await self._session.store.limits()
+        return await self._connection.store.limits()
 
 
 def _is_descending(order: str) -> bool:
@@ -301,7 +301,7 @@ def _is_descending(order: str) -> bool:
 def _length(first: int, last: int) -> int | None:
     """Return how many jobs a range has; None when it goes to the end."""
     if first < 0 or last < -1:
-        raise ValueError(f"a range counts from 0; {first} to {last} is none")
+        raise ValueError(f"a range counts from 0; {first} to {last} is not a range")
     if last == -1:
         return None
     if last < first:

@@ -39,13 +39,13 @@ class Kue(Queries, QueueAdmin, BulkActions, Registration, RunMethods):
     """
     A queue of jobs.
 
-    Making one does no I/O; the store is opened by the first verb that needs it.
+    Making one does no I/O; the store is opened by the first method that needs it.
     Several in one process are fine, on one store or on many.  Close it when you are
     done, or use it as an async context manager.
 
     Args:
-        url: Where jobs are kept; else $KUE_URL, $REDIS_URL, or ``kue.db`` beside you.
-        store: A store of one's own instead of the one the URL names.
+        url: Where jobs are kept; else $KUE_URL, $REDIS_URL, or ``./kue.db``.
+        store: A custom store instead of the one the URL names.
         settings: See `kue.model.settings.Settings`; each has a KUE_* variable.
 
     Raises:
@@ -56,7 +56,7 @@ class Kue(Queries, QueueAdmin, BulkActions, Registration, RunMethods):
         self, url: str | None = None, *, store: Store | None = None, **settings: Any
     ) -> None:
         known = settings_.load(url=url, **settings)
-        self._session = Connection(store or store_for(known), known)
+        self._connection = Connection(store or store_for(known), known)
         self._is_given = store is not None
         self._handlers = HandlerRegistry()
         self._hooks = Hooks()
@@ -64,16 +64,16 @@ class Kue(Queries, QueueAdmin, BulkActions, Registration, RunMethods):
         self._sync = SyncKue(self, self._twin)
 
     def __repr__(self) -> str:
-        return f"<Kue on {self._session.store.name}>"
+        return f"<Kue on {self._connection.store.name}>"
 
     @property
     def settings(self) -> Settings:
-        return self._session.settings
+        return self._connection.settings
 
     @property
     def store(self) -> Store:
         """Where its jobs are kept."""
-        return self._session.store
+        return self._connection.store
 
     @property
     def is_shared(self) -> bool:
@@ -86,38 +86,38 @@ class Kue(Queries, QueueAdmin, BulkActions, Registration, RunMethods):
         return self._sync
 
     @property
-    def _session(self) -> Connection:
-        """What belongs to the event loop that asks; that of `sync` has its own."""
+    def _connection(self) -> Connection:
+        """The connection of the running event loop; the loop of `sync` has its own."""
         return self._sync.session_here or self._home
 
-    @_session.setter
-    def _session(self, session: Connection) -> None:
-        self._home = session
+    @_connection.setter
+    def _connection(self, connection: Connection) -> None:
+        self._home = connection
 
     def _twin(self) -> Kue:
         """Return the same queue for another event loop: handlers are shared."""
         twin = copy(self)
-        twin._session = Connection(self._session.store.twin(), self.settings)
+        twin._connection = Connection(self._connection.store.twin(), self.settings)
         twin._workers = set()
         twin._sync = SyncKue(twin, twin._twin)
         return twin
 
     async def open(self) -> str:
         """
-        Connect now, and say in a sentence how durable the store is.
+        Connect now, and return a sentence on how durable the store is.
 
         Raises:
             StoreRefused, StoreCorrupt, StoreUnavailable: see there.
         """
-        return await self._session.store.open()
+        return await self._connection.store.open()
 
     async def close(self) -> None:
-        """Stop working and listening, let adds on their way arrive, close the store."""
+        """Stop workers and subscriptions, let pending adds arrive, close the store."""
         if self._sync.is_open:
             await asyncio.to_thread(self._sync.close)
         self.stop()
         await asyncio.gather(*(worker.ended() for worker in self._workers))
-        await self._session.close()
+        await self._connection.close()
 
     async def __aenter__(self) -> Kue:
         return self
@@ -134,19 +134,19 @@ class Kue(Queries, QueueAdmin, BulkActions, Registration, RunMethods):
 
     def create_job(self, type: str, data: JSON = None) -> JobBuilder:
         """
-        Begin a job; it is stored by ``await ….save()``.
+        Start building a job; ``await ….save()`` stores it.
 
         Raises:
             BadPayload: *data* is not JSON, or too much of it.
             ValueError, TypeError: *type* is not a name.
         """
-        return JobBuilder(self._session, type, data)
+        return JobBuilder(self._connection, type, data)
 
     create = create_job
 
     def draft(self, type: str, data: JSON = None, **options: Any) -> Draft:
         """Return a job as a value, for `enqueue_many`; options as of `draft.draft`."""
-        return self._session.draft(type, data, options)
+        return self._connection.draft(type, data, options)
 
     async def enqueue(
         self, type: str, data: JSON = None, *, durable: bool = False, **options: Any
@@ -154,17 +154,17 @@ class Kue(Queries, QueueAdmin, BulkActions, Registration, RunMethods):
         """
         Store a job.
 
-        Calls made at the same time travel together.  With *durable* it returns only
-        when the store's replicas have the job too.
+        Calls made at the same time are sent together.  With *durable* it returns only
+        when the store's replicas have the job, too.
 
         Raises:
             BadPayload, ValueError, TypeError: Something given makes no sense.
             StoreFull, StoreUnavailable, DurabilityUnknown: see there.
         """
-        session = self._session
-        draft = session.draft(type, data, options)
-        added = await session.add(draft, durable=durable)
-        return added_handle(session, type, added)
+        connection = self._connection
+        draft = connection.draft(type, data, options)
+        added = await connection.add(draft, durable=durable)
+        return added_handle(connection, type, added)
 
     async def enqueue_many(
         self,
@@ -178,50 +178,52 @@ class Kue(Queries, QueueAdmin, BulkActions, Registration, RunMethods):
         """
         Store many jobs: one of type *what* for each of *data*, or drafts of any type.
 
-        They travel in chunks of 500, each added whole or not at all; handles come, and
-        ids grow, in the order given.  *on_progress* is called with how many were added
-        so far.
+        They are sent in chunks of 500, each added whole or not at all; handles come,
+        and ids grow, in the order given.  *on_progress* is called with how many were
+        added so far.
 
         Raises:
-            As `enqueue`; a note on the error tells how many jobs had been added.
+            As `enqueue`; a note on the error has the number of jobs that were added.
         """
-        await self._session.hub.ready()
+        await self._connection.subscriptions.ready()
         bulk = BulkEnqueue(
-            self._session.producer,
-            drafts(self._session, what, data, options),
+            self._connection.batcher,
+            drafts(self._connection, what, data, options),
             durable=durable,
             on_progress=on_progress,
         )
         return [
-            added_handle(self._session, draft.type, added)
+            added_handle(self._connection, draft.type, added)
             for draft, added in await bulk.deliver()
         ]
 
-    # -- listening -------------------------------------------------------------
+    # -- events ----------------------------------------------------------------
 
     def on(self, event: str, callback: Callback) -> Kue:
         """
         Call *callback* with each such event of any job: "job_complete", "job_failed" …
 
-        Every listener hears every event.  A callback may be a coroutine function; one
-        that raises is logged and disturbs nobody.
+        Every subscriber receives every event.  A callback may be a coroutine function;
+        one that raises is logged and disturbs no other.
 
         Raises:
             ValueError: There is no such event; the message lists those there are.
         """
-        self._session.hub.on(kind_of(event, prefix=QUEUE_PREFIX), callback)
+        self._connection.subscriptions.on(kind_of(event, prefix=QUEUE_PREFIX), callback)
         return self
 
     def off(self, event: str, callback: Callback | None = None) -> Kue:
-        """Call *callback* no more, or none of those registered for *event*."""
-        self._session.hub.off(kind_of(event, prefix=QUEUE_PREFIX), callback)
+        """Unregister *callback*, or with None all callbacks of *event*."""
+        self._connection.subscriptions.off(
+            kind_of(event, prefix=QUEUE_PREFIX), callback
+        )
         return self
 
     def events(self, *names: str) -> AsyncIterator[Event]:
         """
         Yield what happens to any job: everything, or the events named.
 
-        A reader that is too slow misses the oldest and is told so (``lagged``).
+        A reader that is too slow misses the oldest and gets a ``lagged`` event.
 
         Raises:
             ValueError: There is no such event.
@@ -230,7 +232,7 @@ class Kue(Queries, QueueAdmin, BulkActions, Registration, RunMethods):
         return self._events(frozenset([*kinds, Kind.LAGGED] if kinds else Kind))
 
     async def _events(self, kinds: frozenset[Kind]) -> AsyncIterator[Event]:
-        async with self._session.store.watch() as events:
+        async with self._connection.store.watch() as events:
             async for event in events:
                 if event.kind in kinds:
                     yield event

@@ -1,4 +1,4 @@
-"""The verbs of a queue that say who handles its jobs: task, process, middleware …"""
+"""Registration of tasks, handlers, middleware, resources and hooks with a queue."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ M = TypeVar("M", bound=Middleware)
 Startup = TypeVar("Startup", bound=Hook)
 Failure = TypeVar("Failure", bound=FailureHook)
 
-#: Tasks are retried unless they say otherwise; jobs of `create_job` are not.
+#: Tasks are retried by default; jobs of `create_job` are not.
 TASK_DEFAULTS: dict[str, Any] = {
     "attempts": 3,
     "backoff": exponential("1s", max="1h", jitter=0.5),
@@ -79,7 +79,7 @@ class ResourceDecorator(Protocol):
 
 
 class Registration:
-    """How a queue learns of handlers, and of what is around them."""
+    """The methods of a queue that register handlers, and what is around them."""
 
     _handlers: HandlerRegistry
     _hooks: Hooks
@@ -130,8 +130,8 @@ class Registration:
         Make a task of a function: its calls can be jobs, and workers run them.
 
         Coroutine functions run on the worker's event loop, plain ones in a thread, and
-        either in a process of its own with ``execution="process"``.  Jobs are tried 3
-        times with exponential backoff unless the options say otherwise::
+        either in its own process with ``execution="process"``.  Jobs are tried 3
+        times with exponential backoff unless the options differ::
 
             @q.task(attempts=5, timeout="30s", tags=["mail"])
             async def send_email(to: str, title: str) -> dict: ...
@@ -144,9 +144,9 @@ class Registration:
             name: The type of its jobs; else the name of the function.
             concurrency: How many at once in one worker.
             weight: Its share of a worker's slots when there are not enough.
-            middleware: Around its runs, inside of the queue's own.
+            middleware: Around its runs, inside the queue's own middleware.
             uses: Resources that must be open, and fresh, when it runs.
-            options: What its jobs get unless the call says otherwise.
+            options: Defaults for its jobs; a call may override them.
 
         Raises:
             TypeError: A parameter cannot be made from JSON.
@@ -181,12 +181,12 @@ class Registration:
         task: Task[..., Any, Any] = Task(
             queue, function, name or function.__name__, arguments, options
         )
-        # Options that make no sense should be heard of here, not at the first call.
+        # Options that make no sense should fail here, not at the first call.
         task._check_options()
         where = execution or ("loop" if is_async(function) else "thread")
         if where == "process" and uses:
             raise ValueError(
-                f"{task.name} runs in a process of its own, where the worker's "
+                f"{task.name} runs in its own process, where the worker's "
                 "resources are not open; let the function open what it needs"
             )
         self._handlers.add(
@@ -202,7 +202,7 @@ class Registration:
         )
         return task
 
-    # -- Kue's way -------------------------------------------------------------
+    # -- handlers --------------------------------------------------------------
 
     @overload
     def process(self, type: str, n: H, /) -> H: ...
@@ -222,7 +222,7 @@ class Registration:
 
         A coroutine function runs on the event loop, a plain one in a thread.  Kue's
         form ``handler(job, done)`` works too: it ends with ``done(error, result)``.
-        Says who handles them; `run` and `work` do it.  Also a decorator::
+        This only registers the handler; `run` and `work` call it.  Also a decorator::
 
             @q.process("email", 20)
             async def send(job): ...
@@ -287,13 +287,13 @@ class Registration:
         )
         return handler
 
-    # -- around them -----------------------------------------------------------
+    # -- middleware, resources, hooks ------------------------------------------
 
     def middleware(self, middleware: M) -> M:
         """
-        Put ``async def m(job, call_next)`` around every run, inside of earlier ones.
+        Put ``async def m(job, call_next)`` around every run, inside earlier ones.
 
-        A decorator; it returns what it is given.
+        A decorator; it returns its argument.
         """
         self._handlers.middleware.append(middleware)
         return middleware
@@ -310,11 +310,11 @@ class Registration:
         check: Check[Any] | None = None,
     ) -> Any:
         """
-        Have something that a worker opens once and its jobs share.
+        Register a resource, which a worker opens once and its jobs share.
 
-        Opened before the first run of a task that says ``uses=[it]``, closed when the
+        Opened before the first run of a task with ``uses=[it]``, closed when the
         worker stops.  Before each such run *check* is called with it, and it is opened
-        anew when that raises or returns False: a database that hung up overnight costs
+        again when that raises or returns False: a database that hung up overnight fails
         no job::
 
             @q.resource(check=lambda pool: pool.execute("select 1"))
@@ -351,8 +351,9 @@ class Registration:
         """
         Call ``hook(job, error)`` when a job that ran here failed for good.
 
-        Once the store has written it down.  Jobs whose worker was lost, or that expired
-        before they ran, fail elsewhere: ``q.on("job_failed", …)`` hears of those too.
+        Called once the store has recorded it.  Jobs whose worker was lost, or that
+        expired before they ran, fail elsewhere: ``q.on("job_failed", …)`` receives
+        those, too.
         """
         self._hooks.failure.append(hook)
         return hook

@@ -1,4 +1,4 @@
-"""Who handles which jobs, and how: what a queue knows before it works."""
+"""Registry of handlers: which one handles which type of jobs, and how."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from kue.worker.lane import Processor
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-#: How many jobs of a type run at once when nobody said: coroutines wait, threads wait
-#: less well, processes compute.
+#: How many jobs of a type run at once by default: coroutines mostly wait, threads cost
+#: more, processes compute.
 SLOTS = {"loop": 100, "thread": 10, "process": os.cpu_count() or 1}
 
 
@@ -39,63 +39,63 @@ class HandlerRegistry:
     """The handlers of a queue, by type, and what is around all of them."""
 
     def __init__(self) -> None:
-        self._handlings: dict[str, HandlerSettings] = {}
+        self._settings: dict[str, HandlerSettings] = {}
         self.middleware: list[Middleware] = []
         self.resources: list[Resource[Any]] = []
 
-    def add(self, handling: HandlerSettings) -> None:
+    def add(self, settings: HandlerSettings) -> None:
         """
-        Take on a type.
+        Register the handler of a type.
 
         Raises:
-            ValueError: It has a handler, or is to run fewer than 1 at once.
+            ValueError: The type has a handler, or a number is less than 1.
         """
-        check_path_name(handling.type, what="type")
-        _check_positive("n", handling.slots)
-        _check_positive("weight", handling.weight)
-        if handling.type in self._handlings:
+        check_path_name(settings.type, what="type")
+        _check_positive("n", settings.slots)
+        _check_positive("weight", settings.weight)
+        if settings.type in self._settings:
             raise ValueError(
-                f"type {handling.type!r} has a handler in this queue already"
+                f"type {settings.type!r} has a handler in this queue already"
             )
-        self._handlings[handling.type] = handling
+        self._settings[settings.type] = settings
 
     def processors(
         self, types: Iterable[str] | None = None, concurrency: int | None = None
     ) -> list[Processor]:
         """
-        Return who handles *types* (None: all), in that order.
+        Return the processors of *types* (None: all), in that order.
 
         Raises:
             ConfigError: There is no handler for one of them.
         """
-        names = [*self._handlings] if types is None else list(dict.fromkeys(types))
+        names = [*self._settings] if types is None else list(dict.fromkeys(types))
         for name in names:
-            if name not in self._handlings:
+            if name not in self._settings:
                 raise ConfigError(
                     f"there is no handler for type {name!r}; there are: "
-                    + (", ".join(self._handlings) or "none")
+                    + (", ".join(self._settings) or "none")
                 )
-        return [self._processor(self._handlings[name], concurrency) for name in names]
+        return [self._processor(self._settings[name], concurrency) for name in names]
 
     def _processor(
-        self, handling: HandlerSettings, concurrency: int | None
+        self, settings: HandlerSettings, concurrency: int | None
     ) -> Processor:
-        slots = handling.slots or concurrency or SLOTS[handling.execution]
+        slots = settings.slots or concurrency or SLOTS[settings.execution]
         return Processor(
-            handling.type,
+            settings.type,
             min(slots, concurrency or slots),
-            _around(handling, self.middleware),
-            handling.execution,
-            handling.weight,
+            _around(settings, self.middleware),
+            settings.execution,
+            settings.weight,
         )
 
 
-def _around(handling: HandlerSettings, middleware: Sequence[Middleware]) -> Any:
-    """Return the handler with everything that is around it; itself if nothing is."""
-    handler = handling.handler
-    if handling.uses:
-        handler = using([*handling.uses], handler)
-    return compose([*middleware, *handling.middleware], handler)
+def _around(settings: HandlerSettings, middleware: Sequence[Middleware]) -> Any:
+    """Return the handler with its resources and middleware around it."""
+    handler = settings.handler
+    if settings.uses:
+        handler = using([*settings.uses], handler)
+    return compose([*middleware, *settings.middleware], handler)
 
 
 def _check_positive(name: str, value: int | None) -> None:

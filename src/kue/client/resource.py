@@ -1,9 +1,9 @@
 """
-Things a worker opens once and its jobs share: a database pool, a browser, a model.
+Resources that a worker opens once and its jobs share: a database pool, a browser …
 
-The function is an async generator that yields the thing; what comes after the yield
-closes it.  Before a run that uses it, the thing is checked, and opened anew when the
-check says that it went stale.
+The function is an async generator that yields the resource; what comes after the yield
+closes it.  Before a run that uses it, the resource is checked, and opened again when
+it is stale.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Open = Callable[[], AsyncIterator[T]]
-#: Returns False, or raises, when the thing went stale; may be a coroutine function.
+#: Returns False, or raises, when the resource went stale; may be a coroutine function.
 Check = Callable[[T], Awaitable[Any] | Any]
 
 
@@ -45,24 +45,24 @@ class Resource(Generic[T]):
     @property
     def value(self) -> T:
         """
-        The thing itself, for tasks that say ``uses=[…]``.
+        The resource itself, for tasks with ``uses=[…]``.
 
         Raises:
             RuntimeError: It is not open here.
         """
         if self._context is None:
             raise RuntimeError(
-                f"resource {self.name} is not open: say uses=[{self.name}] where the "
+                f"resource {self.name} is not open: write uses=[{self.name}] where the "
                 "task is defined, and use it while a job runs"
             )
         value: T = self._value  # type: ignore[assignment] # set with the context
         return value
 
     async def ready(self) -> None:
-        """Make sure that the thing is open and not stale."""
+        """Make sure that the resource is open and not stale."""
         async with self._lock:
             if self._context is not None and not await self._is_fresh():
-                logger.info("resource %s went stale and is opened anew", self.name)
+                logger.info("resource %s went stale and is opened again", self.name)
                 await self._close()
             if self._context is None:
                 context = self._open()
@@ -93,7 +93,7 @@ class Resource(Generic[T]):
         try:
             await context.__aexit__(None, None, None)
         except Exception:
-            # What is stale often cannot even be closed.
+            # A stale resource often cannot even be closed.
             logger.warning("resource %s did not close", self.name, exc_info=True)
 
 

@@ -1,4 +1,4 @@
-"""The verbs of a queue that do the work: run, work, stop."""
+"""Running workers in this process: run, work, stop."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class RunMethods:
-    """How a queue runs its jobs in this process."""
+    """The methods of a queue that run its jobs in this process."""
 
-    _session: Connection
+    _connection: Connection
     _handlers: HandlerRegistry
     _hooks: Hooks
     _workers: set[Worker]
@@ -43,8 +43,8 @@ class RunMethods:
         """
         Run jobs until stopped: by `stop`, or by SIGINT or SIGTERM with *signals*.
 
-        Stopping waits up to *grace* for what runs, then hands it back; a second signal
-        hands it back at once.
+        Stopping waits up to *grace* for running jobs, then requeues them; a second
+        signal requeues them at once.
 
         Args:
             types: Only these; else all that have a handler.
@@ -52,7 +52,7 @@ class RunMethods:
             strict: With *concurrency*, serve types in the order given; else fairly.
             burst: Return when nothing is left to do.
             max_jobs: Return after this many runs.
-            name: How the store knows the worker; a pause of it survives a restart.
+            name: The worker's name in the store; a pause of it survives a restart.
             supervised: Another process renews the lease.
             on_start: Called with the worker before it begins.
 
@@ -60,7 +60,7 @@ class RunMethods:
             ConfigError: No handler was registered.
             StoreRefused, StoreCorrupt: The store is not fit to keep jobs.
         """
-        plan = WorkerOptions(
+        options = WorkerOptions(
             name=name,
             grace=milliseconds(grace, field="grace") / 1000,
             concurrency=concurrency,
@@ -69,14 +69,14 @@ class RunMethods:
             max_jobs=max_jobs,
             supervised=supervised,
         )
-        worker, mourners = self._worker(plan, types)
+        worker, notifier = self._worker(options, types)
         if on_start is not None:
             on_start(worker)
         if not signals:
-            await self._run(worker, mourners)
+            await self._run(worker, notifier)
             return
         with stopped_by_signals(worker):
-            await self._run(worker, mourners)
+            await self._run(worker, notifier)
 
     @asynccontextmanager
     async def work(
@@ -87,11 +87,11 @@ class RunMethods:
         concurrency: int | None = None,
         name: str | None = None,
     ) -> AsyncIterator[Worker]:
-        """Run jobs beside the body of ``async with q.work():``, and stop after it."""
+        """Run jobs during the body of ``async with q.work():``, and stop after it."""
         seconds = milliseconds(grace, field="grace") / 1000
-        plan = WorkerOptions(name=name, grace=seconds, concurrency=concurrency)
-        worker, mourners = self._worker(plan, types)
-        running = asyncio.create_task(self._run(worker, mourners), name="kue work")
+        options = WorkerOptions(name=name, grace=seconds, concurrency=concurrency)
+        worker, notifier = self._worker(options, types)
+        running = asyncio.create_task(self._run(worker, notifier), name="kue work")
         try:
             yield worker
         finally:
@@ -104,31 +104,31 @@ class RunMethods:
         return frozenset(self._workers)
 
     def stop(self) -> None:
-        """Let every `run` and `work` of this queue take no more jobs and return."""
+        """Let every `run` and `work` of this queue claim no more jobs and return."""
         for worker in self._workers:
             worker.stop()
 
     def _worker(
-        self, plan: WorkerOptions, types: Iterable[str] | None
+        self, options: WorkerOptions, types: Iterable[str] | None
     ) -> tuple[Worker, FailureNotifier]:
-        mourners = FailureNotifier(self._hooks.failure)
+        notifier = FailureNotifier(self._hooks.failure)
         worker = Worker(
-            self._session.store,
-            self._handlers.processors(types, plan.concurrency),
-            self._session.settings,
-            plan,
-            on_failed=mourners.mourn if self._hooks.failure else None,
+            self._connection.store,
+            self._handlers.processors(types, options.concurrency),
+            self._connection.settings,
+            options,
+            on_failed=notifier.notify if self._hooks.failure else None,
         )
-        return worker, mourners
+        return worker, notifier
 
-    async def _run(self, worker: Worker, mourners: FailureNotifier) -> None:
+    async def _run(self, worker: Worker, notifier: FailureNotifier) -> None:
         self._workers.add(worker)
         async with AsyncExitStack() as stack:
             stack.callback(self._workers.discard, worker)
-            await self._session.hub.ready()
+            await self._connection.subscriptions.ready()
             await self._hooks.start()
             stack.push_async_callback(self._hooks.stop)
             for resource in self._handlers.resources:
                 stack.push_async_callback(resource.close)
-            stack.push_async_callback(mourners.done)
+            stack.push_async_callback(notifier.done)
             await worker.run()

@@ -1,8 +1,8 @@
 """
-Callbacks for events: who wants to hear of what, and telling them.
+Subscriptions to events, and the callbacks that are notified.
 
 A callback may be a function or a coroutine function.  They are called one after the
-other, in the order of the events; one that raises is logged and disturbs nobody.
+other, in the order of the events; one that raises is logged and disturbs no other.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ Callback: TypeAlias = Callable[[Event], object]
 
 #: What queue-level names begin with.
 QUEUE_PREFIX = "job_"
-#: How outages name the subscription of a queue.
-_WHO = "listeners"
+#: The name of a queue's subscription in logs of outages.
+_CALLER = "listeners"
 
 
 def kind_of(name: str, *, prefix: str = "") -> Kind:
@@ -68,8 +68,8 @@ class Callbacks:
         if kept:
             self._by_kind[kind] = kept
 
-    async def tell(self, event: Event) -> None:
-        """Call everyone who wants to hear of *event*."""
+    async def notify(self, event: Event) -> None:
+        """Call the callbacks for this kind of event."""
         for callback in tuple(self._by_kind.get(event.kind, ())):
             try:
                 answer = callback(event)
@@ -82,7 +82,7 @@ class Callbacks:
 
 
 class BackgroundTasks:
-    """Tasks that live beside their callers, and no longer than their queue."""
+    """Background tasks, which live no longer than their queue."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -103,17 +103,17 @@ class BackgroundTasks:
 
 class Subscriptions:
     """
-    The listeners of a whole queue: one subscription for all of them.
+    The callbacks of a whole queue: one subscription for all of them.
 
     Callbacks may be registered before there is an event loop; the subscription is then
-    made by the first verb that needs it (`ready`).
+    made by the first method that needs it (`ready`).
     """
 
     def __init__(
-        self, store: Store, outage: StoreRetry, background: BackgroundTasks
+        self, store: Store, store_retry: StoreRetry, background: BackgroundTasks
     ) -> None:
         self._store = store
-        self._outage = outage
+        self._store_retry = store_retry
         self._background = background
         self._callbacks = Callbacks()
         self._task: asyncio.Task[None] | None = None
@@ -125,18 +125,18 @@ class Subscriptions:
 
     def off(self, kind: Kind, callback: Callback | None) -> None:
         self._callbacks.remove(kind, callback)
-        # Nobody listens: transitions need not tell any more.
+        # No subscribers are left: transitions need not publish any more.
         if not self._callbacks and self._task is not None:
             self._task.cancel()
             self._task = None
 
     @property
     def is_wanted(self) -> bool:
-        """Whether anybody listens."""
+        """Whether there are any callbacks."""
         return bool(self._callbacks)
 
     async def ready(self) -> None:
-        """Return once callbacks hear of whatever happens from now on."""
+        """Return once callbacks receive every event from now on."""
         if self.is_wanted:
             self._start()
             await self._tried.wait()
@@ -148,20 +148,20 @@ class Subscriptions:
             asyncio.get_running_loop()
         except RuntimeError:
             return
-        # Each subscription has its own: an earlier one may still be on its way out.
+        # Each subscription has its own: an earlier one may still be ending.
         self._tried = asyncio.Event()
         self._task = self._background.start(self._listen(self._tried), "kue listeners")
 
     async def _listen(self, tried: asyncio.Event) -> None:
-        await self._outage.persist(_WHO, lambda: self._relay(tried))
+        await self._store_retry.persist(_CALLER, lambda: self._relay(tried))
 
     async def _relay(self, tried: asyncio.Event) -> None:
         try:
             async with self._store.watch() as events:
-                self._outage.recover(_WHO)
+                self._store_retry.recover(_CALLER)
                 tried.set()
                 async for event in events:
-                    await self._callbacks.tell(event)
+                    await self._callbacks.notify(event)
         finally:
-            # Whoever waits for us to be ready must not wait for an outage to end.
+            # Callers of `ready` must not wait for an outage to end.
             tried.set()

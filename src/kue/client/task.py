@@ -1,8 +1,8 @@
 """
 Tasks: functions whose calls can be jobs.
 
-``@q.task`` registers a function as the handler of a type and gives back a `Task`, which
-is still the function when it is called, and a way to enqueue such calls.
+``@q.task`` registers a function as the handler of a type and returns a `Task`.  Called,
+it is still the function; its methods enqueue such calls.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class TaskCalls(Generic[P, T_co]):
             option: tuple(value) if isinstance(value, Iterator) else value
             for option, value in options.items()
         }
-        self._mould: DraftTemplate | None = None
+        self._template: DraftTemplate | None = None
 
     def options(self, **options: Unpack[JobOptions]) -> TaskCalls[P, T_co]:
         """
         Return the same task with other options for the calls made through it.
 
         Raises:
-            TypeError: There is no such option; the message has the nearest one.
+            TypeError: There is no such option; the message suggests the nearest.
             ValueError: One of them makes no sense.
         """
         merged = self._options | dict(options)
@@ -64,11 +64,13 @@ class TaskCalls(Generic[P, T_co]):
         return calls
 
     def _check_options(self) -> None:
-        """Raise what is wrong with the options here, where they are written."""
+        """Raise for wrong options here, where they are written."""
         if self._options.get("unique") is not True:
-            self._mould = self._queue._session.mould(self.name, self._options)
+            self._template = self._queue._connection.template(self.name, self._options)
         else:
-            self._queue._session.mould(self.name, {**self._options, "unique": "key"})
+            self._queue._connection.template(
+                self.name, {**self._options, "unique": "key"}
+            )
 
     def draft(self, *args: P.args, **kwargs: P.kwargs) -> Draft:
         """
@@ -91,7 +93,7 @@ class TaskCalls(Generic[P, T_co]):
 
     def delay(self, *args: P.args, **kwargs: P.kwargs) -> SyncJobHandle[T_co]:
         """
-        Store a call as a job; from ordinary code.
+        Store a call as a job; from blocking code.
 
         Raises:
             RuntimeError: An event loop runs here: ``await task.enqueue(…)`` instead.
@@ -108,7 +110,7 @@ class TaskCalls(Generic[P, T_co]):
         """
         Store many calls: the arguments of each as a mapping, or drafts of this task.
 
-        They travel in chunks of 500; handles come in the order given.
+        They are sent in chunks of 500; handles come in the order given.
         """
         drafts = (self._call(call) for call in calls)
         handles = await self._queue.enqueue_many(drafts, durable=durable)
@@ -116,9 +118,9 @@ class TaskCalls(Generic[P, T_co]):
         return [typed(handle, reader) for handle in handles]
 
     async def _add(self, queue: Kue, draft: Draft) -> JobHandle[T_co]:
-        added = await queue._session.add(draft)
+        added = await queue._connection.add(draft)
         reader = result_reader(self._arguments.returns)
-        return added_handle(queue._session, self.name, added, reader)
+        return added_handle(queue._connection, self.name, added, reader)
 
     def _call(self, call: Mapping[str, Any] | Draft) -> Draft:
         if isinstance(call, Mapping):
@@ -130,9 +132,9 @@ class TaskCalls(Generic[P, T_co]):
         if options.get("unique") is True:
             options = options | {"unique": _key(self._arguments.defaults | data)}
             return self._queue.draft(self.name, data, **options)
-        if self._mould is None:
-            self._mould = self._queue._session.mould(self.name, options)
-        return self._mould.draft(data)
+        if self._template is None:
+            self._template = self._queue._connection.template(self.name, options)
+        return self._template.draft(data)
 
 
 class Task(TaskCalls[P, T_co], Generic[P, R_co, T_co]):
@@ -157,7 +159,7 @@ class Task(TaskCalls[P, T_co], Generic[P, R_co, T_co]):
         """
         Call the function here and now.
 
-        One that takes the job gets the current one.
+        A function that takes the job gets the current one.
 
         Raises:
             RuntimeError: It takes the job, and there is none.
@@ -168,7 +170,7 @@ class Task(TaskCalls[P, T_co], Generic[P, R_co, T_co]):
         if active is None:
             raise RuntimeError(
                 f"{self.name} takes the job that it runs for, and no job runs here; "
-                f"enqueue it, or call {self.name}.function with a job of your own"
+                f"enqueue it, or call {self.name}.function with your own job"
             )
         call = self._arguments.bind(args, kwargs)
         return self.function(**call, **{self._arguments.job: active})

@@ -76,11 +76,11 @@ class BlockedMonitor:
             overslept = oversleep(self._over, self._limits.interval)
             for place, probe in self._probes:
                 # Before it is asked: that would let the loop go on.
-                if (found := probe.look(overslept)) is not None:
+                if (found := probe.check(overslept)) is not None:
                     self._warn(place.name, found, self._limits.loop)
             for pool in self._pools():
                 self._look_at(pool)
-            answers = [probe.ask() for _, probe in self._probes]
+            answers = [probe.ping() for _, probe in self._probes]
             if not any(answers):
                 # All loops were closed without us.
                 return

@@ -1,8 +1,8 @@
 """
-The queue for ordinary code: every verb of `kue.Kue`, blocking.
+Blocking queue: every method of `kue.Kue` for code that does not await.
 
-Nothing is written twice.  A portal is a thread with an event loop; a second queue on
-the same jobs lives there, and each verb here is the call of its namesake there.
+A `BackgroundLoop` is a thread with an event loop.  A second queue on the same jobs
+lives there, and each method here calls its namesake there.
 """
 
 from kue.aio.loop_thread import BackgroundLoop

@@ -1,4 +1,4 @@
-"""The job that is being made, in ordinary code."""
+"""Blocking job builder."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ class SyncJobBuilder(BaseJobBuilder):
     """
     A job that is not saved yet.
 
-    Every verb checks what it is given at once and returns the builder::
+    Every method checks its arguments at once and returns the builder::
 
         job = q.sync.create_job("email", {"to": "a@b.c"}).priority("high").save()
     """
 
     def __init__(
-        self, calling: BlockingCalls, session: Connection, type: str, data: JSON
+        self, calls: BlockingCalls, connection: Connection, type: str, data: JSON
     ) -> None:
-        super().__init__(session, type, data)
-        self._calling = calling
+        super().__init__(connection, type, data)
+        self._calls = calls
 
     def save(self, *, durable: bool = False) -> SyncJobHandle[Any]:
-        """Store the job and return the handle of it: see `kue.JobBuilder.save`."""
-        handle = self._calling.call(lambda q: self._save(q._session, durable=durable))
-        return SyncJobHandle(self._calling, handle)
+        """Store the job and return its handle: see `kue.JobBuilder.save`."""
+        handle = self._calls.call(lambda q: self._save(q._connection, durable=durable))
+        return SyncJobHandle(self._calls, handle)

@@ -1,4 +1,4 @@
-"""Adding very many jobs from ordinary code."""
+"""Bulk enqueue from blocking code."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
 
 class SyncBulkEnqueue(BulkEnqueue):
     """
-    One long delivery of drafts, which are made in the thread that asks.
+    Adds many drafts, which are made in the calling thread.
 
-    Where they come from may belong to that thread, as the cursor of a database does;
-    so does whoever is told of the progress.
+    Their source may belong to that thread, as the cursor of a database does, and so may
+    the callback for progress.
     """
 
     def __init__(
         self,
-        line: SyncConnection,
+        connection: SyncConnection,
         drafts: Iterable[Draft],
         *,
         durable: bool = False,
         on_progress: OnAdded | None = None,
     ) -> None:
         super().__init__(
-            line.queue._session.producer,
+            connection.queue._connection.batcher,
             drafts,
             durable=durable,
             on_progress=on_progress,
         )
-        self._portal = line.portal
+        self._loop = connection.loop
 
     def deliver_here(self) -> Answers:
         """Add everything; return each draft with its answer."""
@@ -48,11 +48,9 @@ class SyncBulkEnqueue(BulkEnqueue):
         return self._answers
 
     def _add_and_load_here(self, chunk: list[Draft]) -> list[Draft]:
-        adding = self._portal.start(
-            self._producer.add_batch(chunk, durable=self._durable)
-        )
+        adding = self._loop.start(self._batcher.add_batch(chunk, durable=self._durable))
         try:
             return self._load()
         finally:
-            # Also when the next cannot be made: what is on its way should be known.
+            # Also when the next cannot be made: the outcome of this one must be known.
             self._record(chunk, wait(adding))

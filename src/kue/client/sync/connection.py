@@ -1,4 +1,4 @@
-"""How a blocking queue reaches the one on its portal; opened by the first call."""
+"""Blocking calls to the queue on a background loop, opened by the first call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import (
     TypeVar,
 )
 
-from kue.aio.loop_thread import BackgroundLoop, opening, refuse_on_a_loop, runs_a_loop
+from kue.aio.loop_thread import BackgroundLoop, open_lock, refuse_on_a_loop, runs_a_loop
 from kue.client.handle import JobHandle, moved
 
 if TYPE_CHECKING:
@@ -25,20 +25,20 @@ P = ParamSpec("P")
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-#: How one writes what these coroutines do; anything else is a verb of the queue.
+#: What to await instead of these coroutines; all others are methods of the queue.
 _AWAITED = {"BaseJobBuilder._save": "await builder.save(…)"}
 
 
 class SyncConnection(NamedTuple):
-    """A portal, and the queue that lives on it."""
+    """A background loop, and the queue that lives on it."""
 
-    portal: BackgroundLoop
+    loop: BackgroundLoop
     queue: Kue
 
 
 class BlockingCalls:
     """
-    Makes calls to a queue that lives on a portal of its own.
+    Makes calls to a queue that lives on its own background loop.
 
     Args:
         queue: The queue whose blocking side this is.
@@ -48,7 +48,7 @@ class BlockingCalls:
     def __init__(self, queue: Kue, twin: Callable[[], Kue]) -> None:
         self._queue = queue
         self._twin = twin
-        self._line: SyncConnection | None = None
+        self._sync_connection: SyncConnection | None = None
 
     def call(
         self,
@@ -59,27 +59,27 @@ class BlockingCalls:
         """
         Run a coroutine function with the queue, and return or raise what it does.
 
-        It may be one of your own, which should use the queue that it is given::
+        It may be your own, which should use the queue that it is passed::
 
             async def fill(q: Kue, n: int) -> None: ...
 
             q.sync.call(fill, 5)
 
         Raises:
-            RuntimeError: This thread runs an event loop: await the verb instead.
+            RuntimeError: This thread runs an event loop: await the method instead.
         """
         if runs_a_loop():
-            # Asked for its name only.
+            # Called only for its name.
             refuse_on_a_loop(_awaited(verb(self._queue, *args, **kwargs)))
-        line = self._connected()
-        return line.portal.call(verb(line.queue, *args, **kwargs))
+        connection = self._connected()
+        return connection.loop.call(verb(connection.queue, *args, **kwargs))
 
     def refuse_here(self, instead: str, *, blocking: str) -> None:
         """
         Refuse to block an event loop.
 
         Raises:
-            RuntimeError: This thread runs one; the message says what to write *instead*
+            RuntimeError: This thread runs one; the message has what to write *instead*
                 of what is *blocking*.
         """
         refuse_on_a_loop(instead, blocking=blocking)
@@ -91,60 +91,68 @@ class BlockingCalls:
 
     @property
     def session_here(self) -> Connection | None:
-        """What whoever awaits the queue on the portal's own thread must use."""
-        line = self._line
-        return line.queue._session if line and line.portal.is_here else None
+        """The connection for code that runs on the background loop; else None."""
+        connection = self._sync_connection
+        return (
+            connection.queue._connection
+            if connection and connection.loop.is_here
+            else None
+        )
 
     def close(self) -> None:
         """
-        Let adds on their way arrive, stop working and listening, end the thread.
+        Let pending adds arrive, stop workers and subscriptions, end the thread.
 
-        The next call opens it anew.  Closing the queue closes this side of it, too.
+        The next call opens it again.  Closing the queue closes this side of it, too.
         """
         refuse_on_a_loop("await q.close()")
-        with opening:
-            line, self._line = self._current(), None
-        if line is not None:
-            line.portal.close()
+        with open_lock:
+            connection, self._sync_connection = self._current(), None
+        if connection is not None:
+            connection.loop.close()
 
     def _current(self) -> SyncConnection | None:
-        """Return the line of this process; a parent's is none of ours."""
-        line = self._line
-        return line if line is not None and line.portal.is_ours else None
+        """Return the connection of this process; not one of a parent process."""
+        connection = self._sync_connection
+        return (
+            connection if connection is not None and connection.loop.is_ours else None
+        )
 
     def _connected(self) -> SyncConnection:
         return self._current() or self._connect()
 
     def _connect(self) -> SyncConnection:
-        with opening:
-            # Another thread may have been quicker.
-            line = self._current()
-            if line is None:
+        with open_lock:
+            # Another thread may have been faster.
+            connection = self._current()
+            if connection is None:
                 queue = self._twin()
-                line = self._line = SyncConnection(BackgroundLoop(queue.close), queue)
-            return line
+                connection = self._sync_connection = SyncConnection(
+                    BackgroundLoop(queue.close), queue
+                )
+            return connection
 
 
 class BlockingHandle(Generic[T_co]):
     """Makes calls to a handle that lives on the loop of a blocking queue."""
 
-    __slots__ = ("_calling", "_handle")
+    __slots__ = ("_calls", "_handle")
 
-    def __init__(self, calling: BlockingCalls, handle: JobHandle[T_co]) -> None:
-        self._calling = calling
+    def __init__(self, calls: BlockingCalls, handle: JobHandle[T_co]) -> None:
+        self._calls = calls
         self._handle = handle
 
     def _call(self, verb: Callable[[JobHandle[T_co]], Coroutine[Any, Any, T]]) -> T:
-        return self._calling.call(lambda queue: verb(self._on(queue)))
+        return self._calls.call(lambda queue: verb(self._on(queue)))
 
     def _on(self, queue: Kue) -> JobHandle[T_co]:
-        """Return the handle for *queue*: after a fork it is another one."""
-        self._handle = moved(self._handle, queue._session)
+        """Return the handle for *queue*, which is another one after a fork."""
+        self._handle = moved(self._handle, queue._connection)
         return self._handle
 
 
 def _awaited(work: Coroutine[Any, Any, object]) -> str:
-    """Return how one writes what *work* would have done; it is not going to."""
+    """Return what to await instead of *work*, which is closed."""
     name: str = getattr(work, "__qualname__", type(work).__name__)
     work.close()
     owner, _, verb = name.rpartition(".")

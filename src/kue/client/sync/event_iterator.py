@@ -1,4 +1,4 @@
-"""Events as a plain iterator."""
+"""Blocking iterators over events, and other async iterators of a queue."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ T = TypeVar("T")
 
 
 def iterate(
-    calling: BlockingCalls, begin: Callable[[Kue], AsyncIterator[T]], *, instead: str
+    calls: BlockingCalls, begin: Callable[[Kue], AsyncIterator[T]], *, instead: str
 ) -> Iterator[T]:
     """
     Iterate over what *begin* returns, waiting in this thread for each.
 
     Raises:
-        RuntimeError: This thread runs an event loop; the message says *instead*.
+        RuntimeError: This thread runs an event loop; the message has *instead*.
     """
     refuse_on_a_loop(instead)
-    line = calling._connected()
+    connection = calls._connected()
     # All of Kue's are generators, which can be closed.
-    source = cast("AsyncGenerator[T, None]", begin(line.queue))
-    return _iterate(line.portal, source)
+    source = cast("AsyncGenerator[T, None]", begin(connection.queue))
+    return _iterate(connection.loop, source)
 
 
-def _iterate(portal: BackgroundLoop, source: AsyncGenerator[T, None]) -> Iterator[T]:
+def _iterate(loop: BackgroundLoop, source: AsyncGenerator[T, None]) -> Iterator[T]:
     try:
         while True:
             try:
-                item = portal.call(_next(source))
+                item = loop.call(_next(source))
             except StopAsyncIteration:
                 return
             yield item
     finally:
         # Not waited for: a generator may be dropped anywhere, even on the loop.
         with suppress(StoreUnavailable):
-            portal.start(_close(source))
+            loop.start(_close(source))
 
 
 async def _next(source: AsyncGenerator[T, None]) -> T:

@@ -1,4 +1,4 @@
-"""The handle of a job for blocking code."""
+"""Blocking job handle."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class SyncJobHandle(SyncHandleMethods[T_co]):
 
     @property
     def is_new(self) -> bool:
-        """False when a job with the same unique key answered instead of a new one."""
+        """False when a job with the same unique key existed, and none was added."""
         return self._handle.is_new
 
     @property
@@ -55,7 +55,7 @@ class SyncJobHandle(SyncHandleMethods[T_co]):
     def events(self) -> Iterator[Event]:
         """Yield what happens to the job, up to and including its end."""
         return iterate(
-            self._calling,
+            self._calls,
             lambda queue: self._on(queue).events(),
             instead="async for event in job.events(): …",
         )
@@ -71,7 +71,7 @@ class SyncJobHandle(SyncHandleMethods[T_co]):
         return self
 
     def off(self, event: str, callback: Callback | None = None) -> Self:
-        """Call *callback* no more, or none of those registered for *event*."""
+        """Unregister *callback*, or with None all callbacks of *event*."""
         refuse_on_a_loop("job.off(…)")
         self._call(lambda handle: _do(lambda: handle.off(event, callback)))
         return self

@@ -47,14 +47,14 @@ class SyncHandleMethods(BlockingHandle[T_co]):
         """
         Wait until the job has ended and return its result.
 
-        The store tells us; nothing is polled.  A job with ``remove_on_complete`` leaves
-        no result behind: it answers None, or is not found if it had ended before.
+        The store notifies us; nothing is polled.  A job with ``remove_on_complete``
+        leaves no result: this returns None, or raises JobNotFound if it ended before.
 
         Raises:
             JobFailed, JobCancelled: It ended that way.
             JobNotFound: It was removed.
             TimeoutError: It did not end within *timeout*; it goes on.
-            Whatever the reader raises of a result that is not what it expects.
+            Whatever the reader raises for a result that it does not expect.
         """
         return self._call(lambda job: job.result(timeout))
 
@@ -64,7 +64,7 @@ class SyncHandleMethods(BlockingHandle[T_co]):
 
     def progress(self, done: float, total: float = 100, data: JSON = None) -> None:
         """
-        Say how far the running job is.
+        Report the progress of the running job.
 
         Raises:
             InvalidTransition: It does not run.
@@ -89,9 +89,9 @@ class SyncHandleMethods(BlockingHandle[T_co]):
 
     def cancel(self, reason: str = "") -> bool:
         """
-        Cancel the job, and tell whether it has ended.
+        Cancel the job, and return whether it has ended.
 
-        False means that it runs and its worker was asked: await `result` to be sure.
+        False means that it runs and its worker was notified: await `result` to be sure.
 
         Raises:
             InvalidTransition: It is complete or failed already.
@@ -103,29 +103,28 @@ class SyncHandleMethods(BlockingHandle[T_co]):
         Delete the job with its log.
 
         Raises:
-            InvalidTransition: It runs; *force* deletes it all the same.
+            InvalidTransition: It runs; *force* deletes it anyway.
         """
         self._call(lambda job: job.remove(force=force))
 
     def retry(self, *, data: JSON | msgspec.UnsetType = msgspec.UNSET) -> bool:
         """
-        Put an ended job back in line, with other *data* if given; return whether it was
-        done by this call.
+        Requeue an ended job, with other *data* if given; return whether this call did.
 
-        Its attempts count from nothing.  What is retried is the ending that this handle
+        Its attempts start again from 0.  What is retried is the ending that this handle
         read last (now, if it has read none): False means that someone else has retried
         it since, and that the job was left as it is.
 
         Raises:
-            InvalidTransition: It has not ended; or there is other data for it, and it
-                was retried since.
-            UniqueHeld: Another job has taken its unique key.
+            InvalidTransition: It has not ended; or other *data* is given, and it was
+                retried since.
+            UniqueHeld: Another job holds its unique key.
         """
         return self._call(lambda job: job.retry(data=data))
 
     def promote(self) -> None:
         """
-        Let a job that is delayed or waits for others run now.
+        Let a job run now that is delayed or waits for others.
 
         Raises:
             InvalidTransition: It runs or has ended.
@@ -141,6 +140,6 @@ class SyncHandleMethods(BlockingHandle[T_co]):
         Raises:
             InvalidTransition: It runs, or has ended or was restarted since this handle
                 read it.
-            UniqueHeld: It had ended, and another job has taken its unique key.
+            UniqueHeld: It had ended, and another job holds its unique key.
         """
         self._call(lambda job: job.delay(delay))

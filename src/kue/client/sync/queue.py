@@ -1,4 +1,4 @@
-"""SyncKue: the queue that ordinary code holds."""
+"""SyncKue: the blocking queue."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class SyncKue(SyncQueueMethods, SyncRunMethods):
     """
     A queue of jobs for code that does not await: threads, Django views, scripts.
 
-    ``q.sync`` has the verbs of `kue.Kue` under the same names; each waits for its
-    answer.  Any number of threads may call; what they add at the same time travels
+    ``q.sync`` has the methods of `kue.Kue` under the same names; each waits for its
+    result.  Any number of threads may call; what they add at the same time is sent
     together.  The first call starts a thread; a process that was forked starts its own.
     Closing it ends the thread and leaves the other side of the queue alone.
 
     Raises:
-        RuntimeError: By every verb that waits, in a thread that runs an event loop;
-            the message says what to await instead.
+        RuntimeError: By every method that waits, in a thread that runs an event loop;
+            the message names what to await instead.
     """
 
     def __repr__(self) -> str:
@@ -51,7 +51,7 @@ class SyncKue(SyncQueueMethods, SyncRunMethods):
         return self._queue.settings
 
     def open(self) -> str:
-        """Connect now, and say in a sentence how durable the store is."""
+        """Connect now, and return a sentence on how durable the store is."""
         return self.call(lambda q: q.open())
 
     def __enter__(self) -> Self:
@@ -68,8 +68,8 @@ class SyncKue(SyncQueueMethods, SyncRunMethods):
     # -- producing -------------------------------------------------------------
 
     def create_job(self, type: str, data: JSON = None) -> SyncJobBuilder:
-        """Begin a job; it is stored by ``….save()``."""
-        return SyncJobBuilder(self, self._queue._session, type, data)
+        """Start building a job; ``….save()`` stores it."""
+        return SyncJobBuilder(self, self._queue._connection, type, data)
 
     create = create_job
 
@@ -101,43 +101,43 @@ class SyncKue(SyncQueueMethods, SyncRunMethods):
         as `kue.Kue.enqueue_many`.
         """
         refuse_on_a_loop("await q.enqueue_many(…)")
-        line = self._connected()
-        session = line.queue._session
-        line.portal.call(session.hub.ready())
-        delivery = SyncBulkEnqueue(
-            line,
-            bulk_enqueue.drafts(session, what, data, options),
+        sync_connection = self._connected()
+        connection = sync_connection.queue._connection
+        sync_connection.loop.call(connection.subscriptions.ready())
+        bulk = SyncBulkEnqueue(
+            sync_connection,
+            bulk_enqueue.drafts(connection, what, data, options),
             durable=durable,
             on_progress=on_progress,
         )
         return [
-            self.held(added_handle(session, draft.type, added))
-            for draft, added in delivery.deliver_here()
+            self.held(added_handle(connection, draft.type, added))
+            for draft, added in bulk.deliver_here()
         ]
 
     def handle(self, job: Job) -> SyncJobHandle[Any]:
-        """Return the handle of a job that `page`, `range` or `find` gave."""
+        """Return the handle of a job that `page`, `range` or `find` returned."""
         return SyncJobHandle(self, self._queue.handle(job))
 
     def held(self, handle: JobHandle[T]) -> SyncJobHandle[T]:
-        """Return the same job for ordinary code."""
+        """Return a blocking handle of the same job."""
         return SyncJobHandle(self, handle)
 
-    # -- listening -------------------------------------------------------------
+    # -- events ----------------------------------------------------------------
 
     def on(self, event: str, callback: Callback) -> Self:
         """
         Call *callback* with each such event of any job, on the thread of `q.sync`.
 
-        It must not block, nor call `q.sync`; it may be a coroutine function.  Whatever
-        happens after this returns is heard of.
+        It must not block, nor call `q.sync`; it may be a coroutine function.  It
+        receives every event after this returns.
         """
         refuse_on_a_loop("q.on(…)")
         self.call(_listen, event, callback)
         return self
 
     def off(self, event: str, callback: Callback | None = None) -> Self:
-        """Call *callback* no more, or none of those registered for *event*."""
+        """Unregister *callback*, or with None all callbacks of *event*."""
         refuse_on_a_loop("q.off(…)")
         self.call(_forget, event, callback)
         return self
@@ -153,7 +153,7 @@ class SyncKue(SyncQueueMethods, SyncRunMethods):
 
 async def _listen(queue: Kue, event: str, callback: Callback) -> None:
     queue.on(event, callback)
-    await queue._session.hub.ready()
+    await queue._connection.subscriptions.ready()
 
 
 async def _forget(queue: Kue, event: str, callback: Callback | None) -> None:

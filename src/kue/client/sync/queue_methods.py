@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         BulkResult,
         BulkSummary,
         JobGiven,
-        OnSwept,
+        OnProgress,
     )
     from kue.client.filters import Selection
     from kue.client.queries import (
@@ -49,7 +49,7 @@ class SyncQueueMethods(BlockingCalls):
     """Blocking methods of a queue: queries, administration, bulk actions."""
 
     def now(self) -> int:
-        """Return the store's clock, Unix ms: the one all times of jobs are told by."""
+        """Return the store's clock, Unix ms: the source of all times of jobs."""
         return self.call(lambda q: q.now())
 
     def get(self, job_id: int) -> SyncJobHandle[Any]:
@@ -62,7 +62,7 @@ class SyncQueueMethods(BlockingCalls):
         return SyncJobHandle(self, self.call(lambda q: q.get(job_id)))
 
     def exists(self, job_id: int) -> bool:
-        """Tell whether there is such a job."""
+        """Return whether there is such a job."""
         return self.call(lambda q: q.exists(job_id))
 
     def logs(self, job_id: int, start: int = 0, stop: int = -1) -> list[LogLine]:
@@ -94,7 +94,7 @@ class SyncQueueMethods(BlockingCalls):
         return self.call(lambda q: q.delayed_count(type))
 
     def complete_count(self, type: str | None = None) -> int:
-        """Return how many jobs ended well and are kept."""
+        """Return how many jobs succeeded and are kept."""
         return self.call(lambda q: q.complete_count(type))
 
     def failed_count(self, type: str | None = None) -> int:
@@ -118,19 +118,19 @@ class SyncQueueMethods(BlockingCalls):
         return self.call(lambda q: q.hours(since, until))
 
     def facts(self) -> StoreFacts:
-        """Return what keeps the jobs: engine, version, size, and how fast it is."""
+        """Return facts about the store: engine, version, size, and how fast it is."""
         return self.call(lambda q: q.facts())
 
     def stacks(self, worker: str) -> Stacks | None:
-        """Return what a worker was doing when it was last asked, in these minutes."""
+        """Return the stacks that a worker last stored by `order`, in these minutes."""
         return self.call(lambda q: q.stacks(worker))
 
     def errors(self, type: str | None = None, *, limit: int = 50) -> Errors:
         """
-        Return what jobs that are failed now failed of, the most frequent first.
+        Return the errors of jobs that are failed now, the most frequent first.
 
         Errors that differ only in numbers are one; `find` and `Selection` take their
-        fingerprints.  Kept by the store: it costs the same however many jobs failed.
+        fingerprints.  The store keeps them: the cost does not grow with failed jobs.
         """
         return self.call(lambda q: q.errors(type, limit=limit))
 
@@ -203,13 +203,13 @@ class SyncQueueMethods(BlockingCalls):
         """
         Return jobs that match everything given.
 
-        *text* is looked for in the data, *error* in the last error, whatever the case;
+        *text* is searched in the data, *error* in the last error, ignoring case;
         *worker* runs the job or ran it last; *fingerprint* is that of a group of
-        `errors`; *data* says what is at which path, such as ``{"user.id": 42}``;
-        *since* and *until* are creation times in Unix ms; *accept* is asked about each
-        job that matches so far.
+        `errors`; *data* maps paths to values, such as ``{"user.id": 42}``;
+        *since* and *until* are creation times in Unix ms; *accept* is called with
+        each job that matches so far.
 
-        Looks at no more than about *scan* jobs: a page may be short, even empty, and
+        Scans no more than about *scan* jobs: a page may be short, even empty, and
         still have a cursor.
         """
         return self.call(
@@ -252,12 +252,12 @@ class SyncQueueMethods(BlockingCalls):
         until: Duration | datetime | None = None,
     ) -> None:
         """
-        Hand out no more jobs of *type* (None: of any type), whoever asks.
+        Let no worker claim jobs of *type* (None: of any type).
 
-        With *worker*, that worker alone takes no more; it hears of it with its next
-        beat, and one that has a name of its own is still paused when it comes back.
+        With *worker*, only that worker claims no more; it is notified with its next
+        heartbeat, and one that was given a name is still paused after a restart.
 
-        What runs goes on.  Ends with `resume`, or by itself after *until* (a duration)
+        Running jobs go on.  Ends with `resume`, or by itself after *until* (a duration)
         or at that moment (an aware datetime).
 
         Raises:
@@ -271,7 +271,7 @@ class SyncQueueMethods(BlockingCalls):
         """
         End the pause of a type, of a worker or (neither given) of everything.
 
-        Tells whether there was one.
+        Returns whether there was one.
 
         Raises:
             ValueError: Both a type and a worker are given.
@@ -280,11 +280,11 @@ class SyncQueueMethods(BlockingCalls):
 
     def order(self, worker: str, order: WorkerOrder) -> bool:
         """
-        Have a live worker do something; tell whether there is one of that name.
+        Send an order to a live worker; return whether there is one of that name.
 
-        It hears of it with its next beat.  Told to ``stop`` it takes no more jobs and
-        leaves once those in hand have ended; ``kue worker`` starts no other in its
-        place.  Told to write down its ``stacks`` it does so where `stacks` reads them.
+        The worker receives it with its next heartbeat.  On ``stop`` it claims no more
+        jobs and leaves once its running jobs have ended; ``kue worker`` starts no other
+        in its place.  On ``stacks`` it stores its stacks, for `stacks` to read.
         """
         return self.call(lambda q: q.order(worker, order))
 
@@ -298,10 +298,10 @@ class SyncQueueMethods(BlockingCalls):
         per_key: int | None = None,
     ) -> None:
         """
-        Hold jobs of *type* back, in all workers together.
+        Limit jobs of *type*, across all workers.
 
         At most *concurrency* run at once, *rate* start each *per*, *per_key* of one
-        group run at once.  With none of them given nothing holds them back any more.
+        group run at once.  With none of them given, all limits are removed.
 
         Raises:
             ValueError: A limit is less than 1.
@@ -317,7 +317,7 @@ class SyncQueueMethods(BlockingCalls):
         type: str | None = None,
         states: Iterable[State | str] = FINAL,
         *,
-        on_progress: OnSwept | None = None,
+        on_progress: OnProgress | None = None,
     ) -> int:
         """
         Remove all jobs of *type* (None: of any) in *states*; return how many.
@@ -339,10 +339,10 @@ class SyncQueueMethods(BlockingCalls):
         states: Iterable[State] = FINAL,
     ) -> list[BulkResult]:
         """
-        Put ended jobs back in line, after *delay*; each may be retried from *states*.
+        Requeue ended jobs, after *delay*; only those in one of *states*.
 
-        Their attempts count from nothing.  One that waits already is left as it is, and
-        one that was retried since it was read is ALREADY.
+        Their attempts start again from 0.  One that waits already is left as it is, and
+        the word of one that was retried since it was read is ALREADY.
         """
         jobs = tuple(jobs)
         states = tuple(states)
@@ -351,7 +351,7 @@ class SyncQueueMethods(BlockingCalls):
     def promote_many(
         self, jobs: Iterable[JobGiven], *, states: Iterable[State] = PROMOTABLE
     ) -> list[BulkResult]:
-        """Let jobs that are delayed or wait for others run now."""
+        """Let jobs run now that are delayed or wait for others."""
         jobs = tuple(jobs)
         states = tuple(states)
         return self.call(lambda q: q.promote_many(jobs, states=states))
@@ -371,7 +371,7 @@ class SyncQueueMethods(BlockingCalls):
         states: Iterable[State] | None = None,
     ) -> list[BulkResult]:
         """
-        Delete jobs with their logs; running ones only by *force*.
+        Delete jobs with their logs; running ones only with *force*.
 
         With *states*, only jobs that are in one of those at that very moment.
         """
@@ -385,11 +385,11 @@ class SyncQueueMethods(BlockingCalls):
         """
         Move jobs to ``waiting``, or to ``delayed`` until *at* (Unix ms).
 
-        Those that had ended when they were read start again; one that ends only then is
-        left as it is.
+        Those that had ended when they were read start again; one that ended after that
+        is left as it is.
 
         Raises:
-            ValueError: Jobs are moved to neither, or *at* is missing.
+            ValueError: *to* is another state, or *at* is missing.
         """
         jobs = tuple(jobs)
         return self.call(lambda q: q.move_many(jobs, to, at=at))
@@ -409,25 +409,25 @@ class SyncQueueMethods(BlockingCalls):
         wanted: Selection,
         *,
         delay: Duration = 0,
-        on_progress: OnSwept | None = None,
+        on_progress: OnProgress | None = None,
     ) -> BulkSummary:
         """
-        Put all jobs back in line that match and have ended by now.
+        Requeue all jobs that match and have ended by now.
 
-        One that fails again while this goes on is not retried a second time.
+        One that fails again in the meantime is not retried a second time.
         """
         return self.call(
             lambda q: q.retry_all(wanted, delay=delay, on_progress=on_progress)
         )
 
     def remove_all(
-        self, wanted: Selection, *, on_progress: OnSwept | None = None
+        self, wanted: Selection, *, on_progress: OnProgress | None = None
     ) -> BulkSummary:
         """Delete all jobs that match and have ended by now."""
         return self.call(lambda q: q.remove_all(wanted, on_progress=on_progress))
 
     def group_errors(
-        self, wanted: Selection, *, on_progress: OnSwept | None = None
+        self, wanted: Selection, *, on_progress: OnProgress | None = None
     ) -> list[ErrorGroup]:
-        """Return what the jobs that match failed of, the most frequent first."""
+        """Return the errors of the failed jobs that match, the most frequent first."""
         return self.call(lambda q: q.group_errors(wanted, on_progress=on_progress))

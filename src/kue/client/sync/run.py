@@ -1,4 +1,4 @@
-"""The verbs of a queue that do the work, for ordinary code."""
+"""Running workers from blocking code: run, work, stop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class SyncRunMethods(BlockingCalls):
-    """How a queue runs its jobs in this process; `kue.client.run.Working`, blocking."""
+    """Runs jobs of a queue in this process: `kue.client.run.RunMethods`, blocking."""
 
     def run(
         self,
@@ -37,7 +37,7 @@ class SyncRunMethods(BlockingCalls):
         """
         Run jobs until stopped: by `stop`, or by SIGINT or SIGTERM with *signals*.
 
-        Signals are heard in the main thread only.  Handlers are those of the queue;
+        Signals are handled in the main thread only.  Handlers are those of the queue;
         coroutines among them, and *on_start*, run on the thread of `q.sync`.
         """
         refuse_on_a_loop("await q.run(…)")
@@ -68,31 +68,31 @@ class SyncRunMethods(BlockingCalls):
         concurrency: int | None = None,
         name: str | None = None,
     ) -> Iterator[Worker]:
-        """Run jobs beside the body of ``with q.sync.work():``, and stop after it."""
+        """Run jobs during the body of ``with q.sync.work():``, and stop after it."""
         refuse_on_a_loop("async with q.work(…): …")
-        line = self._connected()
+        connection = self._connected()
         wanted = None if types is None else tuple(types)
-        working = line.queue.work(
+        working = connection.queue.work(
             grace=grace, types=wanted, concurrency=concurrency, name=name
         )
-        worker = line.portal.call(working.__aenter__())
+        worker = connection.loop.call(working.__aenter__())
         try:
             yield worker
         finally:
-            line.portal.call(working.__aexit__(None, None, None))
+            connection.loop.call(working.__aexit__(None, None, None))
 
     @property
     def working(self) -> frozenset[Worker]:
         """The workers that run jobs for this side of the queue in this process."""
-        line = self._current()
-        return frozenset() if line is None else line.queue.working
+        connection = self._current()
+        return frozenset() if connection is None else connection.queue.working
 
     def stop(self) -> None:
         """
-        Let every `run` and `work` of this side take no more jobs and return.
+        Let every `run` and `work` of this side claim no more jobs and return.
 
         Does not wait, and may be called anywhere: in handlers, in signal handlers.
         """
-        line = self._current()
-        if line is not None:
-            line.portal.tell(line.queue.stop)
+        connection = self._current()
+        if connection is not None:
+            connection.loop.call_soon(connection.queue.stop)

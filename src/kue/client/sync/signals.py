@@ -1,4 +1,4 @@
-"""Stopping a worker that runs on the portal, by a signal to the main thread."""
+"""Signals: stop a worker on the background loop when the main thread gets one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
     """
     Call *stop* on SIGINT and SIGTERM.  Outside the main thread nothing is done.
 
-    After the second signal they belong to whoever had them before, so that a third one
+    After the second signal the handlers from before are restored, so that a third one
     ends the process.
     """
     if threading.current_thread() is not threading.main_thread():
@@ -31,10 +31,10 @@ def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
     def on_signal(number: int, _: FrameType | None) -> None:
         received.append(number)
         if len(received) > 1:
-            give_back()
+            restore()
         stop()
 
-    def give_back() -> None:
+    def restore() -> None:
         for number, handler in before.items():
             signal.signal(number, handler)
 
@@ -43,4 +43,4 @@ def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
     try:
         yield
     finally:
-        give_back()
+        restore()

@@ -187,7 +187,7 @@ class BulkTasks:
         bulk = BulkTask(action)
         self._known[bulk.id] = bulk
         # It ends before the store is closed.
-        q._session.background.start(
+        q._connection.background.start(
             self._run(bulk, batches, act), f"kue bulk {action} {bulk.id}"
         )
         return bulk
