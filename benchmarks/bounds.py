@@ -246,7 +246,7 @@ async def _start_upkeep(bench: Bench, stack: AsyncExitStack, workers: int) -> No
             store,
             keep=Keep(),
             lease=LEASE_MS,
-            outage=StoreRetry("bench"),
+            store_retry=StoreRetry("bench"),
             sleep=asyncio.sleep,
         )
         task = tasks.create_task(service.run())

@@ -195,7 +195,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
 
 @pytest.fixture
 def _quick_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heartbeat, "BEATS_PER_LEASE", HEARTBEATS_PER_LEASE)
+    monkeypatch.setattr(heartbeat, "HEARTBEATS_PER_LEASE", HEARTBEATS_PER_LEASE)
 
 
 @pytest.fixture

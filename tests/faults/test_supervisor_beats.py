@@ -29,12 +29,12 @@ async def test_a_handler_that_holds_the_interpreter_beyond_its_lease_runs_once(
     async with shift.start("--processes", "2") as workers:
         started = await workers.line()
         # It has been silent for as long as its lease.
-        await workers.logged("has not been heard of", "its lease is renewed")
+        await workers.logged("has not responded", "its lease is renewed")
         await until_lagging(shift, int(started[2]))
         await asyncio.to_thread(go_on.write_bytes, b"")
         job = await shift.ended(job_id)
         returned = await workers.line()
-        await workers.logged("is heard again after")
+        await workers.logged("responds again after")
 
     assert started[:2] == ["started", str(job_id)]
     assert returned == ["returned", str(job_id), started[2]]
@@ -83,7 +83,7 @@ async def test_a_child_whose_loop_stands_still_for_too_long_is_killed_with_its_s
         _, again, heir = await workers.line()
         await patiently(lambda: not is_there(int(stuck)))
 
-    assert "has not gone round" in told
+    assert "has been blocked for" in told
     assert where.startswith("  File")
     assert (again, heir != stuck) == (str(job_id), True)
     assert await shift.outcomes(job_id) == ["stalled"]

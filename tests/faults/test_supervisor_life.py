@@ -117,7 +117,7 @@ async def test_a_hang_up_with_broken_code_leaves_the_old_processes_at_work(
         await workers.up()
         (lone.folder / "small.py").write_text("1 / 0\n")
         workers.signal(signal.SIGHUP)
-        await workers.logged("goes on: the one to replace it did not come up")
+        await workers.logged("goes on: its replacement did not come up")
         await lone.add("nap")
         said = await workers.line()
 

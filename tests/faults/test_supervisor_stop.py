@@ -74,7 +74,7 @@ async def test_a_third_signal_kills(shift: Shift) -> None:
     await shift.add("hold", seconds=600)
     async with shift.start("--grace", "10m") as workers:
         await workers.line()
-        for text in ("stopping: jobs", "stopping at once", "killing"):
+        for text in ("stopping: jobs", "stopping now", "killing"):
             workers.signal(signal.SIGTERM)
             await workers.logged(text)
         code = await workers.ended()

@@ -67,7 +67,7 @@ async def test_who_rests_is_woken_by_its_heartbeat_when_nobody_makes_the_passes(
         other_store,
         keep=Keep(),
         lease=LEASE_MS,
-        outage=StoreRetry("test"),
+        store_retry=StoreRetry("test"),
         sleep=rest.sleep,
     )
     heart = Heartbeat(
@@ -75,10 +75,10 @@ async def test_who_rests_is_woken_by_its_heartbeat_when_nobody_makes_the_passes(
         [],
         worker="w1",
         lease=LEASE_MS,
-        outage=StoreRetry("test"),
+        store_retry=StoreRetry("test"),
         info=dict,
         sleep=asyncio.sleep,
-        obey=ignore,
+        handle_order=ignore,
         on_overdue=upkeep.wake,
     )
     await add(store, [draft(name) for name in TYPES], now=await store.now())
@@ -90,7 +90,7 @@ async def test_who_rests_is_woken_by_its_heartbeat_when_nobody_makes_the_passes(
         [added] = await add(store, [draft("email", delay=1)], now=await store.now())
         # From now on nobody tends but who is told to.
         while await state_of(store, added.id) is State.DELAYED:
-            await heart.beat()
+            await heart.send()
             await asyncio.sleep(0.02)
     finally:
         resting.cancel()

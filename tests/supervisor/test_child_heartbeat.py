@@ -27,7 +27,7 @@ class Patient:
             wire.store,
             "patient",
             LEASE_MS,
-            outage=StoreRetry("the store"),
+            store_retry=StoreRetry("the store"),
             is_alive=lambda: not self.is_frozen,
         )
 

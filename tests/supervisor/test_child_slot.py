@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kue.supervisor.child_slot import (
-    GOOD_LIFE,
     LONGEST_PAUSE,
+    STABLE_SECONDS,
     ChildSlot,
     RestartBackoff,
 )
@@ -33,7 +33,7 @@ def test_a_child_that_lived_well_is_followed_quickly_again() -> None:
     for _ in range(5):
         backoff.after(age=1)
 
-    assert backoff.after(age=GOOD_LIFE) == 0.1
+    assert backoff.after(age=STABLE_SECONDS) == 0.1
     assert backoff.after(age=1) == pytest.approx(0.2)
 
 
@@ -53,7 +53,7 @@ class Poor:
         self.found.set()
         return await asyncio.Future()
 
-    async def excuse(
+    async def handle_failed_start(
         self, child: ChildProcess, failure: StartFailed, pause: float
     ) -> None:
         raise AssertionError("nobody came up")
@@ -63,7 +63,7 @@ async def test_a_system_without_processes_is_asked_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     system = Poor(refusals=2)
-    keeping = asyncio.create_task(ChildSlot(1, system).keep())
+    keeping = asyncio.create_task(ChildSlot(1, system).run())
 
     async with asyncio.timeout(50):
         await system.found.wait()

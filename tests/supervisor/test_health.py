@@ -31,8 +31,8 @@ def failed(failure: StartFailed) -> None:
 
 
 @pytest.fixture
-async def staff() -> ChildPool:
-    """Seats that nobody has taken."""
+async def pool() -> ChildPool:
+    """Slots without children."""
     options = SupervisorOptions(target="app:q", processes=2)
     return ChildPool(
         options, ChildHeartbeats(), asyncio.TaskGroup(), on_failed_start=failed
@@ -40,12 +40,12 @@ async def staff() -> ChildPool:
 
 
 async def test_before_the_first_child_is_up_it_is_live_and_not_ready(
-    staff: ChildPool, monkeypatch: pytest.MonkeyPatch
+    pool: ChildPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A slow import is no reason to be restarted."""
-    monkeypatch.setattr(health, "LIFELESS_SECONDS", 0)
+    monkeypatch.setattr(health, "NO_CHILD_SECONDS", 0)
 
-    found = HealthCheck(staff, ChildHeartbeats()).examine()
+    found = HealthCheck(pool, ChildHeartbeats()).check()
 
     assert (found.live, found.ready) == (True, False)
     assert found.reasons == ("process #1 is not up", "process #2 is not up")
@@ -53,26 +53,26 @@ async def test_before_the_first_child_is_up_it_is_live_and_not_ready(
 
 
 async def test_without_any_child_for_long_it_is_not_live(
-    staff: ChildPool, monkeypatch: pytest.MonkeyPatch
+    pool: ChildPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    staff.first.set_result(HELLO)
-    examiner = HealthCheck(staff, ChildHeartbeats())
+    pool.first.set_result(HELLO)
+    health_check = HealthCheck(pool, ChildHeartbeats())
 
-    soon = examiner.examine()
-    monkeypatch.setattr(health, "LIFELESS_SECONDS", 0)
-    late = examiner.examine()
+    soon = health_check.check()
+    monkeypatch.setattr(health, "NO_CHILD_SECONDS", 0)
+    late = health_check.check()
 
     assert (soon.live, late.live) == (True, False)
 
 
 async def test_while_it_stops_it_is_live_and_not_ready(
-    staff: ChildPool, monkeypatch: pytest.MonkeyPatch
+    pool: ChildPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    staff.first.set_result(HELLO)
-    examiner = HealthCheck(staff, ChildHeartbeats())
-    examiner.is_stopping = True
+    pool.first.set_result(HELLO)
+    health_check = HealthCheck(pool, ChildHeartbeats())
+    health_check.is_stopping = True
 
-    found = examiner.examine()
+    found = health_check.check()
 
     assert (found.live, found.ready) == (True, False)
     assert found.reasons[0] == "stopping"

@@ -34,7 +34,7 @@ STARTED = 1_800_000_000_000
 class Silent:
     """`execute` writes nothing down: its runs need nobody who does."""
 
-    telling = None
+    progress_sender = None
 
 
 def run_of(attempt: int = 1, timeout: int = 0) -> ActiveRun:
@@ -321,7 +321,7 @@ async def test_the_first_reason_stands() -> None:
 
     run.interrupt(Released(reason="the worker stopped"))
 
-    assert run.instead == Cancelled("someone asked")
+    assert run.forced == Cancelled("someone asked")
 
 
 async def test_a_lost_run_is_lost_whatever_was_said_before_or_after() -> None:

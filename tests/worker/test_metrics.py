@@ -48,7 +48,7 @@ async def test_a_run_and_its_wait_are_told_when_the_worker_leaves(q: Kue) -> Non
 async def test_a_worker_that_goes_on_tells_every_few_seconds(
     q: Kue, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heartbeat, "METER_SECONDS", 0.01)
+    monkeypatch.setattr(heartbeat, "TIMING_SECONDS", 0.01)
 
     async def nothing(job: ActiveJob) -> None: ...
 

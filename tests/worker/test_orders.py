@@ -74,7 +74,7 @@ async def test_stacks_tell_where_each_job_is(q: Kue) -> None:
     assert "in deep_inside" in of_one.split("\n\n")[0]
     of_two = text.partition(f"job {two.id} of type thread, attempt 1, thread")[2]
     assert "in in_a_thread" in of_two
-    assert "kue beat" in text
+    assert "kue heartbeat" in text
     assert "'hunter2'" not in text.replace('secret = "hunter2"', "")
 
 

@@ -49,7 +49,7 @@ def test_shares_go_by_weight() -> None:
 def test_what_a_type_does_not_want_is_for_the_others() -> None:
     first, second = SlotClaimant(10), SlotClaimant(10)
     budget = SlotBudget([first, second], total=10)
-    second.is_hungry = False
+    second.may_have_work = False
 
     assert budget.take(first, 10) == 10
 
@@ -63,9 +63,9 @@ def test_what_a_type_cannot_use_is_for_the_others() -> None:
 def test_a_type_that_grows_hungry_gets_the_slots_that_free() -> None:
     first, second = SlotClaimant(10), SlotClaimant(10)
     budget = SlotBudget([first, second], total=10)
-    second.is_hungry = False
+    second.may_have_work = False
     budget.take(first, 10)
-    second.is_hungry = True
+    second.may_have_work = True
 
     first.held -= 1
 
@@ -91,7 +91,7 @@ def test_in_strict_order_later_types_get_what_is_left() -> None:
     assert budget.take(first, 10) == 10
 
     first.held = 7
-    first.is_hungry = False
+    first.may_have_work = False
     assert budget.take(second, 10) == 3
 
 

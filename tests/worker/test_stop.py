@@ -171,7 +171,7 @@ async def test_what_a_last_call_got_is_handed_back_also_in_a_hurry(
     del asked["timeout"]
     await wire.unseen.claim(["email"], 1, **asked)
     q.stop()
-    await until(lambda: all(worker._hurried.is_set() for worker in q.working))
+    await until(lambda: all(worker._stopping_now.is_set() for worker in q.working))
     answer.set()
     await running
 

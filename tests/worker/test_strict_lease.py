@@ -94,7 +94,7 @@ async def test_with_a_strict_lease_its_runs_end_and_begin_anew(
     assert [attempt.outcome for attempt in ended.history] == ["released", "complete"]
     assert ended.history[0].reason == "the worker was out of touch with the store"
     assert ended.attempts == 1
-    assert caplog.text.count("1 of type email are cancelled") == 1
+    assert caplog.text.count("cancelling 1 running jobs of type email") == 1
 
 
 async def test_with_a_strict_lease_a_job_delivered_at_most_once_fails(

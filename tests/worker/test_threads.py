@@ -201,7 +201,7 @@ async def test_a_handler_that_does_not_end_when_told_is_settled_without_it(
         await second.result(timeout=50)
 
     assert started == [first.id, second.id]
-    assert "was told to end 0.1 s ago and goes on" in caplog.text
+    assert "was interrupted 0.1 s ago and is still running" in caplog.text
 
 
 async def test_a_coroutine_that_swallows_its_cancellation_is_settled_without_it(

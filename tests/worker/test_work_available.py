@@ -28,7 +28,7 @@ def test_a_short_answer_means_that_there_is_nothing() -> None:
 
     supply.answer(supply.ask(), was_full=False)
 
-    assert supply.stock is WorkHint.EMPTY
+    assert supply.hint is WorkHint.EMPTY
     assert not supply.is_worth_asking
 
 

@@ -1,7 +1,7 @@
 """
-Finding the queue that ``app:q`` names.
+App loader: imports the queue that ``app:q`` names.
 
-Only children import it: the supervisor must not run code of its users.
+The supervisor must not call it: it runs no code of its users.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HOW = "write module:attribute, such as app:q, or path/to/app.py:q"
 
 
 class BadTarget(ConfigError):
-    """The target names no queue; *detail* is the traceback of code that failed."""
+    """The target is not a queue; *detail* is the traceback of code that failed."""
 
     def __init__(self, message: str, detail: str = "") -> None:
         super().__init__(message)
@@ -32,18 +32,18 @@ class BadTarget(ConfigError):
 
 def split(target: str) -> tuple[str, str]:
     """
-    Return the place and the attribute of *target*; the latter may be empty.
+    Return the module or file and the attribute of *target*; the latter may be empty.
 
     Raises:
         BadTarget: It cannot be read.
     """
-    place, colon, attribute = target.rpartition(":")
+    source, colon, attribute = target.rpartition(":")
     if not colon:
-        place, attribute = target, ""
+        source, attribute = target, ""
     is_named = not colon or all(part.isidentifier() for part in attribute.split("."))
-    if not place or not is_named:
+    if not source or not is_named:
         raise BadTarget(f"the target {target!r} cannot be read; {HOW}")
-    return place, attribute
+    return source, attribute
 
 
 def load(target: str) -> tuple[Kue, ModuleType]:
@@ -51,29 +51,29 @@ def load(target: str) -> tuple[Kue, ModuleType]:
     Import the module of *target* and return its queue.
 
     Raises:
-        BadTarget: There is no such module or attribute, its code failed, or it is no
-            queue; the message says what was found instead.
+        BadTarget: There is no such module or attribute, its code failed, or it is not
+            a queue; the message says what was found instead.
     """
-    place, attribute = split(target)
-    # A program that is run from its folder finds its modules there; so do we.
-    _find_first(Path.cwd())
-    module = _import_file(Path(place)) if _is_path(place) else _import(place)
+    source, attribute = split(target)
+    # A program that is run from its folder imports modules from there; so do we.
+    _import_first_from(Path.cwd())
+    module = _import_file(Path(source)) if _is_path(source) else _import(source)
     if attribute:
         return _named(module, attribute), module
     return _only(module), module
 
 
-def _is_path(place: str) -> bool:
-    return place.endswith(".py") or os.sep in place
+def _is_path(name: str) -> bool:
+    return name.endswith(".py") or os.sep in name
 
 
 def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise BadTarget(f"there is no file {str(path)!r} in {Path.cwd()}; {HOW}")
-    # Settled now: the module may change the working folder.
+    # Resolved now: the module may change the working folder.
     whole = path.resolve()
     folder, name = _module_of(whole)
-    _find_first(folder)
+    _import_first_from(folder)
     module = _import(name)
     found = getattr(module, "__file__", None)
     if found is None or not os.path.samefile(found, whole):
@@ -85,7 +85,7 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _module_of(path: Path) -> tuple[Path, str]:
-    """Return the folder to import from and the full name, also within packages."""
+    """Return the folder to import from and the full module name, also in packages."""
     parts, folder = [path.stem], path.parent
     while (folder / "__init__.py").is_file():
         parts.insert(0, folder.name)
@@ -95,7 +95,7 @@ def _module_of(path: Path) -> tuple[Path, str]:
     return folder, ".".join(parts)
 
 
-def _find_first(folder: Path) -> None:
+def _import_first_from(folder: Path) -> None:
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
@@ -110,19 +110,19 @@ def _import(name: str) -> ModuleType:
                 f"installed packages; {HOW}"
             ) from exc
         raise _failed(name, exc) from exc
-    # Whatever a module raises, even SystemExit, is told and not obeyed.
+    # Whatever a module raises, even SystemExit, is reported and does not end us.
     except BaseException as exc:
         raise _failed(name, exc) from exc
 
 
 def _failed(name: str, exc: BaseException) -> BadTarget:
-    lines = traceback.format_exception(exc.with_traceback(_own_code(exc)))
+    lines = traceback.format_exception(exc.with_traceback(_user_frames(exc)))
     what = traceback.format_exception_only(exc)[-1].strip()
     return BadTarget(f"importing {name!r} failed: {what}", "".join(lines))
 
 
-def _own_code(exc: BaseException) -> TracebackType | None:
-    """Leave out the frames of this module and of the import system."""
+def _user_frames(exc: BaseException) -> TracebackType | None:
+    """Skip the frames of this module and of the import system."""
     trace = exc.__traceback__
     hidden = (__file__, importlib.__file__)
     while trace is not None and (

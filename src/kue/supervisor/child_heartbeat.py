@@ -1,4 +1,4 @@
-"""Beating for children, also for those whose interpreter is held by a handler."""
+"""Heartbeats for children, also for those whose interpreter is held by a handler."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kue.aio.retry import StoreRetry
 from kue.store import store_for
 from kue.supervisor.protocol import Hello
-from kue.worker.heartbeat import BEATS_PER_LEASE
+from kue.worker.heartbeat import HEARTBEATS_PER_LEASE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: What `workers` shows of a worker.
+#: The status of a worker, as `workers` shows it.
 Info = dict[str, Any]
 
 
 class LeaseRenewal:
-    """Renews the lease of one worker, every third of it, while it is alive."""
+    """Renews the lease of one worker, three times per lease, while it is alive."""
 
     def __init__(
         self,
@@ -35,93 +35,95 @@ class LeaseRenewal:
         worker: str,
         lease: int,
         *,
-        outage: StoreRetry,
+        store_retry: StoreRetry,
         is_alive: Callable[[], bool] = lambda: True,
         info: Callable[[], Info | None] = lambda: None,
     ) -> None:
         self._store = store
         self._worker = worker
         self._lease = lease
-        self._outage = outage
+        self._store_retry = store_retry
         self._is_alive = is_alive
         self._info = info
         self._answered = -math.inf
 
     @property
     def has_answer(self) -> bool:
-        """Whether the store answered within the time of a lease."""
+        """Whether the store answered within the last lease."""
         return time.monotonic() - self._answered <= self._lease / 1000
 
     async def run(self) -> None:
-        """Beat until cancelled."""
+        """Renew until cancelled."""
         while True:
-            await self._outage.persist(f"beat of {self._worker}", self._beat)
-            await asyncio.sleep(self._lease / 1000 / BEATS_PER_LEASE)
+            await self._store_retry.persist(f"heartbeat of {self._worker}", self._renew)
+            await asyncio.sleep(self._lease / 1000 / HEARTBEATS_PER_LEASE)
 
-    async def _beat(self) -> None:
-        # Looked at before each try: a worker may freeze while its store is away.
+    async def _renew(self) -> None:
+        # Checked before each try: a worker may freeze while its store is unavailable.
         if self._is_alive():
             await self._store.renew(self._worker, lease=self._lease, info=self._info())
-        # What was not asked need not be answered.
+        # Also without a call: a frozen worker is not a failure of the store.
         self._answered = time.monotonic()
 
 
 class ChildHeartbeats:
-    """Beats for every child, on stores of its own."""
+    """Renews the leases of all children, with its own connections to their stores."""
 
     def __init__(self) -> None:
-        self._pulses: dict[ChildProcess, LeaseRenewal] = {}
+        self._renewals: dict[ChildProcess, LeaseRenewal] = {}
         self._stores: dict[Settings, Store] = {}
-        self._outages: dict[Settings, StoreRetry] = {}
+        self._store_retries: dict[Settings, StoreRetry] = {}
 
     def has_answer(self, child: ChildProcess) -> bool:
-        """Whether the store of *child* answered within the time of its lease."""
-        pulse = self._pulses.get(child)
-        return pulse is None or pulse.has_answer
+        """Whether the store of *child* answered within its last lease."""
+        renewal = self._renewals.get(child)
+        return renewal is None or renewal.has_answer
 
-    async def attend(self, child: ChildProcess) -> None:
-        """Beat for *child* while it lives; then say that it is gone."""
+    async def renew_while_alive(self, child: ChildProcess) -> None:
+        """Renew the lease of *child* while it lives; then deregister it."""
         hello = await child.up
         if not isinstance(hello, Hello) or hello.beats_itself:
             return
-        self._pulses[child] = pulse = self._pulse(child, hello)
-        beating = asyncio.create_task(pulse.run(), name=f"kue beat {hello.worker}")
+        self._renewals[child] = renewal = self._renewal(child, hello)
+        renewing = asyncio.create_task(
+            renewal.run(), name=f"kue heartbeat {hello.worker}"
+        )
         try:
             await child.gone.wait()
         finally:
-            beating.cancel()
-            del self._pulses[child]
-        await self._leave(hello)
+            renewing.cancel()
+            del self._renewals[child]
+        await self._deregister(hello)
 
     async def close(self) -> None:
         for store in self._stores.values():
             await store.close()
 
-    def _pulse(self, child: ChildProcess, hello: Hello) -> LeaseRenewal:
+    def _renewal(self, child: ChildProcess, hello: Hello) -> LeaseRenewal:
         settings = hello.settings
         if settings not in self._stores:
             store = self._stores[settings] = store_for(settings)
-            self._outages[settings] = StoreRetry(store.name)
+            self._store_retries[settings] = StoreRetry(store.name)
         return LeaseRenewal(
             self._stores[settings],
             hello.worker,
             settings.lease,
-            outage=self._outages[settings],
+            store_retry=self._store_retries[settings],
             is_alive=lambda: not child.is_frozen,
             info=lambda: _info_of(child),
         )
 
-    async def _leave(self, hello: Hello) -> None:
-        # The process is gone for certain: nobody need wait for its lease to end.  And
-        # one that took its own leave may have been beaten for since.
+    async def _deregister(self, hello: Hello) -> None:
+        # The process is gone for certain: nobody need wait for its lease to run out.
+        # If it deregistered itself, we may have renewed its lease since.
         try:
             await self._stores[hello.settings].leave(hello.worker)
         except Exception as exc:
-            logger.debug("no leave was taken for worker %s: %s", hello.worker, exc)
+            logger.debug("worker %s could not be deregistered: %s", hello.worker, exc)
 
 
 def _info_of(child: ChildProcess) -> Info | None:
-    """Say for a child that cannot how late its event loop is."""
+    """Return the status of a child that cannot report it, with its event loop's lag."""
     if not child.is_silent:
         return None
     return {**child.status, "lag_ms": round(child.silence * 1000)}

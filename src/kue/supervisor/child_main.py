@@ -1,8 +1,8 @@
 """
-A child of the supervisor: ``python -m kue.supervisor.child_main TARGET FD``.
+Child process of the supervisor: ``python -m kue.supervisor.child_main TARGET FD``.
 
-It imports the queue, runs its jobs, and talks with the supervisor over the socket that
-it was given.
+It imports the queue, runs its jobs, and communicates with the supervisor over the
+socket FD.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from kue.supervisor.protocol import (
     MAX_LINE,
     StartFailed,
     StartOrder,
-    heard_by_child,
-    line,
+    decode_to_child,
+    encode,
 )
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from kue.client.queue import Kue
     from kue.worker import Worker
 
-#: Letters of a traceback that are told.
+#: Letters of a traceback that are sent.
 MAX_DETAIL = 50_000
-#: How long threads that nobody waits for any more may keep the process.
+#: How long abandoned threads may delay the exit of the process.
 EXIT_SECONDS = 3.0
 
 
@@ -51,18 +51,18 @@ def main(target: str, fd: int) -> int:
     supervisor = os.getppid()
     _prepare()
     with _socket(fd) as link:
-        orders = _orders(link)
-        if orders is None:
+        order = _receive_order(link)
+        if order is None:
             return 1
-        setproctitle(f"kue worker {target} #{orders.number}")
-        code = _serve(orders, link)
+        setproctitle(f"kue worker {target} #{order.number}")
+        code = _serve(order, link)
     if os.getppid() != supervisor:
         _end_group()
     return code
 
 
 def _end_group() -> None:
-    """Do what the supervisor would: end what handlers forked, and this process too."""
+    """Do what the supervisor would: kill what handlers forked, and this process too."""
     sys.stdout.flush()
     sys.stderr.flush()
     if os.getpgrp() == os.getpid():
@@ -70,51 +70,51 @@ def _end_group() -> None:
 
 
 def _prepare() -> None:
-    """Have signals do what the supervisor means by them."""
-    # A crash in native code says where.
+    """Install signal handlers, and have a crash write its stacks."""
+    # A crash in native code writes where it happened.
     faulthandler.enable()
     # The stack of every thread, even while one of them holds the interpreter.
     faulthandler.register(signal.SIGUSR2, all_threads=True)
-    # Stopping and reloading is up to the supervisor.  Handlers, because what is ignored
-    # would be ignored by every program that a job starts, too.
+    # The supervisor decides on stopping and reloading.  Handlers, because ignored
+    # signals would also be ignored by every program that a job starts.
     for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, _nothing)
-    # Terminals may stop whoever writes to them from the background, where we are.
+        signal.signal(number, _ignore)
+    # A terminal may stop background processes, such as this one, that write to it.
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
 
 
-def _nothing(number: int, frame: object) -> None:
-    """Be told by the supervisor."""
+def _ignore(number: int, frame: object) -> None:
+    """Do nothing: the supervisor decides."""
 
 
 def _socket(fd: int) -> socket.socket:
-    # Programs that jobs start must not hold the line.
+    # Programs that jobs start must not keep the connection open.
     os.set_inheritable(fd, False)
     return socket.socket(fileno=fd)
 
 
-def _orders(link: socket.socket) -> StartOrder | None:
+def _receive_order(link: socket.socket) -> StartOrder | None:
     data = b""
     while not data.endswith(b"\n"):
-        # No more than the line: what follows is for the event loop.
+        # Only this one line: what follows is for the event loop.
         more = link.recv(1)
         if not more:
             return None
         data += more
-    orders = heard_by_child(data)
-    assert isinstance(orders, StartOrder)
-    return orders
+    order = decode_to_child(data)
+    assert isinstance(order, StartOrder)
+    return order
 
 
-def _serve(orders: StartOrder, link: socket.socket) -> int:
-    options = orders.options
+def _serve(order: StartOrder, link: socket.socket) -> int:
+    options = order.options
     handler = log_format.configure(
-        f"#{orders.number}", format=options.log_format, level=options.log_level
+        f"#{order.number}", format=options.log_format, level=options.log_level
     )
     try:
-        # Outside of any event loop: modules may want to run one while they are loaded.
+        # Outside of any event loop: modules may run one while they are imported.
         queue, module = load(options.target)
-        run(_work(orders, queue, module, link, handler))
+        run(_work(order, queue, module, link, handler))
     except KueError as exc:
         _fail(link, str(exc), exc.detail if isinstance(exc, BadTarget) else "")
         return 1
@@ -125,23 +125,23 @@ def _serve(orders: StartOrder, link: socket.socket) -> int:
 
 
 async def _work(
-    orders: StartOrder,
+    order: StartOrder,
     queue: Kue,
     module: ModuleType,
     link: socket.socket,
     handler: logging.Handler,
 ) -> None:
-    def named(worker: Worker) -> None:
+    def name_worker(worker: Worker) -> None:
         log_format.name_worker(handler, worker.name)
 
-    duty = ChildWorker(
+    child_worker = ChildWorker(
         queue,
-        orders.options,
+        order.options,
         await asyncio.open_connection(sock=link.dup(), limit=MAX_LINE),
         folder=_folder(module),
-        on_start=named,
+        on_start=name_worker,
     )
-    await duty.perform()
+    await child_worker.run()
     _exit_soon()
 
 
@@ -155,11 +155,11 @@ def _folder(module: ModuleType) -> str | None:
 def _fail(link: socket.socket, message: str, detail: str) -> None:
     failure = StartFailed(message[:MAX_DETAIL], detail[-MAX_DETAIL:])
     with contextlib.suppress(OSError):
-        link.sendall(line(failure))
+        link.sendall(encode(failure))
 
 
 def _exit_soon() -> None:
-    """Do not wait long for threads, as Python does: what they did was handed back."""
+    """Do not wait forever for threads, as Python does: their jobs were requeued."""
     timer = threading.Timer(EXIT_SECONDS, os._exit, [0])
     timer.daemon = True
     timer.start()

@@ -1,4 +1,4 @@
-"""The staff: all seats, and every child that lives."""
+"""Child pool: all child slots, and every child process that lives."""
 
 from __future__ import annotations
 
@@ -19,60 +19,60 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: How long the store may keep us when all children are gone.
-FAREWELL_SECONDS = 1.0
+#: How long deregistering may take when all children are gone.
+DEREGISTER_SECONDS = 1.0
 
 
 class ChildPool:
-    """Starts children and knows them until they are gone."""
+    """Starts children and tracks them until they are gone."""
 
     def __init__(
         self,
         options: SupervisorOptions,
-        pacemaker: ChildHeartbeats,
+        heartbeats: ChildHeartbeats,
         group: asyncio.TaskGroup,
         *,
         on_failed_start: Callable[[StartFailed], None],
     ) -> None:
         self.is_burst = options.burst
-        self.seats = [ChildSlot(n + 1, self) for n in range(options.processes)]
-        #: Those at work, those that leave and those that are about to start.
+        self.slots = [ChildSlot(n + 1, self) for n in range(options.processes)]
+        #: Those at work, those that are leaving and those that are starting.
         self.children: set[ChildProcess] = set()
-        #: What the first child to come up said.
+        #: The hello of the first child that came up.
         self.first: asyncio.Future[Hello] = asyncio.Future()
-        #: Whether those who were let go at the end left in order.
-        self.in_order = True
-        self._is_disbanded = False
+        #: Whether all children exited cleanly when the pool was stopped.
+        self.is_clean = True
+        self._is_stopping = False
         self._options = options
-        self._pacemaker = pacemaker
+        self._heartbeats = heartbeats
         self._group = group
         self._on_failed_start = on_failed_start
-        self._keeping: list[asyncio.Task[None]] = []
-        self._attending: set[asyncio.Task[None]] = set()
+        self._slot_tasks: list[asyncio.Task[None]] = []
+        self._heartbeat_tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
         self._last_failure: StartFailed | None = None
 
     async def work(self) -> None:
-        """Keep every seat filled until there is nothing left to do, or `disband`."""
-        self._keeping = [
-            self._group.create_task(seat.keep(), name=f"kue seat {seat.number}")
-            for seat in self.seats
+        """Keep every slot filled until there is nothing left to do, or `stop`."""
+        self._slot_tasks = [
+            self._group.create_task(slot.run(), name=f"kue slot {slot.number}")
+            for slot in self.slots
         ]
-        await asyncio.gather(*self._keeping, return_exceptions=True)
+        await asyncio.gather(*self._slot_tasks, return_exceptions=True)
 
-    def disband(self, grace: float) -> None:
-        """Start nobody any more; let those at work leave, with *grace*."""
-        for task in self._keeping:
+    def stop(self, grace: float) -> None:
+        """Start no more children; let those at work leave, with *grace*."""
+        for task in self._slot_tasks:
             task.cancel()
-        self._is_disbanded = True
+        self._is_stopping = True
         for child in self.children:
-            self._let_go(child, grace)
+            self._stop_child(child, grace)
 
-    def _let_go(self, child: ChildProcess, grace: float) -> None:
+    def _stop_child(self, child: ChildProcess, grace: float) -> None:
         if child.is_up:
             child.leave(grace)
         else:
-            # It has nothing in hand, and may be deep in an import.
+            # It runs no jobs, and may be deep in an import.
             child.kill()
 
     def kill(self) -> None:
@@ -85,82 +85,82 @@ class ChildPool:
 
         Returns whether all were; the first that does not come up ends it.
         """
-        for seat in self.seats:
-            if seat.is_over:
+        for slot in self.slots:
+            if slot.is_over:
                 continue
-            if not await seat.replace(self._options.grace).done:
+            if not await slot.replace(self._options.grace).done:
                 return False
             for child in list(self.children):
-                if child.number == seat.number and child is not seat.child:
+                if child.number == slot.number and child is not slot.child:
                     await child.gone.wait()
         return True
 
     def reload(self) -> None:
-        """The code has changed: nobody goes on with the old one."""
+        """Replace all children: the code has changed."""
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
         for child in self.children:
-            self._let_go(child, self._options.grace)
+            self._stop_child(child, self._options.grace)
 
     async def gone(self) -> None:
-        """Return when no child is left, and the store was told, if it listens."""
+        """Return when no child is left, and the store, if it answers, knows of it."""
         while self.children:
             await next(iter(self.children)).gone.wait()
-            # Let whoever serves it take it off the list.
+            # Lets `_serve` remove it from the set.
             await asyncio.sleep(0)
-        if self._attending:
-            await asyncio.wait(self._attending, timeout=FAREWELL_SECONDS)
-        for task in self._attending:
+        if self._heartbeat_tasks:
+            await asyncio.wait(self._heartbeat_tasks, timeout=DEREGISTER_SECONDS)
+        for task in self._heartbeat_tasks:
             task.cancel()
 
-    # -- for seats -------------------------------------------------------------
+    # -- for slots -------------------------------------------------------------
 
     async def start(self, number: int) -> ChildProcess:
         child = await ChildProcess.start(number, self._options)
         child.outdated = self._changed
         self.children.add(child)
         self._group.create_task(self._serve(child), name=f"kue serve {child.pid}")
-        attending = self._group.create_task(self._attend(child))
-        self._attending.add(attending)
-        attending.add_done_callback(self._attending.discard)
+        renewing = self._group.create_task(self._renew(child))
+        self._heartbeat_tasks.add(renewing)
+        renewing.add_done_callback(self._heartbeat_tasks.discard)
         return child
 
-    async def excuse(
+    async def handle_failed_start(
         self, child: ChildProcess, failure: StartFailed, pause: float
     ) -> None:
         child.kill()
         await child.gone.wait()
         if not self.first.done() and not self._options.reload:
             self._on_failed_start(failure)
-            # Whoever asked is about to be cancelled.
+            # The calling slot is about to be cancelled.
             await asyncio.Event().wait()
         if child.outdated.is_set():
             return
-        self._tell(child, failure)
+        self._log_failed_start(child, failure)
         if self._options.reload:
             await child.outdated.wait()
         else:
             await asyncio.sleep(pause)
 
-    def _tell(self, child: ChildProcess, failure: StartFailed) -> None:
-        # The same lines again and again would hide what else is said.
-        is_news = failure != self._last_failure
+    def _log_failed_start(self, child: ChildProcess, failure: StartFailed) -> None:
+        # The same traceback again and again would hide other records.
+        is_new = failure != self._last_failure
         self._last_failure = failure
         logger.error(
             "%s did not start: %s%s",
             child,
             failure.message,
             "; waiting for a change" if self._options.reload else "",
-            extra={"detail": failure.detail if is_news else ""},
+            extra={"detail": failure.detail if is_new else ""},
         )
 
-    async def _attend(self, child: ChildProcess) -> None:
+    async def _renew(self, child: ChildProcess) -> None:
         hello = await child.up
         if isinstance(hello, Hello):
             self._last_failure = None
             if not self.first.done():
                 self.first.set_result(hello)
-            await self._pacemaker.attend(child)
+            await self._heartbeats.renew_while_alive(child)
 
     async def _serve(self, child: ChildProcess) -> None:
         try:
@@ -168,11 +168,11 @@ class ChildPool:
         finally:
             self.children.discard(child)
         if child.hello is not None and child.bye is None:
-            self._mourn(child)
+            self._log_death(child)
 
-    def _mourn(self, child: ChildProcess) -> None:
-        if self._is_disbanded:
-            self.in_order = False
+    def _log_death(self, child: ChildProcess) -> None:
+        if self._is_stopping:
+            self.is_clean = False
         running = child.status.get("running", 0)
         logger.error(
             "%s %s after %.0f s%s",

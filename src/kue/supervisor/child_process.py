@@ -1,4 +1,4 @@
-"""A child as the supervisor sees it: a process, and what it says over its socket."""
+"""Child process as the supervisor sees it: its state, messages and signals."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from kue.supervisor.protocol import (
     StartOrder,
     Tick,
     ToChild,
-    heard_from_child,
-    line,
+    decode_from_child,
+    encode,
 )
 
 if TYPE_CHECKING:
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: What a dead child had said is there to be read at once; a process that it forked may
-#: hold the socket open for ever.
-LAST_WORDS_SECONDS = 1.0
-#: What an orderly child may still take to exit after its last word.
+#: The last messages of a dead child can be read at once; a process that it forked may
+#: hold the socket open forever.
+READ_SECONDS = 1.0
+#: How long a child may take to exit after `Bye`.
 EXIT_SECONDS = 10.0
-#: A child past its grace that still ticks is writing down what became of its jobs; the
-#: store takes everything back by itself after a lease.
-WRITING_SECONDS = 2.0
-#: A child that has not ticked for so long cannot be busy with that.
+#: A child past its grace that still ticks is settling its jobs; the store reclaims
+#: everything by itself after a lease.
+SETTLE_SECONDS = 2.0
+#: A child that has not ticked for this long is not settling.
 TICKING_SECONDS = 2.0
-#: A pause longer than this between two looks was ours, not the child's.
+#: A longer pause between two looks was caused by us, not by the child.
 LONGEST_LOOK = 2.0
 
 
@@ -60,31 +60,31 @@ class ChildProcess:
         self.number = number
         self.started_at = time.monotonic()
         self.status: dict[str, Any] = {}
-        #: Seconds since its event loop went round; see `look`.
+        #: Seconds since its last message; see `look`.
         self.silence = 0.0
         self.hello: Hello | None = None
         self.bye: Bye | None = None
-        #: Someone ordered it to stop: nobody is to take its place.
-        self.is_dismissed = False
+        #: It was ordered to stop through the store, and is not to be replaced.
+        self.is_ordered_to_stop = False
         #: What went wrong in it, before it was up or later.
         self.failure: StartFailed | None = None
-        #: What it exited with, once it is gone; the negative number of a signal.
+        #: Its exit code, once it is gone; negative for a signal.
         self.code: int | None = None
-        #: Hello, or why there was none.
+        #: Its hello, or why it failed to start.
         self.up: asyncio.Future[Hello | StartFailed] = asyncio.Future()
         #: It takes no more jobs, or is gone.
         self.leaving = asyncio.Event()
         self.gone = asyncio.Event()
         #: The code that it runs has changed.
         self.outdated = asyncio.Event()
-        #: When it should be gone at the latest, in monotonic seconds.
+        #: When it must be gone, in monotonic seconds.
         self._due: float | None = None
         self._process = process
         self._reader, self._writer = streams
 
     @classmethod
     async def start(cls, number: int, options: SupervisorOptions) -> ChildProcess:
-        """Start a process and tell it what to do; `serve` listens to it."""
+        """Start a process and send it its order; `serve` reads its messages."""
         ours, theirs = socket.socketpair()
         with theirs:
             process = await asyncio.create_subprocess_exec(
@@ -101,7 +101,7 @@ class ChildProcess:
             )
         streams = await asyncio.open_connection(sock=ours, limit=MAX_LINE)
         child = cls(number, process, streams)
-        child._say(StartOrder(number, options))
+        child._send(StartOrder(number, options))
         return child
 
     def __str__(self) -> str:
@@ -143,27 +143,27 @@ class ChildProcess:
 
     @property
     def is_overdue(self) -> bool:
-        """Whether it was to leave, and will not by itself."""
+        """Whether it should have left, and will not by itself."""
         if self._due is None or self.hello is None:
             return False
         lease = self.hello.settings.lease / 1000
-        margin = WRITING_SECONDS + lease if self.is_ticking else 1.0
+        margin = SETTLE_SECONDS + lease if self.is_ticking else 1.0
         return time.monotonic() > self._due + margin
 
     async def serve(self) -> None:
-        """Listen until the process is gone."""
+        """Read its messages until the process is gone."""
         listening = asyncio.create_task(self._listen(), name=f"kue child {self.pid}")
         try:
             self.code = await self._process.wait()
-            self._sweep()
-            await asyncio.wait([listening], timeout=LAST_WORDS_SECONDS)
+            self._kill_leftovers()
+            await asyncio.wait([listening], timeout=READ_SECONDS)
         finally:
             listening.cancel()
             self._writer.close()
             self._end()
 
-    def _sweep(self) -> None:
-        """End what its handlers forked or started and left behind, however it went."""
+    def _kill_leftovers(self) -> None:
+        """Kill what its handlers started and left behind, however it ended."""
         self._signal_all(signal.SIGKILL)
 
     def _end(self) -> None:
@@ -174,36 +174,36 @@ class ChildProcess:
 
     @property
     def ending(self) -> str:
-        """How it went, in words."""
+        """How it ended, in words."""
         if self.failure is not None:
-            return f"broke: {self.failure.message}"
+            return f"failed: {self.failure.message}"
         if self.code is not None and self.code < 0:
             return f"was killed by {_signal_name(-self.code)}"
         return f"exited with code {self.code}"
 
     @property
     def detail(self) -> str:
-        """The traceback of what broke it, if that is known."""
+        """The traceback of what made it fail, if that is known."""
         return self.failure.detail if self.failure else ""
 
     def look(self, elapsed: float) -> None:
         """
         Count how long it has been silent; *elapsed* since the last look.
 
-        Time in which the child was frozen does not count, nor that in which we were.
+        Time in which the child or the supervisor was frozen does not count.
         """
         if not self.is_frozen:
             self.silence += min(elapsed, LONGEST_LOOK)
 
     def leave(self, grace: float | None) -> None:
-        """Let it take no more jobs; see `Leave`."""
+        """Have it claim no more jobs and leave; see `Leave`."""
         if grace is not None:
             self._due = time.monotonic() + grace
         self.leaving.set()
-        self._say(Leave(grace))
+        self._send(Leave(grace))
 
     def dump(self) -> None:
-        """Have it write the stacks of its threads to stderr, whatever holds it."""
+        """Have it write the stacks of its threads to stderr, whatever blocks it."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGUSR2)
 
@@ -214,49 +214,49 @@ class ChildProcess:
         self._signal_all(signal.SIGCONT)
 
     def kill(self) -> None:
-        """End it and whatever it started, at once."""
+        """Kill it and everything it started."""
         if not self.gone.is_set():
             self._signal_all(signal.SIGKILL)
 
     def _signal_all(self, number: signal.Signals) -> None:
-        # Not permitted: what is left of the group is dead, or another user's.
+        # Not permitted: what is left of the group is dead, or belongs to another user.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
-    def _say(self, message: ToChild) -> None:
+    def _send(self, message: ToChild) -> None:
         if not self._writer.is_closing():
-            self._writer.write(line(message))
+            self._writer.write(encode(message))
 
     async def _listen(self) -> None:
         try:
             while data := await self._reader.readline():
-                self._hear(heard_from_child(data))
+                self._handle(decode_from_child(data))
         except OSError:
             # The socket of a child that died may be reset instead of ended.
-            logger.debug("%s was cut off", self)
+            logger.debug("the connection of %s was reset", self)
         except (ValueError, msgspec.MsgspecError):
-            logger.exception("%s says what nobody understands", self)
+            logger.exception("%s sent an invalid message", self)
 
-    def _hear(self, message: FromChild) -> None:
+    def _handle(self, message: FromChild) -> None:
         self.silence = 0.0
         match message:
             case Hello():
                 self.hello = message
-                self._rise(message)
+                self._resolve_up(message)
             case StartFailed():
                 self.failure = message
-                self._rise(message)
+                self._resolve_up(message)
             case Tick():
                 self.status = message.status
-                self.is_dismissed |= message.is_dismissed
+                self.is_ordered_to_stop |= message.is_dismissed
                 if message.is_leaving:
                     self.leaving.set()
             case Bye():
                 self.bye = message
-                self.is_dismissed |= message.reason == "dismissed"
+                self.is_ordered_to_stop |= message.reason == "dismissed"
                 self._due = time.monotonic() + EXIT_SECONDS
 
-    def _rise(self, message: Hello | StartFailed) -> None:
+    def _resolve_up(self, message: Hello | StartFailed) -> None:
         if not self.up.done():
             self.up.set_result(message)
 

@@ -1,4 +1,4 @@
-"""A seat: one of the places where a child is to be at work."""
+"""Child slot: keeps one child process running, with restart backoff."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ logger = logging.getLogger(__name__)
 
 #: Seconds before a child is started again: the first time, and at most.
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
-#: A child that lived so long did well; the next pause is a short one again.
-GOOD_LIFE = 60.0
+#: After a child that lived this long, the next pause is short again.
+STABLE_SECONDS = 60.0
 
 
 class ChildSource(Protocol):
-    """Where children come from."""
+    """Starts children; implemented by `ChildPool`."""
 
-    #: Whether children end by themselves, once there is nothing left to do.
+    #: Whether children stop by themselves once there is nothing left to do.
     is_burst: bool
 
     async def start(self, number: int) -> ChildProcess: ...
 
-    async def excuse(
+    async def handle_failed_start(
         self, child: ChildProcess, failure: StartFailed, pause: float
     ) -> None:
-        """Say that *child* did not come up; return when to try again."""
+        """Report that *child* did not come up; return when it is time to try again."""
 
 
 class Replacement:
-    """A fresh child is to take over, and the old one to leave, with *grace*."""
+    """A new child is to take over, and the old one to leave, with *grace*."""
 
     def __init__(self, grace: float | None) -> None:
         self.grace = grace
-        #: Whether the fresh one came up, once that is known.
+        #: Whether the new one came up, once that is known.
         self.done: asyncio.Future[bool] = asyncio.Future()
 
 
@@ -51,7 +51,7 @@ class RestartBackoff:
 
     def after(self, age: float) -> float:
         """Return the pause after a child that died at *age*."""
-        if age >= GOOD_LIFE:
+        if age >= STABLE_SECONDS:
             self._pause = FIRST_PAUSE
         pause = self._pause
         self._pause = min(pause * 2, LONGEST_PAUSE)
@@ -59,26 +59,26 @@ class RestartBackoff:
 
 
 class ChildSlot:
-    """Keeps a child at work: starts it, replaces it, starts it again when it died."""
+    """Keeps a child running: starts it, replaces it, restarts it when it died."""
 
     def __init__(self, number: int, source: ChildSource) -> None:
         self.number = number
-        #: Who works here, or did last.
+        #: The current child, or the last one.
         self.child: ChildProcess | None = None
-        #: Nothing is left to do here.
+        #: Whether nothing is left to do here.
         self.is_over = False
         self._source = source
         self._backoff = RestartBackoff()
-        self._asked = asyncio.Event()
+        self._replacement_requested = asyncio.Event()
         self._replacement: Replacement | None = None
 
     @property
-    def is_well(self) -> bool:
-        """Whether someone is at work, or need not be any more."""
+    def is_healthy(self) -> bool:
+        """Whether a child is up, or none is needed any more."""
         return self.is_over or (self.child is not None and self.child.is_up)
 
-    async def keep(self) -> None:
-        """Return when there is nothing left to do; being cancelled stops no child."""
+    async def run(self) -> None:
+        """Return when there is nothing left to do; cancelling it stops no child."""
         try:
             child = await self._fill()
             while not await self._is_over(child):
@@ -88,10 +88,10 @@ class ChildSlot:
             self._replaced(False)
 
     def replace(self, grace: float | None) -> Replacement:
-        """Have a fresh child take over; asked twice, it is done once."""
+        """Have a new child take over; a second call joins the first."""
         if self._replacement is None:
             self._replacement = Replacement(grace)
-            self._asked.set()
+            self._replacement_requested.set()
         return self._replacement
 
     @property
@@ -102,47 +102,48 @@ class ChildSlot:
         if self._replacement is not None and not self._replacement.done.done():
             self._replacement.done.set_result(is_done)
         self._replacement = None
-        self._asked.clear()
+        self._replacement_requested.clear()
 
     async def _fill(self) -> ChildProcess:
         child: ChildProcess | None = None
         while child is None:
-            # One that began before it was asked for may have read old code.
-            is_fresh = self.is_replacing
+            # A child that started before the request may have read old code.
+            is_replacement = self.is_replacing
             child = await self._start()
         self.child = child
-        if is_fresh:
+        if is_replacement:
             self._replaced(True)
         return child
 
     async def _start(self) -> ChildProcess | None:
-        """Try once; what failed has been told and paused for."""
+        """Try once; on failure log it, pause and return None."""
         try:
             child = await self._source.start(self.number)
         except OSError as exc:
-            await self._despair(exc)
+            await self._pause_after(exc)
             return None
-        said = await child.up
-        if isinstance(said, Hello):
+        started = await child.up
+        if isinstance(started, Hello):
             return child
-        await self._source.excuse(child, said, self._backoff.after(child.age))
+        pause = self._backoff.after(child.age)
+        await self._source.handle_failed_start(child, started, pause)
         return None
 
-    async def _despair(self, exc: OSError) -> None:
-        """The system has no process for us: too many, or no memory left."""
+    async def _pause_after(self, exc: OSError) -> None:
+        """Wait: the system cannot start a process, as it has too many or no memory."""
         pause = self._backoff.after(0)
         logger.error("no process can be started, next try in %.1f s: %s", pause, exc)
         await asyncio.sleep(pause)
 
     async def _is_over(self, child: ChildProcess) -> bool:
-        """Wait for a reason to act, and say whether it is that all is done."""
-        await _any(child.leaving, self._asked)
-        if child.is_dismissed:
+        """Wait until *child* leaves or must be replaced; return whether all is done."""
+        await _any(child.leaving, self._replacement_requested)
+        if child.is_ordered_to_stop:
             await child.gone.wait()
             return True
         if not self._source.is_burst or not child.leaving.is_set():
             return False
-        # Why it leaves is known when it has.
+        # Its reason is known once it has left.
         await child.gone.wait()
         return child.bye is not None and child.bye.reason == "drained"
 
@@ -154,17 +155,17 @@ class ChildSlot:
         return await self._fill()
 
     async def _swap(self, child: ChildProcess) -> ChildProcess:
-        """Start another first: what does not come up replaces nobody."""
+        """Start the new child first: one that does not come up replaces nothing."""
         assert self._replacement is not None
         grace = self._replacement.grace
-        fresh = await self._start()
-        if fresh is None:
-            logger.error("%s goes on: the one to replace it did not come up", child)
+        new = await self._start()
+        if new is None:
+            logger.error("%s goes on: its replacement did not come up", child)
         else:
-            self.child = fresh
+            self.child = new
             child.leave(grace)
-        self._replaced(fresh is not None)
-        return fresh or child
+        self._replaced(new is not None)
+        return new or child
 
 
 async def _any(*events: asyncio.Event) -> None:

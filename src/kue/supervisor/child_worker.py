@@ -1,4 +1,4 @@
-"""What a child does once it has its queue: work, tick, and leave when told."""
+"""Worker in a child process: runs jobs, sends ticks, stops when ordered."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from kue.supervisor.protocol import (
     Hello,
     Leave,
     Tick,
-    heard_by_child,
-    line,
+    decode_to_child,
+    encode,
 )
 
 if TYPE_CHECKING:
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 TICK_SECONDS = 0.5
-#: The worker itself never runs out of patience: how long it may take depends on why it
-#: leaves, and that is counted here.
-PATIENCE = "3650d"
+#: The worker itself gets unlimited grace: the actual grace depends on why it stops, and
+#: is counted here.
+UNLIMITED = "3650d"
 
 
 class ChildWorker:
-    """Runs jobs of *queue* as the supervisor at the other end of the streams wants."""
+    """Runs jobs of *queue* under the supervisor at the other end of the streams."""
 
     def __init__(
         self,
@@ -58,22 +58,22 @@ class ChildWorker:
         self._worker: Worker | None = None
         self._durability = ""
         self._is_asked = False
-        self._giving_up: asyncio.TimerHandle | None = None
+        self._grace_timer: asyncio.TimerHandle | None = None
         self._services: list[asyncio.Task[None]] = []
 
-    async def perform(self) -> None:
+    async def run(self) -> None:
         """
-        Work until there is no more to do, or the supervisor or SIGTERM ends it.
+        Work until there is no more to do, or the supervisor or SIGTERM stops it.
 
         Raises:
             KueError: The queue cannot be worked on.
         """
         self._durability = await self._open()
-        # The last of the hooks: it is up when all others have done their part.
-        self._queue.on_startup(self._rise)
+        # The last of the hooks: the child is up when all others have run.
+        self._queue.on_startup(self._report_up)
         try:
             await self._work()
-            self._say(Bye(self._reason))
+            self._send(Bye(self._reason))
             with contextlib.suppress(OSError):
                 await self._writer.drain()
         finally:
@@ -85,49 +85,49 @@ class ChildWorker:
         try:
             return await self._queue.open()
         except (StoreUnavailable, StoreFull) as exc:
-            # It may come later; workers wait for it.
+            # It may come up later; workers wait for it.
             return f"does not answer yet: {exc}"
 
     async def _work(self) -> None:
         options = self._options
         await self._queue.run(
-            grace=PATIENCE,
+            grace=UNLIMITED,
             signals=False,
             types=list(options.types) or None,
             concurrency=options.concurrency,
             strict=options.strict,
             burst=options.burst,
             max_jobs=options.max_jobs,
-            supervised=not self._beats_itself,
+            supervised=not self._renews_itself,
             on_start=self._start,
         )
 
     def _start(self, worker: Worker) -> None:
         self._worker = worker
-        worker.on_dismissed = self._dismissed
+        worker.on_stop_order = self._handle_stop_order
         self._on_start(worker)
-        # Until here it has nothing in hand, and a SIGTERM just ends it.
+        # Until here it runs no jobs, and a SIGTERM just ends it.
         asyncio.get_running_loop().add_signal_handler(
             signal.SIGTERM, self._leave, self._options.grace
         )
         self._services.append(asyncio.create_task(self._listen(), name="kue listen"))
 
-    def _rise(self) -> None:
+    def _report_up(self) -> None:
         assert self._worker is not None
-        self._say(self._hello(self._worker))
+        self._send(self._hello(self._worker))
         ticking = asyncio.create_task(self._tick(self._worker), name="kue tick")
         self._services.append(ticking)
 
     def _hello(self, worker: Worker) -> Hello:
         return Hello(
             worker=worker.name,
-            settings=_settled(self._queue),
+            settings=_resolved_settings(self._queue),
             store=self._queue.store.name,
             durability=self._durability,
             types=tuple(map(_described, worker.processors)),
             concurrency=self._options.concurrency
             or sum(processor.slots for processor in worker.processors),
-            beats_itself=self._beats_itself,
+            beats_itself=self._renews_itself,
             folder=self._folder,
         )
 
@@ -135,25 +135,25 @@ class ChildWorker:
         while True:
             # A supervisor that does not read must not fill our memory.
             if not self._writer.transport.get_write_buffer_size():
-                self._say(self._sign(worker))
+                self._send(self._status(worker))
             await asyncio.sleep(TICK_SECONDS)
 
-    def _sign(self, worker: Worker) -> Tick:
-        return Tick(worker.status(), worker.is_stopping, worker.is_dismissed)
+    def _status(self, worker: Worker) -> Tick:
+        return Tick(worker.status(), worker.is_stopping, worker.is_ordered_to_stop)
 
-    def _dismissed(self) -> None:
+    def _handle_stop_order(self) -> None:
         assert self._worker is not None
         self._leave(self._options.grace)
-        # At once: a seat whose child leaves for another reason is filled anew.
-        self._say(self._sign(self._worker))
+        # At once: a slot whose child leaves for another reason starts a new one.
+        self._send(self._status(self._worker))
 
     async def _listen(self) -> None:
         with contextlib.suppress(OSError):
             while data := await self._reader.readline():
-                message = heard_by_child(data)
+                message = decode_to_child(data)
                 if isinstance(message, Leave):
                     self._leave(message.grace)
-        logger.warning("the supervisor is gone; leaving")
+        logger.warning("the supervisor is gone; stopping")
         self._leave(self._options.grace)
 
     def _leave(self, grace: float | None) -> None:
@@ -162,31 +162,31 @@ class ChildWorker:
         if not self._worker.is_stopping:
             self._worker.stop()
         if grace is not None:
-            self._give_up_after(grace)
+            self._requeue_after(grace)
 
-    def _give_up_after(self, grace: float) -> None:
+    def _requeue_after(self, grace: float) -> None:
         loop = asyncio.get_running_loop()
         when = loop.time() + grace
-        # Whoever says less later is obeyed, but nobody prolongs what was said before.
-        if self._giving_up is not None:
-            when = min(when, self._giving_up.when())
-            self._giving_up.cancel()
+        # A later order can shorten the grace, but not prolong it.
+        if self._grace_timer is not None:
+            when = min(when, self._grace_timer.when())
+            self._grace_timer.cancel()
         assert self._worker is not None
-        self._giving_up = loop.call_at(when, self._worker.stop)
+        self._grace_timer = loop.call_at(when, self._worker.stop)
 
     @property
-    def _beats_itself(self) -> bool:
-        """Whether nobody else can: the jobs are in this process alone."""
+    def _renews_itself(self) -> bool:
+        """Whether the supervisor cannot renew: the jobs are in this process alone."""
         return not self._queue.is_shared
 
-    def _say(self, message: FromChild) -> None:
+    def _send(self, message: FromChild) -> None:
         if not self._writer.is_closing():
-            self._writer.write(line(message))
+            self._writer.write(encode(message))
 
     @property
     def _reason(self) -> Literal["asked", "dismissed", "drained", "spent"]:
         assert self._worker is not None
-        if self._worker.is_dismissed:
+        if self._worker.is_ordered_to_stop:
             return "dismissed"
         if self._is_asked:
             return "asked"
@@ -195,11 +195,12 @@ class ChildWorker:
         return "spent" if is_spent or not self._options.burst else "drained"
 
 
-def _settled(queue: Kue) -> Settings:
+def _resolved_settings(queue: Kue) -> Settings:
     """
-    Return the settings by which another process finds the same jobs.
+    Return the settings with which another process finds the same jobs.
 
-    A file was settled when the queue was made, in the working folder of that moment.
+    The path of a file was resolved when the queue was created, in the working folder
+    of that moment.
     """
     settings, (scheme, _, path) = queue.settings, queue.store.name.partition(":///")
     if scheme != "sqlite":

@@ -1,4 +1,4 @@
-"""How a supervisor and its children are: what health checks and systemd are told."""
+"""Health of the supervisor and its children, for health checks and systemd."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ if TYPE_CHECKING:
     from kue.supervisor.child_pool import ChildPool
     from kue.supervisor.child_process import ChildProcess
 
-#: Without any child for so long, starting more does not help; someone else should.
-LIFELESS_SECONDS = 60.0
+#: Without any child for this long, starting more does not help: it is not live.
+NO_CHILD_SECONDS = 60.0
 
 State = Literal["starting", "working", "leaving", "silent", "frozen"]
 
 
 class ChildHealth(msgspec.Struct, frozen=True):
-    """How one child is."""
+    """Health of one child."""
 
     number: int
     pid: int
     worker: str | None
     state: State
-    #: Seconds since it was started, and since its event loop went round.
+    #: Seconds since it was started, and since its last tick.
     age: float
     silence: float
-    #: Whether the store answered the last beat within the lease.
+    #: Whether the store answered the last heartbeat within the lease.
     store_answers: bool
-    #: What its worker said of itself.
+    #: The status of its worker.
     status: dict[str, Any]
 
 
 class SupervisorHealth(msgspec.Struct, frozen=True):
-    """How all of it is."""
+    """Health of the supervisor and all children."""
 
-    #: Worth keeping: a restart would not help.
+    #: A restart would not help.
     live: bool
-    #: All children are up, their loops go round, the store answers, and nothing fails.
+    #: All children are up and tick, the store answers, and nothing fails.
     ready: bool
     #: What keeps it from being ready.
     reasons: tuple[str, ...]
@@ -49,33 +49,33 @@ class SupervisorHealth(msgspec.Struct, frozen=True):
     def summary(self) -> str:
         running = sum(child.status.get("running", 0) for child in self.children)
         done = sum(child.status.get("done", 0) for child in self.children)
-        said = f"{len(self.children)} processes, {running} jobs running, {done} done"
-        return "; ".join([said, *self.reasons])
+        counts = f"{len(self.children)} processes, {running} jobs running, {done} done"
+        return "; ".join([counts, *self.reasons])
 
 
 class HealthCheck:
-    """Looks at children; looked at often, it also knows how long there were none."""
+    """Checks the children; called often, it also knows how long there were none."""
 
-    def __init__(self, staff: ChildPool, pacemaker: ChildHeartbeats) -> None:
-        self._staff = staff
-        self._pacemaker = pacemaker
-        self._last_life = time.monotonic()
+    def __init__(self, pool: ChildPool, heartbeats: ChildHeartbeats) -> None:
+        self._pool = pool
+        self._heartbeats = heartbeats
+        self._last_up = time.monotonic()
         self.is_stopping = False
 
-    def examine(self) -> SupervisorHealth:
+    def check(self) -> SupervisorHealth:
         children = tuple(
             self._child(child)
-            for child in sorted(self._staff.children, key=lambda child: child.pid)
+            for child in sorted(self._pool.children, key=lambda child: child.pid)
         )
         reasons = tuple(self._reasons(children))
         return SupervisorHealth(self._is_live(), not reasons, reasons, children)
 
     def _is_live(self) -> bool:
         now = time.monotonic()
-        if self.is_stopping or any(child.is_up for child in self._staff.children):
-            self._last_life = now
-        is_new = not self._staff.first.done()
-        return is_new or now - self._last_life < LIFELESS_SECONDS
+        if self.is_stopping or any(child.is_up for child in self._pool.children):
+            self._last_up = now
+        is_new = not self._pool.first.done()
+        return is_new or now - self._last_up < NO_CHILD_SECONDS
 
     def _child(self, child: ChildProcess) -> ChildHealth:
         return ChildHealth(
@@ -85,15 +85,15 @@ class HealthCheck:
             state=_state(child),
             age=round(child.age, 1),
             silence=round(child.silence, 1),
-            store_answers=self._pacemaker.has_answer(child),
+            store_answers=self._heartbeats.has_answer(child),
             status=child.status,
         )
 
     def _reasons(self, children: tuple[ChildHealth, ...]) -> list[str]:
         reasons = ["stopping"] if self.is_stopping else []
-        for seat in self._staff.seats:
-            if not seat.is_well:
-                reasons.append(f"process #{seat.number} is not up")
+        for slot in self._pool.slots:
+            if not slot.is_healthy:
+                reasons.append(f"process #{slot.number} is not up")
         for child in children:
             if child.state in ("silent", "frozen"):
                 reasons.append(f"process #{child.number} is {child.state}")

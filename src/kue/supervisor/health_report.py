@@ -1,4 +1,4 @@
-"""Reporting the supervisor's condition: to the health file, to systemd."""
+"""Health reports of the supervisor: to the health file and to systemd."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ REPORT_SECONDS = 1.0
 
 
 class HealthReporter:
-    """Says every second how it is."""
+    """Reports health every second."""
 
     def __init__(
-        self, examiner: HealthCheck, notifier: SystemdNotifier, health_file: str | None
+        self,
+        health_check: HealthCheck,
+        notifier: SystemdNotifier,
+        health_file: str | None,
     ) -> None:
-        self._examiner = examiner
+        self._health_check = health_check
         self._notifier = notifier
         self._file = HealthFile(health_file) if health_file is not None else None
         self._was_ready = False
@@ -28,7 +31,7 @@ class HealthReporter:
     async def run(self) -> None:
         try:
             while True:
-                await self._report(self._examiner.examine())
+                await self._report(self._health_check.check())
                 await asyncio.sleep(self._pause)
         finally:
             if self._file is not None:
@@ -39,13 +42,13 @@ class HealthReporter:
         watchdog = self._notifier.watchdog
         return REPORT_SECONDS if watchdog is None else min(REPORT_SECONDS, watchdog / 2)
 
-    async def _report(self, condition: SupervisorHealth) -> None:
+    async def _report(self, health: SupervisorHealth) -> None:
         if self._file is not None:
-            # Disks can be slow, and beats must not wait for them.
-            await asyncio.to_thread(self._file.show, condition)
-        if condition.ready and not self._was_ready:
+            # Disks can be slow, and heartbeats must not wait for them.
+            await asyncio.to_thread(self._file.show, health)
+        if health.ready and not self._was_ready:
             self._was_ready = True
             self._notifier.ready()
-        if condition.live:
+        if health.live:
             self._notifier.alive()
-        self._notifier.status(condition.summary)
+        self._notifier.status(health.summary)

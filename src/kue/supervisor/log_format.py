@@ -1,8 +1,8 @@
 """
-Logging of the supervisor and its children: one handler, two formats, on stderr.
+Log format of the supervisor and its children: text or JSON, on stderr.
 
-A record is one line.  In text, more lines of a message and tracebacks follow it; in
-JSON they are part of it.
+A record is one line.  In text, further lines of a message and tracebacks follow it;
+in JSON they are part of it.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ logger = logging.getLogger(__name__)
 #: Records that wait for a slow reader of stderr before new ones are dropped.
 BACKLOG = 10_000
 FLUSH_SECONDS = 1.0
-#: What records may carry beside their message, and which is shown.
+#: Extra fields of records that are shown.
 EXTRAS = ("worker", "job_id", "type", "attempt")
 
 
 class TextFormatter(logging.Formatter):
-    """Time, level, who, logger and message."""
+    """Time, level, process, logger and message."""
 
-    def __init__(self, who: str) -> None:
+    def __init__(self, process: str) -> None:
         super().__init__()
-        self._who = who
+        self._process = process
 
     def format(self, record: logging.LogRecord) -> str:
         job = f" job {record.job_id}:" if hasattr(record, "job_id") else ""
         line = (
-            f"{_time(record)} {record.levelname:<7} [{self._who}] {record.name}:{job} "
-            f"{_indented(mask_credentials(record.getMessage()))}"
+            f"{_time(record)} {record.levelname:<7} [{self._process}] "
+            f"{record.name}:{job} {_indented(mask_credentials(record.getMessage()))}"
         )
         trace = _trace(self, record)
         return f"{line}\n{trace}" if trace else line
 
 
 class JsonFormatter(logging.Formatter):
-    """An object a line: time, level, logger, message, process, and what is known."""
+    """One object per line: time, level, logger, message, process, extra fields."""
 
-    def __init__(self, who: str) -> None:
+    def __init__(self, process: str) -> None:
         super().__init__()
-        self._who = who
+        self._process = process
 
     def format(self, record: logging.LogRecord) -> str:
         fields: dict[str, Any] = {
@@ -64,7 +64,7 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": mask_credentials(record.getMessage()),
-            "process": self._who,
+            "process": self._process,
         }
         for name in EXTRAS:
             if hasattr(record, name):
@@ -74,10 +74,10 @@ class JsonFormatter(logging.Formatter):
         return msgspec.json.encode(fields, enc_hook=str).decode()
 
 
-def configure(who: str, *, format: LogFormat, level: str) -> logging.Handler:
-    """Let the root logger write to stderr, and return the handler that does."""
+def configure(process: str, *, format: LogFormat, level: str) -> logging.Handler:
+    """Have the root logger write to stderr, and return the handler."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_formatter(format, who))
+    handler.setFormatter(_formatter(format, process))
     logging.basicConfig(handlers=[handler], level=level, force=True)
     # Python's own warnings are one line each, too.
     logging.captureWarnings(True)
@@ -85,7 +85,7 @@ def configure(who: str, *, format: LogFormat, level: str) -> logging.Handler:
 
 
 def name_worker(handler: logging.Handler, worker: str) -> None:
-    """Say from now on which worker it was."""
+    """Add the name of the worker to all further records."""
 
     def name(record: logging.LogRecord) -> bool:
         if not hasattr(record, "worker"):
@@ -98,15 +98,15 @@ def name_worker(handler: logging.Handler, worker: str) -> None:
 @contextlib.contextmanager
 def unblocked(handler: logging.Handler) -> Iterator[None]:
     """
-    Write from a thread, for as long as this lasts.
+    Write from a thread, for as long as the context lasts.
 
-    Whoever reads stderr may stop reading (a pager, a full disk); the supervisor must
-    beat all the same.
+    The reader of stderr may stop reading (a pager, a full disk); the supervisor must
+    send heartbeats all the same.
     """
     waiting: queue.Queue[logging.LogRecord | None] = queue.Queue(BACKLOG)
-    listener = _Patient(waiting, handler)
+    listener = _QueueListener(waiting, handler)
     root = logging.getLogger()
-    root.handlers = [_Dropping(waiting)]
+    root.handlers = [_DroppingHandler(waiting)]
     listener.start()
     try:
         yield
@@ -115,7 +115,7 @@ def unblocked(handler: logging.Handler) -> Iterator[None]:
         _finish(listener)
 
 
-class _Dropping(QueueHandler):
+class _DroppingHandler(QueueHandler):
     def enqueue(self, record: logging.LogRecord) -> None:
         with contextlib.suppress(queue.Full):
             self.queue.put_nowait(record)
@@ -124,23 +124,23 @@ class _Dropping(QueueHandler):
         return record
 
 
-class _Patient(QueueListener):
+class _QueueListener(QueueListener):
     queue: queue.Queue[logging.LogRecord | None]
 
     def enqueue_sentinel(self) -> None:
-        # Records may fill the queue; the end waits for its turn.
+        # Records may fill the queue; the sentinel waits until there is room.
         self.queue.put(None)
 
 
 def _finish(listener: QueueListener) -> None:
-    # A reader that has stopped reading must not keep us from leaving.
-    last = threading.Thread(target=listener.stop, name="kue last words", daemon=True)
-    last.start()
-    last.join(FLUSH_SECONDS)
+    # A reader that has stopped reading must not keep us from exiting.
+    flush = threading.Thread(target=listener.stop, name="kue log flush", daemon=True)
+    flush.start()
+    flush.join(FLUSH_SECONDS)
 
 
-def _formatter(format: LogFormat, who: str) -> logging.Formatter:
-    return JsonFormatter(who) if format == "json" else TextFormatter(who)
+def _formatter(format: LogFormat, process: str) -> logging.Formatter:
+    return JsonFormatter(process) if format == "json" else TextFormatter(process)
 
 
 def _time(record: logging.LogRecord) -> str:
@@ -149,13 +149,13 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _indented(message: str) -> str:
-    """Let no second line look like a record: a message may quote anything."""
+    """Indent further lines, so that a quoted one cannot look like a record."""
     return "\n    ".join(message.rstrip().splitlines())
 
 
 def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
-    """Return the traceback: the record's own, or one that came from a child."""
-    # As logging does, kept with the record for other formatters.
+    """Return the traceback: of the record, or one that came from a child."""
+    # Cached in the record for other formatters, as logging does.
     if record.exc_info and not record.exc_text:
         record.exc_text = formatter.formatException(record.exc_info)
     trace = str(record.exc_text or getattr(record, "detail", "")).rstrip()

@@ -1,24 +1,24 @@
-"""What the system knows of a process."""
+"""Process states from /proc."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-#: States of a process that runs no instruction until someone lets it.
+#: States of a process that was stopped, until it is continued.
 FROZEN = frozenset("Tt")
 
 
 def is_frozen(pid: int) -> bool:
     """
-    Whether the process was stopped, by SIGSTOP or a debugger.
+    Return whether the process was stopped, by SIGSTOP or a debugger.
 
-    Where there is no /proc nobody can tell, and it counts as running.
+    Without /proc it counts as running.
     """
     return state_of(pid) in FROZEN
 
 
 def state_of(pid: int) -> str | None:
-    """Return the letter of its state, or None when there is no telling."""
+    """Return the letter of its state, or None if it is not known."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:

@@ -1,4 +1,4 @@
-"""What supervisor and child say to each other: a line of JSON each, over a socket."""
+"""Protocol between supervisor and child: one line of JSON per message, on a socket."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     """A child has loaded the queue and starts to work."""
 
     worker: str
-    #: How to reach the store, with its credentials: for this socket alone.
+    #: How to reach the store, with credentials: only ever sent over this socket.
     settings: Settings
-    #: The store's address as it may be shown.
+    #: The store's address without credentials.
     store: str
-    #: How durable the store is; what is wrong while it does not answer.
+    #: How durable the store is, or why it does not answer.
     durability: str
-    #: A line for each type: how many at once, and how they are run.
+    #: One line per type: how many at once, and how they are run.
     types: tuple[str, ...]
     concurrency: int
-    #: Whether the child renews its own lease, because nobody else can.
+    #: Whether the child renews its own lease, because the supervisor cannot.
     beats_itself: bool
     #: The folder that the target's code is in.
     folder: str | None
 
 
 class Tick(msgspec.Struct, frozen=True, tag="tick"):
-    """The child's event loop goes round."""
+    """The child's event loop is running."""
 
     status: dict[str, Any]
     is_leaving: bool
-    #: Someone ordered it to stop: nobody is to take its place.
+    #: It was ordered to stop through the store, and is not to be replaced.
     is_dismissed: bool = False
 
 
@@ -49,13 +49,13 @@ class StartFailed(msgspec.Struct, frozen=True, tag="failure"):
 
 
 class Bye(msgspec.Struct, frozen=True, tag="bye"):
-    """The child leaves in order."""
+    """The child stops cleanly."""
 
     reason: Literal["asked", "dismissed", "drained", "spent"]
 
 
 class StartOrder(msgspec.Struct, frozen=True, tag="orders"):
-    """The first line a child hears: which one it is, and what to do."""
+    """The first line a child receives: its number and its options."""
 
     number: int
     options: SupervisorOptions
@@ -63,9 +63,9 @@ class StartOrder(msgspec.Struct, frozen=True, tag="orders"):
 
 class Leave(msgspec.Struct, frozen=True, tag="leave"):
     """
-    Take no more jobs and leave once those in hand have ended.
+    Claim no more jobs and exit once the running ones have ended.
 
-    After *grace* seconds they are handed back; None waits as long as it takes.
+    After *grace* seconds they are requeued; None waits as long as it takes.
     """
 
     grace: float | None
@@ -79,14 +79,13 @@ _from_child: msgspec.json.Decoder[FromChild] = msgspec.json.Decoder(FromChild)
 _to_child: msgspec.json.Decoder[ToChild] = msgspec.json.Decoder(ToChild)
 
 
-def line(message: FromChild | ToChild) -> bytes:
-    """Return *message* as it travels."""
+def encode(message: FromChild | ToChild) -> bytes:
     return _encoder.encode(message) + b"\n"
 
 
-def heard_from_child(data: bytes) -> FromChild:
+def decode_from_child(data: bytes) -> FromChild:
     return _from_child.decode(data)
 
 
-def heard_by_child(data: bytes) -> ToChild:
+def decode_to_child(data: bytes) -> ToChild:
     return _to_child.decode(data)

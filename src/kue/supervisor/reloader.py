@@ -1,4 +1,4 @@
-"""Noticing that code has changed, for ``--reload``."""
+"""Reloader: notices that code has changed, for ``--reload``."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 POLL_SECONDS = 0.5
-#: Folders whose name says that nobody edits what is in them.
+#: Folders with files that nobody edits.
 IGNORED = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 Snapshot = dict[str, int]
 
 
 class Reloader:
-    """Looks at the modification times of Python files under some folders."""
+    """Polls the modification times of Python files under some folders."""
 
     def __init__(self, folder: str) -> None:
         self._folders = [folder]
         self._seen: Snapshot = {}
 
     async def begin(self) -> None:
-        """Take what is there now as known."""
+        """Remember the files as they are now."""
         self._seen = await asyncio.to_thread(_snapshot, self._folders)
 
     async def add(self, folder: str) -> None:
-        """Look there, too, without taking what is there for a change."""
+        """Watch *folder*, too; its files as they are now are not a change."""
         if not any(_contains(known, folder) for known in self._folders):
             self._folders.append(folder)
             self._seen |= await asyncio.to_thread(_snapshot, [folder])
 
     async def changes(self) -> list[str]:
-        """Return the files that changed, came or went, once there are any."""
+        """Return the files that were changed, added or removed, once there are any."""
         while True:
             await asyncio.sleep(POLL_SECONDS)
-            # A large tree takes its time; beats do not wait for it.
+            # A large tree takes its time; heartbeats do not wait for it.
             now = await asyncio.to_thread(_snapshot, self._folders)
             before, self._seen = self._seen, now
             if before != now:

@@ -1,4 +1,4 @@
-"""What signals mean to a supervisor."""
+"""Signals of the supervisor: stop, restart, suspend."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def received(
+def handled_signals(
     *,
     stop: Callable[[], None],
     restart: Callable[[], None],
     suspend: Callable[[], None],
 ) -> Iterator[None]:
     """
-    Call these for signals, for as long as the context lasts.
+    Call these functions for signals, for as long as the context lasts.
 
-    SIGINT and SIGTERM stop, SIGHUP restarts, SIGTSTP (Ctrl-Z) suspends.  A SIGHUP that
-    comes because the terminal was closed stops, too.
+    SIGINT and SIGTERM stop, SIGHUP restarts, SIGTSTP (Ctrl-Z) suspends.  A SIGHUP from
+    a terminal that was closed stops, too.
     """
     loop = asyncio.get_running_loop()
     terminal = _terminal()

@@ -1,4 +1,4 @@
-"""What ``kue worker`` says when its first child is up."""
+"""Startup message of ``kue worker``, shown when its first child is up."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def banner(
     options: SupervisorOptions, hello: Hello, more: Sequence[tuple[str, str]] = ()
 ) -> str:
-    """Return the facts for people, in several lines."""
+    """Return the facts in several lines, for people."""
     facts = [
         *more,
         ("store", hello.store),
@@ -24,7 +24,7 @@ def banner(
         ("processes", _size(options, hello)),
         *_types(hello),
         ("stop", f"Ctrl-C or SIGTERM: jobs may end within {options.grace:g} s"),
-        ("", "twice: they are handed back at once"),
+        ("", "twice: they are requeued at once"),
     ]
     if hello.beats_itself:
         facts.append(("note", "no other process sees these jobs"))
@@ -37,12 +37,12 @@ def banner(
 def record(
     options: SupervisorOptions, hello: Hello, more: Sequence[tuple[str, str]] = ()
 ) -> str:
-    """Return the same in a line, for logs."""
+    """Return the same in one line, for logs."""
     types = ", ".join(hello.types)
-    besides = "".join(f"; {name}: {fact}" for name, fact in more)
+    extra = "".join(f"; {name}: {fact}" for name, fact in more)
     return (
         f"{_title(options)} on {hello.store}: {hello.durability}; "
-        f"{_size(options, hello)}; types: {types}{besides}"
+        f"{_size(options, hello)}; types: {types}{extra}"
     )
 
 

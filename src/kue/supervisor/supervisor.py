@@ -1,4 +1,4 @@
-"""The supervisor: starts children, beats for them, and ends them in order."""
+"""The supervisor: starts children, renews their leases, and stops them cleanly."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kue.supervisor.health import HealthCheck
 from kue.supervisor.health_report import HealthReporter
 from kue.supervisor.health_server import health_server
 from kue.supervisor.reloader import Reloader
-from kue.supervisor.signals import received
+from kue.supervisor.signals import handled_signals
 from kue.supervisor.startup_message import banner, record
 from kue.supervisor.systemd import SystemdNotifier
 from kue.supervisor.watchdog import Watchdog
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: What `Supervisor.run` returns: all left in order, or not.
-IN_ORDER, NOT_IN_ORDER = 0, 1
+#: Exit codes: all children exited cleanly, or not.
+CLEAN, NOT_CLEAN = 0, 1
 
 
 class NotStarted(KueError):
@@ -45,10 +45,10 @@ class NotStarted(KueError):
 
 class Supervisor:
     """
-    What ``kue worker`` does.
+    The parent process of ``kue worker``.
 
     Args:
-        facts: What its greeting says besides: names and values.
+        facts: Names and values to add to the startup message.
     """
 
     def __init__(
@@ -57,13 +57,13 @@ class Supervisor:
         self._options = options
         self._facts = facts
         self._group = asyncio.TaskGroup()
-        self._pacemaker = ChildHeartbeats()
+        self._heartbeats = ChildHeartbeats()
         self._notifier = SystemdNotifier()
-        self._watcher = Reloader(os.getcwd())
-        self._staff = ChildPool(
-            options, self._pacemaker, self._group, on_failed_start=self._give_up
+        self._reloader = Reloader(os.getcwd())
+        self._pool = ChildPool(
+            options, self._heartbeats, self._group, on_failed_start=self._fail
         )
-        self._examiner = HealthCheck(self._staff, self._pacemaker)
+        self._health_check = HealthCheck(self._pool, self._heartbeats)
         self._stopping = asyncio.Event()
         self._stops = 0
         self._failure: StartFailed | None = None
@@ -79,35 +79,35 @@ class Supervisor:
             ConfigError: The health server cannot listen.
         """
         async with AsyncExitStack() as stack:
-            stack.push_async_callback(self._pacemaker.close)
+            stack.push_async_callback(self._heartbeats.close)
             await self._prepare(stack)
             async with self._group:
-                self._begin()
+                self._start_services()
                 await self._work()
-                self._end()
+                self._stop_services()
         if self._failure is not None:
             raise NotStarted(self._failure)
-        return IN_ORDER if self._staff.in_order else NOT_IN_ORDER
+        return CLEAN if self._pool.is_clean else NOT_CLEAN
 
     async def _prepare(self, stack: AsyncExitStack) -> None:
         options = self._options
         if options.health_port is not None:
-            examine = self._examiner.examine
-            server = health_server(options.health_host, options.health_port, examine)
+            check = self._health_check.check
+            server = health_server(options.health_host, options.health_port, check)
             await stack.enter_async_context(server)
         stack.enter_context(
-            received(stop=self.stop, restart=self.restart, suspend=self.suspend)
+            handled_signals(stop=self.stop, restart=self.restart, suspend=self.suspend)
         )
         if options.reload:
-            await self._watcher.begin()
+            await self._reloader.begin()
 
-    def _begin(self) -> None:
+    def _start_services(self) -> None:
         reporter = HealthReporter(
-            self._examiner, self._notifier, self._options.health_file
+            self._health_check, self._notifier, self._options.health_file
         )
         self._serve(reporter.run())
-        self._serve(Watchdog(self._options, self._staff).run())
-        self._serve(self._greet())
+        self._serve(Watchdog(self._options, self._pool).run())
+        self._serve(self._show_startup_message())
         if self._options.reload:
             self._serve(self._reload())
 
@@ -116,39 +116,41 @@ class Supervisor:
         self._services.add(task)
         return task
 
-    def _end(self) -> None:
+    def _stop_services(self) -> None:
         for service in self._services:
             service.cancel()
 
     async def _work(self) -> None:
-        working = asyncio.create_task(self._staff.work(), name="kue staff")
-        asking = asyncio.create_task(self._stopping.wait(), name="kue stop")
-        await asyncio.wait([working, asking], return_when=asyncio.FIRST_COMPLETED)
-        asking.cancel()
+        working = asyncio.create_task(self._pool.work(), name="kue child pool")
+        stopping = asyncio.create_task(self._stopping.wait(), name="kue stop")
+        await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
         if self._stopping.is_set():
-            self._staff.disband(self._options.grace)
+            self._pool.stop(self._options.grace)
         await working
-        await self._staff.gone()
+        await self._pool.gone()
 
-    # -- what it can be told -----------------------------------------------------
+    # -- signals -----------------------------------------------------------------
 
     def stop(self) -> None:
-        """Leave in order; a second time: hand jobs back at once; a third time: kill."""
+        """Stop gracefully; a second call requeues jobs at once, a third kills."""
         self._stops += 1
         if self._stops == 1:
             logger.info(
-                "stopping: jobs may end within %g s; once more hands them back at once",
+                "stopping: jobs may end within %g s (signal again to requeue them now)",
                 self._options.grace,
             )
             self._notifier.stopping()
-            self._examiner.is_stopping = True
+            self._health_check.is_stopping = True
             self._stopping.set()
         elif self._stops == 2:
-            logger.warning("stopping at once: jobs are handed back; once more kills")
-            self._staff.disband(0)
+            logger.warning(
+                "stopping now: requeueing running jobs (signal again to kill)"
+            )
+            self._pool.stop(0)
         else:
             logger.error("killing every worker process; their jobs will run again")
-            self._staff.kill()
+            self._pool.kill()
 
     def restart(self) -> None:
         """Replace all children, one after the other."""
@@ -159,40 +161,40 @@ class Supervisor:
     async def _roll(self) -> None:
         logger.info("replacing all worker processes, one after the other")
         self._notifier.reloading()
-        is_done = await self._staff.roll()
+        is_done = await self._pool.roll()
         self._notifier.ready()
         if is_done:
             logger.info("all worker processes are replaced")
 
     def suspend(self) -> None:
-        """Do what Ctrl-Z asks for, with all children; go on with them later."""
-        for child in self._staff.children:
+        """Suspend this process and all children, as Ctrl-Z does; resume with them."""
+        for child in self._pool.children:
             child.freeze()
         os.kill(os.getpid(), signal.SIGSTOP)
-        for child in self._staff.children:
+        for child in self._pool.children:
             child.thaw()
 
-    def _give_up(self, failure: StartFailed) -> None:
+    def _fail(self, failure: StartFailed) -> None:
         self._failure = failure
         self._stopping.set()
 
     # -- services ----------------------------------------------------------------
 
-    async def _greet(self) -> None:
-        hello = await self._staff.first
+    async def _show_startup_message(self) -> None:
+        hello = await self._pool.first
         if self._options.log_format == "json":
             logger.info("%s", record(self._options, hello, self._facts))
         elif logger.isEnabledFor(logging.INFO):
             text = banner(self._options, hello, self._facts)
             await asyncio.to_thread(_write, text)
         if self._options.reload and hello.folder is not None:
-            await self._watcher.add(hello.folder)
+            await self._reloader.add(hello.folder)
 
     async def _reload(self) -> None:
         while True:
-            changed = await self._watcher.changes()
+            changed = await self._reloader.changes()
             logger.info("%s changed: restarting", _shown(changed))
-            self._staff.reload()
+            self._pool.reload()
 
 
 def _write(text: str) -> None:

@@ -1,4 +1,4 @@
-"""Telling systemd how it goes: the protocol of sd_notify, without a library."""
+"""systemd notifications: the protocol of sd_notify, without a library."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class SystemdNotifier:
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self._address = _address(environ.get("NOTIFY_SOCKET", ""))
         self._status = ""
-        #: Seconds between signs of life that systemd expects, or None.
+        #: Seconds within which systemd expects a notification, or None.
         self.watchdog = _watchdog(environ)
 
     def ready(self) -> None:
         self._send("READY=1")
 
     def reloading(self) -> None:
-        # The time lets systemd tell this reload from an earlier one.
+        # The time lets systemd distinguish this reload from an earlier one.
         now = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
         self._send("RELOADING=1", f"MONOTONIC_USEC={now}")
 
@@ -47,7 +47,7 @@ class SystemdNotifier:
             return
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as link:
             link.setblocking(False)
-            # Nobody there, or too busy to listen: our work does not depend on it.
+            # systemd is not there or too busy: our work does not depend on it.
             with contextlib.suppress(OSError):
                 link.sendto("\n".join(lines).encode(), self._address)
 

@@ -1,4 +1,4 @@
-"""Looking after children: those that are stuck, overdue, too old or too large."""
+"""Watchdog: kills children that are stuck or overdue, replaces old or large ones."""
 
 from __future__ import annotations
 
@@ -23,42 +23,42 @@ LONG_IMPORT_SECONDS = 15.0
 
 
 class Watchdog:
-    """Goes round and looks at each child."""
+    """Checks all children, twice a second."""
 
-    def __init__(self, options: SupervisorOptions, staff: ChildPool) -> None:
+    def __init__(self, options: SupervisorOptions, pool: ChildPool) -> None:
         self._options = options
-        self._staff = staff
+        self._pool = pool
         self._looked_at = time.monotonic()
-        self._doomed: set[ChildProcess] = set()
+        self._killing: set[ChildProcess] = set()
         self._slow: set[ChildProcess] = set()
-        #: Those that are silent for longer than a lease, and for how long.
+        #: Children that are silent for longer than a lease, and for how long.
         self._silent: dict[ChildProcess, float] = {}
 
     async def run(self) -> None:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            self._round()
+            self._check_all()
 
-    def _round(self) -> None:
+    def _check_all(self) -> None:
         now = time.monotonic()
         elapsed, self._looked_at = now - self._looked_at, now
-        self._slow &= self._staff.children
-        self._doomed &= self._staff.children
-        for child in self._silent.keys() - self._staff.children:
+        self._slow &= self._pool.children
+        self._killing &= self._pool.children
+        for child in self._silent.keys() - self._pool.children:
             del self._silent[child]
-        for child in list(self._staff.children):
+        for child in list(self._pool.children):
             child.look(elapsed)
-            self._notice(child)
-            self._look(child)
-        for seat in self._staff.seats:
-            self._recycle(seat)
+            self._log_silence(child)
+            self._check(child)
+        for slot in self._pool.slots:
+            self._recycle(slot)
 
-    def _notice(self, child: ChildProcess) -> None:
-        """Tell once that a child is silent, and once that it is not any more."""
+    def _log_silence(self, child: ChildProcess) -> None:
+        """Log once that a child is silent, and once that it no longer is."""
         if child.is_silent:
             if child not in self._silent:
                 logger.warning(
-                    "%s has not been heard of for %.0f s: a handler holds it up; "
+                    "%s has not responded for %.0f s: a handler blocks it; "
                     "its lease is renewed all the same",
                     child,
                     child.silence,
@@ -67,40 +67,40 @@ class Watchdog:
             self._silent[child] = child.silence
         elif child in self._silent:
             silence = self._silent.pop(child)
-            logger.warning("%s is heard again after %.0f s", child, silence)
+            logger.warning("%s responds again after %.0f s", child, silence)
 
-    def _look(self, child: ChildProcess) -> None:
+    def _check(self, child: ChildProcess) -> None:
         limit = self._options.stuck_after
-        if child in self._doomed:
+        if child in self._killing:
             return
         if child.is_overdue:
             logger.error("%s did not leave in time; killing it", child)
-            self._doomed.add(child)
+            self._killing.add(child)
             child.kill()
         elif limit and child.silence > limit:
-            self._end(child)
+            self._dump_and_kill(child)
         elif child.hello is None and child.age > LONG_IMPORT_SECONDS:
-            self._wonder(child)
+            self._warn_of_slow_import(child)
 
-    def _end(self, child: ChildProcess) -> None:
-        """Kill a child whose event loop stands still, but let it say where."""
+    def _dump_and_kill(self, child: ChildProcess) -> None:
+        """Kill a child whose event loop is blocked, but let it write its stacks."""
         logger.error(
-            "%s is stuck: its event loop has not gone round for %.0f s; its stack "
+            "%s is stuck: its event loop has been blocked for %.0f s; its stack "
             "follows, then it is killed",
             child,
             child.silence,
             extra={"worker": child.worker},
         )
-        self._doomed.add(child)
+        self._killing.add(child)
         child.dump()
         asyncio.get_running_loop().call_later(DUMP_SECONDS, self._kill, child)
 
     def _kill(self, child: ChildProcess) -> None:
-        self._doomed.discard(child)
+        self._killing.discard(child)
         if child.silence > self._options.stuck_after:
             child.kill()
 
-    def _wonder(self, child: ChildProcess) -> None:
+    def _warn_of_slow_import(self, child: ChildProcess) -> None:
         if child not in self._slow:
             self._slow.add(child)
             logger.warning(
@@ -111,15 +111,15 @@ class Watchdog:
                 child.age,
             )
 
-    def _recycle(self, seat: ChildSlot) -> None:
-        child = seat.child
+    def _recycle(self, slot: ChildSlot) -> None:
+        child = slot.child
         if child is None or not child.is_up or child.leaving.is_set():
             return
         why = self._reason(child)
-        if why and not seat.is_replacing:
+        if why and not slot.is_replacing:
             logger.info("%s is replaced: %s", child, why)
-            # Recycling is never urgent: what it runs may end.
-            seat.replace(None)
+            # Recycling is never urgent: running jobs may end.
+            slot.replace(None)
 
     def _reason(self, child: ChildProcess) -> str:
         age, memory = self._options.max_age, self._options.max_memory

@@ -1,4 +1,4 @@
-"""Workers: they claim jobs, run their handlers and write down how the runs ended."""
+"""Workers: they claim jobs, run the handlers and settle the runs."""
 
 from kue.worker.active_job import ActiveJob
 from kue.worker.current_job import current_job

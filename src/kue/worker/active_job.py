@@ -1,11 +1,12 @@
-"""The job a handler is given: what to do, and a way to give signs of life."""
+"""Active job: the job as its handler sees it, with its progress and log."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from kue.worker import progress as signs
+from kue.worker.progress import line as log_line
+from kue.worker.progress import progress as progress_update
 
 if TYPE_CHECKING:
     from kue.model.job import Job
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ProgressSink(Protocol):
-    """Carries what a job says of itself; from any thread, without waiting."""
+    """Takes progress and log lines of a job; from any thread, without waiting."""
 
     def progress(self, active: ActiveJob, update: Progress) -> ProgressReply: ...
 
@@ -26,19 +27,19 @@ class ActiveJob:
     """
     A job while it runs.
 
-    Handlers read :attr:`data` and may tell of themselves with :meth:`log` and
-    :meth:`progress`, from coroutines, threads and child processes alike.  What they
-    return becomes the job's result; what they raise, its error.
+    Handlers read :attr:`data` and may report with :meth:`log` and :meth:`progress`,
+    from coroutines, threads and child processes alike.  What they return becomes the
+    job's result; what they raise, its error.
     """
 
-    __slots__ = ("_clock", "_teller", "job", "lines", "partial")
+    __slots__ = ("_clock", "_sink", "job", "lines", "partial")
 
-    def __init__(self, job: Job, teller: ProgressSink) -> None:
+    def __init__(self, job: Job, sink: ProgressSink) -> None:
         #: The job as it was claimed.
         self.job = job
-        self._teller = teller
+        self._sink = sink
         self._clock = time.monotonic()
-        #: Captured so far: whole lines, and the beginning of the next; see capture.py.
+        #: Captured so far: whole lines, and the start of the next; see log_capture.py.
         self.lines = 0
         self.partial = ""
 
@@ -72,60 +73,60 @@ class ActiveJob:
 
     @property
     def is_last_attempt(self) -> bool:
-        """Whether the job fails for good if this attempt does."""
+        """Whether the job fails permanently if this attempt fails."""
         return self.attempt >= self.max_attempts
 
     @property
     def fence(self) -> int:
         """
-        A number that grows with every run ever started.
+        The fencing token: a number that grows with every run ever started.
 
-        Hand it to a database that can refuse lower ones, and a run that outlived its
+        Pass it to a database that can reject lower ones, and a run that outlived its
         lease cannot overwrite what its successor wrote.
         """
         return self.job.fence
 
     @property
     def now_ms(self) -> int:
-        """The store's clock, by our own since the run was claimed; Unix ms."""
+        """The store's clock, advanced by our own since the claim; Unix ms."""
         elapsed = int((time.monotonic() - self._clock) * 1000)
         return (self.job.started_at or 0) + elapsed
 
     @property
     def should_stop(self) -> bool:
         """
-        Whether the run was told to end: cancelled, timed out, lost, worker stopping.
+        Whether the run was interrupted: cancelled, timed out, lost, worker stopping.
 
         Coroutines are cancelled and threads interrupted as soon as they run Python
-        code; this is for those that want to look for themselves.
+        code; this is for handlers that prefer to check by themselves.
         """
         return False
 
     def log(self, text: object, level: str = "info") -> ProgressReply:
         """
-        Add a line to the job's log; a store that is away costs the line alone.
+        Add a line to the job's log; if the store is unavailable, the line is dropped.
 
-        The line is on its way when this returns.  ``await job.log(…)`` waits until it
+        The line is in flight when this returns.  ``await job.log(…)`` waits until it
         was written.
         """
-        line = signs.line(text, level, attempt=self.attempt)
-        return self._teller.line(self, line)
+        line = log_line(text, level, attempt=self.attempt)
+        return self._sink.line(self, line)
 
     def progress(
         self, done: float, total: float = 100, data: JSON = None
     ) -> ProgressReply:
         """
-        Say how far the run is, which also starts its ttl anew.
+        Report the progress of the run, which also restarts its ttl.
 
-        Only the newest of what was not yet written is kept, so it may be said as often
-        as one likes.  ``await job.progress(…)`` waits until it was written, and raises:
+        Only the newest unwritten report is kept, so it may be called as often as you
+        like.  ``await job.progress(…)`` waits until it was written, and raises:
 
         Raises:
-            LeaseLost: The job was handed on; stop, whatever this run does is dropped.
+            LeaseLost: The job was reclaimed; stop, the outcome of this run is dropped.
             JobNotFound: It was removed.
         """
-        update = signs.progress(self.id, done, total, data, token=self.job.token)
-        return self._teller.progress(self, update)
+        update = progress_update(self.id, done, total, data, token=self.job.token)
+        return self._sink.progress(self, update)
 
     def lose(self) -> None:
-        """Take note that the job was handed on, or removed."""
+        """Note that the job was reclaimed or removed."""

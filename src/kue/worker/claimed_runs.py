@@ -1,10 +1,10 @@
 """
 Runs that were claimed together, and the tasks they run in.
 
-Many handlers end without ever waiting for anything, and making a task took longer than
-such a run.  So one task runs them one after the other; once a run does wait, all that
-have not begun get tasks of their own.  No run sees that another ran before it: a task
-that a run left changed (a context variable, a cancellation) is not used again.
+Many handlers finish without ever waiting, and creating a task took longer than such a
+run.  So one task runs them one after the other; once a run does wait, each run that has
+not begun gets its own task.  No run sees that another ran before it: a task that a run
+left changed (a context variable, a cancellation) is not used again.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ T = TypeVar("T")
 
 
 class ClaimedRuns(Generic[T]):
-    """Calls *run_one* with each of *runs*, all at the same time if need be."""
+    """Calls *run_one* with each of *runs*, concurrently if one of them waits."""
 
     def __init__(
         self, runs: Iterable[T], run_one: Callable[[T], Coroutine[Any, Any, None]]
     ) -> None:
         self._left = deque(runs)
         self._run_one = run_one
-        self._is_handed_on = False
+        self._is_split = False
         self._loop = asyncio.get_running_loop()
 
     def start(self) -> None:
         self._loop.create_task(self._go())
 
     async def _go(self) -> None:
-        # Its turn comes when we wait, or are done.
-        self._loop.call_soon(self._hand_on)
+        # Called as soon as we wait, or are done.
+        self._loop.call_soon(self._split)
         task = asyncio.current_task()
         context = copy_context()
         while self._left:
             await self._run_one(self._left.popleft())
-            if self._is_handed_on or copy_context() != context:
+            if self._is_split or copy_context() != context:
                 return
             if task is None or task.cancelling():
                 return
 
-    def _hand_on(self) -> None:
-        self._is_handed_on = True
+    def _split(self) -> None:
+        self._is_split = True
         for run in self._left:
             self._loop.create_task(self._run_one(run))
         self._left.clear()

@@ -1,4 +1,4 @@
-"""Which job the code that asks is running for."""
+"""Current job: the job that the calling code runs for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CURRENT: ContextVar[ActiveJob | None] = ContextVar("kue_current_job", default=No
 
 def current_job() -> ActiveJob:
     """
-    Return the job that runs, in a handler or in anything it calls.
+    Return the running job, in a handler or in anything it calls.
 
     Raises:
         RuntimeError: No job runs here.

@@ -1,8 +1,8 @@
 """
-Handlers as users write them, in the one form the loop knows.
+Handlers as users write them, converted to the one form that lanes call.
 
 Whatever it is (coroutine or plain function, one that takes the job, Kue's ``done``, or
-arguments), it becomes something that is called with a run and awaited.
+arguments), it becomes a coroutine function that takes the run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RunHandler: TypeAlias = Callable[["ActiveRun"], Awaitable[JSON]]
 
 
 def is_async(function: Any) -> bool:
-    """Tell whether calling *function* gives something to await."""
+    """Return whether calling *function* returns an awaitable."""
     while isinstance(function, functools.partial):
         function = function.func
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
@@ -39,30 +39,30 @@ def in_thread(call: Call) -> RunHandler:
     """Run a plain function in a thread."""
 
     async def handle(run: ActiveRun) -> JSON:
-        result: JSON = await run.crew.threads.call(functools.partial(call, run))
+        result: JSON = await run.resources.threads.call(functools.partial(call, run))
         return result
 
     return handle
 
 
 def in_process(target: FunctionTarget) -> RunHandler:
-    """Run what *target* names in a child process."""
+    """Run the function that *target* names in a child process."""
 
     async def handle(run: ActiveRun) -> JSON:
-        return await run.crew.children.call(target, run)
+        return await run.resources.children.call(target, run)
 
     return handle
 
 
 def with_done(handler: Callable[..., Any]) -> RunHandler:
-    """Run a handler of Kue's form, ``handler(job, done)``: it ends when *done* says."""
+    """Run a handler of Kue's form, ``handler(job, done)``; calling *done* ends it."""
 
     async def handle(run: ActiveRun) -> JSON:
         done = _Done(asyncio.get_running_loop())
         if is_async(handler):
             calling: Awaitable[Any] = handler(run, done)
         else:
-            calling = run.crew.threads.call(functools.partial(handler, run, done))
+            calling = run.resources.threads.call(functools.partial(handler, run, done))
         await calling
         return await done.answer
 
@@ -70,7 +70,7 @@ def with_done(handler: Callable[..., Any]) -> RunHandler:
 
 
 def takes_done(handler: Callable[..., Any]) -> bool:
-    """Tell whether *handler* is of Kue's form: two parameters, the second required."""
+    """Return whether *handler* takes ``done``: a second, required parameter."""
     try:
         parameters = [*inspect.signature(handler).parameters.values()]
     except (TypeError, ValueError):
@@ -89,7 +89,7 @@ def target_of(function: Any) -> FunctionTarget:
     module, name = function.__module__, function.__qualname__
     if "<" in name:
         raise ValueError(
-            f"{name} cannot run in a process of its own: move it to the top of a "
+            f"{name} cannot run in a child process: move it to the top of a "
             "module, where that process can import it"
         )
     if module != "__main__":
@@ -128,7 +128,7 @@ class _Done:
 
 
 class HandlerError(Exception):
-    """What a handler gave to ``done`` that is not an exception."""
+    """An error that a handler passed to ``done`` and that is not an exception."""
 
 
 _POSITIONAL = (

@@ -1,4 +1,4 @@
-"""What a worker does beside running jobs: its beat and the store's upkeep."""
+"""Heartbeat of a worker, and its other services: timings, maintenance, store check."""
 
 from __future__ import annotations
 
@@ -26,126 +26,127 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: How a service rests; tests that own the clock bring their own.
+#: How a service sleeps; tests that control the clock pass their own.
 Sleep = Callable[[float], Awaitable[None]]
-#: Does as someone ordered; it is given a store that is for the thread it is called in.
-Obey = Callable[["Store", str], Awaitable[None]]
+#: Handles an order to the worker; takes a store that the calling thread may use.
+HandleOrder = Callable[["Store", str], Awaitable[None]]
 
-#: Beats in the time of a lease: two may be lost before it is over.
-BEATS_PER_LEASE = 3
-#: A worker to which nothing happens speaks of itself with one in so many of them.
-BEATS_PER_NEWS = 4
-#: Where runs end with their lease, they do so a little earlier, by this share of it.
+#: Two heartbeats may be lost before the lease runs out.
+HEARTBEATS_PER_LEASE = 3
+#: An idle worker attaches its status to every Nth heartbeat.
+HEARTBEATS_PER_STATUS = 4
+#: With a strict lease, runs are cancelled before it ends, by this share of it.
 LEASE_MARGIN = 0.1
-#: How often a worker tells how long jobs waited and ran.
-METER_SECONDS = 5.0
-#: How long a worker that leaves tries to tell the rest of it.
-LAST_WORD_SECONDS = 1.0
-UPKEEP_SECONDS = 1.0
-#: How much longer to rest when the store says that nothing is due.
+#: How often a worker reports how long jobs waited and ran.
+TIMING_SECONDS = 5.0
+#: How long a worker that stops tries to report the rest.
+CLOSE_SECONDS = 1.0
+#: Between two passes of maintenance.
+MAINTENANCE_SECONDS = 1.0
+#: How much longer to rest when the store reports that nothing is due.
 QUIET_RESTS = 2
-#: How long, if another worker makes the passes: the beat tells when it does not.
+#: How long, if another worker makes the passes: heartbeats report when it stops.
 ELSEWHERE_SECONDS = 30.0
 #: How often the store is compared with what it was when it was opened.
 CHECK_SECONDS = 60.0
-#: How soon after its loss and return.
+#: How soon after the connection was lost and restored.
 LOSS_SECONDS = 1.0
-#: So that many workers do not tend in step.
-UPKEEP_JITTER = 0.2
+#: So that many workers do not run maintenance at the same moment.
+MAINTENANCE_JITTER = 0.2
 
 
 class Heartbeat:
-    """Renews the lease on everything the worker runs, and passes on what it hears."""
+    """Renews the worker's lease, and acts on the replies: cancel, lost, paused."""
 
     def __init__(
         self,
         store: Store,
-        loops: Sequence[Lane],
+        lanes: Sequence[Lane],
         *,
         worker: str,
         lease: int,
-        outage: StoreRetry,
+        store_retry: StoreRetry,
         info: Callable[[], dict[str, Any]],
         sleep: Sleep,
-        obey: Obey,
+        handle_order: HandleOrder,
         on_overdue: Callable[[], None],
         strict: bool = False,
     ) -> None:
         self._store = store
-        self._loops = loops
+        self._lanes = lanes
         self._worker = worker
         self._lease = lease
-        self._outage = outage
+        self._store_retry = store_retry
         self._info = info
-        self._deeds: list[object] = []
-        self._beats = 0
+        self._last_activity: list[object] = []
+        self._count = 0
         self._sleep = sleep
-        self._obey = obey
+        self._handle_order = handle_order
         self._on_overdue = on_overdue
         self._strict = strict
-        #: When the last beat that was answered was sent, by our own clock.
-        self._beaten = time.monotonic()
+        #: When the last confirmed heartbeat was sent, by our own clock.
+        self._renewed_at = time.monotonic()
 
-    def silence(self) -> float:
-        """Return for how many seconds the store has not heard of us."""
-        return time.monotonic() - self._beaten
+    def seconds_since_renewal(self) -> float:
+        return time.monotonic() - self._renewed_at
 
     async def run(self) -> None:
-        """Beat until cancelled."""
+        """Send heartbeats until cancelled."""
         while True:
-            await self._outage.persist("beat", self._try)
-            await self._sleep(self._lease / 1000 / BEATS_PER_LEASE)
+            await self._store_retry.persist("heartbeat", self._try)
+            await self._sleep(self._lease / 1000 / HEARTBEATS_PER_LEASE)
 
-    async def beat(self) -> None:
-        """Renew the lease once; the first call carries what `workers` shows."""
-        jobs = [job for loop in self._loops for job in loop.runs]
-        info = self._news()
-        # The lease is the worker's and one call prolongs it; more calls only ask about
+    async def send(self) -> None:
+        """Renew the lease once; the first call carries the status of the worker."""
+        jobs = [job for lane in self._lanes for job in lane.runs]
+        info = self._status()
+        # One call renews the lease, which is the worker's; further calls only ask about
         # more runs.
         for start in range(0, max(len(jobs), 1), MAX_BATCH):
             asked = jobs[start : start + MAX_BATCH]
-            heard = await self._renew(asked, info)
-            self._heed(asked, heard)
-            if heard.overdue:
+            reply = await self._renew(asked, info)
+            self._apply(asked, reply)
+            if reply.overdue:
                 self._on_overdue()
-            for order in heard.orders:
-                await self._obey(self._store, order)
+            for order in reply.orders:
+                await self._handle_order(self._store, order)
             info = None
 
     async def _try(self) -> None:
         sent = time.monotonic()
         try:
-            await (self._beat_in_time() if self._strict else self.beat())
+            await (self._send_in_time() if self._strict else self.send())
         except Exception:
             if self._strict and self._trusted_seconds <= 0:
-                for loop in self._loops:
-                    loop.let_go()
+                for lane in self._lanes:
+                    lane.cancel_all()
             raise
-        self._beaten = sent
+        self._renewed_at = sent
 
-    async def _beat_in_time(self) -> None:
-        # A loop that was held may be late: the beat it owes still gets a chance.
-        patience = max(self._trusted_seconds, self._lease / 1000 * LEASE_MARGIN)
+    async def _send_in_time(self) -> None:
+        # A blocked event loop may be late: the overdue heartbeat still gets a chance.
+        timeout = max(self._trusted_seconds, self._lease / 1000 * LEASE_MARGIN)
         try:
-            async with asyncio.timeout(patience):
-                await self.beat()
+            async with asyncio.timeout(timeout):
+                await self.send()
         except TimeoutError:
-            raise StoreUnavailable("a beat was not answered in time") from None
+            raise StoreUnavailable("a heartbeat was not answered in time") from None
 
     @property
     def _trusted_seconds(self) -> float:
-        """How long we can still be sure that what runs is ours."""
+        """How long we can still be sure that the running jobs are ours."""
         lease = self._lease / 1000 * (1 - LEASE_MARGIN)
-        return self._beaten + lease - time.monotonic()
+        return self._renewed_at + lease - time.monotonic()
 
-    def _news(self) -> dict[str, Any] | None:
-        """Return what to say of ourselves; None when nothing happened lately."""
+    def _status(self) -> dict[str, Any] | None:
+        """Return the status to send; None when nothing happened lately."""
         info = self._info()
-        deeds = [info.get(name) for name in ("running", "done", "blocked", "trouble")]
-        self._beats += 1
-        if deeds == self._deeds and self._beats % BEATS_PER_NEWS:
+        names = ("running", "done", "blocked", "trouble")
+        activity = [info.get(name) for name in names]
+        self._count += 1
+        if activity == self._last_activity and self._count % HEARTBEATS_PER_STATUS:
             return None
-        self._deeds = deeds
+        self._last_activity = activity
         return info
 
     async def _renew(
@@ -155,122 +156,128 @@ class Heartbeat:
             self._worker, lease=self._lease, runs=jobs, info=info, orders=True
         )
 
-    def _heed(self, asked: list[Job], beat: HeartbeatReply) -> None:
-        lost = set(beat.lost)
-        for loop in self._loops:
-            if beat.paused:
-                loop.pause()
+    def _apply(self, asked: list[Job], reply: HeartbeatReply) -> None:
+        lost = set(reply.lost)
+        for lane in self._lanes:
+            if reply.paused:
+                lane.pause()
             else:
-                loop.resume()
-            for job_id, reason in beat.cancel.items():
-                loop.cancel(job_id, after_cancel(reason))
+                lane.resume()
+            for job_id, reason in reply.cancel.items():
+                lane.cancel(job_id, after_cancel(reason))
             for job in asked:
                 if job.id in lost:
-                    loop.lose(job)
+                    lane.lose(job)
 
 
 class TimingReporter:
-    """Tells the store how long jobs waited and ran, every few seconds if any did."""
+    """Reports how long jobs waited and ran, every few seconds if any did."""
 
-    def __init__(self, store: Store, loops: Sequence[Lane], *, sleep: Sleep) -> None:
+    def __init__(self, store: Store, lanes: Sequence[Lane], *, sleep: Sleep) -> None:
         self._store = store
-        self._loops = loops
+        self._lanes = lanes
         self._sleep = sleep
         self._log = ThrottledLog(logger)
 
     async def run(self) -> None:
-        """Tell until cancelled."""
+        """Report until cancelled."""
         while True:
-            await self._sleep(METER_SECONDS)
-            await self._tell()
+            await self._sleep(TIMING_SECONDS)
+            await self._report()
 
     async def close(self) -> None:
-        """Tell what came in since; a store that is away must not keep us."""
+        """Report the rest; an unavailable store must not delay the stop for long."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LAST_WORD_SECONDS):
-                await self._tell()
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._report()
 
-    async def _tell(self) -> None:
-        taken = [loop.take_timing() for loop in self._loops]
+    async def _report(self) -> None:
+        taken = [lane.take_timing() for lane in self._lanes]
         timings = [timing for timing in taken if timing is not None]
-        # What cannot be told is dropped: numbers of an outage would fall into the wrong
-        # minute, and nothing rests on them.
+        # What cannot be reported is dropped: numbers from an outage would be counted in
+        # the wrong minute, and nothing depends on them.
         try:
             for start in range(0, len(timings), MAX_BATCH):
                 await self._store.measure(timings[start : start + MAX_BATCH])
         except (StoreUnavailable, StoreFull) as exc:
-            logger.debug("measures dropped: %s", exc)
+            logger.debug("timings dropped: %s", exc)
         except Exception as exc:
-            self._log.error("measures dropped", exc=exc)
+            self._log.error("timings dropped", exc=exc)
 
 
 class Maintenance:
-    """Tends the store: promotes, rescues, expires, prunes, fires schedules."""
+    """Maintenance of the store: promotes, rescues, expires, prunes, fires schedules."""
 
     def __init__(
-        self, store: Store, *, keep: Keep, lease: int, outage: StoreRetry, sleep: Sleep
+        self,
+        store: Store,
+        *,
+        keep: Keep,
+        lease: int,
+        store_retry: StoreRetry,
+        sleep: Sleep,
     ) -> None:
         self._store = store
         self._keep = keep
         self._lease = lease
-        self._outage = outage
+        self._store_retry = store_retry
         self._sleep = sleep
         self._is_overdue = asyncio.Event()
 
     def wake(self) -> None:
-        """Look at once: the worker that made the passes is gone."""
+        """Make a pass now: the worker that made the passes is gone."""
         self._is_overdue.set()
 
     async def run(self) -> None:
-        """Tend until cancelled, each second or at once while there is more to do."""
+        """Make passes until cancelled, each second or at once while there is more."""
         while True:
             self._is_overdue.clear()
-            tended = await self._outage.persist("upkeep", self._tend)
-            if tended.elsewhere:
+            result = await self._store_retry.persist("maintenance", self._pass)
+            if result.elsewhere:
                 await self._rest_until_overdue()
-            elif not tended.more:
-                rests = QUIET_RESTS if tended.quiet else 1
-                await self._sleep(_scattered(UPKEEP_SECONDS * rests))
+            elif not result.more:
+                rests = QUIET_RESTS if result.quiet else 1
+                await self._sleep(_scattered(MAINTENANCE_SECONDS * rests))
 
     async def _rest_until_overdue(self) -> None:
         rest = asyncio.ensure_future(self._sleep(_scattered(ELSEWHERE_SECONDS)))
-        word = asyncio.ensure_future(self._is_overdue.wait())
+        overdue = asyncio.ensure_future(self._is_overdue.wait())
         try:
-            await asyncio.wait([rest, word], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([rest, overdue], return_when=asyncio.FIRST_COMPLETED)
         finally:
             rest.cancel()
-            word.cancel()
+            overdue.cancel()
 
-    async def _tend(self) -> MaintenanceResult:
-        tended = await self._store.tend(keep=self._keep, lease=self._lease)
-        if tended:
-            logger.debug("upkeep: %s", tended)
-        return tended
+    async def _pass(self) -> MaintenanceResult:
+        result = await self._store.tend(keep=self._keep, lease=self._lease)
+        if result:
+            logger.debug("maintenance: %s", result)
+        return result
 
 
 class StoreCheck:
-    """Makes sure that the store is still the one that was opened, and fit."""
+    """Verifies that the store is still the one that was opened, and usable."""
 
-    def __init__(self, store: Store, *, outage: StoreRetry) -> None:
+    def __init__(self, store: Store, *, store_retry: StoreRetry) -> None:
         self._store = store
-        self._outage = outage
+        self._store_retry = store_retry
         self._losses = store.losses
 
     async def run(self) -> None:
-        """Check each minute, and when the store was lost and is back."""
+        """Check each minute, and when the connection was lost and is back."""
         while True:
             await self._rest()
             self._losses = self._store.losses
-            await self._outage.persist("store", self._store.verify)
+            await self._store_retry.persist("store", self._store.verify)
 
     async def _rest(self) -> None:
         until = time.monotonic() + _scattered(CHECK_SECONDS)
         while self._store.losses == self._losses:
-            # Nothing announces a loss: most callers only see a slow answer.
+            # No event announces a loss: most callers only see a slow reply.
             await asyncio.sleep(min(CHECK_SECONDS, LOSS_SECONDS))
             if time.monotonic() >= until:
                 return
 
 
 def _scattered(seconds: float) -> float:
-    return seconds * random.uniform(1, 1 + UPKEEP_JITTER)
+    return seconds * random.uniform(1, 1 + MAINTENANCE_JITTER)

@@ -1,10 +1,10 @@
 """
 Isolation: jobs that lost several workers run alone in their process.
 
-A lost worker does not say which of its jobs was to blame.  A job that lost two (see
-`policy.runs_alone`) is held back until nothing else runs here, and nothing else is
-started while it runs: if the process dies now, it is the doing of this job.  Until it
-begins, losing the worker costs it nothing (`Store.begin`).
+When a worker is lost, nobody knows which of its jobs was to blame.  A job that lost two
+(see `retry_policy.runs_alone`) is held back until nothing else runs here, and nothing
+else is started while it runs: if the process dies now, this job is the cause.  Until it
+begins, losing the worker does not count against it (`Store.begin`).
 
 All waits are bounded, so that a job which runs for hours, or which another one waits
 for, cannot stop the whole process.  One that does not get its turn in time is released.
@@ -38,23 +38,23 @@ PAUSED = Released(reason="its type was paused before it could run alone")
 
 
 class Isolation:
-    """Decides when such runs begin; while there are any, no loop claims jobs."""
+    """Decides when such runs begin; while there are any, no lane claims jobs."""
 
     def __init__(
         self,
         store: Store,
-        loops: Sequence[Lane],
-        outage: StoreRetry,
+        lanes: Sequence[Lane],
+        store_retry: StoreRetry,
         on_start: Callable[[], None],
     ) -> None:
         self._store = store
-        self._loops = loops
-        self._outage = outage
-        #: Called when claims must cease, those that wait in the store included.
+        self._lanes = lanes
+        self._store_retry = store_retry
+        #: Called when claims must stop, including those that wait in the store.
         self._on_start = on_start
-        #: Runs that are to be alone, in order.  Only the first may have begun.
-        self._line: list[ActiveRun] = []
-        #: Those whose beginning is on its way to the store, which gives a new token.
+        #: Runs that must run alone, in order.  Only the first may have begun.
+        self._queue: list[ActiveRun] = []
+        #: Those with a `Store.begin` in flight, which returns a new token.
         self._beginning: set[ActiveRun] = set()
         self._is_closed = False
         self._changed = asyncio.Event()
@@ -62,28 +62,28 @@ class Isolation:
     @property
     def is_on(self) -> bool:
         """Whether no job may be claimed."""
-        return bool(self._line)
+        return bool(self._queue)
 
     def look_again(self) -> None:
-        """Take note that slots were freed, or runs interrupted."""
+        """Note that slots were freed or runs interrupted."""
         self._changed.set()
 
     def is_beginning(self, run: ActiveRun) -> bool:
-        """Return whether the store is asked now if *run* is ours: it decides."""
+        """Return whether `Store.begin` is in flight, which decides if *run* is ours."""
         return run in self._beginning
 
     def close(self) -> None:
-        """Begin nothing more: the worker has ended."""
+        """Begin nothing more: the worker has stopped."""
         self._is_closed = True
 
     async def enter(self, run: ActiveRun) -> None:
-        """Return when *run* may begin, or was interrupted before it did."""
-        self._line.append(run)
-        if len(self._line) == 1:
+        """Return when *run* may begin, or was interrupted before that."""
+        self._queue.append(run)
+        if len(self._queue) == 1:
             self._on_start()
-        # Those before it may have waited for no more than this.
+        # Runs before it may have been waiting for exactly this.
         self._changed.set()
-        if not await self._in_time(run, lambda: self._line[0] is run):
+        if not await self._in_time(run, lambda: self._queue[0] is run):
             run.interrupt(NO_TURN)
         await self._in_time(run, lambda: self._is_alone)
         if run.is_interrupted:
@@ -92,24 +92,24 @@ class Isolation:
             await self._begin(run, alone=self._is_alone)
 
     def leave(self, run: ActiveRun) -> None:
-        """Let the others go on: *run* ended, or had its time."""
-        if run not in self._line:
+        """Let the others go on: *run* ended, or used up its time alone."""
+        if run not in self._queue:
             return
-        self._line.remove(run)
+        self._queue.remove(run)
         self._changed.set()
-        if not self._line:
-            for loop in self._loops:
-                loop.wake()
+        if not self._queue:
+            for lane in self._lanes:
+                lane.wake()
 
     @property
     def _is_alone(self) -> bool:
-        """Whether nothing runs, and no claim is on its way, beside those held back."""
-        return sum(loop.claimant.held for loop in self._loops) == len(self._line)
+        """Whether nothing runs and no claim is in flight, except runs held back."""
+        return sum(lane.claimant.held for lane in self._lanes) == len(self._queue)
 
     async def _in_time(self, run: ActiveRun, is_so: Callable[[], bool]) -> bool:
-        """Wait until *is_so* or *run* is interrupted; return False if it took long."""
+        """Wait until *is_so* or *run* is interrupted; return False on timeout."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_patience(run.job)):
+            async with asyncio.timeout(_timeout(run.job)):
                 while not (run.is_interrupted or is_so()):
                     self._changed.clear()
                     await self._changed.wait()
@@ -120,11 +120,11 @@ class Isolation:
             "job %d lost %d workers and runs %s",
             run.id,
             run.job.stalls,
-            "alone" if alone else "beside jobs that did not end in time",
+            "alone" if alone else "alongside jobs that did not end in time",
             extra={"job_id": run.id},
         )
         self._beginning.add(run)
-        began = await self._outage.persist(
+        began = await self._store_retry.persist(
             f"begin {run.id}", lambda: self._ask(run, alone=alone)
         )
         self._beginning.discard(run)
@@ -144,7 +144,7 @@ class Isolation:
         return await self._store.begin(run.job, alone=alone)
 
 
-def _patience(job: Job) -> float:
+def _timeout(job: Job) -> float:
     """Return how many seconds each of the two waits of a job may last."""
-    # Its ttl runs from the claim on: both waits must be over before it is.
+    # Its ttl counts from the claim: both waits must end before it does.
     return min(ALONE_SECONDS, job.ttl / 3000) if job.ttl else ALONE_SECONDS

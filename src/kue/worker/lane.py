@@ -1,10 +1,10 @@
 """
-The loop of a worker: claim, execute, settle, rest.
+A lane of a worker: the claim loop of one type (claim, execute, settle, rest).
 
-Batches come about by themselves.  While one cycle is on its way to the store, runs that
-end collect; the next cycle settles all of them and fills the free slots.  Two lanes
-cycle in turn, so that store and handlers work at the same time.  Low load gives low
-latency, high load gives large batches, and there is nothing to tune.
+Batches form by themselves.  While one cycle is in flight to the store, finished runs
+collect; the next cycle settles all of them and fills the free slots.  Two loops per
+lane cycle in turn, so that store and handlers work at the same time.  Low load gives
+low latency, high load gives large batches, and there is nothing to tune.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kue.store.values import MAX_BATCH, Claim, Claimed, Outcome, Result
 from kue.worker import log_capture
 from kue.worker.claimed_runs import ClaimedRuns
 from kue.worker.current_job import CURRENT
-from kue.worker.executor import ending_instead, execute
+from kue.worker.executor import execute, forced_ending
 from kue.worker.run import ActiveRun
 from kue.worker.slots import SlotClaimant
 from kue.worker.work_available import WorkAvailability
@@ -40,20 +40,20 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LANES = 2
-#: Endings of runs whose time is counted, here as by the store.
+LOOPS_PER_LANE = 2
+#: Endings of runs whose duration is counted, here as in the store.
 _WORKED = (Completed, Failed, Retried)
 
 STOPPED = Released(reason="the worker stopped")
-#: A job that is to be delivered at most once cannot be begun a second time.
+#: A job with at-most-once delivery cannot be started a second time.
 STOPPED_ONCE = Failed(
     Error(
         "WorkerStopped",
         "the worker stopped while it ran this job, which is delivered at most once",
     )
 )
-#: The same for a worker that cannot know whether its runs are still its own.  It says
-#: so when it can: if they are, nobody else would ever end them.
+#: The same for a worker that cannot know whether its runs are still its own.  They are
+#: settled all the same: if they are its own, nobody else would ever end them.
 OUT_OF_TOUCH = Released(reason="the worker was out of touch with the store")
 OUT_OF_TOUCH_ONCE = Failed(
     Error(
@@ -65,7 +65,7 @@ OUT_OF_TOUCH_ONCE = Failed(
 
 
 class Processor(NamedTuple):
-    """Who handles jobs of a type, and how many at once."""
+    """The handler of a type, and how many jobs it runs at once."""
 
     type: str
     slots: int
@@ -77,7 +77,7 @@ class Processor(NamedTuple):
 
 
 class Lane:
-    """Runs jobs of one type, never more than there are slots."""
+    """Runs jobs of one type, never more at once than there are slots."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Lane:
         *,
         worker: str,
         lease: int,
-        outage: StoreRetry,
+        store_retry: StoreRetry,
     ) -> None:
         self.processor = processor
         self.type = processor.type
@@ -94,22 +94,22 @@ class Lane:
         self._store = store
         self._worker = worker
         self._lease = lease
-        self._outage = outage
+        self._store_retry = store_retry
         self._types = (processor.type,)
-        #: The most one cycle takes: half, so that the other lane has something to do.
-        self._share = min(-(-processor.slots // LANES), MAX_BATCH)
-        self._supply = WorkAvailability()
+        #: The most one cycle claims: half, so that the other loop has something to do.
+        self._share = min(-(-processor.slots // LOOPS_PER_LANE), MAX_BATCH)
+        self._availability = WorkAvailability()
         self._runs: dict[int, ActiveRun] = {}
-        #: Runs of jobs that were handed on and came back to us, while they still end.
+        #: Earlier runs of jobs that were reclaimed and came back to us, until they end.
         self._displaced: set[ActiveRun] = set()
         self._ended: list[Outcome] = []
         self._settling = 0
-        #: Slots kept for jobs that somebody else claims for us.
+        #: Slots reserved for jobs that `IdleWait` claims for us.
         self._expected = 0
         self._is_stopping = False
-        #: Until the first beat nobody knows whether this worker may take jobs.
+        #: Until the first heartbeat it is not known whether this worker may take jobs.
         self._is_paused = True
-        #: A run ended, the supply changed or we are to stop: lanes look again.
+        #: A run ended, work became available or we are to stop: loops look again.
         self._changed = asyncio.Event()
         #: When time alone may bring work, by the event loop's clock.
         self.due: float | None = None
@@ -121,43 +121,42 @@ class Lane:
 
     def join(
         self,
-        crew: RunResources,
+        resources: RunResources,
         budget: SlotBudget,
         isolation: Isolation,
         *,
-        on_rest: Callable[[], None],
+        on_idle: Callable[[], None],
         on_freed: Callable[[], None],
         on_paused: Callable[[], None],
         on_failed: Callable[[Outcome], None] | None = None,
     ) -> None:
         """
-        Take part in the life of a worker.
+        Connect the lane to its worker; called once, before `run_loop`.
 
-        *on_rest* hears that the store had nothing more, *on_freed* that slots which
-        others may want are free, *on_paused* that no more jobs may be taken for us,
-        *on_failed* of jobs that failed for good.
+        *on_idle* is called when the store had nothing more, *on_freed* when slots that
+        other lanes may need are free, *on_paused* when no more jobs may be claimed for
+        us, *on_failed* for jobs that failed permanently.
         """
-        self._crew = crew
+        self._resources = resources
         self._budget = budget
         self._isolation = isolation
-        self._on_rest = on_rest
+        self._on_idle = on_idle
         self._on_freed = on_freed
         self._on_paused = on_paused
         self._on_failed = on_failed
 
     @property
-    def in_hand(self) -> list[ActiveRun]:
-        """The runs in hand."""
+    def active_runs(self) -> list[ActiveRun]:
         return list(self._runs.values())
 
     @property
     def runs(self) -> list[Job]:
-        """The jobs in hand, as they were claimed."""
+        """The running jobs, as they were claimed."""
         return [run.job for run in self._runs.values()]
 
     @property
     def is_busy(self) -> bool:
-        """Whether handlers run whose ending is not known."""
+        """Whether handlers run whose ending is not known yet."""
         return bool(self._runs or self._displaced)
 
     @property
@@ -169,15 +168,15 @@ class Lane:
     def is_empty(self) -> bool:
         """Whether there is nothing to do but to wait for the store."""
         return (
-            self._supply.is_empty
+            self._availability.is_empty
             and not self._is_paused
             and not self._is_stopping
             and not self._isolation.is_on
         )
 
     @property
-    def is_at_rest(self) -> bool:
-        """Whether the store has nothing for us and we have nothing in hand."""
+    def is_idle(self) -> bool:
+        """Whether the store has nothing for us and nothing runs or awaits settling."""
         return self.is_empty and not self.is_busy and not self.unsettled
 
     @property
@@ -191,30 +190,30 @@ class Lane:
         return min(self.claimant.free, self._share)
 
     def expect(self, slots: int) -> None:
-        """Keep slots for jobs that somebody else claims for us."""
+        """Reserve slots for jobs that `IdleWait` claims for us."""
         self.claimant.held += slots
         self._expected += slots
 
     def receive(self, jobs: Sequence[Job], claimed: Claimed, *, expected: int) -> None:
-        """Start jobs that came for *expected* slots, and give back the others."""
+        """Start jobs claimed for *expected* slots, and free the other slots."""
         self.claimant.held -= expected - len(jobs)
         self._expected -= expected
         self._start(jobs)
         self._note_due(claimed)
         self._changed.set()
 
-    async def lane(self) -> None:
-        """Cycle until the loop was stopped and everything in hand is settled."""
+    async def run_loop(self) -> None:
+        """Cycle until the lane was stopped and all runs are settled."""
         name, seq = secrets.token_hex(4), 0
-        while (turn := await self._turn()) is not None:
-            outcomes, room = turn
+        while (work := await self._next_work()) is not None:
+            outcomes, room = work
             if room:
                 seq += 1
                 await self._cycle(outcomes, room, Claim(name, seq))
             else:
                 await self._settle(outcomes)
-            # Lets new runs take their first step: short ones end here and are settled
-            # by the very next cycle.
+            # Lets new runs take their first step: short ones finish here, and the very
+            # next cycle settles them.
             await asyncio.sleep(0)
 
     def take_timing(self) -> Timing | None:
@@ -226,20 +225,20 @@ class Lane:
         return timing
 
     def wake(self) -> None:
-        """Ask again: there may be work, or slots for it."""
-        # A time that passed without a job (its type is paused, say) is no reason to
+        """Claim again: there may be work, or slots for it."""
+        # A time that passed without a job (its type is paused, say) must not make us
         # ask again and again.
         self.due = None
-        self._supply.wake()
-        self.claimant.is_hungry = True
+        self._availability.wake()
+        self.claimant.may_have_work = True
         self._changed.set()
 
     def look_again(self) -> None:
-        """Slots that all types share are free."""
+        """Note that slots which all types share are free."""
         self._changed.set()
 
     def pause(self) -> None:
-        """Claim no more until `resume`; what runs goes on."""
+        """Claim no more until `resume`; running jobs go on."""
         if not self._is_paused:
             self._is_paused = True
             self._on_paused()
@@ -250,22 +249,22 @@ class Lane:
             self.wake()
 
     def stop(self) -> None:
-        """Claim no more; the lanes end once everything in hand is settled."""
+        """Claim no more; the loops end once all runs are settled."""
         self._is_stopping = True
         self._changed.set()
 
-    def hand_back(self) -> None:
-        """Put what still runs back in line, without spending its attempt."""
+    def requeue_all(self) -> None:
+        """Requeue all running jobs, without spending an attempt."""
         self._end_all(STOPPED, STOPPED_ONCE)
 
-    def let_go(self) -> None:
-        """Cancel every run: we cannot know whether they are ours."""
-        # Told once, though it may take them a while to end.
+    def cancel_all(self) -> None:
+        """Cancel every run: we cannot know whether they are still ours."""
+        # Logged once, though it may take them a while to end.
         going_on = sum(not run.is_interrupted for run in self._runs.values())
         if going_on:
             logger.warning(
-                "the store is out of reach and the lease ends; "
-                "%d of type %s are cancelled",
+                "the store is unreachable and the lease ends; "
+                "cancelling %d running jobs of type %s",
                 going_on,
                 self.type,
             )
@@ -278,14 +277,14 @@ class Lane:
         self._isolation.look_again()
 
     def lose(self, job: Job) -> None:
-        """Cancel the run of *job*, as it was claimed, that is no longer ours."""
+        """Cancel the run of *job*, as claimed: it is no longer ours."""
         run = self._runs.get(job.id)
-        # By token: while we were told, the job may have ended and come to us again.
+        # By token: by now the job may have ended and been claimed by us again.
         if run is None or self._isolation.is_beginning(run):
             return
         if run.job.token == job.token:
             logger.warning(
-                "job %d is no longer ours; its run is cancelled",
+                "job %d no longer belongs to this worker; cancelling its run",
                 job.id,
                 extra={"job_id": job.id},
             )
@@ -293,7 +292,7 @@ class Lane:
             self._isolation.look_again()
 
     def cancel(self, job_id: int, ending: Ending) -> None:
-        """Cancel a run because someone asked for it."""
+        """Cancel a run on request."""
         run = self._runs.get(job_id)
         if run is not None:
             run.interrupt(ending)
@@ -301,7 +300,7 @@ class Lane:
 
     # -- what to do next -------------------------------------------------------
 
-    async def _turn(self) -> tuple[list[Outcome], int] | None:
+    async def _next_work(self) -> tuple[list[Outcome], int] | None:
         while True:
             outcomes = self._take_ended()
             room = self._reserve(has_outcomes=bool(outcomes))
@@ -309,7 +308,8 @@ class Lane:
                 return outcomes, room
             if self._is_stopping and not self.is_busy and not self._expected:
                 return None
-            # Nothing is awaited between the look above and the wait: no change is lost.
+            # Nothing is awaited between the checks above and the wait: no change is
+            # missed.
             self._changed.clear()
             await self._changed.wait()
 
@@ -319,24 +319,24 @@ class Lane:
         return taken
 
     def _reserve(self, *, has_outcomes: bool) -> int:
-        """Take slots for a claim, if one is worth a call or a call is made anyway."""
+        """Reserve slots for a claim, if it is worth a call or a call is made anyway."""
         if self._isolation.is_on:
-            # Every change makes lanes look, and so comes by here.
+            # Every change makes the loops look again, and so gets here.
             self._isolation.look_again()
             return 0
         if self._is_stopping or self._is_paused:
             return 0
-        if not has_outcomes and not self._supply.is_worth_asking:
+        if not has_outcomes and not self._availability.is_worth_asking:
             return 0
         return self._budget.take(self.claimant, self._share)
 
     # -- with the store --------------------------------------------------------
 
     async def _cycle(self, outcomes: list[Outcome], room: int, claim: Claim) -> None:
-        question = self._supply.ask()
-        # Repeated with the same claim until it is answered.  A claim that was given up
-        # could have got jobs that nobody runs and our own beat would keep alive.
-        words, claimed = await self._outage.persist(
+        question = self._availability.ask()
+        # Repeated with the same claim until it is answered.  An abandoned claim could
+        # have got jobs that nobody runs and whose lease our heartbeat would renew.
+        results, claimed = await self._store_retry.persist(
             f"cycle {claim.lane}",
             lambda: self._store.cycle(
                 outcomes,
@@ -347,28 +347,28 @@ class Lane:
                 lease=self._lease,
             ),
         )
-        self._confirm(outcomes, words)
+        self._confirm(outcomes, results)
         unused = room - len(claimed.jobs)
         self._start(claimed.jobs)
         self._note_due(claimed)
-        self._supply.answer(question, was_full=not unused)
-        self.claimant.is_hungry = not self._supply.is_empty
+        self._availability.answer(question, was_full=not unused)
+        self.claimant.may_have_work = not self._availability.is_empty
         if unused:
             self._budget.give_back(self.claimant, unused)
             self._on_freed()
-        self._look()
+        self._note_change()
 
     async def _settle(self, outcomes: list[Outcome]) -> None:
-        words = await self._outage.persist(
+        results = await self._store_retry.persist(
             f"settle {self.type}", lambda: self._store.settle(outcomes)
         )
-        self._confirm(outcomes, words)
-        self._look()
+        self._confirm(outcomes, results)
+        self._note_change()
 
-    def _look(self) -> None:
+    def _note_change(self) -> None:
         self._changed.set()
-        if self._supply.is_empty:
-            self._on_rest()
+        if self._availability.is_empty:
+            self._on_idle()
 
     def _note_due(self, claimed: Claimed) -> None:
         self.due = None
@@ -376,17 +376,17 @@ class Lane:
             ahead = (claimed.next_at - claimed.now) / 1000
             self.due = asyncio.get_running_loop().time() + ahead
 
-    def _confirm(self, outcomes: Sequence[Outcome], words: Sequence[Result]) -> None:
+    def _confirm(self, outcomes: Sequence[Outcome], results: Sequence[Result]) -> None:
         self._settling -= len(outcomes)
-        for outcome, word in zip(outcomes, words, strict=True):
-            if word is Result.DONE:
+        for outcome, result in zip(outcomes, results, strict=True):
+            if result is Result.DONE:
                 if self._on_failed is not None and type(outcome.ending) is Failed:
                     self._on_failed(outcome)
-            elif word is not Result.ALREADY:
+            elif result is not Result.ALREADY:
                 logger.warning(
                     "outcome of job %d dropped: %s",
                     outcome.job.id,
-                    "it was handed on" if word is Result.LOST else "it was removed",
+                    "it was reclaimed" if result is Result.LOST else "it was removed",
                     extra={"job_id": outcome.job.id},
                 )
 
@@ -400,13 +400,13 @@ class Lane:
         self.begun += 1
         since = ready_at(job)
         if since is not None:
-            # Of a run in hand, the last change is its start.
+            # The last change of an active job is its start.
             waited = bucket(job.updated_at - since)
             self._waits[waited] = self._waits.get(waited, 0) + 1
-        run = ActiveRun(job, self._crew, self._abandon)
+        run = ActiveRun(job, self._resources, self._abandon)
         earlier = self._runs.get(job.id)
         if earlier is not None:
-            # Taken back from us and claimed by us again: the earlier run is void.
+            # Reclaimed from us and claimed by us again: the earlier run is void.
             earlier.interrupt(None)
             self._displaced.add(earlier)
             self._isolation.look_again()
@@ -424,9 +424,9 @@ class Lane:
         CURRENT.reset(before)
         if run.partial:
             log_capture.finish(run)
-        # What the run said comes before its end.
-        if self._crew.telling.owes(run):
-            await self._crew.telling.flush(run)
+        # Its progress and log lines are written before its ending.
+        if self._resources.progress_sender.has_pending(run):
+            await self._resources.progress_sender.flush(run)
         if not run.is_abandoned:
             self._end(run, ending)
         self.claimant.held -= 1
@@ -436,7 +436,7 @@ class Lane:
         self._changed.set()
 
     def _abandon(self, run: ActiveRun) -> None:
-        self._end(run, ending_instead(run))
+        self._end(run, forced_ending(run))
         self._changed.set()
 
     def _end(self, run: ActiveRun, ending: Ending | None) -> None:

@@ -1,9 +1,9 @@
 """
-What a job logs and prints, kept with the job.
+Log capture: what a job logs and prints is kept in the job's log.
 
 While a worker runs, a handler on the root logger and a thin layer over ``sys.stdout``
-look whether a job runs where they are called; if so the line goes to the job's log too.
-Both pass everything on, and cost next to nothing outside of jobs.
+check whether a job runs where they are called; if so the line goes to the job's log
+too.  Both pass everything on, and cost next to nothing outside of jobs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from kue.worker.active_job import ActiveJob
 
-#: Lines captured of one attempt; the log itself keeps the newest of all attempts.
+#: Lines captured per attempt; the log itself keeps the newest of all attempts.
 MAX_CAPTURED = MAX_LOG_LINES
 ENOUGH = f"… more than {MAX_CAPTURED} lines in one attempt are not kept"
 
@@ -33,8 +33,8 @@ class LogCapture(logging.Handler):
     Copies records that a job's code logs to the job's log.
 
     In a program that did not set logging up it is the only handler.  Then records of
-    jobs are kept from info on, and Python's last resort, which prints warnings when
-    there is no handler at all, is still heard.
+    jobs are kept from level INFO on, and Python's last resort, which prints warnings
+    when there is no handler at all, still gets them.
     """
 
     is_alone = False
@@ -43,7 +43,7 @@ class LogCapture(logging.Handler):
         if self.is_alone:
             _last_resort(record)
         active = CURRENT.get()
-        # Our own records tell of the worker, not of the job's code.
+        # Our own records are about the worker, not the job's code.
         if active is None or record.name.partition(".")[0] == "kue":
             return
         try:
@@ -53,7 +53,7 @@ class LogCapture(logging.Handler):
 
 
 class PrintCapture(io.TextIOBase):
-    """``sys.stdout``, with an ear on what jobs print."""
+    """Copies what jobs print to ``sys.stdout`` to their logs."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -79,7 +79,7 @@ class PrintCapture(io.TextIOBase):
 
 
 class _Installation:
-    """Installed once a process, however many workers run in it."""
+    """Installed once per process, however many workers run in it."""
 
     def __init__(self) -> None:
         self._users = 0
@@ -90,7 +90,7 @@ class _Installation:
     def enter(self) -> None:
         self._users += 1
         if self._users == 1:
-            self._listen()
+            self._add_handler()
             self._stdout = PrintCapture(sys.stdout)
             sys.stdout = self._stdout
 
@@ -101,11 +101,11 @@ class _Installation:
         root = logging.getLogger()
         root.removeHandler(self._handler)
         root.setLevel(self._level)
-        # Someone may have put a layer of their own over ours.
+        # Other code may have put its own layer over ours.
         if self._stdout is not None and sys.stdout is self._stdout:
             sys.stdout = self._stdout.stream
 
-    def _listen(self) -> None:
+    def _add_handler(self) -> None:
         root = logging.getLogger()
         self._level = root.level
         self._handler.is_alone = not root.handlers
@@ -128,7 +128,7 @@ def captured() -> Iterator[None]:
 
 
 def finish(active: ActiveJob) -> None:
-    """Keep the line that was begun by ``print(…, end="")`` and never ended."""
+    """Keep a line that ``print(…, end="")`` started and nothing completed."""
     if active.partial:
         _keep(active, active.partial, "info")
 
@@ -169,5 +169,5 @@ def _level(number: int) -> str:
 
 
 def _is_logging() -> bool:
-    """Whether a stream handler writes: its record was captured as such."""
+    """Return whether a log handler writes: the record itself was captured already."""
     return sys._getframe(2).f_globals.get("__name__") == "logging"

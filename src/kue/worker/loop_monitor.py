@@ -1,4 +1,4 @@
-"""The blocked-loop watch of a worker: which job holds the loop, and where."""
+"""Blocked event loop of a worker: which job blocks it, and where."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ logger = logging.getLogger(__name__)
 
 
 class WorkerLoopMonitor:
-    """Logs who blocked the worker's event loop, and remembers the last."""
+    """Logs which code blocks the worker's event loop, and remembers the last."""
 
     def __init__(self, limit: float) -> None:
         self.where = ""
-        self._watch = LoopMonitor(self._tell, limit=limit)
+        self._monitor = LoopMonitor(self._report, limit=limit)
 
     @property
     def count(self) -> int:
-        return self._watch.count
+        return self._monitor.count
 
     @property
     def lag_ms(self) -> int:
-        return self._watch.lag_ms
+        return self._monitor.lag_ms
 
     def start(self) -> None:
-        self._watch.start()
+        self._monitor.start()
 
     def stop(self) -> None:
-        self._watch.stop()
+        self._monitor.stop()
 
-    def _tell(self, blockage: BlockedLoop) -> None:
+    def _report(self, blockage: BlockedLoop) -> None:
         self.where = blockage.where
         run, depth = run_in(blockage.frame)
-        who = "" if run is None else f" by job {run.id} of type {run.type}"
+        by_job = "" if run is None else f" by job {run.id} of type {run.type}"
         logger.warning(
-            "the event loop is blocked for %.1f s%s at %s; "
+            "the event loop has been blocked for %.1f s%s at %s; "
             "use await, a plain function or execution='process'\n%s",
             blockage.seconds,
-            who,
+            by_job,
             blockage.where,
             "".join(traceback.format_stack(blockage.frame, depth)).rstrip(),
             extra={"job_id": run.id} if run else None,
@@ -54,7 +54,7 @@ class WorkerLoopMonitor:
 
 
 def run_in(innermost: FrameType) -> tuple[ActiveRun | None, int | None]:
-    """Return the run whose handler *innermost* is in, and how deep; None if in none."""
+    """Return the run whose handler *innermost* is in, and its depth; None if none."""
     frame: FrameType | None = innermost
     depth = 0
     while frame is not None:

@@ -40,15 +40,15 @@ class LostSettles:
     def __init__(
         self,
         store: Store,
-        loops: Sequence[Lane],
+        lanes: Sequence[Lane],
         *,
         worker: str,
-        outage: StoreRetry,
+        store_retry: StoreRetry,
     ) -> None:
         self._store = store
-        self._loops = loops
+        self._lanes = lanes
         self._worker = worker
-        self._outage = outage
+        self._store_retry = store_retry
 
     async def run(self) -> None:
         """Compare each time the connection was lost and is back, until cancelled."""
@@ -57,7 +57,7 @@ class LostSettles:
             await asyncio.sleep(CHECK_SECONDS)
             if self._store.losses != losses:
                 losses = self._store.losses
-                await self._outage.persist("lost endings", self._compare)
+                await self._store_retry.persist("lost endings", self._compare)
 
     async def _compare(self) -> None:
         suspects = {job.token for job in await self._unknown()}
@@ -71,17 +71,17 @@ class LostSettles:
     async def _unknown(self) -> list[Job]:
         """Return the jobs that run here according to the store, and that do not."""
         found: list[Job] = []
-        for loop in self._loops:
+        for lane in self._lanes:
             cursor: str | None = None
             while True:
                 page = await self._store.page(
-                    State.ACTIVE, loop.type, limit=MAX_BATCH, cursor=cursor
+                    State.ACTIVE, lane.type, limit=MAX_BATCH, cursor=cursor
                 )
                 found += (job for job in page.jobs if job.worker == self._worker)
                 cursor = page.cursor
                 if cursor is None:
                     break
-        known = {job.id for loop in self._loops for job in loop.runs}
+        known = {job.id for lane in self._lanes for job in lane.runs}
         return [job for job in found if job.id not in known]
 
     async def _release(self, jobs: list[Job]) -> None:

@@ -1,4 +1,4 @@
-"""Signs of life a job gives: how far it is, and what it says.  Values only."""
+"""Progress and log lines of a job, as values."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def percent(done: float, total: float = 100) -> int:
     """
     Return *done* of *total* as whole percent, never below 0 nor above 100.
 
-    Of nothing, nothing is done: with a *total* of 0 or less the answer is 0.
+    With a *total* of 0 or less the result is 0.
 
     Raises:
-        ValueError: A number is infinite or not a number.
+        ValueError: An argument is infinite or NaN.
     """
     for value in (done, total):
         if isinstance(value, float) and not math.isfinite(value):
@@ -30,16 +30,16 @@ def percent(done: float, total: float = 100) -> int:
 def progress(
     job_id: int, done: float, total: float, data: JSON, *, token: str = ""
 ) -> Progress:
-    """Return how far job *job_id* is; raises `BadPayload` for data that is not JSON."""
+    """Return the progress of a job; raises `BadPayload` for data that is not JSON."""
     if data is not None:
-        # Read back: what the store gets cannot change under it, and is plain JSON.
+        # Decoded again: a copy that cannot change under the store, and is plain JSON.
         data = decode(encode(data, field="progress data", limit=MAX_RESULT))
     return Progress(job_id, percent(done, total), data, token)
 
 
 def line(text: object, level: str = "info", *, attempt: int = 0) -> LogLine:
     """
-    Return a line for a job's log; whatever is not text is shown as `repr` shows it.
+    Return a line for a job's log; anything that is not a string is shown by `repr`.
 
     Raises:
         ValueError: There is no such level.
@@ -47,6 +47,6 @@ def line(text: object, level: str = "info", *, attempt: int = 0) -> LogLine:
     if level not in LEVELS:
         raise ValueError(f"log level {level!r} is unknown; there are {list(LEVELS)}")
     shown = text if isinstance(text, str) else repr(text)
-    # Lone surrogates (bytes that were no UTF-8) cannot be stored.
+    # Lone surrogates (bytes that were not UTF-8) cannot be stored.
     clean = shown[:MAX_LOG_TEXT].encode("utf-8", "backslashreplace").decode()
     return LogLine(clean[:MAX_LOG_TEXT], level, attempt)

@@ -1,4 +1,4 @@
-"""The answer to a sign of life, for those who want to wait for it."""
+"""Reply to progress and log lines, for handlers that await it."""
 
 from __future__ import annotations
 
@@ -15,26 +15,25 @@ if TYPE_CHECKING:
 
 class ProgressReply:
     """
-    Something that was said and is on its way; awaiting it is optional.
+    A report that is in flight; awaiting it is optional.
 
-    Outside the worker's event loop there is nothing to wait for: awaiting returns at
-    once.
+    Outside the worker's event loop there is no reply: awaiting returns at once.
     """
 
-    __slots__ = ("_answer", "_job_id", "_wanted")
+    __slots__ = ("_job_id", "_reply", "_wanted")
 
     def __init__(
-        self, job_id: int, wanted: str, answer: asyncio.Future[Result | None] | None
+        self, job_id: int, wanted: str, reply: asyncio.Future[Result | None] | None
     ) -> None:
         self._job_id = job_id
         #: Ends the sentence "job 7 is active and cannot …".
         self._wanted = wanted
-        self._answer = answer
+        self._reply = reply
 
     def __await__(self) -> Generator[Any, None, None]:
-        if self._answer is None:
+        if self._reply is None:
             return
-        # Shielded: others may wait for the same answer.
-        word = yield from asyncio.shield(self._answer).__await__()
-        if word is not None:
-            check(self._job_id, word, wanted=self._wanted)
+        # Shielded: others may wait for the same reply.
+        result = yield from asyncio.shield(self._reply).__await__()
+        if result is not None:
+            check(self._job_id, result, wanted=self._wanted)

@@ -1,9 +1,9 @@
 """
-What runs say of themselves, on its way to the store.
+Progress and log lines of runs, sent to the store in batches.
 
-While one delivery is on its way, what is said meanwhile collects: of progress only the
-newest is kept, of log lines as many as a log holds.  A lone sign goes out at once, and
-a thousand runs that speak at once cost a few calls.
+While one batch is in flight, the next collects: of progress only the newest is kept, of
+log lines as many as a log holds.  A single report is sent at once, and a thousand runs
+that report at once cost a few calls.
 """
 
 from __future__ import annotations
@@ -28,140 +28,139 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Answer = asyncio.Future[Result | None]
+Reply = asyncio.Future[Result | None]
 #: Logs are written job by job; this many at once.
 LOGS_AT_ONCE = 16
-#: How long a run that is no longer ours may take to end by itself when it hears so.
+#: How long a run that was lost may take to end by itself when the reply reports it.
 LOST_SECONDS = 0.1
 
 
-class _Unsaid:
-    """What one run said that the store has not heard."""
+class _Pending:
+    """Progress and log lines of one run that are not written yet."""
 
-    __slots__ = ("answer", "lines", "update")
+    __slots__ = ("lines", "reply", "update")
 
-    def __init__(self, answer: Answer) -> None:
-        self.answer = answer
+    def __init__(self, reply: Reply) -> None:
+        self.reply = reply
         self.update: Progress | None = None
-        # More than a log keeps would fall off there anyway.
+        # The log would drop more than it keeps anyway.
         self.lines: deque[LogLine] = deque(maxlen=MAX_LOG_LINES)
 
 
 class ProgressSender:
-    """Tells the store what runs of one worker say; a `Teller` for all of them."""
+    """Sends progress and log lines of one worker's runs; a `ProgressSink` for all."""
 
     def __init__(self, store: Store, on_lost: Callable[[ActiveJob], None]) -> None:
         self._store = store
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
-        #: The worker's own: what is logged on the way is not said by the job.
+        #: The worker's own: records that are logged while sending are not the job's.
         self._context = contextvars.copy_context()
-        self._unsaid: dict[ActiveJob, _Unsaid] = {}
-        #: What is on its way to the store.
-        self._load: dict[ActiveJob, _Unsaid] = {}
-        self._courier: asyncio.Task[None] | None = None
+        self._pending: dict[ActiveJob, _Pending] = {}
+        self._in_flight: dict[ActiveJob, _Pending] = {}
+        self._sending: asyncio.Task[None] | None = None
         self._log = ThrottledLog(logger)
 
     def progress(self, active: ActiveJob, update: Progress) -> ProgressReply:
-        return self._tell(active, update, "report progress")
+        return self._add(active, update, "report progress")
 
     def line(self, active: ActiveJob, line: LogLine) -> ProgressReply:
-        return self._tell(active, line, "be logged to")
+        return self._add(active, line, "be logged to")
 
-    def owes(self, active: ActiveJob) -> bool:
-        """Tell whether something that *active* said is still to be delivered."""
-        return active in self._unsaid or active in self._load
+    def has_pending(self, active: ActiveJob) -> bool:
+        """Return whether reports of *active* are not written yet."""
+        return active in self._pending or active in self._in_flight
 
     async def flush(self, active: ActiveJob) -> None:
-        """Return once everything *active* said so far was delivered, or given up."""
-        while unsaid := self._load.get(active) or self._unsaid.get(active):
-            await asyncio.shield(unsaid.answer)
+        """Return once all reports of *active* so far were written or dropped."""
+        while pending := self._in_flight.get(active) or self._pending.get(active):
+            await asyncio.shield(pending.reply)
 
-    def _tell(
-        self, active: ActiveJob, sign: Progress | LogLine, wanted: str
+    def _add(
+        self, active: ActiveJob, report: Progress | LogLine, wanted: str
     ) -> ProgressReply:
         if threading.get_ident() == self._thread:
-            return ProgressReply(active.id, wanted, self._collect(active, sign))
-        self._loop.call_soon_threadsafe(self._collect, active, sign)
+            return ProgressReply(active.id, wanted, self._collect(active, report))
+        self._loop.call_soon_threadsafe(self._collect, active, report)
         return ProgressReply(active.id, wanted, None)
 
-    def _collect(self, active: ActiveJob, sign: Progress | LogLine) -> Answer:
-        unsaid = self._unsaid.get(active)
-        if unsaid is None:
-            unsaid = self._unsaid[active] = _Unsaid(self._loop.create_future())
-        if isinstance(sign, Progress):
-            unsaid.update = sign
+    def _collect(self, active: ActiveJob, report: Progress | LogLine) -> Reply:
+        pending = self._pending.get(active)
+        if pending is None:
+            pending = self._pending[active] = _Pending(self._loop.create_future())
+        if isinstance(report, Progress):
+            pending.update = report
         else:
-            unsaid.lines.append(sign)
-        if self._courier is None:
-            self._courier = asyncio.create_task(
-                self._deliver(), name="kue signs", context=self._context
+            pending.lines.append(report)
+        if self._sending is None:
+            self._sending = asyncio.create_task(
+                self._send(), name="kue progress", context=self._context
             )
-        return unsaid.answer
+        return pending.reply
 
-    async def _deliver(self) -> None:
+    async def _send(self) -> None:
         try:
-            while self._unsaid:
-                self._load, self._unsaid = self._unsaid, {}
-                answers = await self._write(self._load)
-                load, self._load = self._load, {}
-                for active, unsaid in load.items():
-                    if not unsaid.answer.done():
-                        unsaid.answer.set_result(answers.get(active))
+            while self._pending:
+                self._in_flight, self._pending = self._pending, {}
+                results = await self._write(self._in_flight)
+                batch, self._in_flight = self._in_flight, {}
+                for active, pending in batch.items():
+                    if not pending.reply.done():
+                        pending.reply.set_result(results.get(active))
         finally:
-            self._courier = None
+            self._sending = None
 
     async def _write(
-        self, load: dict[ActiveJob, _Unsaid]
+        self, reports: dict[ActiveJob, _Pending]
     ) -> dict[ActiveJob, Result | None]:
         try:
-            words = await self._write_logs(load)
-            words |= await self._write_progress(load)
+            results = await self._write_logs(reports)
+            results |= await self._write_progress(reports)
         except (StoreUnavailable, StoreFull) as exc:
             logger.warning("progress and log lines dropped: %s", exc)
         except Exception as exc:
-            # Signs of life must never end a run, let alone the worker.
+            # A report must never end a run, let alone the worker.
             self._log.error("progress and log lines dropped", exc=exc)
         else:
-            return words
+            return results
         return {}
 
     async def _write_progress(
-        self, load: dict[ActiveJob, _Unsaid]
+        self, reports: dict[ActiveJob, _Pending]
     ) -> dict[ActiveJob, Result | None]:
-        told = [(active, said.update) for active, said in load.items() if said.update]
-        words: dict[ActiveJob, Result | None] = {}
-        for start in range(0, len(told), MAX_BATCH):
-            batch = told[start : start + MAX_BATCH]
-            answers = await self._store.progress([update for _, update in batch])
-            words.update(zip((active for active, _ in batch), answers, strict=True))
-        for active, word in words.items():
-            if word in (Result.LOST, Result.GONE):
-                # Whoever waits for the answer hears of it there, and first.
+        updates = [(active, p.update) for active, p in reports.items() if p.update]
+        results: dict[ActiveJob, Result | None] = {}
+        for start in range(0, len(updates), MAX_BATCH):
+            batch = updates[start : start + MAX_BATCH]
+            replies = await self._store.progress([update for _, update in batch])
+            results.update(zip((active for active, _ in batch), replies, strict=True))
+        for active, result in results.items():
+            if result in (Result.LOST, Result.GONE):
+                # A handler that awaits the reply gets the error there first.
                 self._loop.call_later(LOST_SECONDS, self._on_lost, active)
-        return words
+        return results
 
     async def _write_logs(
-        self, load: dict[ActiveJob, _Unsaid]
+        self, reports: dict[ActiveJob, _Pending]
     ) -> dict[ActiveJob, Result | None]:
-        logs = [(active, list(said.lines)) for active, said in load.items()]
+        logs = [(active, list(pending.lines)) for active, pending in reports.items()]
         logs = [(active, lines) for active, lines in logs if lines]
-        words: dict[ActiveJob, Result | None] = {}
+        results: dict[ActiveJob, Result | None] = {}
         for start in range(0, len(logs), LOGS_AT_ONCE):
             batch = logs[start : start + LOGS_AT_ONCE]
-            answers = await asyncio.gather(*(self._write_log(*log) for log in batch))
-            words.update(zip((active for active, _ in batch), answers, strict=True))
-        return words
+            replies = await asyncio.gather(*(self._write_log(*log) for log in batch))
+            results.update(zip((active for active, _ in batch), replies, strict=True))
+        return results
 
     async def _write_log(
         self, active: ActiveJob, lines: list[LogLine]
     ) -> Result | None:
-        word = None
+        result = None
         for start in range(0, len(lines), MAX_BATCH):
-            word = await self._store.log(
+            result = await self._store.log(
                 active.id,
                 lines[start : start + MAX_BATCH],
                 created_at=active.job.created_at,
             )
-        return word
+        return result

@@ -1,4 +1,4 @@
-"""A run in a worker's hands: the job as its handler sees it, and how to end it."""
+"""Active run: one run of a job, its timeout, interruption and abandonment."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: How long a handler that was told to end may take to tidy up.  Then its ending is
-#: written down without it; the slot stays taken for as long as it goes on.
+#: How long an interrupted handler may take to clean up.  Then its ending is settled
+#: without it; the slot stays taken for as long as it goes on.
 PATIENCE_SECONDS = 10.0
 
 
@@ -30,8 +30,8 @@ class ActiveRun(ActiveJob):
     """
     One run, from claim to ending.
 
-    It ends once: as its handler says, or as `interrupt` was told if the handler does
-    not return first.
+    It ends once: as its handler decides, or as `interrupt` does if the handler does not
+    return first.
     """
 
     __slots__ = (
@@ -39,39 +39,42 @@ class ActiveRun(ActiveJob):
         "_task",
         "_timers",
         "began",
-        "crew",
+        "forced",
         "has_begun",
-        "instead",
         "is_abandoned",
         "is_interrupted",
+        "resources",
     )
 
     def __init__(
-        self, job: Job, crew: RunResources, on_abandoned: Callable[[ActiveRun], None]
+        self,
+        job: Job,
+        resources: RunResources,
+        on_abandoned: Callable[[ActiveRun], None],
     ) -> None:
-        super().__init__(job, crew.telling)
-        self.crew = crew
+        super().__init__(job, resources.progress_sender)
+        self.resources = resources
         self._on_abandoned = on_abandoned
         self._task: asyncio.Task[Any] | None = None
         self._timers: list[asyncio.TimerHandle] = []
         #: Whether the handler was called, and when, by our own clock.
         self.has_begun = False
         self.began = 0.0
-        #: Whether the run was told to end before it did.
+        #: Whether the run was interrupted before it ended.
         self.is_interrupted = False
-        #: Whether its ending was written down although the handler goes on.
+        #: Whether its ending was settled although the handler goes on.
         self.is_abandoned = False
-        #: How an interrupted run ends; None when that is no longer ours to say.
-        self.instead: Ending | RunTimeout | None = None
+        #: How an interrupted run ends; None when the job is no longer ours.
+        self.forced: Ending | RunTimeout | None = None
 
     @property
     def is_lost(self) -> bool:
-        """Whether the job was handed on, so that this run no longer counts."""
-        return self.is_interrupted and self.instead is None
+        """Whether the job was reclaimed, so that this run no longer counts."""
+        return self.is_interrupted and self.forced is None
 
     @property
     def task(self) -> asyncio.Task[Any] | None:
-        """The task that its handler runs in, while it does."""
+        """The task that its handler runs in, while it runs."""
         return self._task
 
     @property
@@ -80,13 +83,13 @@ class ActiveRun(ActiveJob):
 
     def enter(self) -> bool:
         """
-        Tell whether the handler may be called; from now on it can be cancelled.
+        Return whether the handler may be called; from now on it can be cancelled.
 
-        Called in the task that is to call it.
+        Must be called in the task that runs the handler.
         """
         self.has_begun = not self.is_interrupted
         self.began = time.monotonic()
-        # Kept here, or asyncio would forget it.
+        # A reference, as asyncio keeps only weak ones.
         self._task = asyncio.current_task()
         timeout = self.job.spec.timeout
         if timeout and self.has_begun:
@@ -94,7 +97,7 @@ class ActiveRun(ActiveJob):
         return self.has_begun
 
     def leave(self) -> None:
-        """Take note that the handler has ended, and can no longer be cancelled."""
+        """Note that the handler has ended, and can no longer be cancelled."""
         self._task = None
         for timer in self._timers:
             timer.cancel()
@@ -102,17 +105,17 @@ class ActiveRun(ActiveJob):
     def lose(self) -> None:
         self.interrupt(None)
 
-    def interrupt(self, instead: Ending | RunTimeout | None) -> None:
+    def interrupt(self, ending: Ending | RunTimeout | None) -> None:
         """
-        End the run as *instead* unless it ends well first; None: it no longer counts.
+        End the run as *ending* unless it succeeds first; None if the run is lost.
 
-        The first reason stands, unless the run is lost; the handler is cancelled once.
+        The first ending stands, unless the run is lost; the handler is cancelled once.
         """
         is_first = not self.is_interrupted
-        if is_first or instead is None:
-            self.instead = instead
+        if is_first or ending is None:
+            self.forced = ending
         self.is_interrupted = True
-        # A task that is cancelled before its first step never gets to say how it ended.
+        # A task that is cancelled before its first step never returns an ending.
         if is_first and self.has_begun and self._task is not None:
             self._task.cancel()
             self._later(PATIENCE_SECONDS, self._abandon)
@@ -123,7 +126,7 @@ class ActiveRun(ActiveJob):
 
     def _abandon(self) -> None:
         logger.error(
-            "job %d of type %s was told to end %g s ago and goes on; "
+            "job %d of type %s was interrupted %g s ago and is still running; "
             "its slot stays taken until it returns",
             self.id,
             self.type,

@@ -1,4 +1,4 @@
-"""What a worker lends to its runs: a voice, threads, processes."""
+"""Resources that all runs of a worker share: progress sender, threads, processes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 
 class RunResources:
-    """Lives as long as the worker; made on the worker's event loop."""
+    """Lives as long as the worker; created on the worker's event loop."""
 
     def __init__(self, store: Store, url: str) -> None:
-        self.telling = ProgressSender(store, _lose)
+        self.progress_sender = ProgressSender(store, _lose)
         self.threads = WorkerThreads()
         self.children = ProcessPool(url)
 
     async def close(self) -> None:
-        """Let threads and processes go."""
+        """Release threads and processes."""
         self.threads.close()
         await self.children.close()
 

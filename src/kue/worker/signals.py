@@ -1,4 +1,4 @@
-"""Stopping a worker by signal: once to finish, twice to leave now."""
+"""Signals that stop a worker: once for a graceful shutdown, twice to stop now."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def stopped_by_signals(worker: Worker) -> Iterator[None]:
     """
     Stop *worker* on SIGINT or SIGTERM.
 
-    The second signal hands its jobs back at once and gives the signals back to whoever
-    had them, so that a third one ends the process.  Outside the main thread, where
-    Python allows no signal handlers, nothing is done.
+    The second signal requeues its jobs at once and removes these signal handlers, so
+    that a third one ends the process.  Outside the main thread, where Python allows no
+    signal handlers, nothing is done.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -32,7 +32,7 @@ def stopped_by_signals(worker: Worker) -> Iterator[None]:
 
     def stop() -> None:
         if worker.is_stopping:
-            _let_go(loop)
+            _remove_handlers(loop)
         worker.stop()
 
     for number in SIGNALS:
@@ -40,9 +40,9 @@ def stopped_by_signals(worker: Worker) -> Iterator[None]:
     try:
         yield
     finally:
-        _let_go(loop)
+        _remove_handlers(loop)
 
 
-def _let_go(loop: asyncio.AbstractEventLoop) -> None:
+def _remove_handlers(loop: asyncio.AbstractEventLoop) -> None:
     for number in SIGNALS:
         loop.remove_signal_handler(number)

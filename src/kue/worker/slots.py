@@ -1,9 +1,9 @@
 """
-Who may take the next free slot, when types share the slots of a worker.
+Slots of a worker, and how types share them.
 
-Without a common limit every type has slots of its own and nobody competes.  With one,
-types that want more than there is get their share by weight, and what some leave is
-for the others; in strict order a type gets what those before it leave.
+Without a common limit every type has its own slots and types do not compete.  With one,
+types that want more than there is get a share by weight, and slots that some leave are
+for the others; in strict order a type gets the slots that types before it leave.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 
 class SlotClaimant:
-    """One type that takes slots."""
+    """A type that claims slots."""
 
-    __slots__ = ("held", "is_hungry", "slots", "weight")
+    __slots__ = ("held", "may_have_work", "slots", "weight")
 
     def __init__(self, slots: int, weight: int = 1) -> None:
         #: The most it may hold.
         self.slots = slots
         self.weight = weight
-        #: Slots it holds: runs, and claims on their way.
+        #: Slots it holds: runs, and claims in flight.
         self.held = 0
         #: Whether the store may have work for it.
-        self.is_hungry = True
+        self.may_have_work = True
 
     @property
     def free(self) -> int:
@@ -35,7 +35,7 @@ class SlotClaimant:
 
 class SlotBudget:
     """
-    Slots that several types share, and how many runs there may be in all.
+    Slots that several types share, and a limit for the number of runs in all.
 
     *total* and *runs* are None for no limit.
     """
@@ -53,7 +53,7 @@ class SlotBudget:
         self._runs = runs
         self._strict = strict
         wanted = sum(claimant.slots for claimant in claimants)
-        #: Whether types can be in each other's way.
+        #: Whether types compete for slots.
         self.is_tight = total is not None and wanted > total
 
     def take(self, claimant: SlotClaimant, most: int) -> int:
@@ -66,7 +66,7 @@ class SlotBudget:
         return room
 
     def give_back(self, claimant: SlotClaimant, slots: int) -> None:
-        """Return slots that were taken for a claim which got less."""
+        """Free slots that were taken for a claim which got fewer jobs."""
         claimant.held -= slots
         if self._runs is not None:
             self._runs += slots
@@ -78,19 +78,19 @@ class SlotBudget:
         rivals = [
             other
             for other in self._claimants
-            if other.is_hungry and other.free and other is not claimant
+            if other.may_have_work and other.free and other is not claimant
         ]
-        kept = sum(self._kept(other, claimant, rivals) for other in rivals)
+        reserved = sum(self._reserved(other, claimant, rivals) for other in rivals)
         share = 0 if self._strict else self._share(claimant, rivals) - claimant.held
-        return max(0, min(claimant.free, left, max(left - kept, share)))
+        return max(0, min(claimant.free, left, max(left - reserved, share)))
 
-    def _kept(
+    def _reserved(
         self,
         other: SlotClaimant,
         claimant: SlotClaimant,
         rivals: Sequence[SlotClaimant],
     ) -> int:
-        """Return how many of the free slots are kept for *other*."""
+        """Return how many of the free slots are reserved for *other*."""
         if self._strict:
             order = self._claimants
             return other.free if order.index(other) < order.index(claimant) else 0
@@ -99,5 +99,5 @@ class SlotBudget:
 
     def _share(self, claimant: SlotClaimant, rivals: Sequence[SlotClaimant]) -> int:
         weights = claimant.weight + sum(rival.weight for rival in rivals)
-        # At least one: a type of little weight is slow, never starved.
+        # At least one: a type with a low weight is slow, never starved.
         return max(1, self._total * claimant.weight // weights)

@@ -1,4 +1,4 @@
-"""What a worker says of itself to whoever asks the store for workers."""
+"""Status of a worker, as sent with heartbeats and shown by `workers`."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _STATM = Path("/proc/self/statm")
 
 
 class StatusCollector:
-    """Collects the facts."""
+    """Collects the status of this worker and process."""
 
-    def __init__(self, loops: Sequence[Lane], outage: StoreRetry) -> None:
-        self._loops = loops
-        self._outage = outage
+    def __init__(self, lanes: Sequence[Lane], store_retry: StoreRetry) -> None:
+        self._lanes = lanes
+        self._store_retry = store_retry
         self._started_at = time.time_ns() // 1_000_000
-        self.lookout: WorkerLoopMonitor | None = None
+        self.loop_monitor: WorkerLoopMonitor | None = None
 
     def __call__(self) -> dict[str, Any]:
         return {
@@ -37,21 +37,21 @@ class StatusCollector:
             "pid": os.getpid(),
             "version": version(),
             "started_at": self._started_at,
-            "slots": {loop.type: loop.processor.slots for loop in self._loops},
-            "running": sum(len(loop.runs) for loop in self._loops),
-            "done": sum(loop.done for loop in self._loops),
+            "slots": {lane.type: lane.processor.slots for lane in self._lanes},
+            "running": sum(len(lane.runs) for lane in self._lanes),
+            "done": sum(lane.done for lane in self._lanes),
             "memory": memory(),
-            "trouble": self._outage.trouble,
+            "trouble": self._store_retry.trouble,
             **self._health(),
         }
 
     def _health(self) -> dict[str, Any]:
-        if self.lookout is None:
+        if self.loop_monitor is None:
             return {}
         return {
-            "lag_ms": self.lookout.lag_ms,
-            "blocked": self.lookout.count,
-            "blocked_at": self.lookout.where,
+            "lag_ms": self.loop_monitor.lag_ms,
+            "blocked": self.loop_monitor.count,
+            "blocked_at": self.loop_monitor.where,
         }
 
 
@@ -60,7 +60,7 @@ def memory() -> int:
     try:
         pages = int(_STATM.read_text().split()[1])
     except (OSError, ValueError, IndexError):
-        # The most it ever held; better than nothing.
+        # The peak; better than nothing.
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return most if sys.platform == "darwin" else most * 1024
     return pages * resource.getpagesize()

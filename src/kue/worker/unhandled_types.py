@@ -1,8 +1,8 @@
 """
-Types whose jobs wait though no live worker handles them: mistyped names, most often.
+Unhandled types: their jobs wait, and no live worker handles them; most are typos.
 
-A worker says with its heartbeat which types it handles.  One that does not may handle
-any.
+Heartbeats of a worker list the types it handles.  A worker without such a list may
+handle any.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: States of jobs that some worker has had in its hands.
+#: States of jobs that some worker runs or has run.
 _HANDLED = (State.ACTIVE, State.COMPLETE, State.FAILED)
-#: Types that near names are looked for, and names that are looked at: each comparison
-#: takes the event loop's time.
+#: Types for which similar names are searched, and names to compare with: each
+#: comparison takes time of the event loop.
 MAX_COMPARED, MAX_NAMES = 10, 200
 #: Types that a worker logs one by one.
 MAX_LOGGED = 20
 
 
 class UnhandledType(NamedTuple):
-    """A type whose jobs nobody runs."""
+    """A type whose jobs no worker runs."""
 
     type: str
     waiting: int
-    #: Types that live workers handle, and that it may be meant to be.
+    #: Types that live workers handle and that may have been meant.
     near: list[str]
 
     def __str__(self) -> str:
@@ -49,7 +49,7 @@ class UnhandledType(NamedTuple):
 
 
 def takes(worker: WorkerStatus, type: str) -> bool:
-    """Return whether a worker handles jobs of *type*; one that does not say may."""
+    """Return whether a live worker handles *type*; without a list of types it may."""
     slots = worker.info.get("slots")
     return worker.alive and (not isinstance(slots, dict) or type in slots)
 
@@ -79,7 +79,7 @@ def unhandled(
 def ever_handled(
     counts: Mapping[str, Mapping[State, int]], workers: Iterable[WorkerStatus]
 ) -> set[str]:
-    """Return the types that some worker handles, or has handled as far as is known."""
+    """Return the types that some worker handles, or is known to have handled."""
     done = {
         type
         for type, states in counts.items()
@@ -99,16 +99,16 @@ def did_you_mean(names: list[str]) -> str:
 async def warn_of_unhandled(
     store: Store, after: float, sleep: Callable[[float], Awaitable[None]]
 ) -> None:
-    """Log them once, when workers that start together had the time to show up."""
+    """Log them once, after workers that start together had time to register."""
     await sleep(after)
     try:
         counts, workers = await asyncio.gather(store.count(), store.workers())
         _log(unhandled(counts, workers))
     except StoreError as exc:
-        logger.debug("types without a worker are not known: %s", exc)
+        logger.debug("could not look for types without a worker: %s", exc)
     except Exception:
         # A hint must not end the worker.
-        logger.exception("types without a worker are not known")
+        logger.exception("could not look for types without a worker")
 
 
 def _log(found: list[UnhandledType]) -> None:

@@ -1,4 +1,4 @@
-"""A worker: the loops that run jobs, the beat and the upkeep, from start to stop."""
+"""A worker: its lanes, heartbeat and maintenance, from start to graceful shutdown."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from kue.model.errors import ConfigError, StoreError, StoreFull, StoreUnavailabl
 from kue.model.job import State
 from kue.model.names import check_path_name
 from kue.worker.heartbeat import (
+    HandleOrder,
     Heartbeat,
     Maintenance,
-    Obey,
     Sleep,
     StoreCheck,
     TimingReporter,
 )
-from kue.worker.heartbeat_thread import pulse
+from kue.worker.heartbeat_thread import heartbeat_thread
 from kue.worker.idle_wait import IdleWait
 from kue.worker.isolation import Isolation
-from kue.worker.lane import LANES, Lane, Processor
+from kue.worker.lane import LOOPS_PER_LANE, Lane, Processor
 from kue.worker.log_capture import captured
 from kue.worker.loop_monitor import WorkerLoopMonitor
 from kue.worker.lost_settles import LostSettles
@@ -49,38 +49,38 @@ logger = logging.getLogger(__name__)
 
 GRACE_SECONDS = 30.0
 IDLE_GRACE_SECONDS = 1.0
-#: How often a worker that is to end by itself looks whether it is time.
+#: How often a worker that stops by itself checks whether it is done.
 BURST_SECONDS = 0.05
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a worker is to work."""
+    """Options of a worker."""
 
-    #: How the store knows it; None for a name of its own.
+    #: Its name in the store; None for a generated one.
     name: str | None = None
     #: How long runs may go on after `Worker.stop`, in seconds.
     grace: float = GRACE_SECONDS
     #: Slots that all types share; None when each has its own.
     concurrency: int | None = None
-    #: Types that share slots get them in the order given, not each its share.
+    #: Types that share slots get them in the order given, not by weight.
     strict: bool = False
     #: Stop when there is nothing left to do.
     burst: bool = False
     #: Stop after this many runs.
     max_jobs: int | None = None
-    #: Another process beats for this one.
+    #: Another process renews the lease of this one.
     supervised: bool = False
 
 
 class Worker:
-    """Runs jobs until it is stopped; no other loop of it has an exit."""
+    """Runs jobs until it is stopped; nothing else ends its loops."""
 
     def __init__(
         self,
         store: Store,
         processors: Sequence[Processor],
         settings: Settings,
-        plan: WorkerOptions = WorkerOptions(),  # noqa: B008 - frozen
+        options: WorkerOptions = WorkerOptions(),  # noqa: B008 - frozen
         *,
         on_failed: Callable[[Outcome], None] | None = None,
         sleep: Sleep = asyncio.sleep,
@@ -91,37 +91,37 @@ class Worker:
                 "q.process(type, n, handler) first"
             )
         self.name = check_path_name(
-            plan.name or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}",
+            options.name or _new_name(),
             what="worker name",
         )
         self.processors = tuple(processors)
         self._store = store
         self._settings = settings
-        self._plan = plan
+        self._options = options
         self._on_failed = on_failed
         self._sleep = sleep
-        self._outage = StoreRetry(store.name)
-        self._loops = [
+        self._store_retry = StoreRetry(store.name)
+        self._lanes = [
             Lane(
                 store,
                 processor,
                 worker=self.name,
                 lease=settings.lease,
-                outage=self._outage,
+                store_retry=self._store_retry,
             )
             for processor in processors
         ]
-        self.status = StatusCollector(self._loops, self._outage)
+        self.status = StatusCollector(self._lanes, self._store_retry)
         self._stopping = asyncio.Event()
-        #: Stopping is not to take any longer.
-        self._hurried = asyncio.Event()
+        #: Stop now, without further grace.
+        self._stopping_now = asyncio.Event()
         self._ended = asyncio.Event()
-        #: A loop has nothing more to do for the moment.
-        self._rested = asyncio.Event()
-        #: Someone ordered it to stop, and nobody is to take its place.
-        self.is_dismissed = False
-        #: Called then, instead of `stop`, where somebody else counts the grace.
-        self.on_dismissed: Callable[[], None] | None = None
+        #: A lane has no work for the moment.
+        self._became_idle = asyncio.Event()
+        #: It was ordered to stop through the store, and is not to be replaced.
+        self.is_ordered_to_stop = False
+        #: Called then, instead of `stop`, where the supervisor counts the grace.
+        self.on_stop_order: Callable[[], None] | None = None
 
     @property
     def is_stopping(self) -> bool:
@@ -129,52 +129,52 @@ class Worker:
 
     @property
     def running(self) -> int:
-        """How many jobs are in hand."""
-        return sum(len(loop.runs) for loop in self._loops)
+        """How many jobs are running."""
+        return sum(len(lane.runs) for lane in self._lanes)
 
     @property
-    def _in_hand(self) -> int:
-        return self.running + self._unwritten
+    def _unfinished(self) -> int:
+        return self.running + self._unsettled
 
     @property
-    def _unwritten(self) -> int:
-        return sum(loop.unsettled for loop in self._loops)
+    def _unsettled(self) -> int:
+        return sum(lane.unsettled for lane in self._lanes)
 
     def stop(self) -> None:
         """
-        Take no more jobs; `run` returns once those in hand have ended.
+        Claim no more jobs; `run` returns once the running ones have ended.
 
-        After the grace they are handed back, without spending an attempt.  Said a
-        second time, they are handed back at once.
+        After the grace they are requeued, without spending an attempt.  A second call
+        requeues them at once.
         """
         if self.is_stopping:
-            self._hand_back()
-            self._hurried.set()
-        for loop in self._loops:
-            loop.stop()
+            self._requeue_all()
+            self._stopping_now.set()
+        for lane in self._lanes:
+            lane.stop()
         self._stopping.set()
 
-    def dismiss(self) -> None:
-        """Stop because someone ordered it; said twice, nothing is hurried."""
-        if self.is_dismissed:
+    def handle_stop_order(self) -> None:
+        """Stop because of an order through the store; a second order does nothing."""
+        if self.is_ordered_to_stop:
             return
-        logger.info("worker %s is ordered to stop", self.name)
-        self.is_dismissed = True
-        if self.on_dismissed is not None:
-            self.on_dismissed()
+        logger.info("worker %s was ordered to stop", self.name)
+        self.is_ordered_to_stop = True
+        if self.on_stop_order is not None:
+            self.on_stop_order()
         elif not self.is_stopping:
             self.stop()
 
     async def run(self) -> None:
         """
-        Work until `stop`.  Cancelling it hands everything back at once.
+        Work until `stop`.  Cancelling it requeues all running jobs at once.
 
         Raises:
             StoreRefused, StoreCorrupt: The store is not fit to keep jobs.
         """
         try:
-            # A store that is away is waited for by everything that needs it; one that
-            # is not fit should be heard of at once.
+            # Everything that needs the store waits while it is unavailable; a store
+            # that is not fit must raise at once.
             with contextlib.suppress(StoreUnavailable, StoreFull):
                 await self._store.open()
             await self._work()
@@ -188,115 +188,123 @@ class Worker:
     async def _work(self) -> None:
         logger.info("worker %s started on %s", self.name, self._store.name)
         async with AsyncExitStack() as stack:
-            crew = RunResources(self._store, self._settings.url)
-            stack.push_async_callback(crew.close)
-            obey = self._obedience(crew)
-            stack.push_async_callback(self._leave)
-            meter = TimingReporter(self._store, self._loops, sleep=self._sleep)
-            stack.push_async_callback(meter.close)
-            upkeep = self._upkeep()
-            heart = self._heart(obey, upkeep)
-            if not self._plan.supervised:
-                lease = self._settings.lease
-                beating = pulse(self._store, self.name, lease, heart.silence, obey)
-                await stack.enter_async_context(beating)
+            resources = RunResources(self._store, self._settings.url)
+            stack.push_async_callback(resources.close)
+            handle_order = self._order_handler(resources)
+            stack.push_async_callback(self._deregister)
+            timings = TimingReporter(self._store, self._lanes, sleep=self._sleep)
+            stack.push_async_callback(timings.close)
+            maintenance = self._new_maintenance()
+            heartbeat = self._new_heartbeat(handle_order, maintenance)
+            if not self._options.supervised:
+                thread = heartbeat_thread(
+                    self._store,
+                    self.name,
+                    self._settings.lease,
+                    heartbeat.seconds_since_renewal,
+                    handle_order,
+                )
+                await stack.enter_async_context(thread)
             if self._settings.capture:
                 stack.enter_context(captured())
-            self._look_out(stack)
+            self._start_loop_monitor(stack)
             group = await stack.enter_async_context(asyncio.TaskGroup())
-            await self._live(group, crew, heart, upkeep, meter)
+            await self._run_tasks(group, resources, heartbeat, maintenance, timings)
         logger.info("worker %s stopped", self.name)
 
-    def _look_out(self, stack: AsyncExitStack) -> None:
+    def _start_loop_monitor(self, stack: AsyncExitStack) -> None:
         limit = self._settings.blocked
         if limit:
-            lookout = self.status.lookout = WorkerLoopMonitor(limit / 1000)
-            lookout.start()
-            stack.callback(lookout.stop)
+            loop_monitor = self.status.loop_monitor = WorkerLoopMonitor(limit / 1000)
+            loop_monitor.start()
+            stack.callback(loop_monitor.stop)
 
-    async def _live(
+    async def _run_tasks(
         self,
         group: asyncio.TaskGroup,
-        crew: RunResources,
-        heart: Heartbeat,
-        upkeep: Maintenance,
-        meter: TimingReporter,
+        resources: RunResources,
+        heartbeat: Heartbeat,
+        maintenance: Maintenance,
+        timings: TimingReporter,
     ) -> None:
-        watch, isolation = self._join(crew)
-        lanes = [
-            group.create_task(loop.lane(), name=f"kue {loop.type} {number}")
-            for loop in self._loops
-            for number in range(LANES)
+        idle_wait, isolation = self._join(resources)
+        loops = [
+            group.create_task(lane.run_loop(), name=f"kue {lane.type} {number}")
+            for lane in self._lanes
+            for number in range(LOOPS_PER_LANE)
         ]
-        patience = self._settings.lease / 1000
-        unhandled = warn_of_unhandled(self._store, patience, self._sleep)
-        scouts = [
+        lease = self._settings.lease / 1000
+        unhandled = warn_of_unhandled(self._store, lease, self._sleep)
+        # These end when the worker is stopped, the services once all runs are settled.
+        helpers = [
             group.create_task(unhandled, name="kue unhandled types"),
-            group.create_task(watch.run(), name="kue watch"),
-            group.create_task(self._retire(), name="kue retirement"),
+            group.create_task(idle_wait.run(), name="kue idle wait"),
+            group.create_task(self._stop_when_done(), name="kue stop when done"),
         ]
-        check = StoreCheck(self._store, outage=self._outage)
+        check = StoreCheck(self._store, store_retry=self._store_retry)
         lost = LostSettles(
-            self._store, self._loops, worker=self.name, outage=self._outage
+            self._store, self._lanes, worker=self.name, store_retry=self._store_retry
         )
         services = [
-            group.create_task(heart.run(), name="kue beat"),
-            group.create_task(upkeep.run(), name="kue upkeep"),
-            group.create_task(meter.run(), name="kue meter"),
+            group.create_task(heartbeat.run(), name="kue heartbeat"),
+            group.create_task(maintenance.run(), name="kue maintenance"),
+            group.create_task(timings.run(), name="kue timings"),
             group.create_task(check.run(), name="kue store check"),
             group.create_task(lost.run(), name="kue lost endings"),
         ]
         grace = 0.0
         try:
             await self._stopping.wait()
-            grace = self._plan.grace
+            grace = self._options.grace
         finally:
-            # Also when we are cancelled: leaving jobs to their lease would be slower.
-            for loop in self._loops:
-                loop.stop()
-            _cancel(scouts)
-            await self._wind_down(lanes, grace)
+            # Also when cancelled: waiting for the lease to run out would be slower.
+            for lane in self._lanes:
+                lane.stop()
+            _cancel(helpers)
+            await self._drain(loops, grace)
             isolation.close()
-            watch.call_off()
-            # The last to go: until here our jobs must not be taken from us.
+            idle_wait.cancel()
+            # The last to end: until here our jobs must not be reclaimed.
             _cancel(services)
 
-    def _join(self, crew: RunResources) -> tuple[IdleWait, Isolation]:
+    def _join(self, resources: RunResources) -> tuple[IdleWait, Isolation]:
         budget = SlotBudget(
-            [loop.claimant for loop in self._loops],
-            total=self._plan.concurrency,
-            runs=self._plan.max_jobs,
-            strict=self._plan.strict,
+            [lane.claimant for lane in self._lanes],
+            total=self._options.concurrency,
+            runs=self._options.max_jobs,
+            strict=self._options.strict,
         )
-        watch = IdleWait(
+        idle_wait = IdleWait(
             self._store,
-            self._loops,
-            self._outage,
-            self._rested,
+            self._lanes,
+            self._store_retry,
+            self._became_idle,
             worker=self.name,
             lease=self._settings.lease,
-            claims=not budget.is_tight and self._plan.max_jobs is None,
+            claims=not budget.is_tight and self._options.max_jobs is None,
         )
-        isolation = Isolation(self._store, self._loops, self._outage, watch.interrupt)
-        for loop in self._loops:
-            loop.join(
-                crew,
+        isolation = Isolation(
+            self._store, self._lanes, self._store_retry, idle_wait.interrupt
+        )
+        for lane in self._lanes:
+            lane.join(
+                resources,
                 budget,
                 isolation,
-                on_rest=self._rested.set,
+                on_idle=self._became_idle.set,
                 on_freed=self._look_again if budget.is_tight else _nothing,
-                on_paused=watch.interrupt,
+                on_paused=idle_wait.interrupt,
                 on_failed=self._on_failed,
             )
-        return watch, isolation
+        return idle_wait, isolation
 
     def _look_again(self) -> None:
-        for loop in self._loops:
-            loop.look_again()
+        for lane in self._lanes:
+            lane.look_again()
 
-    async def _retire(self) -> None:
-        """Stop when there is nothing left to do, if that is the plan."""
-        if not self._plan.burst and self._plan.max_jobs is None:
+    async def _stop_when_done(self) -> None:
+        """Stop when there is nothing left to do, if the options ask for it."""
+        if not self._options.burst and self._options.max_jobs is None:
             return
         while not self._is_spent and not await self._is_drained():
             await self._sleep(BURST_SECONDS)
@@ -304,113 +312,119 @@ class Worker:
 
     @property
     def _is_spent(self) -> bool:
-        """Whether all runs that there may be have begun."""
-        most = self._plan.max_jobs
-        return most is not None and sum(loop.begun for loop in self._loops) >= most
+        """Whether as many runs have begun as `max_jobs` allows."""
+        most = self._options.max_jobs
+        return most is not None and sum(lane.begun for lane in self._lanes) >= most
 
     async def _is_drained(self) -> bool:
-        if not self._plan.burst or not all(loop.is_at_rest for loop in self._loops):
+        if not self._options.burst or not all(lane.is_idle for lane in self._lanes):
             return False
-        counts = await self._outage.persist("burst", self._store.count)
-        # A limit may hold back what waits; it is work all the same.
+        counts = await self._store_retry.persist("burst", self._store.count)
+        # A limit may hold back waiting jobs; they are work all the same.
         waiting = {name for name, count in counts.items() if count[State.WAITING]}
-        pauses = await self._outage.persist("burst", self._store.paused)
+        pauses = await self._store_retry.persist("burst", self._store.paused)
         paused = {pause.type for pause in pauses if pause.worker is None}
         if None in paused:
             return True
-        return not waiting & {loop.type for loop in self._loops} - paused
+        return not waiting & {lane.type for lane in self._lanes} - paused
 
-    async def _wind_down(self, lanes: list[asyncio.Task[None]], grace: float) -> None:
-        """Let runs end, hand back the others, write down how all of them ended."""
-        # With empty hands there is only a claim on its way; a store that is away must
-        # not keep us for it.
-        patience = grace if self._in_hand else IDLE_GRACE_SECONDS
-        working = await self._still_working(lanes, patience)
+    async def _drain(self, loops: list[asyncio.Task[None]], grace: float) -> None:
+        """Let runs end, requeue the others, settle all of them."""
+        # Without runs there is only a claim in flight; an unavailable store must not
+        # delay us for that.
+        timeout = grace if self._unfinished else IDLE_GRACE_SECONDS
+        working = await self._still_working(loops, timeout)
         if working:
-            self._hand_back()
-            # Past its lease the store takes everything back by itself.
+            self._requeue_all()
+            # After the lease the store reclaims everything by itself.
             lease = self._settings.lease / 1000
-            patience = lease if self._in_hand else IDLE_GRACE_SECONDS
-            _, working = await asyncio.wait(working, timeout=patience)
-        if working and self._in_hand:
-            self._give_up()
+            timeout = lease if self._unfinished else IDLE_GRACE_SECONDS
+            _, working = await asyncio.wait(working, timeout=timeout)
+        if working and self._unfinished:
+            self._log_abandoned()
         _cancel(working)
 
     async def _still_working(
-        self, lanes: list[asyncio.Task[None]], seconds: float
+        self, loops: list[asyncio.Task[None]], seconds: float
     ) -> set[asyncio.Task[None]]:
-        """Return the lanes that work after *seconds*, or when we are told to hurry."""
+        """Return the loops still running after *seconds*, or after a second `stop`."""
         waits = [
-            asyncio.create_task(asyncio.wait(lanes), name="kue lanes end"),
-            asyncio.create_task(self._hurried.wait(), name="kue hurry"),
+            asyncio.create_task(asyncio.wait(loops), name="kue drain"),
+            asyncio.create_task(self._stopping_now.wait(), name="kue stop now"),
         ]
         await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         _cancel(waits)
-        return {lane for lane in lanes if not lane.done()}
+        return {loop for loop in loops if not loop.done()}
 
-    def _hand_back(self) -> None:
-        for loop in self._loops:
-            loop.hand_back()
+    def _requeue_all(self) -> None:
+        for lane in self._lanes:
+            lane.requeue_all()
 
-    def _give_up(self) -> None:
-        # It is worse to lose a job than to run it twice: the store will hand these on.
+    def _log_abandoned(self) -> None:
+        # Running a job twice is better than losing it: the store will reclaim these.
         logger.error(
             "worker %s leaves %d jobs running and %d outcomes unwritten; "
             "the jobs will run again",
             self.name,
             self.running,
-            self._unwritten,
+            self._unsettled,
         )
 
-    async def _leave(self) -> None:
+    async def _deregister(self) -> None:
         try:
             await self._store.leave(self.name)
         except StoreError as exc:
             logger.warning("worker %s could not deregister: %s", self.name, exc)
 
-    def _obedience(self, crew: RunResources) -> Obey:
-        """Return what does as it is ordered, in whichever thread it hears of it."""
+    def _order_handler(self, resources: RunResources) -> HandleOrder:
+        """Return the function that handles orders, whichever thread receives them."""
         loop = asyncio.get_running_loop()
 
-        async def obey(store: Store, order: str) -> None:
+        async def handle_order(store: Store, order: str) -> None:
             if order == "stop":
-                loop.call_soon_threadsafe(self.dismiss)
+                loop.call_soon_threadsafe(self.handle_stop_order)
             elif order == "stacks":
-                runs = [run for one in self._loops for run in one.in_hand]
-                text = stacks(loop, runs, crew.threads.contexts())
+                runs = [run for lane in self._lanes for run in lane.active_runs]
+                text = stacks(loop, runs, resources.threads.contexts())
                 try:
                     await store.write_stacks(self.name, text)
                 except StoreError as exc:
-                    logger.warning("the stacks could not be written down: %s", exc)
+                    logger.warning("the stacks could not be written: %s", exc)
 
-        return obey
+        return handle_order
 
-    def _heart(self, obey: Obey, upkeep: Maintenance) -> Heartbeat:
+    def _new_heartbeat(
+        self, handle_order: HandleOrder, maintenance: Maintenance
+    ) -> Heartbeat:
         return Heartbeat(
             self._store,
-            self._loops,
+            self._lanes,
             worker=self.name,
             lease=self._settings.lease,
-            outage=self._outage,
+            store_retry=self._store_retry,
             info=self.status,
             sleep=self._sleep,
-            obey=obey,
-            on_overdue=upkeep.wake,
+            handle_order=handle_order,
+            on_overdue=maintenance.wake,
             strict=self._settings.strict_lease,
         )
 
-    def _upkeep(self) -> Maintenance:
+    def _new_maintenance(self) -> Maintenance:
         return Maintenance(
             self._store,
             keep=self._settings.keep,
             lease=self._settings.lease,
-            outage=self._outage,
+            store_retry=self._store_retry,
             sleep=self._sleep,
         )
 
 
+def _new_name() -> str:
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
+
+
 def _nothing() -> None:
-    """Nobody waits for slots of others."""
+    """No lane waits for slots of others."""
 
 
 def _cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:

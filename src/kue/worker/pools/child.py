@@ -1,8 +1,8 @@
 """
-The program of a child process: runs one function, job after job.
+Child process of a process pool: runs one function, job after job.
 
 ``python -m kue.worker.pools.child WORKER DESCRIPTOR MODULE NAME [FILE]``: started by
-the worker with that process id, which speaks to it over the descriptor.
+the worker with that process id, and connected to it by the descriptor.
 """
 
 from __future__ import annotations
@@ -40,48 +40,48 @@ if TYPE_CHECKING:
     from kue.store.values import LogLine, Progress
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-#: prctl: a signal for us when the process that started us ends.
+#: Option of prctl: send us a signal when our parent process ends.
 PR_SET_PDEATHSIG = 1
 
 _decode_job = msgspec.json.Decoder(Job).decode
 
 
 class PipeProgressSink:
-    """Tells the worker what the job says; a `Teller`."""
+    """Sends progress and log lines of the job to the worker; a `ProgressSink`."""
 
     def __init__(self, link: socket.socket) -> None:
         self._link = link
         self._lock = threading.Lock()
 
     def progress(self, active: ActiveJob, update: Progress) -> ProgressReply:
-        return self._tell(active, protocol.ProgressUpdate(update))
+        return self._send(active, protocol.ProgressUpdate(update))
 
     def line(self, active: ActiveJob, line: LogLine) -> ProgressReply:
-        return self._tell(active, protocol.LogRecord(line))
+        return self._send(active, protocol.LogRecord(line))
 
-    def _tell(self, active: ActiveJob, message: protocol.Message) -> ProgressReply:
+    def _send(self, active: ActiveJob, message: protocol.Message) -> ProgressReply:
         with self._lock:
             self._link.sendall(protocol.pack(message))
         return ProgressReply(active.id, "", None)
 
 
 def main(arguments: list[str]) -> None:
-    """Serve until the worker is gone."""
+    """Run jobs until the worker is gone."""
     worker, descriptor, module, name, *file = arguments
     _die_with_parent()
     link = socket.socket(fileno=int(descriptor))
-    # What the handler starts must not hold the line.
+    # Programs that the handler starts must not keep the connection open.
     os.set_inheritable(link.fileno(), False)
     handler = _found(module, name, *file)
-    voice = PipeProgressSink(link)
-    # A worker that is gone took back the job long ago.
+    sink = PipeProgressSink(link)
+    # If the worker is gone, its job is or will be reclaimed.
     with log_capture.captured(), contextlib.suppress(ConnectionError):
         while (payload := _receive(link)) is not None:
-            # It may have died before we could ask to die with it, and left its job in
-            # the line: someone else has that by now.
+            # The worker may have died before _die_with_parent, with its job still in
+            # the socket: another worker has that job by now.
             if os.getppid() != int(worker):
                 return
-            ending = run(ActiveJob(_decode_job(payload), voice), handler)
+            ending = run(ActiveJob(_decode_job(payload), sink), handler)
             link.sendall(protocol.pack(protocol.RunEnd(ending)))
 
 
@@ -102,12 +102,12 @@ def run(active: ActiveJob, handler: Callable[[ActiveJob], Any]) -> Ending:
 
 
 def find(module: str, name: str, file: str | None = None) -> Callable[..., Any]:
-    """Return what runs a job with the function, or the task, of that name."""
+    """Return a function that runs a job with the function or task of that name."""
     if file is None:
         space: Any = importlib.import_module(module)
         found = operator.attrgetter(name)(space)
     else:
-        # Not as __main__: what the script does when it is run is not for us.
+        # Not as __main__: we need its functions, not what the script does when run.
         names = runpy.run_path(file, run_name="__kue_child__")
         first, _, rest = name.partition(".")
         found = names[first]
@@ -121,11 +121,11 @@ def _found(module: str, name: str, *file: str) -> Callable[..., Any]:
     try:
         return find(module, name, *file)
     except BaseException as exc:
-        # Better told with every job than lost with a process.
-        return partial(_refuse, exc)
+        # Better reported with every job than lost with a process.
+        return partial(_raise, exc)
 
 
-def _refuse(exc: BaseException, active: ActiveJob) -> NoReturn:
+def _raise(exc: BaseException, active: ActiveJob) -> NoReturn:
     raise exc
 
 
@@ -153,27 +153,27 @@ def _exactly(link: socket.socket, size: int) -> bytes | None:
 
 
 def _die_with_parent() -> None:
-    # A terminal tells all processes of a group to end, a service manager all of a
-    # service; when we do is the worker's to say.  Handlers, because what is ignored
-    # would be ignored by every program that a job starts, too.
+    # A terminal signals all processes of a group, a service manager all of a service;
+    # the worker decides when we end.  Handlers, because ignored signals would also be
+    # ignored by every program that a job starts.
     for number in SIGNALS:
-        signal.signal(number, _leave_it)
-    # Processes that a job forks end as any other.  Held back meanwhile: a signal that
-    # comes between the fork and the new handlers would be lost.
+        signal.signal(number, _ignore)
+    # Processes that a job forks get the default handlers.  Signals are blocked during
+    # the fork: one that arrives before the new handlers are set would be lost.
     os.register_at_fork(
         before=partial(signal.pthread_sigmask, signal.SIG_BLOCK, SIGNALS),
         after_in_parent=partial(signal.pthread_sigmask, signal.SIG_UNBLOCK, SIGNALS),
-        after_in_child=_be_ordinary,
+        after_in_child=_restore_handlers,
     )
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _leave_it(number: int, frame: object) -> None:
-    """Let the worker decide."""
+def _ignore(number: int, frame: object) -> None:
+    """Do nothing: the worker decides."""
 
 
-def _be_ordinary() -> None:
+def _restore_handlers() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)

@@ -1,10 +1,10 @@
 """
-Child processes for handlers that must be killable.
+Process pool: child processes for handlers that must be killable.
 
-A child runs one function, job after job.  It is told of no store and inherits no
-variable that could name one; it can only speak of the job it was given, and the worker
-holds the token.  When its run is cancelled, timed out or lost, it is killed with
-everything it started.
+A child runs one function, job after job.  It gets no store and inherits no variable
+that could name one; it can only report on the job it was given, and the worker holds
+the token.  When its run is cancelled, timed out or lost, it is killed with everything
+it started.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from kue.model.payload import JSON
     from kue.worker.run import ActiveRun
 
-#: Variables that a child does not inherit begin with this.
+#: A child does not inherit variables with this prefix.
 OURS = "KUE_"
-#: Where a queue finds its URL, too; a program may have it for purposes of its own.
+#: A queue reads its URL from here, too; a program may use it for other purposes.
 REDIS_URL = "REDIS_URL"
-#: How long a child may take to leave when its worker does.
-LEAVE_SECONDS = 2.0
+#: How long to wait for the exit code of a child that closed its connection.
+EXIT_SECONDS = 2.0
 
 
 class ProcessLost(Exception):
@@ -57,17 +57,17 @@ class FunctionTarget(NamedTuple):
 
 
 class ProcessPool:
-    """The child processes of a worker; idle ones are used again."""
+    """The child processes of a worker; idle ones are reused."""
 
     def __init__(self, url: str = "") -> None:
-        #: Of the queue; children are not told.
+        #: Of the queue; children do not get it.
         self._url = url
         self._idle: dict[FunctionTarget, list[PoolProcess]] = {}
         self._all: set[PoolProcess] = set()
 
     async def call(self, target: FunctionTarget, run: ActiveRun) -> JSON:
         """
-        Run the function in a child of its own and return what it returned.
+        Run the function in a child process and return what it returned.
 
         Raises:
             RunEnded: It did not return; the ending says why.
@@ -85,7 +85,7 @@ class ProcessPool:
         raise RunEnded(ending)
 
     async def close(self) -> None:
-        """Let every child go."""
+        """Kill every child."""
         for child in [*self._all]:
             await self._drop(child)
 
@@ -128,25 +128,25 @@ class PoolProcess:
                 stdin=asyncio.subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 env=environment(os.environ, self._url),
-                # A group of its own, so that what it starts can be killed with it.
+                # Its own group, so that what it starts can be killed with it.
                 start_new_session=True,
             )
         self._reader, self._writer = await asyncio.open_connection(sock=ours)
 
     async def call(self, run: ActiveRun) -> Ending:
-        """Have the child run a job, and pass on what it says meanwhile."""
+        """Have the child run a job, and pass on its progress and log lines."""
         assert self._reader is not None
         assert self._writer is not None
         try:
             self._writer.write(protocol.packed(msgspec.json.encode(run.job)))
             await self._writer.drain()
             while True:
-                message = await self._hear(self._reader)
+                message = await self._receive(self._reader)
                 if isinstance(message, protocol.RunEnd):
                     return message.ending
                 self._pass_on(run, message)
         except (OSError, EOFError) as exc:
-            raise ProcessLost(await self._obituary()) from exc
+            raise ProcessLost(await self._cause_of_death()) from exc
 
     async def kill(self) -> None:
         """End the child and everything it started, now."""
@@ -158,7 +158,7 @@ class PoolProcess:
             os.killpg(self._process.pid, signal.SIGKILL)
         await self._process.wait()
 
-    async def _hear(self, reader: asyncio.StreamReader) -> protocol.Message:
+    async def _receive(self, reader: asyncio.StreamReader) -> protocol.Message:
         (length,) = protocol.LENGTH.unpack(
             await reader.readexactly(protocol.LENGTH.size)
         )
@@ -169,19 +169,19 @@ class PoolProcess:
     def _pass_on(
         self, run: ActiveRun, message: protocol.LogRecord | protocol.ProgressUpdate
     ) -> None:
-        # The job and its token are ours to say: a child speaks of its own job alone.
+        # We set the job and its token: a child can only report on its own job.
         if isinstance(message, protocol.LogRecord):
-            run.crew.telling.line(run, message.line)
+            run.resources.progress_sender.line(run, message.line)
         else:
             update = msgspec.structs.replace(
                 message.update, job_id=run.id, token=run.job.token
             )
-            run.crew.telling.progress(run, update)
+            run.resources.progress_sender.progress(run, update)
 
-    async def _obituary(self) -> str:
+    async def _cause_of_death(self) -> str:
         assert self._process is not None
         try:
-            async with asyncio.timeout(LEAVE_SECONDS):
+            async with asyncio.timeout(EXIT_SECONDS):
                 code = await self._process.wait()
         except TimeoutError:
             return "the process that ran the job closed its connection"
@@ -189,22 +189,22 @@ class PoolProcess:
 
 
 def environment(variables: Mapping[str, str], url: str) -> dict[str, str]:
-    """Return what a child may know of *variables*: not the *url* of the queue."""
+    """Return the environment of a child: *variables* without the *url* of the queue."""
     kept = {
         name: value for name, value in variables.items() if not name.startswith(OURS)
     }
     queues = (url, variables.get("KUE_URL", ""))
     if any(_is_same_server(kept.get(REDIS_URL, ""), queue) for queue in queues):
         kept.pop(REDIS_URL, None)
-    # Better an error than jobs in a file that nobody works on.
+    # Better an error than jobs in a file that no worker reads.
     kept["KUE_URL"] = null.URL
-    # What is importable here is importable there.
+    # What can be imported here can be imported there.
     kept["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     return kept
 
 
 def _is_same_server(url: str, other: str) -> bool:
-    """Return whether two URLs name the same Redis, whatever else they say."""
+    """Return whether two URLs name the same Redis, whatever else differs."""
     return url == other or not _servers(url).isdisjoint(_servers(other))
 
 
@@ -235,7 +235,7 @@ def _cause(code: int) -> str:
     if code >= 0:
         return f"exited with code {code} before the job ended"
     name = signal.Signals(-code).name
-    hint = ", perhaps for want of memory" if -code == signal.SIGKILL else ""
+    hint = ", perhaps out of memory" if -code == signal.SIGKILL else ""
     return f"was killed by {name}{hint}"
 
 

@@ -1,8 +1,8 @@
 """
-What a worker and a child process say to each other.
+Protocol between a worker and a child process of its process pool.
 
 Each message is its length (four bytes) and that much JSON.  The worker sends jobs; the
-child answers each with any number of signs of life and one ending.
+child replies to each with any number of progress reports and log lines, and one ending.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from kue.model.job import Ending
 from kue.store.values import LogLine, Progress
 
 LENGTH = struct.Struct(">I")
-#: More than any ending, log line or progress can have; a child that sends more is mad.
+#: More than any ending, log line or progress can have; a child that sends more is
+#: broken.
 MAX_MESSAGE = 4 * 1024 * 1024
 
 
@@ -27,7 +28,7 @@ class LogRecord(msgspec.Struct, frozen=True, tag="line"):
 
 
 class ProgressUpdate(msgspec.Struct, frozen=True, tag="progress"):
-    """The handler says how far it is."""
+    """The handler reported its progress."""
 
     update: Progress
 
@@ -45,7 +46,7 @@ _decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 
 
 def packed(payload: bytes) -> bytes:
-    """Return *payload* with its length before it."""
+    """Return *payload* prefixed with its length."""
     return LENGTH.pack(len(payload)) + payload
 
 
@@ -54,5 +55,5 @@ def pack(message: Message) -> bytes:
 
 
 def unpack(payload: bytes) -> Message:
-    """Raises `msgspec.MsgspecError` when it is no message."""
+    """Raises `msgspec.MsgspecError` when it is not a message."""
     return _decoder.decode(payload)

@@ -1,8 +1,8 @@
 """
-Threads for plain functions.
+Worker threads for plain functions.
 
-They are daemons, unlike those of `concurrent.futures`, which Python joins on its way
-out: a handler that never returns must not keep its worker from leaving.
+They are daemons, unlike those of `concurrent.futures`, which Python joins when it
+exits: a handler that never returns must not keep its worker from exiting.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ T = TypeVar("T")
 
 class Interrupted(BaseException):
     """
-    Raised inside a plain handler that was told to end: cancelled, timed out, lost.
+    Raised inside a plain handler that is interrupted: cancelled, timed out, lost.
 
-    It comes between two steps of Python code, so a call into C ends first.  No
+    It is raised between two steps of Python code, so a call into C ends first.  Not an
     `Exception`, so that ``except Exception`` in a handler does not swallow it.
     """
 
 
 class WorkerThreads:
-    """A thread for each call that runs at the moment; idle ones are used again."""
+    """A thread for each running call; idle ones are reused."""
 
     def __init__(self) -> None:
         self._idle: list[_Thread] = []
@@ -45,42 +45,42 @@ class WorkerThreads:
         raises only once it has ended: until then its thread is taken.
         """
         thread = self._idle.pop() if self._idle else _Thread()
-        answer = thread.begin(function)
-        self._busy.add(answer)
+        future = thread.begin(function)
+        self._busy.add(future)
         self._running.add(thread)
-        while not answer.done():
+        while not future.done():
             try:
-                await asyncio.wait([answer])
+                await asyncio.wait([future])
             except asyncio.CancelledError:
                 thread.interrupt()
-        self._busy.discard(answer)
+        self._busy.discard(future)
         self._running.discard(thread)
         self._idle.append(thread)
-        result: T = answer.result()
+        result: T = future.result()
         return result
 
     def contexts(self) -> dict[int, contextvars.Context]:
-        """Return the threads that run something, with what each runs it in."""
-        # A copy at once: others may look while we work.
+        """Return the busy threads by id, with the context of each."""
+        # A copy: the set may change while another thread reads it.
         running = list(self._running)
         return {one.ident: one.context for one in running if one.context is not None}
 
     def close(self) -> None:
-        """Let idle threads end, and wait no more for those that go on."""
+        """End idle threads, and stop waiting for those that are busy."""
         for thread in self._idle:
             thread.end()
         self._idle.clear()
-        for answer in self._busy:
-            _answer(answer, None, Interrupted())
+        for future in self._busy:
+            _set_result(future, None, Interrupted())
 
 
 class _Thread:
     def __init__(self) -> None:
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        #: In which the last call was made.
+        #: The context of the last call.
         self.context: contextvars.Context | None = None
-        #: Whether an interruption would hit the handler, and nothing of ours.
+        #: Whether an interruption would hit the handler, and none of our own code.
         self._is_open = False
         self._thread = threading.Thread(
             target=self._serve, name="kue thread", daemon=True
@@ -92,21 +92,21 @@ class _Thread:
         return self._thread.ident or 0
 
     def begin(self, function: Callable[[], Any]) -> asyncio.Future[Any]:
-        """Have *function* run, with the context variables of the caller."""
+        """Run *function* with the context variables of the caller."""
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Any] = loop.create_future()
+        future: asyncio.Future[Any] = loop.create_future()
         context = self.context = contextvars.copy_context()
 
         def call() -> None:
             result, error = self._run(context, function)
             try:
-                loop.call_soon_threadsafe(_answer, answer, result, error)
+                loop.call_soon_threadsafe(_set_result, future, result, error)
             except RuntimeError:
-                # The loop is closed: nobody is left who wants to know.
+                # The loop is closed: nobody waits for the result.
                 return
 
         self._calls.put(call)
-        return answer
+        return future
 
     def end(self) -> None:
         self._calls.put(None)
@@ -121,7 +121,7 @@ class _Thread:
     def _serve(self) -> None:
         while (call := self._calls.get()) is not None:
             call()
-            # What the last call held must not live until the next.
+            # Objects that the last call holds must not live until the next.
             del call
 
     def _run(
@@ -138,7 +138,7 @@ class _Thread:
                 error = exc
             self._close()
         except Interrupted as exc:
-            # It came when the handler had just ended: how that ended stands.
+            # It was raised just after the handler ended: that outcome stands.
             error = error or (None if result is not None else exc)
             self._close()
         return result, error
@@ -146,22 +146,22 @@ class _Thread:
     def _close(self) -> None:
         with self._lock:
             self._is_open = False
-            # One that was raised and has not arrived would hit what comes next.
+            # A pending interruption would otherwise hit the next call.
             _raise_in(self._thread, None)
 
 
-def _answer(
-    answer: asyncio.Future[Any], result: Any, error: BaseException | None
+def _set_result(
+    future: asyncio.Future[Any], result: Any, error: BaseException | None
 ) -> None:
-    if answer.done():
+    if future.done():
         return
-    # asyncio will not carry a StopIteration.
+    # A future does not accept a StopIteration.
     if isinstance(error, StopIteration):
         error = RuntimeError(f"the handler raised {error!r}")
     if error is None:
-        answer.set_result(result)
+        future.set_result(result)
     else:
-        answer.set_exception(error)
+        future.set_exception(error)
 
 
 def _raise_in(thread: threading.Thread, kind: type[BaseException] | None) -> None:
