@@ -205,7 +205,7 @@ def test_stacks_are_shown_when_the_worker_has_written_them(
             # There is no event to wait for.
             while not (await store.renew("web-1", orders=True)).orders:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-        await store.write_stacks("web-1", "task 'kue beat':")
+        await store.write_stacks("web-1", "task 'kue heartbeat':")
 
     with ThreadPoolExecutor() as pool:
         obeyed = pool.submit(kue.arrange, obey)
@@ -213,9 +213,9 @@ def test_stacks_are_shown_when_the_worker_has_written_them(
         obeyed.result()
 
     if options:
-        assert said.items[0]["text"] == "task 'kue beat':"
+        assert said.items[0]["text"] == "task 'kue heartbeat':"
     else:
-        assert said.out == "task 'kue beat':\n"
+        assert said.out == "task 'kue heartbeat':\n"
 
 
 def test_a_worker_that_stopped_in_order_is_not_lost(kue: CommandLine) -> None:

@@ -96,14 +96,14 @@ class ChildPool:
         return True
 
     def reload(self) -> None:
-        """Replace all children: the code has changed."""
+        """Stop all children: the code has changed, and their slots start new ones."""
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
         for child in self.children:
             self._stop_child(child, self._options.grace)
 
     async def gone(self) -> None:
-        """Return when no child is left, and the store, if it answers, knows of it."""
+        """Return when all children are gone and, if the store answers, deregistered."""
         while self.children:
             await next(iter(self.children)).gone.wait()
             # Lets `_serve` remove it from the set.

@@ -135,17 +135,17 @@ class ChildWorker:
         while True:
             # A supervisor that does not read must not fill our memory.
             if not self._writer.transport.get_write_buffer_size():
-                self._send(self._status(worker))
+                self._send(self._new_tick(worker))
             await asyncio.sleep(TICK_SECONDS)
 
-    def _status(self, worker: Worker) -> Tick:
+    def _new_tick(self, worker: Worker) -> Tick:
         return Tick(worker.status(), worker.is_stopping, worker.is_ordered_to_stop)
 
     def _handle_stop_order(self) -> None:
         assert self._worker is not None
         self._leave(self._options.grace)
         # At once: a slot whose child leaves for another reason starts a new one.
-        self._send(self._status(self._worker))
+        self._send(self._new_tick(self._worker))
 
     async def _listen(self) -> None:
         with contextlib.suppress(OSError):

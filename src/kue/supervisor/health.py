@@ -37,7 +37,7 @@ class ChildHealth(msgspec.Struct, frozen=True):
 class SupervisorHealth(msgspec.Struct, frozen=True):
     """Health of the supervisor and all children."""
 
-    #: A restart would not help.
+    #: False once a restart of the supervisor may help.
     live: bool
     #: All children are up and tick, the store answers, and nothing fails.
     ready: bool

@@ -167,7 +167,7 @@ class Supervisor:
             logger.info("all worker processes are replaced")
 
     def suspend(self) -> None:
-        """Suspend this process and all children, as Ctrl-Z does; resume with them."""
+        """Suspend this process and all children, as Ctrl-Z does; later resume them."""
         for child in self._pool.children:
             child.freeze()
         os.kill(os.getpid(), signal.SIGSTOP)

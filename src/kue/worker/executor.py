@@ -36,7 +36,7 @@ _OURS = str(Path(__file__).parent.parent)
 
 
 class RunEnded(Exception):
-    """The handler ran in a child process and did not return; *ending* says how."""
+    """The handler ran in a child process and did not return; carries its *ending*."""
 
     def __init__(self, ending: Ending) -> None:
         super().__init__(_message_of(ending))
@@ -49,8 +49,8 @@ async def execute(
     """
     Run *handler* and return how it ended; None if the run was lost.
 
-    An interrupted run ends as `ActiveRun.interrupt` says, unless the handler returned
-    first.
+    An interrupted run ends as `ActiveRun.interrupt` demands, unless the handler
+    returned first.
     """
     if not run.enter():
         return forced_ending(run)

@@ -1,8 +1,8 @@
 """
-Runs whose ending the store has lost.
+Lost settles: runs whose ending the store has lost.
 
 A fail-over may lose the last writes.  If the end of a run is among them, the store
-takes the job for running, and this worker, which has finished it, keeps renewing the
+still has the job as running, and this worker, which has finished it, keeps renewing the
 lease.  After each loss of the connection the worker compares both and releases such
 jobs.
 """
@@ -35,7 +35,7 @@ PATIENCE_SECONDS = 30.0
 
 
 class LostSettles:
-    """Releases jobs that run here according to the store, and that do not."""
+    """Releases jobs that, according to the store, run here but do not."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class LostSettles:
             await self._release(lost[start : start + MAX_BATCH])
 
     async def _unknown(self) -> list[Job]:
-        """Return the jobs that run here according to the store, and that do not."""
+        """Return the jobs that, according to the store, run here but do not."""
         found: list[Job] = []
         for lane in self._lanes:
             cursor: str | None = None

@@ -30,8 +30,8 @@ class ActiveRun(ActiveJob):
     """
     One run, from claim to ending.
 
-    It ends once: as its handler decides, or as `interrupt` does if the handler does not
-    return first.
+    It ends once: as its handler decides, or as `interrupt` demands if the handler does
+    not return first.
     """
 
     __slots__ = (

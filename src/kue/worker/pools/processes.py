@@ -70,8 +70,8 @@ class ProcessPool:
         Run the function in a child process and return what it returned.
 
         Raises:
-            RunEnded: It did not return; the ending says why.
-            ProcessLost: The child died; the message says how.
+            RunEnded: It did not return; carries the ending.
+            ProcessLost: The child died; the message has the cause.
         """
         child = await self._child(target)
         try:
