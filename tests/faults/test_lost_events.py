@@ -78,14 +78,19 @@ async def test_who_listens_later_misses_nothing_by_what_went_before(
 
 def test_a_message_from_before_the_count_began_is_left_out() -> None:
     """Nobody knows whether those around it came."""
-    count = watch._Count(7)
+    counter = watch._MessageCounter(7)
 
-    assert [count.hear(number) for number in (5, 7, 8, 9)] == [False, False, True, True]
+    assert [counter.receive(number) for number in (5, 7, 8, 9)] == [
+        False,
+        False,
+        True,
+        True,
+    ]
     with pytest.raises(StoreUnavailable):
-        count.hear(7)
+        counter.receive(7)
 
 
 def test_numbers_that_begin_again_are_a_gap() -> None:
     """Someone emptied Redis."""
     with pytest.raises(StoreUnavailable):
-        watch._Count(7).compare(0)
+        watch._MessageCounter(7).compare(0)

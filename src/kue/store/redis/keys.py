@@ -1,5 +1,5 @@
 """
-Every Redis key Kue uses; nothing else builds one.
+Redis keys: every key of the store is built here and nowhere else.
 
 All keys of a shard begin with its hash tag, ``{kue}`` (``{kue:0}`` … with several
 shards), and so live in one slot of a Redis Cluster: that is what lets a script reach a
@@ -9,15 +9,15 @@ named ``root`` there.  ``<type>`` and ``<group>`` are percent-encoded (`names.qu
 =============================  ======  ================================================
 key, after the tag             type    holds
 =============================  ======  ================================================
-``:meta``                      hash    schema, shards, id; when upkeep last passed;
-                                       how many messages were told
+``:meta``                      hash    schema, shards, id; last pass of maintenance;
+                                       number of the last event message
 ``:ids`` ``:fence``            string  last sequence number; last fence
 ``:types``                     set     types; forgotten when idle for a day
-``:live:<n>``                  string  a bit for each job there is, 65,536 to a key
-``:job:<id>``                  string  the story: header, body, a line for each ending
+``:live:<n>``                  string  one bit per existing job, 65,536 to a key
+``:job:<id>``                  string  header, body, history: one line per ending
 ``:job:<id>:log``              list    log lines, JSON
 ``:job:<id>:after``            set     jobs that a blocked job waits for
-``:job:<id>:then``             zset    jobs that wait for this one to end well
+``:job:<id>:then``             zset    jobs that wait for this one to succeed
 ``:job:<id>:finally``          zset    jobs that wait for this one to end
 ``:<type>:waiting``            zset    score = priority × 2^41 + sequence
 ``:<type>:delayed``            zset    score = when due, ms
@@ -41,26 +41,26 @@ key, after the tag             type    holds
 ``:<type>:errors``             zset    fingerprints of errors; score = failed jobs
 ``:<type>:causes``             hash    fingerprint → when the first of them failed;
                                        :last → when the last did, its id, its error
-``:workers`` ``:info``         zset,   worker → lease deadline; → what it says of itself
+``:workers`` ``:info``         zset,   worker → lease deadline; → its status
                                hash
-``:orders``                    hash    worker → what it is to do, and until when
+``:orders``                    hash    worker → its orders, and until when each lasts
 ``:stacks``                    hash    worker → its stacks; worker:at → when
 ``:claims:<hour>``             hash    worker:lane → number of its last claim
-``:cancelling``                hash    running job asked to end → type, tab, what its
-                                       story will say, tab, the reason, JSON
+``:cancelling``                hash    running job asked to stop → type, tab, line for
+                                       its history, tab, the reason, JSON
 ``:paused``                    hash    type, or :worker → until, tab, JSON
 ``:limits``                    hash    type → limits
 ``:parents``                   set     jobs that others wait for
-``:outbox``                    hash    what upkeep must still tell dependants
+``:outbox``                    hash    what maintenance must still do for dependants
 ``:producers:<hour>``          hash    producer → seq:answer of its last add
 ``:schedules`` ``:due``        hash,   name → JSON; name → when it fires next
                                zset
 ``:stats:<minute>``            hash    type:added, :complete, :failed, :run_ms,
                                        :waits, :runs
 ``:hours:<hour>``              hash    the same, by hour
-``:listeners`` ``:watched``    zset    who listens to all; which jobs are listened to
+``:listeners`` ``:watched``    zset    subscribers to all events; watched jobs
 ``:kept``                      hash    room:name → until, tab, value: small records
-``:fading``                    zset    those that end; score = until
+``:fading``                    zset    those that expire; score = until
 ``:acts`` ``:routine``         zset    audit log: time, tab, call, tab, JSON
 ``:refusals``
 ``:agenda``                    zset    type, or ":" for the rest of the shard; score =
@@ -82,7 +82,7 @@ SCHEMA = 1
 LIVE_CHUNK = 65_536
 #: A score has 41 bits for it.
 MAX_SEQUENCE = 2**41 - 1
-#: Structures of a type that hold its jobs, with the state each means.
+#: Structures of a type that hold its jobs, and the state that each stands for.
 PLACES = {
     "waiting": "waiting",
     "held": "waiting",
@@ -93,7 +93,7 @@ PLACES = {
     "cancelled": "cancelled",
     "blocked": "blocked",
 }
-#: Redis type of everything that can stand behind ``:<type>:``.
+#: Redis type of each key that begins with ``:<type>:``.
 TYPE_KEYS = {
     **dict.fromkeys(PLACES, "zset"),
     "active": "hash",
@@ -113,7 +113,7 @@ TYPE_KEYS = {
     "errors": "zset",
     "causes": "hash",
 }
-#: Redis type of everything that can stand directly behind the tag.
+#: Redis type of each key of a shard, by its name after the tag.
 SHARD_KEYS = {
     "meta": "hash",
     "ids": "string",
@@ -140,7 +140,7 @@ SHARD_KEYS = {
     "agenda": "zset",
     "search": "hash",
 }
-#: Redis type of what can stand behind ``:job:<id>:``.
+#: Redis type of each key that begins with ``:job:<id>:``.
 JOB_KEYS = {"log": "list", "after": "set", "then": "zset", "finally": "zset"}
 
 

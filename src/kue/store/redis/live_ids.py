@@ -1,4 +1,4 @@
-"""Ids of all jobs there are, in order: from the live bitmaps, a few at a time."""
+"""Ids of all existing jobs, in order: read from the live bitmaps, in batches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kue.store.values import MAX_BATCH
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
 
-#: Live bitmaps read in one go: a quarter of a megabyte.
+#: Live bitmaps read in one call: a quarter of a megabyte.
 _CHUNKS = 32
 
 
@@ -27,7 +27,7 @@ class LiveIds(Counters):
         shards: Sequence[int] | None = None,
     ) -> AsyncIterator[list[int]]:
         """Yield the ids of all jobs on *shards*, in order, a few chunks at a time."""
-        places = range(self._shards) if shards is None else shards
+        chosen = range(self._shards) if shards is None else shards
         last = await self._last_chunk()
         first = 0
         if after is not None:
@@ -35,7 +35,7 @@ class LiveIds(Counters):
             first, last = (0, min(chunk, last)) if descending else (chunk, last)
         elif skip:
             first, last, skip = await self._seek_chunk(first, last, skip, descending)
-        # Most readers are content with the first page: begin with little.
+        # Most callers need only the first page, so start small.
         size = 1
         while first <= last:
             stop = last + 1 if descending else min(first + size, last + 1)
@@ -43,7 +43,7 @@ class LiveIds(Counters):
             first, last = (first, start - 1) if descending else (stop, last)
             size = min(2 * size, _CHUNKS)
             ids: list[int] = []
-            for shard in places:
+            for shard in chosen:
                 ids += await self._live_in(shard, start, stop)
             ids.sort(reverse=descending)
             if after is not None:
@@ -56,7 +56,7 @@ class LiveIds(Counters):
     async def _seek_chunk(
         self, first: int, last: int, skip: int, descending: bool
     ) -> tuple[int, int, int]:
-        """Pass over whole chunks; return those that are left, and what is to skip."""
+        """Skip whole chunks; return the chunks that are left, and the ids to skip."""
         while first < last:
             chunks = range(first, min(first + _CHUNKS, last + 1))
             if descending:
@@ -69,7 +69,7 @@ class LiveIds(Counters):
         return first, last, skip
 
     async def _counts(self, chunks: Iterable[int]) -> list[int]:
-        """Return how many jobs there are in each of *chunks*, on all shards."""
+        """Return the number of jobs in each of *chunks*, over all shards."""
         wanted = list(chunks)
 
         async def read(shard: int) -> list[int]:
@@ -86,14 +86,14 @@ class LiveIds(Counters):
             [last] = await self._read_many(shard, [("GET", key)])
             number = int(last or 0)
             if number > MAX_SEQUENCE:
-                # There is a bitmap for each 65,536 up to it, to look for.
-                raise ValueError(f"the last of {key} is {last[:60]!r}")
+                # One bitmap would be read for every 65,536 ids up to it.
+                raise ValueError(f"the last id in {key} is {last[:60]!r}")
             return number
 
         return max(await self._on_all(read)) // LIVE_CHUNK
 
     async def _live_in(self, shard: int, first: int, stop: int) -> list[int]:
-        """Return the ids that live bitmaps *first* to before *stop* say exist."""
+        """Return the ids in the live bitmaps from *first* to before *stop*."""
         keys = self._keys[shard]
         bitmaps = await self._read_many(
             shard, [("GET", keys.live(chunk)) for chunk in range(first, stop)]

@@ -1,4 +1,4 @@
-"""Everything under one prefix as a whole: what it weighs, and how to be rid of it."""
+"""All keys under one prefix: the memory that jobs take, and removing everything."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from kue.store.redis.store import RedisStore
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-#: Keys looked through in one call; most may be other people's.
+#: Keys scanned in one call; most may belong to other applications.
 _SCANNED = 5_000
 #: Keys removed in one round trip.
 _REMOVED = 500
 
 
 class Namespace(RedisStore):
-    """The keys of a prefix that is used for a while, and then by nobody."""
+    """The keys of a temporary prefix."""
 
     async def weigh(self, job_type: str, job_ids: Sequence[int]) -> float:
         """
-        Return the bytes that each of these jobs takes while it waits.
+        Return the bytes that each of these jobs takes while it is waiting.
 
-        Asks for its record and its share of the line: on a server that others use, too,
-        what all of it takes says nothing.
+        Counts its record and its share of the waiting set.  The memory of the whole
+        server would mean nothing: others may use it too.
 
         Raises:
-            StoreError: The server does not tell, as some that are managed do not.
+            StoreError: The server does not report it, as some managed ones do not.
         """
         home = self._home_of(job_type)
         keys = self._keys[home]
@@ -34,9 +34,9 @@ class Namespace(RedisStore):
         records = await self._read_many(
             home, [("MEMORY", "USAGE", name) for name in names]
         )
-        line = keys.of_type(job_type, "waiting")
+        waiting = keys.of_type(job_type, "waiting")
         whole, length = await self._read_many(
-            home, [("MEMORY", "USAGE", line, "SAMPLES", 0), ("ZCARD", line)]
+            home, [("MEMORY", "USAGE", waiting, "SAMPLES", 0), ("ZCARD", waiting)]
         )
         return sum(map(int, records)) / len(records) + int(whole) / int(length)
 
@@ -64,7 +64,7 @@ class Namespace(RedisStore):
 
 
 def _by_slot(names: list[bytes]) -> list[list[bytes]]:
-    """Return *names* by their tags: in a Cluster, one command takes one slot's keys."""
+    """Group *names* by hash tag: in a Cluster, a command takes keys of one slot."""
     found: dict[bytes, list[bytes]] = {}
     for name in names:
         found.setdefault(name.partition(b"}:")[0], []).append(name)

@@ -1,8 +1,8 @@
 """
-Loads the Lua scripts beside this module, or in another package.
+Lua scripts: loads those beside this module, or of another package.
 
-A script may say ``--- @include lib/name``; the text of ``lua/lib/name.lua`` takes the
-place of that line.  Includes do not nest: a script that needs more names it itself.
+A line ``--- @include lib/name`` in a script is replaced with ``lua/lib/name.lua``.
+Includes do not nest: a script lists everything that it needs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HOME = "kue.store.redis"
 
 
 class Script(NamedTuple):
-    """A script's text and the digest Redis knows it by."""
+    """A script's text, and the digest by which Redis identifies it."""
 
     name: str
     source: str
@@ -30,10 +30,10 @@ class Script(NamedTuple):
 
 @cache
 def load(name: str, package: str = _HOME) -> Script:
-    """Return script *name* of a *package*, includes and all."""
+    """Return script *name* of a *package*, with its includes."""
     text = _read(package, name)
     source = _INCLUDE.sub(lambda match: _read(package, match[1]), text)
-    # SHA-1 because that is how Redis names scripts; nothing rests on its strength.
+    # Redis identifies scripts by SHA-1; this is not a matter of security.
     sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
     return Script(name, source, sha)
 

@@ -1,4 +1,4 @@
-"""The Redis store: every verb, from the parts beside this module."""
+"""The Redis store: every verb, assembled from ``verbs/``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kue.store.damage import guards_replies
 from kue.store.redis.verbs.check import Checking
-from kue.store.redis.verbs.maintenance import Upkeep
+from kue.store.redis.verbs.maintenance import MaintenanceVerbs
 from kue.store.redis.verbs.records import Keeping
 from kue.store.redis.verbs.watch import Listening
 from kue.store.redis.verbs.workers import Workers
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @guards_replies
-class RedisStore(Upkeep, Workers, Listening, Checking, Keeping):
+class RedisStore(MaintenanceVerbs, Workers, Listening, Checking, Keeping):
     """Jobs in Redis, Valkey, or a Redis Cluster."""
 
     @classmethod

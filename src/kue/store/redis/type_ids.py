@@ -1,4 +1,4 @@
-"""Ids of one type, whatever their state: from the indexes that the type has."""
+"""Ids of all jobs of one type, in any state: read from the type's indexes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from kue.store.values import MAX_BATCH
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-#: Where jobs of a type are, beside the running ones.
+#: Sorted sets that hold jobs of a type; the running ones are in a hash.
 _SETS = ("waiting", "held", "delayed", "complete", "failed", "cancelled", "blocked")
 #: Ids that one script or command reads.
-IDS_A_CALL = 5_000
-#: The ids of a type with no more jobs than that are read all, and sorted.
+IDS_PER_CALL = 5_000
+#: Up to this many jobs of a type, all ids are read and sorted.
 FEW = 20_000
-#: Ids passed over for one page of a larger type; then the page ends, with a cursor.
+#: Ids read for one page of a larger type; then the page ends, with a cursor.
 MAX_PASSED = 100_000
 
 
@@ -26,13 +26,13 @@ class TypeIds(LiveIds):
     async def _ids_of(
         self, job_type: str, after: int | None, descending: bool
     ) -> AsyncIterator[list[int]]:
-        """Yield ids of a type that has few, whatever their state: read and sorted."""
+        """Yield the ids of a small type in any state: all are read, and sorted."""
         shard = self._home_of(job_type)
         active, *sets = self._places_of(job_type)
         parts = [
-            ("ZRANGE", key, at, at + IDS_A_CALL - 1)
+            ("ZRANGE", key, at, at + IDS_PER_CALL - 1)
             for key in sets
-            for at in range(0, FEW, IDS_A_CALL)
+            for at in range(0, FEW, IDS_PER_CALL)
         ]
         replies = await self._read_many(shard, [("HKEYS", active), *parts])
         ids = {int(job_id) for reply in replies for job_id in reply}
@@ -42,7 +42,7 @@ class TypeIds(LiveIds):
     async def _owned(
         self, job_type: str, batches: AsyncIterator[list[int]]
     ) -> AsyncIterator[list[int]]:
-        """Yield those ids of *batches* that jobs of a type have."""
+        """Yield those ids of *batches* that belong to a type."""
         active, *sets = self._places_of(job_type)
         async for ids in batches:
             asked = [("HMGET", active, *ids), *(("ZMSCORE", key, *ids) for key in sets)]
@@ -55,23 +55,23 @@ class TypeIds(LiveIds):
             ]
 
     async def _size_of(self, job_type: str) -> int:
-        """Return how many jobs of a type there are."""
+        """Return the number of jobs of a type."""
         active, *sets = self._places_of(job_type)
         asked = [("HLEN", active), *(("ZCARD", key) for key in sets)]
         return sum(await self._read_many(self._home_of(job_type), asked))
 
     def _places_of(self, job_type: str) -> list[str]:
-        """Return the keys that ids of a type are in: the running ones, then others."""
+        """Return the keys that hold ids of a type: the running jobs first."""
         keys = self._keys[self._home_of(job_type)]
         return [keys.of_type(job_type, name) for name in ("active", *_SETS)]
 
 
 class Walk:
-    """A walk over ids that ends after *most* of them."""
+    """Iterates over ids, and stops after *most* of them."""
 
     def __init__(self, most: int | None) -> None:
         self._most = most
-        #: The last id, where the walk ended before it was done.
+        #: The last id, if it stopped before the end.
         self.stopped_at: int | None = None
 
     async def along(
@@ -89,7 +89,7 @@ class Walk:
 def in_order(
     ids: list[int], after: int | None, descending: bool
 ) -> Iterable[list[int]]:
-    """Return ids in order and in parts, from where a page begins."""
+    """Return ids in order and in batches, from where a page begins."""
     ids.sort(reverse=descending)
     if after is not None:
         ids = [i for i in ids if (i < after if descending else i > after)]

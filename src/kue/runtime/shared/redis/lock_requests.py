@@ -86,7 +86,7 @@ class LockRequests:
             round(self._lease * 1000),
             next(self._numbers),
             *words,
-            beat=True,
+            heartbeat=True,
         )
         self.safe_until = began + self._lease
         told = list(zip(acts, tickets, strict=True))

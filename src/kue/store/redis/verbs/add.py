@@ -1,4 +1,4 @@
-"""Adding jobs: drafts become arguments of one script call a shard."""
+"""Adding jobs, with idempotent calls: the verb `add`, one script call per shard."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kue.model.errors import DurabilityUnknown
 from kue.model.names import quote
 from kue.store.batches import bytes_of_draft, producer_of_part, split
 from kue.store.codec import body_of
-from kue.store.redis.record import left_of, options_of
+from kue.store.redis.record import options_of, priority_field
 from kue.store.redis.sharding import Sharding
 from kue.store.validation import InvalidCall, check_batch
 from kue.store.values import Added
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from kue.model.job import Draft
     from kue.model.settings import Settings
 
-#: What stands for the schedule in a call of ``add.lua`` that fires none.
+#: The arguments of ``add.lua`` for a schedule, when none is fired.
 NO_SCHEDULE = ("", "", "", "")
-#: Producers whose last call is remembered here, with several shards.
+#: Producers whose last sequence number is remembered, with several shards.
 MAX_SEQS = 10_000
-#: How long `durable` waits for a replica.
+#: How long a `durable` add waits for a replica.
 DURABLE_WAIT_MS = 2000
 
 
 class _Call(NamedTuple):
-    """What all parts of one call to `add` share."""
+    """Parameters that all parts of one call to `add` share."""
 
     producer: str
     seq: int
@@ -67,15 +67,15 @@ class Producing(Sharding):
     async def _add_at_homes(
         self, drafts: Sequence[Draft], call: _Call
     ) -> tuple[bool, list[Added]]:
-        """Add each draft at the shard of its type; return whether all are confirmed."""
+        """Add each draft on the shard of its type; return whether all are confirmed."""
         homes: dict[int, list[int]] = {}
         for position, draft in enumerate(drafts):
             homes.setdefault(self._home_of(draft.type), []).append(position)
         found: dict[int, Added] = {}
         all_confirmed = True
         for shard, positions in homes.items():
-            here = [drafts[position] for position in positions]
-            confirmed, added = await self._add_at(shard, here, call)
+            chosen = [drafts[position] for position in positions]
+            confirmed, added = await self._add_at(shard, chosen, call)
             all_confirmed = all_confirmed and confirmed
             found.update(zip(positions, added, strict=True))
         return all_confirmed, [found[position] for position in range(len(drafts))]
@@ -83,17 +83,17 @@ class Producing(Sharding):
     async def _add_at(
         self, shard: int, drafts: Sequence[Draft], call: _Call
     ) -> tuple[bool, list[Added]]:
-        """Add drafts at one shard, in as many scripts as they need by their bytes."""
+        """Add drafts on one shard, in as many scripts as their size requires."""
         added: list[Added] = []
         all_confirmed = True
         for number, part in enumerate(split(drafts, bytes_of_draft)):
             name = producer_of_part(call.producer, number)
             args = (name, call.seq, *NO_SCHEDULE, *arguments(part))
-            confirmed, answer = await self._add(
+            confirmed, reply = await self._add(
                 shard, args, durable=call.durable, now=call.now
             )
             all_confirmed = all_confirmed and confirmed
-            added += read_answer(answer)
+            added += read_added(reply)
         return all_confirmed, added
 
     async def _add(
@@ -102,7 +102,7 @@ class Producing(Sharding):
         confirmed = True
         if durable:
             await self.open()
-            reply, confirmed = await self._link.run_durably(
+            reply, confirmed = await self._client.run_durably(
                 "add",
                 self._keys[shard].root,
                 "" if now is None else now,
@@ -118,7 +118,7 @@ class Producing(Sharding):
         return confirmed, reply[1]
 
     def _check_seq(self, producer: str, seq: int) -> None:
-        """Refuse a call before the last; a shard knows only of what came to it."""
+        """Reject a call older than the last; a shard knows only the calls it got."""
         if self._shards == 1:
             return
         if seq < self._seqs.get(producer, seq):
@@ -130,7 +130,7 @@ class Producing(Sharding):
     async def _link_across(
         self, drafts: Sequence[Draft], added: list[Added], *, now: int | None
     ) -> None:
-        """Tell other shards at once whom their jobs are waited for by."""
+        """Register the new jobs with the parents they wait for on other shards."""
         for draft, one in zip(drafts, added, strict=True):
             for parent in draft.spec.after:
                 if one.new and self._shard_of(parent) != self._shard_of(one.id):
@@ -140,15 +140,15 @@ class Producing(Sharding):
         self, job_id: int, parent: int, *, now: int | None
     ) -> int:
         """
-        Carry one "link" of the outbox: have *job_id* wait for *parent* elsewhere.
+        Process one "link" of the outbox: *job_id* waits for *parent* elsewhere.
 
-        Each step may be repeated; the outbox forgets it only when it is done.
+        Each step is idempotent; the entry is deleted only when all are done.
         """
         home = self._shard_of(job_id)
         entry = f"link:{job_id}:{parent}"
         root = self._keys[home].root
         outbox = self._keys[home].of_shard("outbox")
-        any_end = await self._link.read(root, "HGET", outbox, entry)
+        any_end = await self._client.read(root, "HGET", outbox, entry)
         if any_end is None:
             return 0
         word = await self._run(
@@ -159,19 +159,19 @@ class Producing(Sharding):
             released = await self._run(
                 home, "unblock", job_id, parent, word, any_end, now=now
             )
-        await self._link.read(root, "HDEL", outbox, entry)
+        await self._client.read(root, "HDEL", outbox, entry)
         return int(released)
 
 
 def _behind(producer: str, seq: int) -> InvalidCall:
     return InvalidCall(
         f"seq {seq} of producer {producer!r} is behind its last call; "
-        "a producer's calls are numbered upwards, one at a time"
+        "a producer makes one call at a time, with increasing numbers"
     )
 
 
 def arguments(drafts: Sequence[Draft]) -> list[Any]:
-    """Return drafts as ``add.lua`` takes them: in groups alike, in the order given."""
+    """Return drafts as ``add.lua`` takes them: grouped by header, in the same order."""
     args: list[Any] = []
     group: tuple[str, int, str, bool] | None = None
     count_at = 0
@@ -183,16 +183,22 @@ def arguments(drafts: Sequence[Draft]) -> list[Any]:
         if key != group:
             group = key
             form = "plain" if is_plain else "full"
-            args += (left_of(draft, options), quote(draft.type), options, form, 0)
+            args += (
+                priority_field(draft, options),
+                quote(draft.type),
+                options,
+                form,
+                0,
+            )
             count_at = len(args) - 1
         args[count_at] += 1
         args.append(body_of(spec))
         if not is_plain:
-            args += _rest_of(draft)
+            args += _full_fields(draft)
     return args
 
 
-def _rest_of(draft: Draft) -> tuple[Any, ...]:
+def _full_fields(draft: Draft) -> tuple[Any, ...]:
     return (
         draft.spec.delay,
         "" if draft.at is None else draft.at,
@@ -204,9 +210,9 @@ def _rest_of(draft: Draft) -> tuple[Any, ...]:
     )
 
 
-def read_answer(answer: bytes) -> list[Added]:
-    """Read what ``add.lua`` answers: a time, and the ids of the jobs."""
-    time, _, ids = answer.partition(b" ")
+def read_added(reply: bytes) -> list[Added]:
+    """Parse the reply of ``add.lua``: a time, and the ids of the jobs."""
+    time, _, ids = reply.partition(b" ")
     created_at = int(time)
     first, dash, last = ids.partition(b"-")
     if dash:

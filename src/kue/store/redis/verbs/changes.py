@@ -1,4 +1,4 @@
-"""What operators do to jobs: update, move, cancel, remove, clear."""
+"""Changes by operators: update, move (retry, promote), cancel, remove, clear."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _STATES = frozenset(state.value for state in State)
 
 
 class Operating(Sharding):
-    """The verbs of people and programs that look after jobs."""
+    """The verbs `update`, `move`, `cancel`, `remove` and `clear`."""
 
     async def update(
         self, changes: Sequence[Change], *, now: int | None = None
@@ -49,7 +49,7 @@ class Operating(Sharding):
                 return Result.GONE
             old, new, priority = _edited(change, record)
             created_at, ending = seen_as_arguments(change.seen)
-            # The script compares the header, which has the time, with the one we read.
+            # The creation time is in the header, which the script compares as well.
             if created_at not in ("", created_in(old)):
                 return Result.GONE
             word = await self._run(
@@ -78,7 +78,9 @@ class Operating(Sharding):
         check_batch(job_ids, "jobs")
         check_move(to, at)
         args = (to.value, at or 0, _listed(states))
-        answers = await self._ask("move", job_ids, *args, seen=seen, size=2, now=now)
+        answers = await self._run_on_jobs(
+            "move", job_ids, *args, seen=seen, size=2, now=now
+        )
         return [_reply(answer) for answer in answers]
 
     async def cancel(
@@ -95,7 +97,9 @@ class Operating(Sharding):
             tail_of(after_cancel(reason)),
             _encode(reason),
         )
-        answers = await self._ask("cancel", job_ids, *args, seen=seen, size=2, now=now)
+        answers = await self._run_on_jobs(
+            "cancel", job_ids, *args, seen=seen, size=2, now=now
+        )
         return [_reply(answer) for answer in answers]
 
     async def remove(
@@ -109,7 +113,9 @@ class Operating(Sharding):
     ) -> list[Reply]:
         check_batch(job_ids, "jobs")
         args = ("1" if force else "0", _listed(states))
-        answers = await self._ask("remove", job_ids, *args, seen=seen, size=2, now=now)
+        answers = await self._run_on_jobs(
+            "remove", job_ids, *args, seen=seen, size=2, now=now
+        )
         return [_reply(answer) for answer in answers]
 
     async def clear(
@@ -123,7 +129,7 @@ class Operating(Sharding):
         check_limit(limit)
         wanted = list(states)
         if State.ACTIVE in wanted:
-            raise InvalidCall("active jobs are not cleared; cancel them, or wait")
+            raise InvalidCall("active jobs cannot be cleared; cancel them, or wait")
         cleared = 0
         for job_type in await self.types() if type is None else [type]:
             for state in wanted:
@@ -140,7 +146,7 @@ class Operating(Sharding):
 
 
 def _listed(states: Iterable[State] | None) -> str:
-    """Return states as scripts look for one in them; empty for any."""
+    """Return states as scripts search them; empty for any."""
     return "" if states is None else f",{','.join(states)},"
 
 
@@ -150,7 +156,7 @@ def _edited(change: Change, record: bytes) -> tuple[bytes, bytes, int]:
     except (ValueError, KueError, RecursionError) as exc:
         raise StoreCorrupt(
             f"the record of job {change.job_id} cannot be read ({exc}); "
-            "kue doctor tells more"
+            "run kue doctor for details"
         ) from exc
     changes: dict[str, Any] = {}
     if change.data is not msgspec.UNSET:

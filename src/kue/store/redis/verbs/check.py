@@ -1,4 +1,4 @@
-"""The verb `check`."""
+"""Checking the store, and repairing it: the verb `check`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 class Checking(Reading):
     """
-    Proves every invariant; `kue.store.redis.doctor` has the parts.
+    Checks every invariant; `kue.store.redis.doctor` has the parts.
 
-    A survey walks everything and gathers suspicions.  Each is then looked at again, at
-    one moment, by a script; only what is wrong then is a finding.
+    A survey reads everything and collects suspects.  A script then examines each again,
+    atomically; only what is still wrong is a finding.
     """
 
     async def check(
@@ -38,18 +38,18 @@ class Checking(Reading):
         )
 
     async def _servers(self) -> list[int]:
-        """Return a shard of each server that holds any: a scan goes over all of it."""
+        """Return one shard per server: SCAN covers all keys of a server."""
 
         async def server_of(shard: int) -> str:
             await self.open()
-            info = await self._link.info(self._keys[shard].root, "server")
+            info = await self._client.info(self._keys[shard].root, "server")
             return info["run_id"]
 
         servers = await self._on_all(server_of)
         return list({server: shard for shard, server in enumerate(servers)}.values())
 
     def _pattern(self) -> str:
-        """Return what the keys of every shard match."""
+        """Return the pattern that the keys of all shards match."""
         root = glob(self._keys[0].root)
         if self._shards > 1:
             root = root.removesuffix("0}") + "[0-9]*}"

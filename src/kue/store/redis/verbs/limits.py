@@ -1,4 +1,4 @@
-"""What holds jobs back: pauses of types and of workers, and limits."""
+"""Pauses of types and workers; concurrency and rate limits."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Holding(Sharding):
         until: int | None = None,
         now: int | None = None,
     ) -> None:
-        shards, whose = self._place_of(type, worker)
-        # The script writes the time first: what follows has no opening brace.
-        said = _encode({"reason": reason, "by": by})[1:]
+        shards, field = self._place_of(type, worker)
+        # The script writes the opening brace and the time before it.
+        details = _encode({"reason": reason, "by": by})[1:]
         end = "" if until is None else until
         for shard in shards:
-            await self._run(shard, "pause", whose, end, said, now=now)
+            await self._run(shard, "pause", field, end, details, now=now)
 
     async def resume(
         self,
@@ -47,17 +47,17 @@ class Holding(Sharding):
         worker: str | None = None,
         now: int | None = None,
     ) -> bool:
-        shards, whose = self._place_of(type, worker)
-        replies = [await self._run(shard, "resume", whose, now=now) for shard in shards]
+        shards, field = self._place_of(type, worker)
+        replies = [await self._run(shard, "resume", field, now=now) for shard in shards]
         return any(replies)
 
     def _place_of(
         self, type: str | None, worker: str | None
     ) -> tuple[Iterable[int], str]:
-        """Return where a pause is kept, and under which name."""
+        """Return the shards that keep a pause, and its field in ``:paused``."""
         check_pause(type, worker)
         if worker is not None:
-            # A beat hears from every shard; one is enough to be told by.
+            # A heartbeat goes to every shard, so one is enough to keep the pause.
             return [self._home_of(worker)], worker_field(worker)
         if type is not None:
             return [self._home_of(type)], quote(type)
@@ -71,11 +71,11 @@ class Holding(Sharding):
         for shard in range(self._shards):
             key = self._keys[shard].of_shard("paused")
             [fields] = await self._read_many(shard, [("HGETALL", key)])
-            for whose, text in pairs(fields):
-                pause = read_paused(whose, text)
+            for target, text in pairs(fields):
+                pause = read_paused(target, text)
                 if pause.until is None or pause.until > moment:
-                    found[whose] = pause
-        return sorted(found.values(), key=_rank)
+                    found[target] = pause
+        return sorted(found.values(), key=_sort_key)
 
     async def limit(
         self, type: str, limits: Limits | None, *, now: int | None = None
@@ -94,7 +94,7 @@ class Holding(Sharding):
         return dict(sorted(found.items()))
 
 
-def _rank(pause: Pause) -> tuple[bool, str]:
+def _sort_key(pause: Pause) -> tuple[bool, str]:
     return pause.worker is not None, pause.worker or pause.type or ""
 
 

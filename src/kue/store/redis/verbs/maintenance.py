@@ -1,4 +1,4 @@
-"""Upkeep: the verb `tend`, and schedules."""
+"""Maintenance: the verb `tend` (one pass over each shard), and schedules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kue.model import retry_policy
 from kue.model.errors import StoreFull
 from kue.model.schedule import Schedule
 from kue.model.settings import LEASE_MS, Keep, Settings
-from kue.store.redis.verbs.add import Producing, arguments, read_answer
+from kue.store.redis.verbs.add import Producing, arguments, read_added
 from kue.store.redis.verbs.changes import Operating
 from kue.store.redis.verbs.queries import Reading
 from kue.store.redis.verbs.runs import EXPIRED_TAIL, Running
@@ -43,15 +43,15 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Schedule).decode
 
 
-class Upkeep(Producing, Running, Operating, Reading):
-    """What any process may do at any time to keep jobs moving."""
+class MaintenanceVerbs(Producing, Running, Operating, Reading):
+    """Maintenance, which any process may do at any time, and schedules."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        #: By shard, what must be added to our monotonic clock to get Redis' time.
+        #: By shard: what to add to our monotonic clock to get Redis' time.
         self._clocks: dict[int, float] = {}
-        #: By shard, the pass that we made last, or knew of from the beginning; the last
-        #: of all that we know of; and when the next was due when we asked.
+        #: By shard: our last pass (at first, the last one known); the last pass of any
+        #: process; and when the next one was due when we last asked.
         self._our_pass: dict[int, float] = {}
         self._last_pass: dict[int, float] = {}
         self._next_look: dict[int, float] = {}
@@ -114,8 +114,8 @@ class Upkeep(Producing, Running, Operating, Reading):
         fired = await self._fire(shard, due, now)
         released += await self._relay(shard, limit, now)
         if damage:
-            # Raised only now: the other types were looked at all the same.
-            raise self._link.translate(ResponseError(damage[0].decode()))
+            # Raised last, so that the other types are still maintained.
+            raise self._client.translate(ResponseError(damage[0].decode()))
         return MaintenanceResult(
             promoted=promoted,
             expired=expired,
@@ -134,7 +134,7 @@ class Upkeep(Producing, Running, Operating, Reading):
         decide: Callable[[Job, int], Ending],
         now: int | None,
     ) -> int:
-        """End runs that are overdue, as *decide* says; return how many still were."""
+        """End overdue runs as *decide* says; return how many were still overdue."""
         if not ids:
             return 0
         jobs = await self.get([int(job_id) for job_id in ids])
@@ -148,23 +148,23 @@ class Upkeep(Producing, Running, Operating, Reading):
         return words.count(Result.DONE)
 
     async def _due_at(self, shard: int) -> float:
-        """Return when a pass has something to look at, in ms: see tend.lua."""
+        """Return when the next pass is due, in ms: see tend.lua."""
         keys = self._keys[shard]
-        first = await self._link.read(
+        first = await self._client.read(
             keys.root, "ZRANGE", keys.of_shard("agenda"), 0, 0, "WITHSCORES"
         )
         return float(next((score for _, score in pairs(first)), 0))
 
     def _time(self, shard: int) -> float:
-        """Return Redis' time as the last pass saw it: that spares us a question."""
+        """Return Redis' time, estimated from the last pass to save a call."""
         return (self._clocks.get(shard, math.inf) + time.monotonic()) * 1000
 
     async def _is_elsewhere(self, shard: int, next_look: float) -> bool:
         """Return whether another process made the last pass."""
         if next_look != self._next_look.get(shard):
-            # Someone made a pass since we last asked, or brought something to do.
+            # Since we last asked there was a pass, or new work for one.
             keys = self._keys[shard]
-            swept = await self._link.read(
+            swept = await self._client.read(
                 keys.root, "HGET", keys.of_shard("meta"), "swept"
             )
             self._next_look[shard] = next_look
@@ -173,14 +173,14 @@ class Upkeep(Producing, Running, Operating, Reading):
         return self._last_pass[shard] != self._our_pass[shard]
 
     async def _fire(self, shard: int, names: list[bytes], now: int | None) -> int:
-        """Add the jobs of due schedules and move those on to their next time."""
+        """Add the jobs of due schedules, and advance those to their next time."""
         if not names:
             return 0
         keys = self._keys[shard]
         moment = await self.now() if now is None else now
         fired = 0
         for name in names:
-            text = await self._link.read(
+            text = await self._client.read(
                 keys.root, "HGET", keys.of_shard("schedules"), name
             )
             if text is not None:
@@ -190,14 +190,14 @@ class Upkeep(Producing, Running, Operating, Reading):
     async def _fire_one(
         self, shard: int, name: bytes, text: bytes, moment: int, now: int | None
     ) -> int:
-        schedule = _readable(text)
+        schedule = _read_schedule(text)
         if schedule is None or schedule.next_at > moment:
-            return 0  # damaged, or someone was faster
+            return 0  # damaged, or another process was faster
         next_at = schedule.following(moment)
         new = _encode(msgspec.structs.replace(schedule, next_at=next_at))
         try:
-            # The script moves the schedule on and adds its job in one step, for whoever
-            # comes first; a producer of one call needs no name of its own.
+            # The script advances the schedule and adds its job atomically, for the
+            # first caller only.  A producer of one call may have a random name.
             reply = await self._run(
                 shard,
                 "add",
@@ -211,16 +211,16 @@ class Upkeep(Producing, Running, Operating, Reading):
                 now=now,
             )
         except StoreFull:
-            return 0  # it stays due, and fires when there is room again
-        return sum(one.new for one in read_answer(reply[1])) if reply[0] == b"OK" else 0
+            return 0  # stays due, and fires when there is memory again
+        return sum(one.new for one in read_added(reply[1])) if reply[0] == b"OK" else 0
 
     async def _relay(self, shard: int, limit: int, now: int | None) -> int:
-        """Carry what dependants on other shards must hear; return how many went on."""
+        """Notify dependants on other shards; return how many were released."""
         if self._shards == 1:
             return 0
         keys = self._keys[shard]
         outbox = keys.of_shard("outbox")
-        _, entries = await self._link.read(
+        _, entries = await self._client.read(
             keys.root, "HSCAN", outbox, 0, "COUNT", limit
         )
         released = 0
@@ -235,11 +235,11 @@ class Upkeep(Producing, Running, Operating, Reading):
             if kind == b"unlink":
                 await self._run(self._shard_of(parent), "unlink", parent, job_id)
             else:
-                released += await self._tell_end(job_id, parent, value, now)
-            await self._link.read(keys.root, "HDEL", outbox, field)
+                released += await self._notify_end(job_id, parent, value, now)
+            await self._client.read(keys.root, "HDEL", outbox, field)
         return released
 
-    async def _tell_end(
+    async def _notify_end(
         self, job_id: int, parent: int, outcome: bytes, now: int | None
     ) -> int:
         home = self._shard_of(job_id)
@@ -253,7 +253,7 @@ class Upkeep(Producing, Running, Operating, Reading):
         home = self._home_of(schedule.draft.type)
         text = _encode(schedule)
         await self._run(home, "schedule", schedule.name, schedule.next_at, text)
-        # It lives with its job's type: a change of type moves it.
+        # It is kept on the shard of its job's type: a change of type moves it.
         for shard in range(self._shards):
             if shard != home:
                 await self._run(shard, "schedule", schedule.name, "", "")
@@ -271,13 +271,13 @@ class Upkeep(Producing, Running, Operating, Reading):
             return list(texts)
 
         replies = await self._on_all(texts_of)
-        read = [_readable(text) for texts in replies for text in texts]
+        read = [_read_schedule(text) for texts in replies for text in texts]
         found = [schedule for schedule in read if schedule is not None]
         return sorted(found, key=lambda schedule: schedule.name)
 
 
-def _readable(text: bytes) -> Schedule | None:
-    """Read a schedule; one that is damaged must not keep the others from firing."""
+def _read_schedule(text: bytes) -> Schedule | None:
+    """Read a schedule; None if damaged, so that the others still fire."""
     try:
         return _decode(text)
     except (ValueError, RecursionError):

@@ -1,9 +1,9 @@
 """
-Pages: jobs of a state, of a type or of all, in order and from any place on.
+Reading and listing jobs: pages by state, by type or of all, from any position.
 
 Ids come from indexes, a bounded number of them per script; jobs are then read until the
-page is full, by number or by bytes.  A page far behind is found by counting, not by
-walking there: see `_seek`.
+page is full, by number or by bytes.  A page with a large offset is found by counting
+instead of reading what is before it: see `_seek`.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from kue.model.job import Job, State
 from kue.model.names import quote, unquote
 from kue.store.redis import type_ids
 from kue.store.redis.record import read_job
-from kue.store.redis.type_ids import IDS_A_CALL, TypeIds
+from kue.store.redis.type_ids import IDS_PER_CALL, TypeIds
 from kue.store.validation import InvalidCall, check_batch, read_cursor
 from kue.store.values import MAX_BATCH, MAX_PAGE_BYTES, Page
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-#: A page this far behind is found by counting.
+#: Pages with a larger offset are found by counting.
 _FAR = 500
-#: Beyond every id.
+#: Greater than every id.
 _NO_ID = 2**53
 
 
@@ -35,26 +35,26 @@ class Pages(TypeIds):
     async def get(self, job_ids: Sequence[int]) -> list[Job | None]:
         check_batch(job_ids, "jobs")
         jobs: list[Job | None] = [None] * len(job_ids)
-        for shard, places in self._by_shard(job_ids).items():
-            while places:
-                ids = [job_ids[place] for place in places]
-                # As many as a script may read at once: see get.lua.
+        for shard, positions in self._by_shard(job_ids).items():
+            while positions:
+                ids = [job_ids[position] for position in positions]
+                # It stops after as many as it may read at once: see get.lua.
                 replies = await self._run(shard, "get", *ids)
-                for place, reply in zip(places, replies, strict=False):
-                    jobs[place] = _read(job_ids[place], reply) if reply else None
-                places = places[len(replies) :]
+                for position, reply in zip(positions, replies, strict=False):
+                    jobs[position] = _read(job_ids[position], reply) if reply else None
+                positions = positions[len(replies) :]
         return jobs
 
     async def _get_in_parts(
         self, job_ids: list[int]
     ) -> AsyncIterator[list[tuple[Job, int]]]:
-        """Yield jobs with their bytes, in order, as scripts can read them at once."""
+        """Yield jobs with their sizes, in order, as many as scripts read at once."""
         known: dict[int, tuple[Job, int] | None] = {}
         start = 0
         while start < len(job_ids):
             missing = [job_id for job_id in job_ids[start:] if job_id not in known]
-            for shard, places in self._by_shard(missing).items():
-                ids = [missing[place] for place in places]
+            for shard, positions in self._by_shard(missing).items():
+                ids = [missing[position] for position in positions]
                 replies = await self._run(shard, "get", *ids)
                 for job_id, reply in zip(ids, replies, strict=False):
                     job = _read(job_id, reply) if reply else None
@@ -117,7 +117,7 @@ class Pages(TypeIds):
         async for ids in batches:
             async for part in self._get_in_parts(ids):
                 for job, size in part:
-                    # It may have moved on since its id was read.
+                    # It may have moved since its id was read.
                     if (state is not None and job.state is not state) or (
                         job_type is not None and job.type != job_type
                     ):
@@ -128,7 +128,7 @@ class Pages(TypeIds):
                     jobs.append(job)
         return Page(jobs, None)
 
-    # -- a state -----------------------------------------------------------------
+    # -- jobs of a state ---------------------------------------------------------
 
     async def _ids_in(
         self,
@@ -138,7 +138,7 @@ class Pages(TypeIds):
         skip: int,
         descending: bool,
     ) -> AsyncIterator[list[int]]:
-        """Yield ids of a state that is kept in order, merged over types and shards."""
+        """Yield ids of a state that has sorted sets, merged over types and shards."""
         types = [job_type] if job_type is not None else await self.types()
         after = None
         if place is not None:
@@ -163,35 +163,35 @@ class Pages(TypeIds):
         self, state: State, types: list[str], skip: int, descending: bool
     ) -> tuple[tuple[int, int] | None, int]:
         """
-        Return the place behind which entry number *skip* is, and how many lie between.
+        Return a position before entry number *skip*, and how many lie between.
 
-        Counting what is below a score costs little however many that is, so the score
-        of the entry is found by halving; only those of that very score are between.
+        Counting the entries below a score is cheap, however many there are.  So the
+        entry's score is found by bisection; only entries of the same score lie between.
         """
         keys = await self._filled(state, types)
         if skip >= await self._count(keys, "-inf", "+inf"):
             return None, 0
 
         async def passed(score: int) -> int:
-            """Count the entries that come before all of *score*."""
+            """Count the entries that come before those of *score*."""
             span = (f"({score}", "+inf") if descending else ("-inf", f"({score}")
             return await self._count(keys, *span)
 
         low, high = await self._ends(keys)
-        # The entry has the last score, in this order, that *skip* or fewer are before.
+        # It is the last score, in this order, with *skip* or fewer entries before it.
         while low < high:
             if descending:
                 middle = (low + high) // 2
-                is_there = await passed(middle) <= skip
-                low, high = (low, middle) if is_there else (middle + 1, high)
+                is_reached = await passed(middle) <= skip
+                low, high = (low, middle) if is_reached else (middle + 1, high)
             else:
                 middle = (low + high + 1) // 2
-                is_there = await passed(middle) <= skip
-                low, high = (middle, high) if is_there else (low, middle - 1)
+                is_reached = await passed(middle) <= skip
+                low, high = (middle, high) if is_reached else (low, middle - 1)
         return (low, _NO_ID if descending else 0), skip - await passed(low)
 
     async def _filled(self, state: State, types: list[str]) -> dict[int, list[str]]:
-        """Return the keys of *state* that hold something, by shard."""
+        """Return the non-empty keys of *state*, by shard."""
         names = ("waiting", "held") if state is State.WAITING else (state.value,)
         filled: dict[int, list[str]] = {}
         for shard, homes in self._homes(types).items():
@@ -202,7 +202,7 @@ class Pages(TypeIds):
         return filled
 
     async def _count(self, keys: dict[int, list[str]], low: str, high: str) -> int:
-        """Return how many entries have a score in that span."""
+        """Return how many entries have a score from *low* to *high*."""
         total = 0
         for shard, names in keys.items():
             asked = [("ZCOUNT", name, low, high) for name in names]
@@ -210,7 +210,7 @@ class Pages(TypeIds):
         return total
 
     async def _ends(self, keys: dict[int, list[str]]) -> tuple[int, int]:
-        """Return the lowest and the highest score there is; there must be one."""
+        """Return the lowest and the highest score; there must be an entry."""
         scores: list[int] = []
         for shard, names in keys.items():
             asked = [
@@ -231,7 +231,7 @@ class Pages(TypeIds):
         descending: bool,
     ) -> list[tuple[int, int]]:
         """Return the next entries of all types, in order: sort key and id."""
-        at_once = max(1, IDS_A_CALL // limit)
+        at_once = max(1, IDS_PER_CALL // limit)
         calls = [
             self._range(
                 shard, state, names[at : at + at_once], after, limit, descending
@@ -269,7 +269,7 @@ class Pages(TypeIds):
         ]
 
     def _score(self, state: State, key: int, job_id: int) -> int:
-        """Return the score that a place in the order of a page has in its set."""
+        """Return the score of a position of a page in its sorted set."""
         if state is State.WAITING:
             return key * 2**41 + job_id // self._shards
         return job_id if state is State.BLOCKED else key
@@ -279,12 +279,12 @@ class Pages(TypeIds):
             return score >> 41
         return 0 if state is State.BLOCKED else score
 
-    # -- running jobs, and those of a type -----------------------------------------
+    # -- running jobs, and jobs of a type ------------------------------------------
 
     async def _active_ids(
         self, job_type: str | None, after: int | None, descending: bool
     ) -> AsyncIterator[list[int]]:
-        """Yield ids of running jobs; there are never more than slots."""
+        """Yield ids of running jobs; there are never more than workers have slots."""
         types = [job_type] if job_type is not None else await self.types()
         ids: list[int] = []
         for shard, names in self._homes(types).items():
@@ -300,10 +300,10 @@ class Pages(TypeIds):
         self, job_type: str, after: int | None, limit: int, skip: int, descending: bool
     ) -> Page:
         """
-        Return a page of a type that has many, whatever their state.
+        Return a page of a type that has many jobs, in any state.
 
-        Walks over all ids and asks the indexes of the type which of them it has.  Where
-        that leads past very many others, the page ends early, unless some are to be
+        Reads all ids of the shard and looks up in the type's indexes which belong to
+        it.  After very many that do not, the page ends early, unless some are to be
         skipped.
         """
         walk = type_ids.Walk(None if skip else type_ids.MAX_PASSED)
@@ -343,5 +343,5 @@ def _read(job_id: int, reply: list[Any]) -> Job | None:
             pause=pause,
         )
     except (ValueError, KueError, RecursionError):
-        # Not a job any more; the doctor tells what it was.
+        # The record is damaged: kue doctor reports it.
         return None

@@ -1,4 +1,4 @@
-"""Reading what there is: count, logs, errors; `get` and `page` are in ``pages``."""
+"""Queries: job counts, logs, error groups; `get` and `page` are in ``pages``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kue.store.values import (
 
 _decode_error = msgspec.json.Decoder(Error).decode
 _decode_line = msgspec.json.Decoder(LogLine).decode
-#: Order of the numbers in the reply of ``count.lua``.
+#: Order of the counts in the reply of ``count.lua``.
 _COUNTED = (
     State.WAITING,
     State.ACTIVE,
@@ -32,7 +32,7 @@ _COUNTED = (
 
 
 class Reading(Pages):
-    """The verbs that change nothing."""
+    """The verbs `count`, `logs` and `errors`."""
 
     async def count(self) -> dict[str, dict[State, int]]:
         replies = [
@@ -50,7 +50,7 @@ class Reading(Pages):
         return dict(sorted(counts.items()))
 
     async def _parts(self, shard: int, script: str, *args: Any) -> list[Any]:
-        """Run a script that goes through the types in parts; return all replies."""
+        """Run a script that scans the types in parts; return all replies."""
         parts = [await self._run(shard, script, *args, "0")]
         while parts[-1][0] != b"0":
             parts.append(await self._run(shard, script, *args, parts[-1][0]))
@@ -90,7 +90,7 @@ def _read_group(
     try:
         error = _decode_error(cause)
     except ValueError:
-        # The jobs count, whatever became of what they failed of.
+        # The jobs still count, even if their error is damaged.
         error, first, last_at, job_id = Error("Unknown", ""), b"0", b"0", b"0"
     return ErrorGroup(
         fingerprint=fingerprint.decode(),

@@ -1,4 +1,4 @@
-"""Small records and the audit log; with several shards they live on the first."""
+"""Small records and the audit log; with several shards, on the first of them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from kue.store.values import RINGS, AuditEntry, AuditPage
 if TYPE_CHECKING:
     from msgspec import UnsetType
 
-#: Where they live.
+#: The shard that has them.
 HOME = 0
-#: Fields looked at in one go.
+#: Fields scanned in one call.
 _COUNT = 1_000
 
 _encode = msgspec.json.Encoder().encode
@@ -91,7 +91,7 @@ class Keeping(Sharding):
         before = read_act_cursor(cursor)
         keys = [self._keys[HOME].of_shard(ring) for ring in RINGS]
         last = "+inf" if before is None else f"({before}"
-        # One more than is shown tells whether there is more.
+        # Reads one more than is returned, to know whether there is a next page.
         span = (last, "-inf", "BYSCORE", "REV", "LIMIT", 0, limit + 1, "WITHSCORES")
         replies = await self._read_many(HOME, [("ZRANGE", key, *span) for key in keys])
         found = [
@@ -113,7 +113,7 @@ def _moment(time: list[bytes]) -> int:
 
 
 def _value(text: bytes | None, now: int) -> str | None:
-    """Return what stands behind the time when it is over, unless it is."""
+    """Return the value after the expiry time; None if it has expired."""
     if text is None:
         return None
     until, _, value = text.partition(b"\t")
@@ -121,5 +121,5 @@ def _value(text: bytes | None, now: int) -> str | None:
 
 
 def _act(text: bytes, number: int) -> AuditEntry:
-    at, _, said = text.split(b"\t", 2)
-    return msgspec.structs.replace(_decode(said), id=number, at=int(at))
+    at, _, entry = text.split(b"\t", 2)
+    return msgspec.structs.replace(_decode(entry), id=number, at=int(at))

@@ -1,4 +1,4 @@
-"""Starting and ending runs: claim, settle, cycle, renew, leave, wait, progress, log."""
+"""Runs: claim, settle, heartbeats and leases (renew, leave), wait, progress, log."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ _ENDING = {
     Released: "released",
     Stalled: "stalled",
 }
-#: Most jobs end well and have nothing to say: what is written then, written once.
+#: Most jobs succeed without a result: what is written then, encoded once.
 _NO_RESULT = Completed()
-_NOTHING = tail_of(_NO_RESULT)
-#: What `cycle.lua` is told of a claim when there is none.
+_NO_RESULT_TAIL = tail_of(_NO_RESULT)
+#: The arguments of ``cycle.lua`` for a claim, when nothing is claimed.
 _NO_CLAIM = ("", 0, "", 0, 0, EXPIRED_TAIL, 0)
 _OVERDUE = {"": "", "lease": "L", "ttl": "T"}
 _encode = msgspec.json.Encoder().encode
@@ -98,8 +98,8 @@ class Running(Sharding):
         if names_a_run_twice(outcomes):
             return [(await self.settle([one], now=now))[0] for one in outcomes]
         words = [Result.DONE] * len(outcomes)
-        for shard, places in self._by_shard([o.job.id for o in outcomes]).items():
-            order, args = arguments(outcomes, places)
+        for shard, positions in self._by_shard([o.job.id for o in outcomes]).items():
+            order, args = arguments(outcomes, positions)
             reply = await self._run(shard, "cycle", *_NO_CLAIM, *args, now=now)
             read_words(reply[0], order, words)
         return words
@@ -128,7 +128,7 @@ class Running(Sharding):
         clock, next_at = 0, 0
         ended = self._by_shard([outcome.job.id for outcome in outcomes])
         homes = self._homes(dict.fromkeys(types))
-        for shard in self._rounds(ended.keys() | homes.keys(), claim):
+        for shard in _rotated(ended.keys() | homes.keys(), claim):
             order, args = arguments(outcomes, ended.get(shard, ()))
             wanted = [quote(job_type) for job_type in homes.get(shard, ())]
             left = limit - len(jobs)
@@ -141,7 +141,7 @@ class Running(Sharding):
             if reply[3]:
                 taken = await self._read_claimed(reply[3], reply[4], now=now)
                 if len(wanted) > 1:
-                    # The script answers type by type.
+                    # The script returns jobs type by type.
                     taken.sort(key=lambda job: (job.priority, job.id))
                 jobs += taken
         return settled + words, Claimed(jobs, clock, next_at or None)
@@ -166,7 +166,7 @@ class Running(Sharding):
         [(shard, names)] = homes.items()
         keys = self._keys[shard]
         wanted = [quote(name) for name in names]
-        _, now, next_at, taken, lost = await self._link.block_and_run(
+        _, now, next_at, taken, lost = await self._client.block_and_run(
             keys.root,
             [keys.of_type(name, "wake") for name in names],
             min(timeout, MAX_BLOCK_SECONDS),
@@ -179,12 +179,6 @@ class Running(Sharding):
         jobs = await self._read_claimed(taken, lost, now=None)
         jobs.sort(key=lambda job: (job.priority, job.id))
         return Claimed(jobs, now, next_at or None)
-
-    def _rounds(self, shards: set[int], claim: Claim) -> list[int]:
-        """Begin with another shard each time, and with the same one when repeated."""
-        order = sorted(shards)
-        turn = claim.seq % len(order) if order else 0
-        return order[turn:] + order[:turn]
 
     async def _read_claimed(
         self, taken: list[bytes], lost: list[bytes], *, now: int | None
@@ -201,7 +195,7 @@ class Running(Sharding):
                     )
                 )
             except (ValueError, KueError, RecursionError) as exc:
-                # Bytes that are no job would fail every worker that meets them.
+                # A record that is not a job would fail in every worker that claims it.
                 job = unreadable(int(job_id), token.decode(), record, exc)
                 error = Error("CorruptPayload", f"its record cannot be read: {exc}")
                 bad.append(Outcome(job, Failed(error)))
@@ -222,29 +216,29 @@ class Running(Sharding):
         held: dict[int, list[Any]] = {shard: [] for shard in range(self._shards)}
         for job in runs:
             held[self._shard_of(job.id)] += (quote(job.type), job.id, job.token)
-        said = "" if info is None else _encode(info)
+        status = "" if info is None else _encode(info)
 
-        async def beat(shard: int) -> Any:
+        async def renew_on(shard: int) -> Any:
             return await self._run(
                 shard,
                 "renew",
                 quote(worker),
                 lease,
-                said,
+                status,
                 1 if orders else "",
                 OVERDUE_MS,
                 *held[shard],
                 now=now,
-                beat=True,
+                heartbeat=True,
             )
 
-        replies = await self._on_all(beat)
+        replies = await self._on_all(renew_on)
         lost, cancel, pauses, ordered, overdue = zip(*replies, strict=True)
         home = self._home_of(worker)
         pause = pauses[home]
         return HeartbeatReply(
             lost=sorted(map(int, chain(*lost))),
-            cancel=dict(sorted(told(list(chain(*cancel))))),
+            cancel=dict(sorted(read_cancellations(list(chain(*cancel))))),
             paused=read_pause(None, pause, worker=worker) if pause else None,
             orders=tuple(word.decode() for word in ordered[home]),
             overdue=any(overdue),
@@ -255,12 +249,12 @@ class Running(Sharding):
     ) -> None:
         check_batch(timings, "types")
         check_timings(timings)
-        told: dict[int, list[Any]] = {}
+        by_shard: dict[int, list[Any]] = {}
         for timing in timings:
             counts = (write_counts(timing.waits), write_counts(timing.runs))
-            home = told.setdefault(self._home_of(timing.type), [])
-            home += (quote(timing.type), *counts)
-        for shard, args in told.items():
+            args = by_shard.setdefault(self._home_of(timing.type), [])
+            args += (quote(timing.type), *counts)
+        for shard, args in by_shard.items():
             await self._run(shard, "measure", *args, now=now)
 
     async def begin(
@@ -281,7 +275,9 @@ class Running(Sharding):
 
     async def leave(self, worker: str, *, now: int | None = None) -> None:
         await self._on_all(
-            lambda shard: self._run(shard, "leave", quote(worker), now=now, beat=True)
+            lambda shard: self._run(
+                shard, "leave", quote(worker), now=now, heartbeat=True
+            )
         )
 
     async def wait(self, types: Sequence[str], timeout: float) -> frozenset[str]:
@@ -296,7 +292,7 @@ class Running(Sharding):
         ready: frozenset[str] = frozenset()
         asleep = sleepers
         try:
-            # A shard without work speaks for itself alone.
+            # A shard without work does not end the wait for the others.
             while asleep and not ready:
                 done, asleep = await asyncio.wait(
                     asleep, return_when=asyncio.FIRST_COMPLETED
@@ -309,7 +305,7 @@ class Running(Sharding):
             await asyncio.gather(*sleepers, return_exceptions=True)
 
     async def _sleep(self, shard: int, types: list[str], timeout: float) -> set[str]:
-        """Sleep on one shard; return the types of it that there may be work of."""
+        """Wait on one shard; return the types that may have work."""
         keys = self._keys[shard]
         names = [quote(job_type) for job_type in types]
         markers = {keys.of_type(job_type, "wake"): job_type for job_type in types}
@@ -319,16 +315,16 @@ class Running(Sharding):
             now, due, ready = await self._run(shard, "due", *names)
             left = deadline - loop.time()
             if ready or left <= 0:
-                return {types[place] for place in ready}
+                return {types[position] for position in ready}
             if due:
                 left = min(left, (due - now) / 1000)
-            woken = await self._link.block(
+            woken = await self._client.block(
                 keys.root, list(markers), min(left, MAX_BLOCK_SECONDS)
             )
             if woken is not None:
                 return {markers[woken]}
             if loop.time() >= deadline:
-                # Whoever asks again looks first.
+                # If the caller waits again, that starts with a look.
                 return set()
 
     async def progress(
@@ -374,27 +370,34 @@ class Running(Sharding):
         return Result(word.decode())
 
 
+def _rotated(shards: set[int], claim: Claim) -> list[int]:
+    """Begin with another shard for each claim, and with the same if it is repeated."""
+    order = sorted(shards)
+    start = claim.seq % len(order) if order else 0
+    return order[start:] + order[:start]
+
+
 def claim_arguments(
     types: Sequence[str], limit: int, worker: str, claim: Claim, lease: int
 ) -> tuple[Any, ...]:
-    """Return what ``cycle.lua`` is told of a claim; *types* as keys have them."""
+    """Return the arguments of ``cycle.lua`` for a claim; *types* are quoted."""
     lane = quote(claim.lane) if types else ""
-    who = (quote(worker), lease, lane, claim.seq, limit)
-    return (*who, EXPIRED_TAIL, len(types), *types)
+    claimant = (quote(worker), lease, lane, claim.seq, limit)
+    return (*claimant, EXPIRED_TAIL, len(types), *types)
 
 
 def arguments(
-    outcomes: Sequence[Outcome], places: Sequence[int]
+    outcomes: Sequence[Outcome], chosen: Sequence[int]
 ) -> tuple[list[int], list[Any]]:
     """
-    Return outcomes as ``cycle.lua`` takes them: in groups that ended alike.
+    Return the *chosen* outcomes as ``cycle.lua`` takes them: grouped by ending.
 
     Also returns, for each in the order sent, its position in *outcomes*.
     """
     groups: dict[tuple[str, str, int, str], list[Any]] = {}
     positions: dict[tuple[str, str, int, str], list[int]] = {}
-    for place in places:
-        outcome = outcomes[place]
+    for position in chosen:
+        outcome = outcomes[position]
         job, ending = outcome.job, outcome.ending
         is_complete = type(ending) is Completed
         delay = 0 if is_complete else getattr(ending, "delay", 0)
@@ -403,9 +406,9 @@ def arguments(
         if group is None:
             group = groups[key] = []
             positions[key] = []
-        tail = _NOTHING if ending == _NO_RESULT else tail_of(ending)
+        tail = _NO_RESULT_TAIL if ending == _NO_RESULT else tail_of(ending)
         group += (job.id, job.token, tail)
-        positions[key].append(place)
+        positions[key].append(position)
     order: list[int] = []
     args: list[Any] = []
     for (ending_name, job_type, delay, flags), group in groups.items():
@@ -415,23 +418,23 @@ def arguments(
     return order, args
 
 
-def told(cancel: list[bytes]) -> Iterator[tuple[int, str]]:
+def read_cancellations(cancel: list[bytes]) -> Iterator[tuple[int, str]]:
     """Read which runs are to be cancelled, and why."""
     for job_id, reason in zip(cancel[::2], cancel[1::2], strict=True):
         try:
             yield int(job_id), _decode_text(reason)
         except msgspec.DecodeError:
-            # The request counts, whatever became of its reason.
+            # The request counts, even if its reason is damaged.
             yield int(job_id), ""
 
 
 def names_a_run_twice(outcomes: Sequence[Outcome]) -> bool:
-    """Tell whether outcomes must be settled one by one: of a run, the first stands."""
+    """Return whether a run has several outcomes; the first settled one counts."""
     return len({outcome.job.token for outcome in outcomes}) < len(outcomes)
 
 
 def flags_of(outcome: Outcome) -> str:
-    """Return what ``lib/settle.lua`` must know of a run besides how it ended."""
+    """Return the flags of ``lib/settle.lua`` for an outcome."""
     job, ending = outcome.job, outcome.ending
     flags = _OVERDUE[outcome.overdue]
     if job.unique or job.group or job.ttl or job.spec.retention is not None:
@@ -447,6 +450,6 @@ def flags_of(outcome: Outcome) -> str:
 
 
 def read_words(reply: list[Any], order: list[int], words: list[Result]) -> None:
-    """Put the words that are not "done" where they belong."""
+    """Store the results other than "done" at their positions in *words*."""
     for index, word in zip(reply[::2], reply[1::2], strict=True):
         words[order[index]] = Result(word.decode())

@@ -1,4 +1,4 @@
-"""Statistics: the verbs `stats` and `hours`, and what keeps the jobs."""
+"""Statistics by minute and by hour, and facts about the server."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from kue.store.values import MINUTES_KEPT, Stat, StoreFacts, hourly
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Hours that one script reads: it holds up everyone else.
-HOURS_A_CALL = 200
+#: Hours that one script reads: a script blocks all other clients.
+HOURS_PER_CALL = 200
 _NUMBERS = frozenset({"added", "complete", "failed", "run_ms"})
 _COUNTS = frozenset({"waits", "runs"})
 _COUNT = re.compile(rb"(\d+)=(\d+)")
 
 
 class Counters(Sharding):
-    """What happened by minute and by hour."""
+    """The verbs `stats`, `hours` and `facts`."""
 
     async def stats(self, since: int, until: int) -> list[Stat]:
         minutes = range(since, until + 1)
@@ -43,7 +43,7 @@ class Counters(Sharding):
         for shard in range(self._shards):
             first = since
             while first <= until:
-                last = min(first + HOURS_A_CALL - 1, until)
+                last = min(first + HOURS_PER_CALL - 1, until)
                 first, reply = await self._run(
                     shard, "hours", first, last, MINUTES_KEPT, now=now
                 )
@@ -58,7 +58,7 @@ class Counters(Sharding):
         rtt = (time.perf_counter() - began) * 1000
         nodes: dict[str, dict[str, str]] = {}
         for keys in self._keys:
-            info = await self._link.info(keys.root, "server", "memory")
+            info = await self._client.info(keys.root, "server", "memory")
             nodes[info.get("run_id", keys.root)] = info
         engine, version = _software(next(iter(nodes.values())))
         sizes = [info.get("used_memory") for info in nodes.values()]
@@ -68,7 +68,7 @@ class Counters(Sharding):
 
 
 def write_counts(counts: Mapping[int, int]) -> str:
-    """Return numbers by bucket as ``lib/buckets.lua`` takes them."""
+    """Return counts by bucket as ``lib/buckets.lua`` takes them."""
     return " ".join(f"{bound}={number}" for bound, number in counts.items())
 
 
@@ -81,7 +81,7 @@ def _read_stats(minute: int, fields: Any) -> list[Stat]:
     known: dict[str, dict[str, Any]] = {}
     for field, value in pairs(fields):
         name, _, what = field.decode().rpartition(":")
-        # Fields of other releases are theirs.
+        # Unknown fields are of other releases.
         if what in _NUMBERS:
             known.setdefault(unquote(name), {})[what] = int(value)
         elif what in _COUNTS:
@@ -90,7 +90,7 @@ def _read_stats(minute: int, fields: Any) -> list[Stat]:
 
 
 def _software(info: dict[str, str]) -> tuple[str, str]:
-    """Return which server it is, and of which version."""
+    """Return the name and version of the server."""
     if "valkey_version" in info:
         return "valkey", info["valkey_version"]
     return "redis", info.get("redis_version", "?")

@@ -1,4 +1,4 @@
-"""Listening: the verb `watch`, over sharded publish and subscribe."""
+"""Subscriptions to events: the verb `watch`, over sharded publish and subscribe."""
 
 from __future__ import annotations
 
@@ -28,70 +28,70 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Interest is renewed this often, well before it is forgotten.
+#: Interests are renewed this often, well before they expire.
 _RENEW_SECONDS = WATCH_MS / 3000
 _RECONNECT_SECONDS = 0.5
 
 
-class _Wish(NamedTuple):
-    """What a feed is about."""
+class _Interest(NamedTuple):
+    """The jobs whose events a subscriber wants."""
 
     #: The jobs of a shard; None for all.
     job_ids: Sequence[int] | None
-    #: Who listens to all.  A name for each: one that goes must not be taken for one
-    #: that comes at the same time.
+    #: Name of a subscriber to all jobs.  Unique: one that leaves must not remove the
+    #: entry of one that comes at the same time.
     listener: str = ""
 
 
-class _Ear:
-    """Listens to one shard, on one connection, for every feed that wants it."""
+class _ShardSubscription:
+    """The subscription to one shard, on one connection, for all its subscribers."""
 
     def __init__(self) -> None:
-        self.feeds: dict[EventBuffer, _Wish] = {}
-        #: Set while the server has our subscription, or when *error* says why not.
+        self.buffers: dict[EventBuffer, _Interest] = {}
+        #: Set while the server has our subscription, or when *error* is set instead.
         self.ready = asyncio.Event()
         self.error: StoreError | None = None
         self.task: asyncio.Task[None] | None = None
 
-    def hear(self, events: Iterable[Event]) -> None:
+    def deliver(self, events: Iterable[Event]) -> None:
         for event in events:
-            for feed in self.feeds:
-                feed.put(event)
+            for buffer in self.buffers:
+                buffer.put(event)
 
     def lag(self) -> None:
-        for feed in self.feeds:
-            feed.lag(0)
+        for buffer in self.buffers:
+            buffer.lag(0)
 
 
-class _Count:
-    """Counts messages, to find that some did not come."""
+class _MessageCounter:
+    """Counts messages, to detect lost ones."""
 
-    def __init__(self, told: int) -> None:
-        #: How many had been told when we began, and when we last asked.
-        self._before = self._told = told
-        self._heard = told
+    def __init__(self, published: int) -> None:
+        #: How many had been published when we began, and when we last asked.
+        self._before = self._published = published
+        self._received = published
 
-    def hear(self, number: int) -> bool:
+    def receive(self, number: int) -> bool:
         """
-        Take the next message; return whether it counts.
+        Count the next message; return whether to deliver it.
 
         Raises:
-            StoreUnavailable: One is missing before it.
+            StoreUnavailable: The one before it was lost.
         """
-        if number <= self._before == self._heard:
-            # It came between our subscription and the question how many there were:
-            # nobody knows whether all of those did.
+        if number <= self._before == self._received:
+            # It came after we subscribed and before we asked how many there were: it is
+            # unknown whether all of those came.
             return False
-        if number != self._heard + 1:
-            raise StoreUnavailable(f"message {self._heard + 1} of events did not come")
-        self._heard = number
+        if number != self._received + 1:
+            raise StoreUnavailable(f"event message {self._received + 1} was lost")
+        self._received = number
         return True
 
-    def compare(self, told: int) -> None:
-        """Take how many were told by now; those told last time must have come."""
-        if not self._heard >= self._told <= told:
-            raise StoreUnavailable(f"message {self._told} of events did not come")
-        self._told = told
+    def compare(self, published: int) -> None:
+        """Check that all messages published by the last call have been received."""
+        if not self._received >= self._published <= published:
+            raise StoreUnavailable(f"event message {self._published} was lost")
+        self._published = published
 
 
 class Listening(Sharding):
@@ -99,11 +99,12 @@ class Listening(Sharding):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self._ears: dict[int, _Ear] = {}
+        self._subscriptions: dict[int, _ShardSubscription] = {}
         self._log = ThrottledLog(logger)
 
     async def close(self) -> None:
-        tasks = [ear.task for ear in self._ears.values() if ear.task is not None]
+        found = [subscription.task for subscription in self._subscriptions.values()]
+        tasks = [task for task in found if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -114,125 +115,131 @@ class Listening(Sharding):
         self, job_ids: Sequence[int] | None = None, *, buffer: int = 1000
     ) -> AsyncIterator[Events]:
         await self.open()
-        feed = EventBuffer(buffer, only=None if job_ids is None else frozenset(job_ids))
-        wishes = self._wishes(job_ids)
+        events = EventBuffer(
+            buffer, only=None if job_ids is None else frozenset(job_ids)
+        )
+        interests = self._interests(job_ids)
         try:
-            for shard, wish in wishes.items():
-                self._ear(shard).feeds[feed] = wish
-            for shard, wish in wishes.items():
-                await self._heard(self._ears[shard])
-                await self._declare(shard, wish)
-            yield feed
+            for shard, interest in interests.items():
+                self._subscription(shard).buffers[events] = interest
+            for shard, interest in interests.items():
+                await self._wait_ready(self._subscriptions[shard])
+                await self._declare(shard, interest)
+            yield events
         finally:
-            for shard in wishes:
-                await self._drop(shard, feed)
+            for shard in interests:
+                await self._drop(shard, events)
 
-    def _wishes(self, job_ids: Sequence[int] | None) -> dict[int, _Wish]:
-        """Return what to ask of which shard."""
+    def _interests(self, job_ids: Sequence[int] | None) -> dict[int, _Interest]:
+        """Return the interest in each shard."""
         if job_ids is None:
-            wish = _Wish(None, secrets.token_hex(8))
-            return dict.fromkeys(range(self._shards), wish)
-        places = self._by_shard(job_ids)
+            interest = _Interest(None, secrets.token_hex(8))
+            return dict.fromkeys(range(self._shards), interest)
+        by_shard = self._by_shard(job_ids)
         return {
-            shard: _Wish([job_ids[position] for position in positions])
-            for shard, positions in places.items()
+            shard: _Interest([job_ids[position] for position in positions])
+            for shard, positions in by_shard.items()
         }
 
-    def _ear(self, shard: int) -> _Ear:
-        ear = self._ears.get(shard)
-        if ear is None or ear.error is not None:
-            ear = self._ears[shard] = _Ear()
-            ear.task = asyncio.create_task(
-                self._listen(shard, ear), name=f"kue-listen-{shard}"
+    def _subscription(self, shard: int) -> _ShardSubscription:
+        subscription = self._subscriptions.get(shard)
+        if subscription is None or subscription.error is not None:
+            subscription = self._subscriptions[shard] = _ShardSubscription()
+            subscription.task = asyncio.create_task(
+                self._listen(shard, subscription), name=f"kue-listen-{shard}"
             )
-        return ear
+        return subscription
 
-    async def _heard(self, ear: _Ear) -> None:
-        """Wait until the shard is listened to; raise what stands in the way."""
+    async def _wait_ready(self, subscription: _ShardSubscription) -> None:
+        """Wait until the server has the subscription; raise why it has not."""
         try:
             async with asyncio.timeout(self._settings.budget / 1000):
-                await ear.ready.wait()
+                await subscription.ready.wait()
         except TimeoutError:
             raise StoreUnavailable(
-                f"{self.name} could not be listened to in time; is it running?"
+                f"{self.name} did not confirm a subscription in time; is it running?"
             ) from None
-        if ear.error is not None:
-            raise ear.error
+        if subscription.error is not None:
+            raise subscription.error
 
-    async def _drop(self, shard: int, feed: EventBuffer) -> None:
-        """Take a feed off; with the last one the shard is listened to no more."""
-        ear = self._ears[shard]
-        wish = ear.feeds.pop(feed, None)
-        if wish is not None and wish.listener:
+    async def _drop(self, shard: int, events: EventBuffer) -> None:
+        """Remove a subscriber; with the last one, end the subscription."""
+        subscription = self._subscriptions[shard]
+        interest = subscription.buffers.pop(events, None)
+        if interest is not None and interest.listener:
             with contextlib.suppress(StoreError):
-                await self._forget(shard, wish.listener)
-        if not ear.feeds and self._ears.get(shard) is ear and ear.task is not None:
-            del self._ears[shard]
-            ear.task.cancel()
-            await asyncio.gather(ear.task, return_exceptions=True)
+                await self._forget(shard, interest.listener)
+        is_current = self._subscriptions.get(shard) is subscription
+        task = subscription.task
+        if not subscription.buffers and is_current and task is not None:
+            del self._subscriptions[shard]
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
-    async def _listen(self, shard: int, ear: _Ear) -> None:
-        """Hand a shard's events to the feeds, through every loss of the connection."""
+    async def _listen(self, shard: int, subscription: _ShardSubscription) -> None:
+        """Deliver a shard's events, and subscribe again after a lost connection."""
         while True:
             try:
-                await self._subscribe(shard, ear)
-            except self._link.errors as exc:
-                error = self._link.translate(exc)
+                await self._subscribe(shard, subscription)
+            except self._client.errors as exc:
+                error = self._client.translate(exc)
             except StoreError as exc:
                 error = exc
             except Exception as exc:
-                # Nobody else would notice that this task ended.
+                # Nothing else would notice that this task ended.
                 error = corrupt(self.name, exc)
-                self._log.error("%s cannot be listened to", self.name, exc=exc)
-            if ear.ready.is_set():
-                ear.ready.clear()
-                ear.lag()
+                self._log.error("cannot receive events of %s", self.name, exc=exc)
+            if subscription.ready.is_set():
+                subscription.ready.clear()
+                subscription.lag()
             elif not isinstance(error, StoreUnavailable):
-                ear.error = error
-                ear.ready.set()
+                subscription.error = error
+                subscription.ready.set()
                 return
             await asyncio.sleep(_RECONNECT_SECONDS)
 
-    async def _subscribe(self, shard: int, ear: _Ear) -> None:
+    async def _subscribe(self, shard: int, subscription: _ShardSubscription) -> None:
         keys = self._keys[shard]
         loop = asyncio.get_running_loop()
-        async with self._link.subscription(keys.root, keys.events) as messages:
-            count = _Count(await self._declare_all(shard, ear))
-            ear.ready.set()
+        async with self._client.subscription(keys.root, keys.events) as messages:
+            counter = _MessageCounter(await self._declare_all(shard, subscription))
+            subscription.ready.set()
             renew_at = loop.time() + _RENEW_SECONDS
             while True:
                 message = await messages(max(0.0, renew_at - loop.time()))
                 if message is not None:
                     number, events = read_message(message)
-                    if count.hear(number):
-                        ear.hear(events)
+                    if counter.receive(number):
+                        subscription.deliver(events)
                 if loop.time() >= renew_at:
-                    count.compare(await self._declare_all(shard, ear))
+                    counter.compare(await self._declare_all(shard, subscription))
                     renew_at = loop.time() + _RENEW_SECONDS
 
-    async def _declare_all(self, shard: int, ear: _Ear) -> int:
-        """Declare every wish; return how many messages were told before."""
-        # Who wishes for nothing is told how many there were all the same.
-        wishes = list(ear.feeds.values()) or [_Wish(())]
-        return min([await self._declare(shard, wish) for wish in wishes])
+    async def _declare_all(self, shard: int, subscription: _ShardSubscription) -> int:
+        """Declare every interest; return how many messages were published before."""
+        # The number is needed even if nobody is interested any more.
+        interests = list(subscription.buffers.values()) or [_Interest(())]
+        return min([await self._declare(shard, interest) for interest in interests])
 
-    async def _declare(self, shard: int, wish: _Wish) -> int:
+    async def _declare(self, shard: int, interest: _Interest) -> int:
         """
-        Have transitions tell what happens, for the next while.
+        Have scripts publish the events of these jobs for the next `WATCH_MS`.
 
-        Returns how many messages were told so far.
+        Returns how many messages were published so far.
         """
-        job_ids = wish.job_ids or ()
-        told = await self._run(shard, "listen", WATCH_MS, wish.listener, *job_ids)
-        return int(told)
+        job_ids = interest.job_ids or ()
+        published = await self._run(
+            shard, "listen", WATCH_MS, interest.listener, *job_ids
+        )
+        return int(published)
 
     async def _forget(self, shard: int, listener: str) -> None:
         keys = self._keys[shard]
-        await self._link.read(keys.root, "ZREM", keys.of_shard("listeners"), listener)
+        await self._client.read(keys.root, "ZREM", keys.of_shard("listeners"), listener)
 
 
 def read_message(message: bytes) -> tuple[int, list[Event]]:
-    """Read one message: its number, and a row for each event, fields between tabs."""
+    """Read a message: its number, then one row per event, tab-separated."""
     number, *rows = message.split(b"\n")
     return int(number), [_read_event(row) for row in rows]
 
@@ -245,12 +252,12 @@ def _read_event(row: bytes) -> Event:
         type=unquote(job_type.decode()),
         at=int(at),
         attempt=int(attempt or 0),
-        detail=_told(msgspec.json.decode(detail)) if detail else {},
+        detail=_public_detail(msgspec.json.decode(detail)) if detail else {},
     )
 
 
-def _told(detail: dict[str, Any]) -> dict[str, Any]:
-    """Turn a line of the story into what listeners are promised."""
+def _public_detail(detail: dict[str, Any]) -> dict[str, Any]:
+    """Convert a line of the history to the documented detail of an event."""
     outcome = detail.pop("outcome", None)
     if outcome is None:
         return detail

@@ -1,4 +1,4 @@
-"""Who works, and what they are told to do."""
+"""Workers: their leases and status, orders to them, and their stacks."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Workers(Holding):
         active: Counter[str] = Counter()
         paused = {pause.worker for pause in await self._pauses(moment)}
         for shard in range(self._shards):
-            known, said, runs = await self._workers_of(shard)
+            known, statuses, runs = await self._workers_of(shard)
             for name, deadline in known.items():
                 deadlines[name] = max(deadline, deadlines.get(name, deadline))
-            info.update(said)
+            info.update(statuses)
             active.update(runs)
-        # A worker that left has the time it did, below 0.
+        # The deadline of a worker that left is the time it did, negated.
         return [
             WorkerStatus(
                 name,
@@ -45,7 +45,7 @@ class Workers(Holding):
 
     async def order(self, worker: str, order: str, *, now: int | None = None) -> bool:
         check_order(order)
-        # A beat hears from every shard; one is enough to be told by.
+        # A heartbeat goes to every shard, so one is enough to keep the order.
         home = self._home_of(worker)
         word = await self._run(home, "order", quote(worker), order, ORDER_MS, now=now)
         return bool(word == b"OK")
@@ -80,7 +80,7 @@ class Workers(Holding):
             ],
         )
         known = {unquote(k.decode()): int(float(v)) for k, v in pairs(reply[0])}
-        said = {unquote(k.decode()): _info(v) for k, v in pairs(reply[1])}
+        statuses = {unquote(k.decode()): _info(v) for k, v in pairs(reply[1])}
         runs = await self._read_many(
             shard,
             [
@@ -89,19 +89,19 @@ class Workers(Holding):
             ],
         )
         owners = Counter(_owner(token) for tokens in runs for token in tokens)
-        return known, said, owners
+        return known, statuses, owners
 
 
 def _info(text: bytes) -> dict[str, Any]:
-    """Read what a worker said of itself; nothing, if that is damaged."""
+    """Read a worker's status; empty if it is damaged."""
     try:
-        said = msgspec.json.decode(text)
+        info = msgspec.json.decode(text)
     except (ValueError, RecursionError):
         return {}
-    return said if isinstance(said, dict) else {}
+    return info if isinstance(info, dict) else {}
 
 
 def _owner(token: bytes) -> str:
-    """Return whose run it is; nobody's, if the token is damaged."""
+    """Return the worker of a run; empty if the token is damaged."""
     parts = token.split(b":")
     return unquote(parts[3].decode("utf-8", "replace")) if len(parts) == 5 else ""

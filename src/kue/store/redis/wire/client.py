@@ -1,14 +1,14 @@
 """
-The way to Redis: which node a call goes to, and when to try again.
+Redis client: routes calls to nodes, and retries them.
 
-redis-py's own retries are off: it would repeat a script whose reply was lost behind our
-back.  Here the *same* call is repeated, which every script answers as the first time,
-with jitter and within a budget.  Commands, heartbeats and the blocking wait have
-connections of their own, so that no heartbeat queues up behind a large reply.
+redis-py's own retries are off: it would silently repeat a script whose reply was lost.
+Here the *same* call is repeated, which every script answers as it did the first time,
+with jitter and within a time budget.  Commands, heartbeats and the blocking wait have
+separate connections, so that no heartbeat queues up behind a large reply.
 
 In a Cluster calls go to the node that has the slot, and follow MOVED.  A slot that is
-being moved answers ASK, which is not followed: half of a shard's keys would be on
-either side, and a script must see all.  The shard pauses until the slot has moved.
+being moved answers ASK, which is not followed: the shard's keys would be split between
+two nodes, and a script must see all.  The shard pauses until the slot has moved.
 """
 
 from __future__ import annotations
@@ -38,26 +38,27 @@ if TYPE_CHECKING:
     from kue.store.redis.wire.url import RedisAddress
 
 T = TypeVar("T")
-#: Waits for a message, so many seconds.
+#: Waits for a message, for at most this many seconds.
 Messages = Callable[[float], Awaitable[bytes | None]]
 
-#: Longest blocking wait; a wake-up that got lost costs no more than this.
+#: Longest blocking wait, and so the longest delay that a lost wake-up can cause.
 MAX_BLOCK_SECONDS = 5.0
 COMMAND_TIMEOUT_SECONDS = 3.0
-#: Two cycles, an add or two, reads: more at once only queue up in Redis.  A call that
-#: sleeps holds a connection all the while, and must never wait for one.
+#: Most connections, by purpose.  A worker makes two cycles, an add or two and reads at
+#: once: more would only queue up in Redis.  A blocking call keeps its connection while
+#: it sleeps, and must never wait for one.
 _CONNECTIONS = {
     "command": 16,
     "many": 16,
-    "beat": 2,
+    "heartbeat": 2,
     "durable": GROUPS,
     "block": 100_000,
 }
 
-#: Everything redis-py and the system raise.
+#: Errors of redis-py and the operating system.
 _ERRORS = (exceptions.RedisError, OSError)
-#: Errors after which the same call may be sent again.
-_AGAIN = (
+#: Errors after which the same call may be retried.
+_RETRYABLE = (
     exceptions.ConnectionError,
     exceptions.TimeoutError,
     exceptions.BusyLoadingError,
@@ -71,20 +72,27 @@ _AGAIN = (
     TimeoutError,
 )
 #: The same, where redis-py has no class for them: how their text begins.
-_AGAIN_WORDS = ("NOREPLICAS", "UNBLOCKED", "LOADING", "MISCONF", "BUSY ", "CLUSTERDOWN")
-#: What scripts and commands stop with at a key, a value or a score of the wrong kind.
+_RETRYABLE_TEXTS = (
+    "NOREPLICAS",
+    "UNBLOCKED",
+    "LOADING",
+    "MISCONF",
+    "BUSY ",
+    "CLUSTERDOWN",
+)
+#: Errors of scripts and commands at a key, a value or a score of the wrong kind.
 _DAMAGE = re.compile(
     r"^(ERR )?(WRONGTYPE|DAMAGED|user_script:\d+:) "
     r"|(not|isn't) an integer|not a valid float|would overflow|is not a number"
 )
-#: Answers that no repetition will change; the message must reach the user.
+#: Errors that a retry does not change; the message must reach the user.
 _REFUSED = (exceptions.AuthenticationError, exceptions.NoPermissionError)
 
 
 class RedisClient:
     """Connections to one Redis, its Sentinels or its Cluster, for one event loop."""
 
-    #: What a subscription raises when its connection is lost.
+    #: Errors that a subscription raises when its connection is lost.
     errors = _ERRORS
 
     def __init__(self, address: RedisAddress, *, budget_seconds: float) -> None:
@@ -94,22 +102,24 @@ class RedisClient:
         self._slots = (
             ClusterSlots(address.hosts, self._ask_node) if address.is_cluster else None
         )
-        self._lines: dict[tuple[str, Node | None], RedisConnectionPool] = {}
-        #: How many calls failed, those that were repeated among them.
+        self._pools: dict[tuple[str, Node | None], RedisConnectionPool] = {}
+        #: How many calls failed, including those that were retried.
         self.losses = 0
         self._durable: dict[RedisConnectionPool, DurableCalls] = {}
-        #: Lines by purpose and root, as long as we believe that they lead there.
+        #: Pools by purpose and root, until a call shows that a slot has moved.
         self._routes: dict[tuple[str, str], RedisConnectionPool] = {}
 
-    async def run(self, script: str, root: str, *args: Any, beat: bool = False) -> Any:
-        """Run a script on the shard of *root*; its arguments make it repeatable."""
-        return await self.run_loaded(load(script), root, *args, beat=beat)
+    async def run(
+        self, script: str, root: str, *args: Any, heartbeat: bool = False
+    ) -> Any:
+        """Run a script on the shard of *root*; the script must be idempotent."""
+        return await self.run_loaded(load(script), root, *args, heartbeat=heartbeat)
 
     async def run_loaded(
-        self, loaded: Script, root: str, *args: Any, beat: bool = False
+        self, loaded: Script, root: str, *args: Any, heartbeat: bool = False
     ) -> Any:
-        """Do the same with a script of another package."""
-        purpose = "beat" if beat else "command"
+        """Do the same with a script that may be of another package."""
+        purpose = "heartbeat" if heartbeat else "command"
 
         async def once(deadline: float) -> Any:
             try:
@@ -120,24 +130,24 @@ class RedisClient:
                 command = ("EVAL", loaded.source, 1, root, *args)
                 return await self._send(purpose, root, command, deadline)
 
-        return await self._persist(once)
+        return await self._retry(once)
 
     async def read(self, root: str, *command: Any) -> Any:
-        """Send a command that only reads, or that may be repeated."""
-        return await self._persist(
+        """Send a command that only reads, or that is idempotent."""
+        return await self._retry(
             lambda deadline: self._send("command", root, command, deadline)
         )
 
     async def read_many(self, root: str, commands: list[Command]) -> list[Any]:
-        """Send commands that only read, all of one shard, in one round trip."""
+        """Send commands that only read to one shard, in one round trip."""
         if not commands:
             return []
 
         async def once(deadline: float) -> list[Any]:
-            lines = await self._way("many", root, deadline)
-            return _whole(await lines.call_all(commands, deadline))
+            pool = await self._pool_for("many", root, deadline)
+            return _checked(await pool.call_all(commands, deadline))
 
-        return await self._persist(once)
+        return await self._retry(once)
 
     async def run_durably(
         self, script: str, root: str, *args: Any, wait_ms: int
@@ -153,34 +163,34 @@ class RedisClient:
             except exceptions.NoScriptError:
                 return await call(("EVAL", loaded.source, 1, root, *args))
 
-        # It may wait for a group before its own, and both for a replica.
-        return await self._persist(once, patience=self._budget)
+        # It may wait for an earlier group of calls, and both for a replica.
+        return await self._retry(once, timeout=self._budget)
 
     async def info(self, root: str, *sections: str) -> dict[str, str]:
-        """Return what the node that holds *root*'s slot reports of itself."""
+        """Return INFO of the node that holds *root*'s slot."""
         [text] = await self.read_many(root, [("INFO", *sections)])
         rows = (line.partition(":") for line in text.decode().splitlines())
         return {name: value for name, colon, value in rows if colon}
 
     async def config(self, root: str, name: str) -> str | None:
-        """Return a setting of that node; None where the server keeps it to itself."""
+        """Return a setting of that node; None if the server does not allow CONFIG."""
         try:
             reply = await self.read(root, "CONFIG", "GET", name)
         except StoreUnavailable:
             raise
         except StoreError:
-            # Managed servers forbid CONFIG.
+            # As on managed servers.
             return None
         return reply[1].decode() if reply else ""
 
     async def block(self, root: str, keys: list[str], seconds: float) -> str | None:
-        """Sleep until one of *keys* has a marker; take it and say whose it was."""
+        """Sleep until one of *keys* has a marker; remove it and return its key."""
         try:
             deadline = _after(seconds + COMMAND_TIMEOUT_SECONDS)
             popped = await self._send("block", root, _pop(keys, seconds), deadline)
             return popped[0].decode() if popped else None
         except _ERRORS as exc:
-            self._look_again(exc)
+            self._handle_failure(exc)
             raise self.translate(exc) from exc
 
     async def block_and_run(
@@ -189,99 +199,99 @@ class RedisClient:
         """
         Sleep as `block` does, then run a script, woken or not.
 
-        Redis has the script in its hands before it wakes us: that saves the time of a
-        call.  Whoever gives up must find out what the script did.
+        Both are sent together, which saves a round trip after the wake-up.  A caller
+        that gives up must find out what the script did.
         """
         command = ("EVALSHA", load(script).sha, 1, root, *args)
         try:
             deadline = _after(seconds + COMMAND_TIMEOUT_SECONDS)
-            lines = await self._way("block", root, deadline)
+            pool = await self._pool_for("block", root, deadline)
             calls = [_pop(keys, seconds), command]
-            replies = _whole(await lines.call_all(calls, deadline))
+            replies = _checked(await pool.call_all(calls, deadline))
         except exceptions.NoScriptError:
             return await self.run(script, root, *args)
         except _ERRORS as exc:
-            self._look_again(exc)
+            self._handle_failure(exc)
             raise self.translate(exc) from exc
         return replies[1]
 
     @asynccontextmanager
     async def subscription(self, root: str, *channels: str) -> AsyncIterator[Messages]:
-        """Subscribe to channels of a shard; gives what waits for a message."""
+        """Subscribe to channels of a shard; yield a function that gets a message."""
         try:
             async with asyncio.timeout(COMMAND_TIMEOUT_SECONDS) as limit:
                 node = await self._node_of(root, limit.when() or 0)
-                listener = PubSub(await self._connector.connect(node))
+                pubsub = PubSub(await self._connector.connect(node))
             try:
                 async with asyncio.timeout(COMMAND_TIMEOUT_SECONDS):
-                    await listener.subscribe(channels)
-                yield listener.message
+                    await pubsub.subscribe(channels)
+                yield pubsub.message
             finally:
-                await listener.close()
+                await pubsub.close()
         except _ERRORS as exc:
-            self._look_again(exc)
+            self._handle_failure(exc)
             raise
 
     async def close(self) -> None:
         """Close every connection."""
-        for lines in self._lines.values():
-            await lines.close()
+        for pool in self._pools.values():
+            await pool.close()
         for calls in self._durable.values():
             await calls.close()
         self._routes.clear()
         self._durable.clear()
-        self._lines.clear()
+        self._pools.clear()
         await self._connector.close()
 
-    async def _persist(
-        self, call: Callable[[float], Awaitable[T]], *, patience: float | None = None
+    async def _retry(
+        self, call: Callable[[float], Awaitable[T]], *, timeout: float | None = None
     ) -> T:
         """Make *call*, with a deadline each time, until answered or out of budget."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         deadline = now + self._budget
-        patience = patience or COMMAND_TIMEOUT_SECONDS
+        timeout = timeout or COMMAND_TIMEOUT_SECONDS
         pause = 0.02
         reason: Exception | None = None
         while True:
             try:
-                return await call(min(deadline, now + patience))
+                return await call(min(deadline, now + timeout))
             except _ERRORS as exc:
-                # A TimeoutError is an OSError: both the socket's and our deadline's.
-                # The last try is often cut short; what went before tells more.
+                # A TimeoutError, of the socket or of our deadline, is an OSError.  The
+                # last try is often cut short: an earlier error explains more.
                 if reason is None or not isinstance(exc, TimeoutError):
                     reason = exc
                 error = self.translate(reason)
                 wait = random.uniform(0.5, 1) * pause
-                hopeless = not isinstance(error, StoreUnavailable)
-                if hopeless or loop.time() + wait >= deadline:
+                is_final = not isinstance(error, StoreUnavailable)
+                if is_final or loop.time() + wait >= deadline:
                     raise error from exc
-                self._look_again(exc)
+                self._handle_failure(exc)
             await asyncio.sleep(wait)
             pause = min(pause * 2, 1.0)
             now = loop.time()
 
     def translate(self, exc: Exception) -> StoreError:
-        """Return what an error of redis-py or the system means to a store's user."""
+        """Return the `StoreError` for an error of redis-py or the system."""
         name = self._address.name
         if isinstance(exc, exceptions.OutOfMemoryError):
             return StoreFull(
-                f"{name} has reached maxmemory and takes no new jobs; those it has "
-                "go on and make room; raise maxmemory or add again later"
+                f"{name} has reached maxmemory and takes no new jobs; existing jobs "
+                "still run and make room; raise maxmemory or add again later"
             )
         if isinstance(exc, exceptions.InvalidResponse):
             return StoreRefused(
-                f"something answers at {name}, but not as Redis does; is the URL right "
+                f"the server at {name} does not answer as Redis does; is the URL right "
                 "(host, port, and rediss:// where TLS is wanted)?"
             )
         if "certificate verify failed" in str(exc):
             return StoreRefused(
-                f"{name} shows a certificate that is not trusted ({exc}); add "
+                f"the certificate of {name} is not trusted ({exc}); add "
                 "?ssl_ca_certs=/path/ca.pem to the URL if it is your own"
             )
         if isinstance(exc, _REFUSED):
             return StoreRefused(f"{name} refused: {exc}; check user, password and ACL")
-        if isinstance(exc, _AGAIN) or str(exc).startswith(_AGAIN_WORDS):
+        if isinstance(exc, _RETRYABLE) or str(exc).startswith(_RETRYABLE_TEXTS):
             return StoreUnavailable(
                 f"{name} cannot be reached or does not answer "
                 f"({str(exc) or 'timed out'}); is it running, and is the URL right?"
@@ -294,54 +304,54 @@ class RedisClient:
         self, purpose: str, root: str, command: Command, deadline: float
     ) -> Any:
         """Send a command to the node of *root*'s slot."""
-        lines = self._routes.get((purpose, root))
-        if lines is None:
-            lines = await self._way(purpose, root, deadline)
-        return await lines.call(command, deadline)
+        pool = self._routes.get((purpose, root))
+        if pool is None:
+            pool = await self._pool_for(purpose, root, deadline)
+        return await pool.call(command, deadline)
 
-    async def _way(
+    async def _pool_for(
         self, purpose: str, root: str, deadline: float
     ) -> RedisConnectionPool:
-        """Return the lines to the node of *root*'s slot."""
-        lines = self._routes.get((purpose, root))
-        if lines is None:
-            lines = self._lines_to(purpose, await self._node_of(root, deadline))
-            self._routes[purpose, root] = lines
-        return lines
+        """Return the pool of connections to the node of *root*'s slot."""
+        pool = self._routes.get((purpose, root))
+        if pool is None:
+            pool = self._pool_to(purpose, await self._node_of(root, deadline))
+            self._routes[purpose, root] = pool
+        return pool
 
     async def _node_of(self, root: str, deadline: float) -> Node | None:
-        """Return the node of *root*'s slot; None where there is but one."""
+        """Return the node of *root*'s slot; None if this is not a Cluster."""
         if self._slots is None:
             return None
         return await self._slots.node_of(root, deadline)
 
-    def _lines_to(self, purpose: str, node: Node | None) -> RedisConnectionPool:
-        lines = self._lines.get((purpose, node))
-        if lines is None:
+    def _pool_to(self, purpose: str, node: Node | None) -> RedisConnectionPool:
+        pool = self._pools.get((purpose, node))
+        if pool is None:
             connect = partial(self._connector.connect, node)
-            lines = self._lines[purpose, node] = RedisConnectionPool(
+            pool = self._pools[purpose, node] = RedisConnectionPool(
                 connect, _CONNECTIONS[purpose]
             )
-        return lines
+        return pool
 
     async def _durable_calls(self, root: str, deadline: float) -> DurableCalls:
-        lines = await self._way("durable", root, deadline)
-        calls = self._durable.get(lines)
+        pool = await self._pool_for("durable", root, deadline)
+        calls = self._durable.get(pool)
         if calls is None:
-            patience = COMMAND_TIMEOUT_SECONDS
-            calls = self._durable[lines] = DurableCalls(lines, patience=patience)
+            timeout = COMMAND_TIMEOUT_SECONDS
+            calls = self._durable[pool] = DurableCalls(pool, timeout=timeout)
         return calls
 
     async def _ask_node(self, node: Node, command: Command, deadline: float) -> Any:
-        return await self._lines_to("command", node).call(command, deadline)
+        return await self._pool_to("command", node).call(command, deadline)
 
-    def _look_again(self, exc: Exception) -> None:
-        """Have the next call go where it should, after one that failed."""
+    def _handle_failure(self, exc: Exception) -> None:
+        """Count a failed call, and update the route of the next one."""
         self.losses += 1
         if self._address.service:
-            # The other lines lead to the same server, which may be no master any more.
-            for lines in self._lines.values():
-                lines.drop_idle()
+            # All connections are to the same server, which may no longer be the master.
+            for pool in self._pools.values():
+                pool.drop_idle()
         if self._slots is None or type(exc) is exceptions.AskError:
             return
         self._routes.clear()
@@ -356,12 +366,12 @@ def _after(seconds: float) -> float:
 
 
 def _pop(keys: list[str], seconds: float) -> Command:
-    # 0 would mean for ever, a rounded-down millisecond a busy loop.
+    # 0 would block forever; less than a millisecond would be a busy loop.
     return ("BZPOPMIN", *keys, max(seconds, 0.001))
 
 
-def _whole(replies: list[Any]) -> list[Any]:
-    """Return replies; raise the first error among them."""
+def _checked(replies: list[Any]) -> list[Any]:
+    """Return *replies*, or raise the first error among them."""
     for reply in replies:
         if isinstance(reply, Exception):
             raise reply
@@ -369,11 +379,11 @@ def _whole(replies: list[Any]) -> list[Any]:
 
 
 def pairs(reply: list[Any]) -> list[tuple[bytes, Any]]:
-    """Return field and value, or member and score, of a reply."""
+    """Return the pairs in a reply: field and value, or member and score."""
     return list(zip(reply[::2], reply[1::2], strict=True))
 
 
 def short_pause() -> float:
-    """Return how long to wait before a Redis that was lost is tried again, in s."""
-    # Scattered: processes that lost their Redis together must not come back together.
+    """Return the seconds to wait before reconnecting to a Redis that was lost."""
+    # Random: processes that lost Redis together must not reconnect together.
     return random.uniform(0.02, 0.2)

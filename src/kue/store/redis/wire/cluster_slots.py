@@ -1,8 +1,8 @@
 """
-The slot map of a Redis Cluster: which node has the slot of a key.
+Slot map of a Redis Cluster: which node has the slot of a key.
 
 It is read from any node that answers.  MOVED names the new node of one slot, which is
-believed at once: the nodes that the map could be read from may hear of it later.
+used at once: the nodes that the map could be read from may learn of it later.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from redis.crc import key_slot
 
 #: Host and port.
 Node = tuple[str, int]
-#: Sends a command to a node, to be answered by the given time of the loop's clock.
+#: Sends a command to a node, with a deadline on the event loop's clock.
 Ask = Callable[[Node, tuple[Any, ...], float], Awaitable[Any]]
 
 #: How long one node may take to answer before the next one is asked.
@@ -25,12 +25,12 @@ _ASK_SECONDS = 1.0
 
 
 class ClusterSlots:
-    """Finds nodes; *seeds* are those that the user named."""
+    """Finds the node of a key; *seeds* are the nodes that the user named."""
 
     def __init__(self, seeds: list[Node], ask: Ask) -> None:
         self._seeds = seeds
         self._ask = ask
-        #: First and last slot of a range, and the node that has it.
+        #: First and last slot of each range, and its node.
         self._ranges: list[tuple[int, int, Node]] = []
         #: Slots that moved since the ranges were read.
         self._moved: dict[int, Node] = {}
@@ -59,8 +59,8 @@ class ClusterSlots:
         self._moved[slot] = node
 
     def forget(self) -> None:
-        """Have the map read again before it is used again."""
-        # The nodes are remembered: those that the user named may all be gone.
+        """Discard the map, so that it is read again before its next use."""
+        # The known nodes are kept as seeds: all that the user named may be gone.
         self._seeds = list(dict.fromkeys([*self._seeds, *self._nodes()]))
         self._ranges = []
         self._moved = {}
@@ -79,7 +79,7 @@ class ClusterSlots:
     async def _read(self, deadline: float) -> None:
         loop = asyncio.get_running_loop()
         error: Exception = exceptions.ConnectionError("no node of the cluster answers")
-        # In another order each time: a node that was cut off has an old map.
+        # In random order: a node that was cut off has an outdated map.
         for node in random.sample(self._seeds, len(self._seeds)):
             limit = min(deadline, loop.time() + _ASK_SECONDS)
             try:
@@ -95,7 +95,7 @@ class ClusterSlots:
 
 
 def _range(row: list[Any], asked: Node) -> tuple[int, int, Node]:
-    """Read a range of slots; a node that does not know its own host leaves it out."""
+    """Read a range of slots; a node that does not know its own host omits it."""
     first, last, [host, port, *_] = row[:3]
     name = (host or b"").decode()
     return int(first), int(last), (name if name not in ("", "?") else asked[0], port)

@@ -1,8 +1,8 @@
 """
 Connecting to Redis: one server, the master that Sentinels name, a node of a Cluster.
 
-redis-py connects (TLS, password, database) and asks the Sentinels.  Who calls takes the
-connection over: see `lines`.
+redis-py connects (TLS, password, database) and asks the Sentinels.  The caller then
+takes over the connection: see `connection`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from kue.store.redis.wire.url import RedisAddress
 
 CONNECT_TIMEOUT_SECONDS = 2.0
-#: What a client says of itself.  Left to redis-py from 7.1 on, every new connection
-#: reads the metadata of the installed package, which takes longer than connecting.
+#: Name and version of the client library.  Without it redis-py 7.1 and later reads the
+#: installed package's metadata for each connection, which takes longer than connecting.
 DRIVER: dict[str, Any] = (
     {"driver_info": redis.DriverInfo()} if hasattr(redis, "DriverInfo") else {}
 )
@@ -32,9 +32,9 @@ DRIVER: dict[str, Any] = (
 
 class _Packing:
     """
-    Writes commands with hiredis.
+    Packs commands with hiredis.
 
-    redis-py does so in its blocking connections only; in these it packs in Python.
+    redis-py does so in blocking connections only; in asyncio ones it packs in Python.
     """
 
     def pack_command(self, *args: Any) -> list[bytes]:
@@ -57,14 +57,14 @@ class _UnixConnection(_Packing, aioredis.UnixDomainSocketConnection):
 
 
 class Connector:
-    """Makes connections to what a URL names."""
+    """Connects to the server, Sentinels or Cluster that a URL names."""
 
     def __init__(self, address: RedisAddress) -> None:
         self._address = address
         self._sentinel: Sentinel | None = None
 
     async def connect(self, node: Node | None = None) -> Any:
-        """Return a connection of redis-py's to *node*, or to the one there is."""
+        """Return a redis-py connection to *node*, or to the only server."""
         connection = self._make(node or await self._find())
         try:
             await connection.connect()
@@ -89,13 +89,13 @@ class Connector:
         return kind(host=node[0], port=node[1], **options)
 
     async def _find(self) -> Node:
-        """Return where the one server is; of a master, where it is now."""
+        """Return the address of the server; with Sentinels, of the current master."""
         address = self._address
         if not address.service:
             return address.hosts[0] if address.hosts else ("", 0)
         if self._sentinel is None:
-            watchers: Callable[..., Sentinel] = Sentinel
-            self._sentinel = watchers(
+            new_sentinel: Callable[..., Sentinel] = Sentinel
+            self._sentinel = new_sentinel(
                 address.hosts, sentinel_kwargs=address.sentinel_options
             )
         host, port = await self._sentinel.discover_master(address.service)
@@ -104,9 +104,9 @@ class Connector:
 
 def _options() -> dict[str, Any]:
     return {
-        # Every call here has a limit of its own.  With redis-py's, a write goes through
-        # asyncio.wait_for, which until Python 3.12 forgets a cancellation that meets
-        # the end of what it waited for: callers would hang past their time.
+        # Every call here has its own deadline.  With redis-py's timeout, a write goes
+        # through asyncio.wait_for, which before Python 3.12 loses a cancellation that
+        # coincides with the end of the wait: callers would hang past their deadline.
         "socket_timeout": None,
         "socket_connect_timeout": CONNECT_TIMEOUT_SECONDS,
         "socket_keepalive": True,

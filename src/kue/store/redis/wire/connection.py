@@ -1,13 +1,13 @@
 """
-Lines to Redis: connections that carry one call at a time.
+Connections to Redis, and pools of them: each carries one call at a time.
 
 redis-py makes the connections (address, TLS, password, database) and hands them over.
-What it does around each call (streams, locks, metrics, events) took longer than all the
+What it does around each call (streams, locks, metrics, events) took longer than the
 rest of the call, so from then on hiredis reads what the transport receives; see
 docs/decisions/0018-lines-to-redis.md.
 
-A line whose call was cut short, by time, by an error or by being cancelled, is given
-up: the answer that may still come would be taken for that of the next call.
+A connection whose call was cut short, by a timeout, an error or cancellation, is
+closed: a late reply would be taken for that of the next call.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 #: A command and its arguments.
 Command = tuple[Any, ...]
 
-NOT_YET = object()
-#: Answers that mean something to us, by how they begin.  redis-py knows them too, but
-#: not in all versions, and not in public.
+INCOMPLETE = object()
+#: Error replies that are handled, by their first word.  redis-py knows them too, but
+#: not in all versions, and not in its public API.
 _ERRORS: dict[str, type[exceptions.ResponseError | exceptions.ConnectionError]] = {
     "ASK": exceptions.AskError,
     "CLUSTERDOWN": exceptions.ClusterDownError,
@@ -48,106 +48,106 @@ class RedisConnectionPool:
     """
     Connections to one node for one purpose, at most *limit* of them.
 
-    Deadlines are times of the event loop's clock; opening a line is part of a call.
+    Deadlines are times of the event loop's clock; connecting is part of a call.
     """
 
     def __init__(self, connect: Callable[[], Awaitable[Any]], limit: int) -> None:
         self._connect = connect
         self._idle: list[RedisConnection] = []
         self._open: set[RedisConnection] = set()
-        self._places = asyncio.Semaphore(limit)
+        self._permits = asyncio.Semaphore(limit)
 
     async def call(self, command: Command, deadline: float) -> Any:
-        """Send a command; return the reply as Redis gave it, or raise what it says."""
+        """Send a command; return the reply, or raise the error that Redis replies."""
         [reply] = await self.call_all([command], deadline)
         if isinstance(reply, Exception):
             raise reply
         return reply
 
     async def call_all(self, commands: Sequence[Command], deadline: float) -> list[Any]:
-        """Send commands together; errors that Redis answers with are among replies."""
-        async with self._places:
-            line = self._take() or await self._new(deadline)
+        """Send commands together; error replies are returned among the others."""
+        async with self._permits:
+            connection = self._take() or await self._connect_by(deadline)
             try:
-                return await line.call(commands, deadline)
+                return await connection.call(commands, deadline)
             finally:
-                self._put_back(line)
+                self._put_back(connection)
 
     @asynccontextmanager
-    async def line(self, deadline: float) -> AsyncIterator[RedisConnection]:
+    async def connection(self, deadline: float) -> AsyncIterator[RedisConnection]:
         """Lend a connection for several calls in a row."""
-        async with self._places:
-            line = self._take() or await self._new(deadline)
+        async with self._permits:
+            connection = self._take() or await self._connect_by(deadline)
             try:
-                yield line
+                yield connection
             finally:
-                self._put_back(line)
+                self._put_back(connection)
 
     def drop_idle(self) -> None:
-        """Have the next calls connect again: the master may be another server now."""
-        for line in self._idle:
-            line.abort()
+        """Make the next calls reconnect: the master may be another server now."""
+        for connection in self._idle:
+            connection.abort()
 
     async def close(self) -> None:
-        """Close every connection, and what is on its way over one."""
-        for line in list(self._open):
-            await line.close()
+        """Close every connection, also those with a call under way."""
+        for connection in list(self._open):
+            await connection.close()
         self._open.clear()
 
     def _take(self) -> RedisConnection | None:
         while self._idle:
-            line = self._idle.pop()
-            if line.is_open:
-                return line
-            self._open.discard(line)
+            connection = self._idle.pop()
+            if connection.is_open:
+                return connection
+            self._open.discard(connection)
         return None
 
-    def _put_back(self, line: RedisConnection) -> None:
-        if line.is_open:
-            self._idle.append(line)
+    def _put_back(self, connection: RedisConnection) -> None:
+        if connection.is_open:
+            self._idle.append(connection)
         else:
-            self._open.discard(line)
+            self._open.discard(connection)
 
-    async def _new(self, deadline: float) -> RedisConnection:
+    async def _connect_by(self, deadline: float) -> RedisConnection:
         async with asyncio.timeout_at(deadline):
-            line = RedisConnection(await self._connect())
-        self._open.add(line)
-        return line
+            connection = RedisConnection(await self._connect())
+        self._open.add(connection)
+        return connection
 
 
-def taken_over(
+def take_over(
     connection: Any, protocol: asyncio.Protocol
 ) -> tuple[asyncio.StreamWriter, hiredis.Reader]:
-    """Take a connection from redis-py's hands: *protocol* gets what it receives."""
+    """Take over a redis-py connection: *protocol* gets what it receives."""
     writer: asyncio.StreamWriter = connection._writer
     connection._writer = connection._reader = None
     writer.transport.set_protocol(protocol)
     reader = hiredis.Reader(
         protocolError=exceptions.InvalidResponse,
         replyError=_error,
-        notEnoughData=NOT_YET,
+        notEnoughData=INCOMPLETE,
     )
     return writer, reader
 
 
 def _error(text: str) -> Exception:
-    """Return what an error that Redis answers with is to be raised as."""
+    """Return the exception for an error reply."""
     code, _, message = text.partition(" ")
     kind = _ERRORS.get(code)
     return exceptions.ResponseError(text) if kind is None else kind(message)
 
 
 class RedisConnection(asyncio.Protocol):
-    """One connection, from redis-py's hands to its end."""
+    """One connection, taken over from redis-py."""
 
     def __init__(self, connection: Any) -> None:
         self._loop = asyncio.get_running_loop()
-        # Kept: in some versions of Python a writer that is forgotten closes all.
-        self._writer, self._reader = taken_over(connection, self)
+        # Kept: some versions of Python close the connection with an unused writer.
+        self._writer, self._reader = take_over(connection, self)
         self._transport = self._writer.transport
         self.is_open = True
         self._is_lost = asyncio.Event()
-        #: What the call under way waits for, and the replies it got so far.
+        #: What the current call waits for, and the replies it has so far.
         self._answer: asyncio.Future[list[Any]] | None = None
         self.replies: list[Any] = []
         self._wanted = 0
@@ -177,12 +177,12 @@ class RedisConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._reader.feed(data)
         try:
-            while (reply := self._reader.gets()) is not NOT_YET:
+            while (reply := self._reader.gets()) is not INCOMPLETE:
                 self.replies.append(reply)
         except exceptions.InvalidResponse as exc:
             self._fail(exc)
         if self._answer is None or self._answer.done():
-            # What nobody asked for can only be the server's last words.
+            # An unexpected reply is an error that the server sends before it closes.
             self.abort()
         elif len(self.replies) >= self._wanted:
             self._answer.set_result(self.replies)
@@ -190,7 +190,9 @@ class RedisConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_open = False
         self._is_lost.set()
-        self._fail(exceptions.ConnectionError(str(exc or "the server hung up")))
+        self._fail(
+            exceptions.ConnectionError(str(exc or "the server closed the connection"))
+        )
 
     # -- endings ---------------------------------------------------------------
 
@@ -202,6 +204,6 @@ class RedisConnection(asyncio.Protocol):
             self._answer.set_exception(exc)
 
     def abort(self) -> None:
-        """Give the connection up at once."""
+        """Close the connection at once."""
         self.is_open = False
         self._transport.abort()

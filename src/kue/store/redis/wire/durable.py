@@ -1,12 +1,12 @@
 """
-Durable calls: scripts whose effect a replica is to have before the caller goes on.
+Durable calls: scripts whose effect a replica must have before the caller goes on.
 
 WAIT blocks its connection until a replica has all that was written over it.  So calls
-collect while a group of them is on its way, and go together: one WAIT confirms them
-all.  These connections carry nothing else, so that nothing else waits.
+collect while a group of them is under way, and are sent together: one WAIT confirms
+them all.  These connections carry nothing else, so that nothing else waits.
 
-An answered script is never reported as a failure: only whether a replica has it may be
-unknown.  Without any replica there is no WAIT at all, which would sleep in vain.
+A script that was answered is never reported as failed: only whether a replica has it
+may be unknown.  Without replicas no WAIT is sent: it would only time out.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
         RedisConnectionPool,
     )
 
-#: Groups that may be on their way at once.  The first calls of a busy moment must not
-#: keep the next ones waiting for as long as a replica is.
+#: Groups that may be under way at once.  The first calls of a burst must not make the
+#: next ones wait for as long as a replica takes.
 GROUPS = 4
-#: Calls that travel together.
-_MANY = 200
+#: Most calls in one group.
+_GROUP_SIZE = 200
 _REPLICAS: Command = ("INFO", "replication")
 _UNANSWERED = object()
 
 
 class _Call:
-    """One call, and what is known of it so far."""
+    """One call, and its result so far."""
 
     __slots__ = ("command", "done", "is_confirmed", "reply")
 
@@ -51,11 +51,11 @@ class _Call:
 
 
 class DurableCalls:
-    """Calls to one node; each takes *patience* seconds at most to be answered."""
+    """Calls to one node; each must be answered within *timeout* seconds."""
 
-    def __init__(self, lines: RedisConnectionPool, *, patience: float) -> None:
-        self._lines = lines
-        self._patience = patience
+    def __init__(self, pool: RedisConnectionPool, *, timeout: float) -> None:
+        self._pool = pool
+        self._timeout = timeout
         self._waiting: list[_Call] = []
         self._groups: set[asyncio.Task[None] | None] = set()
 
@@ -79,21 +79,21 @@ class DurableCalls:
         return call.reply, call.is_confirmed
 
     async def close(self) -> None:
-        """Return once nothing is on its way; the lines are closed already."""
+        """Return once no call is under way; the pool must be closed already."""
         await asyncio.gather(*filter(None, self._groups), return_exceptions=True)
 
     async def _send_all(self, wait_ms: int) -> None:
         try:
             await self._send_waiting(wait_ms)
         finally:
-            # At once, not by a callback: the next call must see that it needs another.
+            # Here, not in a callback: the next call must see that it needs a new task.
             self._groups.discard(asyncio.current_task())
 
     async def _send_waiting(self, wait_ms: int) -> None:
         while self._waiting:
-            group = self._waiting[:_MANY]
-            del self._waiting[:_MANY]
-            # A caller that gave up does not wait for the answer.
+            group = self._waiting[:_GROUP_SIZE]
+            del self._waiting[:_GROUP_SIZE]
+            # Leave out calls whose callers have given up.
             group = [call for call in group if not call.done.done()]
             try:
                 await self._send(group, wait_ms)
@@ -107,13 +107,13 @@ class DurableCalls:
         loop = asyncio.get_running_loop()
         commands = [call.command for call in group]
         try:
-            async with self._lines.line(loop.time() + self._patience) as line:
-                replicas = await self._answer(line, group, [*commands, _REPLICAS])
-                group = _let_go(group)
+            async with self._pool.connection(loop.time() + self._timeout) as connection:
+                replicas = await self._run(connection, group, [*commands, _REPLICAS])
+                group = _end_refused(group)
                 if b"connected_slaves:0\r" in replicas or not group:
                     return
-                limit = loop.time() + wait_ms / 1000 + self._patience
-                [count] = await line.call([("WAIT", 1, wait_ms)], limit)
+                limit = loop.time() + wait_ms / 1000 + self._timeout
+                [count] = await connection.call([("WAIT", 1, wait_ms)], limit)
                 for call in group:
                     call.is_confirmed = isinstance(count, int) and count > 0
         except (exceptions.RedisError, OSError) as exc:
@@ -121,22 +121,25 @@ class DurableCalls:
                 if call.reply is _UNANSWERED:
                     call.reply = exc
 
-    async def _answer(
-        self, line: RedisConnection, group: Sequence[_Call], commands: list[Command]
+    async def _run(
+        self,
+        connection: RedisConnection,
+        group: Sequence[_Call],
+        commands: list[Command],
     ) -> bytes:
-        """Send calls and note their replies; return what is known of replicas."""
+        """Send calls and store their replies; return INFO about the replicas."""
         loop = asyncio.get_running_loop()
         try:
-            *_, replicas = await line.call(commands, loop.time() + self._patience)
+            *_, replicas = await connection.call(commands, loop.time() + self._timeout)
         finally:
-            # Where the connection was lost on the way, some are answered.
-            for call, reply in zip(group, line.replies, strict=False):
+            # If the connection was lost, some may have been answered.
+            for call, reply in zip(group, connection.replies, strict=False):
                 call.reply = reply
-        # A server that keeps it to itself may have some.
+        # A server that does not allow INFO may have replicas.
         return replicas if isinstance(replicas, bytes) else b""
 
 
-def _let_go(group: Sequence[_Call]) -> list[_Call]:
+def _end_refused(group: Sequence[_Call]) -> list[_Call]:
     """End the calls that were refused; return the others."""
     for call in group:
         if isinstance(call.reply, Exception):

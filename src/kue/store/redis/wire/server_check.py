@@ -1,4 +1,4 @@
-"""Is this Redis fit to keep jobs, how durably, and is it still the one it was?"""
+"""Server check: is this Redis fit for jobs, how durable, and still the same one?"""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ if TYPE_CHECKING:
     from kue.store.redis.wire.client import RedisClient
 
 MIN_VERSION = (7, 0)
-#: The parts of INFO that say whether a server is fit, and how durable it is.
+#: The sections of INFO that show whether a server is fit, and how durable it is.
 _SECTIONS = ("server", "replication", "memory", "persistence")
 
 
 class ServerInfo(NamedTuple):
-    """What is known of a store from its opening on."""
+    """What is learned about a store when it is opened."""
 
-    #: How durable it is, in a sentence.
+    #: Its durability, as a sentence.
     durability: str
-    #: The id of each shard, written when it was opened for the first time.
+    #: The id of each shard, written when it was first opened.
     ids: list[bytes]
 
 
 async def probe(
-    link: RedisClient, keys: list[Keys], *, prefix: str, allow_eviction: bool
+    client: RedisClient, keys: list[Keys], *, prefix: str, allow_eviction: bool
 ) -> ServerInfo:
     """
     Check every node that holds a shard.
 
     Raises:
-        StoreRefused: Not fit; the message says what to change.
+        StoreRefused: A node is not fit; the message says what to change.
     """
     sentences: dict[str, None] = {}
     ids: list[bytes] = []
-    # Only looks: what is written below must not outlive a refusal.
-    await _check_other_layout(link, prefix, len(keys))
+    # Only reads, and comes first: a refused store must not have been written to.
+    await _check_other_layout(client, prefix, len(keys))
     for shard, key in enumerate(keys):
-        info = await link.info(key.root, *_SECTIONS)
-        info["save"] = await link.config(key.root, "save") or ""
+        info = await client.info(key.root, *_SECTIONS)
+        info["save"] = await client.config(key.root, "save") or ""
         check(info, allow_eviction=allow_eviction)
         sentences[durability(info)] = None
-        ids.append(await _check_layout(link, key.root, shard, len(keys)))
+        ids.append(await _check_layout(client, key.root, shard, len(keys)))
     return ServerInfo("; ".join(sentences), ids)
 
 
 async def verify(
-    link: RedisClient,
+    client: RedisClient,
     keys: list[Keys],
     ids: list[bytes],
     *,
@@ -60,21 +60,21 @@ async def verify(
     Check what may change while the store is open.
 
     Raises:
-        StoreRefused: It was emptied or replaced, or is not fit any more.
+        StoreRefused: It was emptied or replaced, or is no longer fit.
     """
     for key, opened in zip(keys, ids, strict=True):
-        info = await link.info(key.root, "server", "replication", "memory")
+        info = await client.info(key.root, "server", "replication", "memory")
         check(info, allow_eviction=allow_eviction)
-        if await link.read(key.root, "HGET", key.of_shard("meta"), "id") != opened:
+        if await client.read(key.root, "HGET", key.of_shard("meta"), "id") != opened:
             raise StoreRefused(
                 f"{name} was emptied or replaced while it was in use: its jobs are "
-                "lost, and new jobs get their ids; restore a backup, or restart all "
-                "workers and producers to go on with what is there"
+                "lost, and new jobs reuse their ids; restore a backup, or restart all "
+                "workers and producers to continue with what is there"
             )
 
 
 def check(info: dict[str, Any], *, allow_eviction: bool) -> None:
-    """Raise `StoreRefused` when a server that says *info* is not fit for jobs."""
+    """Raise `StoreRefused` if a server with this *info* is not fit for jobs."""
     version = str(info.get("redis_version", "0"))
     if tuple(int(part) for part in version.split(".")[:2]) < MIN_VERSION:
         raise StoreRefused(
@@ -82,20 +82,20 @@ def check(info: dict[str, Any], *, allow_eviction: bool) -> None:
         )
     if info.get("role") not in (None, "master"):
         raise StoreRefused(
-            "this Redis is a replica and takes no writes; give the master's address, "
-            "or use redis+sentinel:// so that it is found by itself"
+            "this Redis is a replica and takes no writes; use the master's address, "
+            "or redis+sentinel:// to have it found automatically"
         )
     policy = info.get("maxmemory_policy", "noeviction")
     if policy != "noeviction" and not allow_eviction:
         raise StoreRefused(
-            f"this Redis may throw jobs away when memory is short (maxmemory-policy "
+            f"this Redis may evict jobs when memory is short (maxmemory-policy "
             f"{policy}); run `redis-cli config set maxmemory-policy noeviction`, use "
-            "another Redis than the cache's, or accept it with KUE_ALLOW_EVICTION=1"
+            "a separate Redis for jobs, or accept it with KUE_ALLOW_EVICTION=1"
         )
 
 
 def durability(info: dict[str, Any]) -> str:
-    """Say what a crash can cost, from what the server says of itself."""
+    """Return what a crash can lose, judged by the server's INFO."""
     server = f"Redis {info.get('redis_version', '?')}"
     if "valkey_version" in info:
         server = f"Valkey {info['valkey_version']}"
@@ -112,10 +112,12 @@ def durability(info: dict[str, Any]) -> str:
     return f"{text}; {replicas} replica{'s' * (replicas != 1)}" if replicas else text
 
 
-async def _check_layout(link: RedisClient, root: str, shard: int, shards: int) -> bytes:
-    """Return the id of a shard, once its layout is known to be ours."""
+async def _check_layout(
+    client: RedisClient, root: str, shard: int, shards: int
+) -> bytes:
+    """Check the layout of a shard; return its id."""
     new_id = secrets.token_hex(8)
-    schema, written, known_id = await link.run(
+    schema, written, known_id = await client.run(
         "open", root, "", shards, shard, SCHEMA, new_id
     )
     version = _number(root, "schema", schema, SCHEMA)
@@ -131,7 +133,7 @@ async def _check_layout(link: RedisClient, root: str, shard: int, shards: int) -
 
 
 def _number(root: str, name: str, text: bytes, expected: int) -> int:
-    """Return a number that every opening writes or reads."""
+    """Return a number from a shard's ``:meta``."""
     if not re.fullmatch(rb"[1-9]\d{0,5}", text):
         raise StoreCorrupt(
             f"the field {name} of {root}:meta is {text[:60]!r}, which Kue does not "
@@ -141,10 +143,10 @@ def _number(root: str, name: str, text: bytes, expected: int) -> int:
     return int(text)
 
 
-async def _check_other_layout(link: RedisClient, prefix: str, shards: int) -> None:
-    """One shard and several use different tags; each must notice the other."""
+async def _check_other_layout(client: RedisClient, prefix: str, shards: int) -> None:
+    """Refuse a store laid out with one shard instead of several, or vice versa."""
     other = root_of(prefix, 0, 2) if shards == 1 else root_of(prefix, 0, 1)
-    written = await link.read(other, "HGET", f"{other}:meta", "shards")
+    written = await client.read(other, "HGET", f"{other}:meta", "shards")
     if written is not None:
         count = _number(other, "shards", written, 1 if shards > 1 else 2)
         if count != shards:
@@ -153,6 +155,6 @@ async def _check_other_layout(link: RedisClient, prefix: str, shards: int) -> No
 
 def _wrong_shards(written: int, given: int) -> StoreRefused:
     return StoreRefused(
-        f"the jobs here are spread over {written} shards, but the URL says {given}; "
+        f"the jobs here are spread over {written} shards, but the URL has {given}; "
         f"write ?shards={written}"
     )

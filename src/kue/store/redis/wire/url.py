@@ -1,4 +1,4 @@
-"""Redis URLs: what they may say, and the clear error when they say something else."""
+"""Redis URLs: parsing them, with a clear error for what is not supported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from kue.model.errors import ConfigError
 
 MAX_SHARDS = 1024
-#: Settings a URL may carry behind its question mark.
+#: Options that a URL may have after its question mark.
 _TLS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_password")
 _KNOWN = ("shards", "db", *_TLS)
 
@@ -34,7 +34,7 @@ class RedisAddress(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def options(self) -> dict[str, Any]:
-        """What redis-py's connections are to be told."""
+        """Options for redis-py's connections."""
         options: dict[str, Any] = dict(self.tls)
         if self.username:
             options["username"] = self.username
@@ -44,17 +44,17 @@ class RedisAddress(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sentinel_options(self) -> dict[str, Any]:
-        """The same for the connections to Sentinels, which have no password here."""
+        """The same for connections to Sentinels, which are used without a password."""
         tls = {"ssl": True, **self.tls} if self.is_tls else {}
         return {"socket_timeout": 2.0, **tls}
 
 
 def read_url(url: str) -> RedisAddress:
     """
-    Take a Redis URL apart.
+    Parse a Redis URL.
 
     Raises:
-        ConfigError: Something in it makes no sense; the message says what.
+        ConfigError: The URL is invalid; the message says why.
     """
     try:
         parts = urlsplit(url)
@@ -103,7 +103,7 @@ def read_url(url: str) -> RedisAddress:
 
 
 def _path(service: str, db: int) -> str:
-    """Return what tells queues on the same hosts apart; the first database is usual."""
+    """Return what distinguishes queues on the same hosts; database 0 is left out."""
     return (f"/{service}" if service else "") + (f"/{db}" if db else "")
 
 
@@ -112,7 +112,7 @@ def _query(parts: SplitResult) -> dict[str, str]:
     for name in query:
         if name not in _KNOWN:
             raise ConfigError(
-                f"a Redis URL cannot say {name!r}; it can say {', '.join(_KNOWN)}"
+                f"a Redis URL has no option {name!r}; it has {', '.join(_KNOWN)}"
             )
     return query
 
