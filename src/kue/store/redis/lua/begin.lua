@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  begin: a run that was held back since it was claimed starts now.  Touches one job.
+  begin: start a run that was delayed since it was claimed.  Touches one job.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -10,9 +10,10 @@
     3  shard   which one this is
     4  id      of the job
     5  fence   of its run
-    6  rest    of the token that the run has from now on: attempt:worker:claim
+    6  rest    of the new token of the run: attempt:worker:claim
 
   Returns  the token | "lost": the run is over | "refused": its type is paused
+  Events   none
 ]]
 
 --- @include lib/start
@@ -32,7 +33,7 @@ local token = redis.call("HGET", q .. "active", id)
 if not token or string.match(token, "^%d+") ~= fence then
   return "lost"
 end
--- One that has begun goes on: this is the same call again.
+-- If it has begun, this is a repeated call: it goes on.
 if string.match(token, "^%d+:%d+:(.*)$") ~= ARGV[6] then
   local pauses = redis.call("HMGET", root .. ":paused", "", head.type)
   if is_paused(pauses[1]) or is_paused(pauses[2]) then

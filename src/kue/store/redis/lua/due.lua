@@ -1,10 +1,9 @@
 #!lua flags=no-writes
 --[[
-  due: when there may be work of some types, if nobody adds any.
+  due: return when some types may have work, if no jobs are added.
 
-  Asked before a worker goes to sleep, so that a wake-up which got lost costs nothing and
-  time itself (a delay, a pause, a rate) wakes it too.  Looks at the first job of each
-  given type.
+  Called before a worker sleeps, so that a lost wake-up costs nothing, and so that it wakes
+  when a delay, a pause or a rate limit ends.  Looks at the first job of each given type.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -14,8 +13,8 @@
     3  shard   which one this is
     then types
 
-  Returns  {now, at, ready}: at is 0 when time alone changes nothing; ready has the
-           places (from 0) of the types that there is work of
+  Returns  {now, at, ready}: at is 0 if time alone brings no work; ready has the
+           positions (from 0) of the types that have work
   Events   none
 ]]
 
@@ -32,13 +31,13 @@ local function sooner(time, place)
   end
 end
 
--- A structure that holds nothing is not there: one look tells of all types.
-local places = {}
+-- Empty structures do not exist: one command checks all types.
+local sets = {}
 for at = 4, #ARGV do
-  places[#places + 1] = queue(ARGV[at]) .. "waiting"
-  places[#places + 1] = queue(ARGV[at]) .. "delayed"
+  sets[#sets + 1] = queue(ARGV[at]) .. "waiting"
+  sets[#sets + 1] = queue(ARGV[at]) .. "delayed"
 end
-if redis.call("EXISTS", unpack(places)) == 0 then
+if redis.call("EXISTS", unpack(sets)) == 0 then
   return { now, 0, ready }
 end
 

@@ -1,9 +1,9 @@
 #!lua flags=no-writes
 --[[
-  errors: return what failed jobs failed of, the most frequent first.
+  errors: return the errors of failed jobs, the most frequent first.
 
-  One call looks at about 100 types and at `limit` errors of each, and returns the `limit`
-  most frequent of them; the caller goes on from the cursor.
+  One call reads about 100 types and `limit` errors of each, and returns the `limit` most
+  frequent of them; the caller continues from the cursor.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -12,14 +12,14 @@
     2  shards  how many there are
     3  shard   which one this is
     4  limit   errors to return at most
-    5  type    whose, or empty for all types
+    5  type    of the jobs, or empty for all types
     6  cursor  "0" to begin
 
   Returns  {cursor, total, type, fingerprint, count, first, last, …}
            cursor "0" at the end
-           total  errors that the types looked at have
+           total  errors of the types that were read
            first  when the first of its jobs failed, Unix ms
-           last   the same of the last, its id, its error as JSON; tab-separated
+           last   when the last one failed, its id, its error as JSON; tab-separated
   Events   none
 ]]
 
@@ -32,17 +32,19 @@ local total, found = 0, {}
 for _, job_type in ipairs(page[2]) do
   local q = queue(job_type)
   total = total + redis.call("ZCARD", q .. "errors")
-  local marks = redis.call("ZRANGE", q .. "errors", 0, limit - 1, "REV", "WITHSCORES")
-  for i = 1, #marks, 2 do
-    found[#found + 1] = { type = job_type, mark = marks[i], count = marks[i + 1] }
+  local counts = redis.call("ZRANGE", q .. "errors", 0, limit - 1, "REV", "WITHSCORES")
+  for i = 1, #counts, 2 do
+    found[#found + 1] = { type = job_type, fingerprint = counts[i], count = counts[i + 1] }
   end
 end
 table.sort(found, function(a, b) return tonumber(a.count) > tonumber(b.count) end)
 local answer = { page[1], total }
 for i = 1, math.min(limit, #found) do
   local one = found[i]
-  local cause = redis.call("HMGET", queue(one.type) .. "causes", one.mark, one.mark .. ":last")
-  for _, value in ipairs({ one.type, one.mark, one.count, cause[1] or "", cause[2] or "" }) do
+  local cause = redis.call("HMGET", queue(one.type) .. "causes", one.fingerprint,
+    one.fingerprint .. ":last")
+  for _, value in ipairs({ one.type, one.fingerprint, one.count, cause[1] or "",
+    cause[2] or "" }) do
     answer[#answer + 1] = value
   end
 end

@@ -10,7 +10,7 @@
     3  shard   which one this is
     4  field  room:name
 
-  Returns  1 if there was one that was not over, else 0
+  Returns  1 if there was one that had not expired, else 0
   Events   none
 ]]
 

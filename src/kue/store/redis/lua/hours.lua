@@ -1,10 +1,10 @@
 #!lua flags=no-writes
 --[[
-  hours: the counters of some hours, with minutes that are in no hour yet.
+  hours: return the statistics of some hours, with minutes not yet added to an hour.
 
-  A script, so that no minute is seen both alone and in its hour.  It stops behind the
-  hour with which it has read MAX_FIELDS counters; the caller bounds the hours, and goes
-  on from where it stopped.
+  Atomic, so that no minute is counted both alone and in its hour.  Stops after the hour
+  with which it has read MAX_FIELDS counters; the caller bounds the hours, and continues
+  from where it stopped.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -14,9 +14,9 @@
     3  shard    which one this is
     4  since    the first hour, Unix time in hours
     5  until    the last
-    6  minutes  how many are kept
+    6  minutes  how many minutes are kept
 
-  Returns  {next, found}; next: the hour to go on with
+  Returns  {next, found}; next: the hour to continue with
            found: for each hour and minute with counters its first minute, fields and
            values
   Events   none

@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 --[[
-  inspect: look at jobs and other things closely; each at one moment.  The caller bounds
-  how many.
+  inspect: examine jobs and other subjects for `kue doctor`; each atomically.  The caller
+  bounds how many.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -11,19 +11,19 @@
     3  shard   which one this is
     then subjects, each after the number of its arguments:
        "job", id, count, count places to look into, jobs it may wait for
-       "tie", parent, id              how a job of this shard knows of one that waits
-       "keys", key, Redis type, …     which of these are not as they should be
-       "unique", type, key            who holds a unique key
-       "lapse", type, key             when a unique key is to be freed, and if it is held
+       "tie", parent, id              how a job of this shard refers to one that waits
+       "keys", key, Redis type, …     which of these have a wrong type or expire
+       "unique", type, key            the holder of a unique key
+       "lapse", type, key             when a unique key is freed, and its holder
        "schedule", name               a schedule, and when it fires next
-       "kept", field                  a small record, and when it is swept
+       "kept", field                  a small record, and when it is deleted
        "agenda", type                 when maintenance looks at a type
-       "groups", type                 groups whose running jobs were counted wrongly
-       "errors", type                 how failed jobs are counted by error
-       "entry", key, member           what a structure says of a member
+       "groups", type                 groups whose count of running jobs is wrong
+       "errors", type                 counts of failed jobs by error
+       "entry", key, member           the value or score of a member
        "value", key                   a string
 
-  Returns  {now, {digest, facts}, …}: what is so of each subject
+  Returns  {now, {digest, facts}, …}: the facts of each subject
   Events   none
 ]]
 

@@ -9,7 +9,7 @@
     2  shards  how many there are
     3  shard   which one this is
     4  field  room:name
-    5  until  when it is over, Unix ms, or empty
+    5  until  when it expires, Unix ms, or empty
     6  value
     7  how    "any" | "new" (there must be none) | "was" (it must be what follows)
     8  was    the value it must have
@@ -26,7 +26,7 @@ local field, till, value, how, was = ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 -- Check.
 redis.call("ZCARD", root .. ":fading")
 local found = kept(redis.call("HGET", root .. ":kept", field))
--- Said again after a lost reply, it is so already.
+-- A call repeated after a lost reply finds its own value.
 if found ~= value then
   if (how == "new" and found) or (how == "was" and found ~= was) then
     return "refused"

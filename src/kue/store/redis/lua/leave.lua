@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 --[[
-  leave: a worker goes; what it still runs may be taken back at once.  Touches one entry.
+  leave: deregister a worker; jobs that it still runs may be requeued at once.  Touches one
+  entry.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -8,7 +9,7 @@
     1  now     Unix ms, or empty for the server's clock
     2  shards  how many there are
     3  shard   which one this is
-    4  worker  who
+    4  worker  its name
 
   Returns  "OK"
   Events   none
@@ -18,7 +19,7 @@
 
 local worker = ARGV[4]
 
--- Only a worker that is known: upkeep forgets it once nothing is left in its hands.  Below
--- 0, its lease is over whatever happens to the clock.
+-- Only a known worker: maintenance forgets it once it has no more runs.  A deadline below
+-- 0 means that its lease is over, whatever happens to the clock.
 redis.call("ZADD", root .. ":workers", "XX", -now, worker)
 return "OK"

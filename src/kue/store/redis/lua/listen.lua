@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 --[[
-  listen: have transitions report what happens, for a while.
+  listen: subscribe to events: scripts publish them until this expires.
 
-  Touches the listener and the given jobs, which the caller bounds.
+  Touches the subscriber and the given jobs, which the caller bounds.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -10,11 +10,11 @@
     1  now       Unix ms, or empty for the server's clock
     2  shards    how many there are
     3  shard     which one this is
-    4  duration  ms until this is forgotten, unless said again
-    5  listener  who listens to everything, or empty
-    then ids of jobs to tell of
+    4  duration  ms until this expires, unless it is repeated
+    5  listener  name of a subscriber to all jobs, or empty
+    then ids of jobs to watch
 
-  Returns  the number of the last message that was told
+  Returns  the number of the last message that was published
   Events   none
 ]]
 
@@ -23,7 +23,7 @@
 local until_when, listener = now + tonumber(ARGV[4]), ARGV[5]
 
 -- Check.
-local told = redis.call("HGET", root .. ":meta", "told") or "0"
+local published = redis.call("HGET", root .. ":meta", "told") or "0"
 
 -- Move.
 if listener ~= "" then
@@ -32,4 +32,4 @@ end
 for at = 6, #ARGV do
   redis.call("ZADD", root .. ":watched", "GT", until_when, ARGV[at])
 end
-return told
+return published

@@ -10,8 +10,8 @@
     3  shard   which one this is
     4  id    of the job
     5  keep  lines to keep at most
-    6  call  a random name of this call, so that saying it again adds nothing
-    7  created  when the job was created; empty for whichever has the id
+    6  call  a random name of this call, so that repeating it adds nothing
+    7  created  when the job was created; empty for any job with the id
     then lines: JSON without its opening brace
 
   Returns  "done" | "gone"
@@ -23,7 +23,7 @@
 
 local id, keep, name, created = ARGV[4], tonumber(ARGV[5]), ARGV[6], ARGV[7]
 
--- Calls of others that may come between a call and its repetition.
+-- How many lines may come between a call and its repetition.
 local MAX_BETWEEN = 50
 
 -- Check.

@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
 --[[
-  mend: carry out a repair, if what it rests on is still so.
+  mend: carry out a repair of `kue doctor`, if the facts that it is based on still hold.
 
-  The caller has decided, from what `inspect` told of a subject; here it is only compared.
-  Commands are given so that the first one that Redis may refuse (its key has the wrong
-  type) comes before any that takes something away.  Looks at one subject, as `inspect`
-  does, and runs the commands that repair it.
+  The caller has decided, from the facts that `inspect` returned; here they are only
+  compared.  The caller orders the commands so that the first one that Redis may refuse
+  (its key has the wrong type) comes before any that deletes something.  Examines one
+  subject, as `inspect` does, and runs the commands that repair it.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -13,7 +13,7 @@
     1  now     Unix ms, or empty for the server's clock
     2  shards  how many there are
     3  shard   which one this is
-    4  digest  of the facts that the caller judged by
+    4  digest  of the facts that the caller decided by
     5  size    arguments of the subject, which follow, as `inspect` takes them
     then commands, each after the number of its words
 

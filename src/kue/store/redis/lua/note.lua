@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
 --[[
-  note: append an act to the audit log, which is three rings with one numbering: what was
-  done, what anyone does all day, and what was refused.
+  note: append an entry to the audit log: three rings with one numbering, for changes, for
+  routine actions, and for refused ones.
 
-  Looks at the MAX_BETWEEN newest, and drops what is more than `keep`: one, as a rule.
+  Reads the MAX_BETWEEN newest, and deletes what exceeds `keep`: usually one.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -12,11 +12,11 @@
     2  shards  how many there are
     3  shard   which one this is
     4  ring  acts, routine or refusals
-    5  keep  acts to keep at most in this ring
-    6  call  a random name of this call, so that saying it again adds nothing
-    7  act   JSON
+    5  keep  entries to keep at most in this ring
+    6  call  a random name of this call, so that repeating it adds nothing
+    7  act   the entry, JSON
 
-  Returns  the number of the act
+  Returns  the number of the entry
   Events   none
 ]]
 
@@ -24,7 +24,7 @@
 
 local ring, keep, name, act = root .. ":" .. ARGV[4], tonumber(ARGV[5]), ARGV[6], ARGV[7]
 
--- Calls of others that may come between a call and its repetition.
+-- How many entries may come between a call and its repetition.
 local MAX_BETWEEN = 50
 
 local function last_of(key)

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 --[[
-  open: write down, the first time, how this shard is laid out and an id to know it by;
-  read them ever after.  Looks at three fields.
+  open: write the layout and an id of this shard the first time; return them.  Touches three
+  fields.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -9,8 +9,8 @@
     1  now     Unix ms, or empty for the server's clock
     2  shards  how many there are
     3  shard   which one this is
-    4  schema  version of the data model that the caller knows
-    5  id      what a new store is to be known by
+    4  schema  version of the data model that the caller supports
+    5  id      for a new store
 
   Returns  {schema, shards, id} as written
   Events   none

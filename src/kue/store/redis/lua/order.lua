@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 --[[
-  order: have a worker do something when it next renews.
+  order: leave an order for a worker, which it gets with its next heartbeat.
 
-  Touches what that worker is to do: one entry for each kind of order.
+  Touches the orders of that worker: one per kind.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -10,11 +10,11 @@
     1  now     Unix ms, or empty for the server's clock
     2  shards  how many there are
     3  shard   which one this is
-    4  worker  who
-    5  order   what: a word
-    6  lasts   ms after which it is told no more
+    4  worker  its name
+    5  order   a word
+    6  lasts   ms until it expires
 
-  Returns  "OK", or "GONE" if no such worker lives
+  Returns  "OK", or "GONE" if no such worker is alive
   Events   none
 ]]
 
@@ -29,7 +29,7 @@ if not deadline or tonumber(deadline) <= now then
 end
 local orders = {}
 local known = redis.call("HGET", root .. ":orders", worker) or ""
--- A search through very many letters that are none of ours would take hours.
+-- Bounded: with very long damaged text the search would take hours.
 for word, till in string.gmatch(string.sub(known, 1, 1000), "(%a+)=(%d+)") do
   if word ~= order then
     orders[#orders + 1] = word .. "=" .. till

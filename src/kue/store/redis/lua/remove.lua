@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  remove: delete jobs with all that is kept of them.
+  remove: delete jobs and all their data.
 
   Touches at most 500 jobs, about 1,000 jobs that those wait for (lib/named: the caller
   names the rest again) and 200 that wait for them (lib/dependants).
@@ -11,11 +11,12 @@
     1  now     Unix ms, or empty for the server's clock
     2  shards  how many there are
     3  shard   which one this is
-    4  force  "1" to delete running ones too
+    4  force   "1" to delete running ones too
     5  states  ",failed,complete," to delete only those; empty for any
     then for each: id, created, ending as in lib/seen
 
-  Returns  for each of the first ones: word, "" or the state it is in; words: done | refused | gone
+  Returns  for each job it came to: word, "" or the state it is in;
+           words: done | refused | gone
   Events   remove
 ]]
 
@@ -64,6 +65,6 @@ for i = 6, last, 3 do
   end
 end
 
--- Tell.
+-- Publish.
 publish()
 return answers

@@ -26,7 +26,7 @@ check_shard()
 local before = redis.call("HEXISTS", root .. ":schedules", name)
 
 -- Move.
-stir(SHARD)
+request_maintenance(SHARD)
 if next_at == "" then
   redis.call("HDEL", root .. ":schedules", name)
   redis.call("ZREM", root .. ":due", name)

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  stacks: keep what a worker was doing when someone asked.
+  stacks: store the stack traces of a worker, which an order asked for.
 
   Touches that worker's entry; the caller bounds the text.
 
@@ -10,8 +10,8 @@
     1  now     Unix ms, or empty for the server's clock
     2  shards  how many there are
     3  shard   which one this is
-    4  worker  who
-    5  text    its stacks
+    4  worker  its name
+    5  text    its stack traces
 
   Returns  "OK", or "GONE" if the worker is not known
   Events   none
@@ -24,6 +24,6 @@ local worker, text = ARGV[4], ARGV[5]
 if not redis.call("ZSCORE", root .. ":workers", worker) then
   return "GONE"
 end
--- The time has a field of its own, so that upkeep need not read the text.
+-- The time has a separate field, so that maintenance need not read the text.
 redis.call("HSET", root .. ":stacks", worker, text, worker .. ":at", now)
 return "OK"

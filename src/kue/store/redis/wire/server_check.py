@@ -124,7 +124,7 @@ async def _check_layout(
     if version > SCHEMA:
         raise StoreRefused(
             f"the jobs here were written by a newer Kue (data version {version}, "
-            f"this one knows {SCHEMA}); upgrade Kue in this process"
+            f"this one supports {SCHEMA}); upgrade Kue in this process"
         )
     count = _number(root, "shards", written, shards)
     if count != shards:

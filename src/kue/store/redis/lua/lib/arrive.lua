@@ -1,7 +1,7 @@
--- Put a job that is nowhere into line, or into the future.
+-- Make a job waiting, delayed or ended; it must have left the structure it was in (depart).
 local function arrive_waiting(id, q, head)
   redis.call("ZADD", q .. "waiting", score(head.priority, id), id)
-  stir(head.type)
+  request_maintenance(head.type)
   if head.expires then
     redis.call("ZADD", q .. "expires", head.created + head.expires, id)
   end
@@ -10,29 +10,29 @@ end
 
 local function arrive_delayed(id, q, head, due)
   redis.call("ZADD", q .. "delayed", due, id)
-  stir(head.type)
+  request_maintenance(head.type)
   if head.expires then
     redis.call("ZADD", q .. "expires", head.created + head.expires, id)
   end
-  -- Sleepers know when the earliest job is due; they must hear of an earlier one.
+  -- Sleeping workers know when the earliest job is due; wake one for an earlier job.
   if redis.call("ZRANGE", q .. "delayed", 0, 0)[1] == tostring(id) then
     wake(q)
   end
 end
 
--- Put a job that is nowhere where its life ends; `line` is what its story says of it.
+-- Make a job complete, failed or cancelled; `line` is the end of its history line.
 local function arrive_final(id, q, head, state, line)
   if line then
     redis.call("APPEND", job .. id, '\n{"run":"","at":' .. now .. "," .. line)
   end
   redis.call("ZADD", q .. state, now, id)
-  stir(head.type)
+  request_maintenance(head.type)
   if state == "failed" then
     local minute = root .. ":stats:" .. math.floor(now / 60000)
     add_up(minute, head.type .. ":failed", 1)
     redis.call("EXPIRE", minute, 90000)
     if line then
-      blame(q, 1, id, line)
+      add_failures(q, 1, id, line)
     end
   end
   redis.call("HDEL", q .. "tries", id)

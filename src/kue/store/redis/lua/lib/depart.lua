@@ -1,6 +1,6 @@
--- Let the best job of a group that was set aside back in line.  One too many does no
--- harm: the claim that meets it sets it aside again.
-local function let_back(q, group)
+-- Requeue the best held job of a group.  One too many does no harm: the claim that looks
+-- at it holds it again.
+local function release_held(q, group)
   local best = redis.call("ZRANGE", q .. "held:" .. group, 0, 0, "WITHSCORES")
   if best[1] then
     redis.call("ZREM", q .. "held:" .. group, best[1])
@@ -10,15 +10,15 @@ local function let_back(q, group)
   end
 end
 
--- Give back a group's slot, for the best job that waited for it.
+-- Free a slot of a group, for its best held job.
 local function free_slot(q, group)
   if add_up(q .. "running", group, -1) <= 0 then
     redis.call("HDEL", q .. "running", group)
   end
-  let_back(q, group)
+  release_held(q, group)
 end
 
--- Give the unique key back, unless it is to outlast the job.
+-- Free the unique key, unless it is to outlast the job.
 local function free_unique(q, head, id, even_early)
   local held = head.unique and redis.call("HGET", q .. "unique", head.unique)
   if held and string.match(held, "^%d+") == tostring(id) then
@@ -34,7 +34,7 @@ local function free_unique(q, head, id, even_early)
   end
 end
 
--- Take the job out of the structure it is in; the caller puts it into another.
+-- Remove the job from the structure it is in; the caller adds it to another (arrive).
 local function depart(id, q, place, head)
   if place == "active" then
     redis.call("HDEL", q .. "active", id)
@@ -53,8 +53,8 @@ local function depart(id, q, place, head)
   end
   redis.call("ZREM", q .. place, id)
   if place == "waiting" and head.group then
-    -- It may have been let back for a slot that it now does not take.
-    let_back(q, head.group)
+    -- It may have been released for a slot that it now does not take.
+    release_held(q, head.group)
   elseif place == "held" and head.group then
     redis.call("ZREM", q .. "held:" .. head.group, id)
   elseif place == "blocked" then
@@ -64,14 +64,14 @@ local function depart(id, q, place, head)
       else
         redis.call("HDEL", root .. ":outbox", "link:" .. id .. ":" .. parent)
         redis.call("HSET", root .. ":outbox", "unlink:" .. id .. ":" .. parent, "")
-        stir(SHARD)
+        request_maintenance(SHARD)
       end
     end
     redis.call("DEL", job .. id .. ":after")
   elseif FINAL[place] then
     redis.call("ZREM", q .. "retain_" .. place, id)
     if place == "failed" then
-      forgive(q, id)
+      remove_failure(q, id)
     end
   end
 end

@@ -1,7 +1,7 @@
--- What is so about a job, as a flat list: kind, where, value.  `check` judges by it, and
--- `mend` acts only while it is still so.  What changes by itself all the time (a deadline
--- that is renewed, percents) is told as "1", or nothing could ever be mended.
--- A key of the wrong Redis type counts as absent: it is reported by itself.
+-- Facts about a job for `kue doctor`, as a flat list: kind, where, value.  The doctor
+-- decides by them, and `mend` acts only while they still hold.  What changes all the time
+-- (a deadline that is renewed, progress) is reported as "1", or nothing could be repaired.
+-- A key of the wrong Redis type counts as absent: it is reported separately.
 local ZSETS = { "waiting", "held", "delayed", "complete", "failed", "cancelled", "blocked",
   "parked" }
 
@@ -26,7 +26,7 @@ local function read_entry(verb, key, member)
   return is_there(key) and read(verb, key, member)
 end
 
--- Where a job is among the structures of a type; nil if nowhere.
+-- Return where a job is among the structures of a type; nil if nowhere.
 local function find_place(id, q)
   if read_entry("HGET", q .. "active", id) then
     return "active"
@@ -39,8 +39,8 @@ local function find_place(id, q)
   return nil
 end
 
--- "" when there is no such job; "adrift" when there is, but nobody knows how it stands.
-local function standing(id)
+-- Return where a job is; "" if it does not exist; "adrift" if it is parked or nowhere.
+local function status_of(id)
   if redis.call("EXISTS", job .. id) == 0 then
     return ""
   end
@@ -49,7 +49,7 @@ local function standing(id)
   return place and place ~= "parked" and place or "adrift"
 end
 
--- How `parent`, a job of this shard, and a job that may wait for it know of each other.
+-- Return how `parent`, a job of this shard, and job `id` refer to each other.
 local function tie(parent, id)
   local marks = "h"
   local function mark(letter, is_so)
@@ -61,10 +61,10 @@ local function tie(parent, id)
     + (read("ZCARD", job .. parent .. ":finally") or 0) == 1)
   mark("r", read_entry("HGET", root .. ":outbox", "rest:" .. parent))
   mark("e", read_entry("HGET", root .. ":outbox", "end:" .. id .. ":" .. parent))
-  return marks .. " " .. standing(parent)
+  return marks .. " " .. status_of(parent)
 end
 
--- The same for all that the job waits for, and for `others`.
+-- Note this for all jobs that `id` waits for, and for `others`.
 local function note_ties(note, id, others)
   local awaited, parents = {}, read("SMEMBERS", job .. id .. ":after") or {}
   for _, parent in ipairs(parents) do
@@ -95,7 +95,7 @@ local function is_time(score)
   return #score <= 15 and string.find(score, "^%d+$")
 end
 
--- What a type's structures say of the job.
+-- Note the entries of the job in a type's structures.
 local function note_type(note, id, job_type)
   local q = queue(job_type)
   local run = read_entry("HGET", q .. "active", id)
@@ -114,7 +114,7 @@ local function note_type(note, id, job_type)
   note("leased", "", worker and read("ZSCORE", root .. ":workers", worker) and "1")
 end
 
--- The held job that gets the next slot of a group.
+-- Note the held job that gets the next slot of a group.
 local function note_next(note, q, group)
   local key = q .. "held:" .. group
   local best = is_there(key) and read("ZRANGE", key, 0, 0, "WITHSCORES")
@@ -123,7 +123,7 @@ local function note_next(note, q, group)
   end
 end
 
--- What the keys and limits that its header names say of the job.
+-- Note the unique key, the group and the limits that apply to the job by its header.
 local function note_header(note, id, head)
   local q = queue(head.type)
   local held = head.unique and read_entry("HGET", q .. "unique", head.unique)
@@ -131,7 +131,7 @@ local function note_header(note, id, head)
     local holder = string.match(held, "^(%d+):%d+$") or ""
     local other = holder == tostring(id) and head or header(holder)
     note("unique", "", held)
-    note("holder", holder, standing(holder))
+    note("holder", holder, status_of(holder))
     note("holds", holder, other and other.unique == head.unique and "1")
   end
   if head.group then

@@ -1,4 +1,4 @@
--- The value of a small record as it was written; nil when there is none, or it is over.
+-- Return the value of a small record; nil if there is none, or it has expired.
 local function kept(text)
   local till, value = string.match(text or "", "^(%d*)\t(.*)$")
   if not till or (till ~= "" and tonumber(till) <= now) then

@@ -1,5 +1,5 @@
--- One bit for each job there is, in strings of 65,536: pages over all states walk these
--- instead of an index that would cost more than the jobs.
+-- Live bitmaps: one bit per existing job, in strings of 65,536 bits.  Pages over all states
+-- read these instead of an index, which would take more memory than the jobs.
 local LIVE_CHUNK = 65536
 
 local function set_live(seq, bit)
@@ -9,14 +9,14 @@ local function set_live(seq, bit)
   return key
 end
 
--- Before the first write: are the strings of these numbers strings?
+-- Before the first write: check that the bitmaps of these numbers are strings.
 local function check_live(first, last)
   for chunk = math.floor(first / LIVE_CHUNK), math.floor(last / LIVE_CHUNK) do
     redis.call("STRLEN", root .. ":live:" .. chunk)
   end
 end
 
--- Mark a run of new sequence numbers: whole bytes at once, the ends bit by bit.
+-- Set the bits of new sequence numbers: whole bytes at once, the ends bit by bit.
 local function mark_live(first, last)
   while first <= last do
     local chunk = math.floor(first / LIVE_CHUNK)

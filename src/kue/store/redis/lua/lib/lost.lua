@@ -1,17 +1,17 @@
--- Find the runs of workers whose lease is over, as the types are looked at: at most
--- RUNS_A_PASS runs in one pass.  `limit` is the script's: how many it may report.
--- `:search` has where the search in a type goes on and when it began, and when a run of a
--- worker was last found: a worker is forgotten once every type was searched since.  A
--- type's entry in the agenda is at most LOOK_MS after the time since when it has been.
--- A worker that nobody knows is lost, too: once a minute its runs are searched.
-local RUNS_A_PASS, ROUND_MS = 2000, 60000
+-- Dead workers: find the runs of workers whose lease is over, in the types that a pass
+-- looks at, RUNS_PER_PASS runs at most.  `limit` is the script's: how many it may report.
+-- `:search` has where the search in a type continues and when it began, and when a run of a
+-- worker was last found: a worker is forgotten once every type was searched since then.  A
+-- type's entry in the agenda is at most LOOK_MS after the start of its last full search.
+-- An unregistered worker is lost, too: once a minute all runs are searched for those.
+local RUNS_PER_PASS, FULL_SEARCH_MS = 2000, 60000
 local lost, is_reported, has_runs, is_over, is_known = {}, {}, {}, {}, {}
-local runs_searched, is_round = 0, false
+local runs_searched, is_full_search = 0, false
 local dead = {}
 
 local function find_dead(swept)
   dead = redis.call("ZRANGEBYSCORE", root .. ":workers", "-inf", now, "LIMIT", 0, 100)
-  is_round = math.floor(now / ROUND_MS) ~= math.floor(swept / ROUND_MS)
+  is_full_search = math.floor(now / FULL_SEARCH_MS) ~= math.floor(swept / FULL_SEARCH_MS)
 end
 
 local function is_lease_over(worker)
@@ -23,7 +23,7 @@ local function is_lease_over(worker)
   return is_over[worker]
 end
 
--- Report the lost ones of these runs; return whether there was room for all.
+-- Report the lost ones of these runs; return false if there are more than `limit`.
 local function report_lost(runs)
   for i = 1, #runs, 2 do
     local worker = string.match(runs[i + 1], "^%d+:%d+:%d+:([^:]*):")
@@ -39,7 +39,7 @@ local function report_lost(runs)
   return true
 end
 
--- Where a search goes on and when it began; a new one begins now.
+-- Return where a search continues and when it began; a new one begins now.
 local function begin_search(field)
   local saved = redis.call("HGET", root .. ":search", field)
   local cursor, begun = string.match(saved or "", "^(%d+):(%d+)$")
@@ -49,23 +49,23 @@ local function begin_search(field)
   return cursor, tonumber(begun), saved
 end
 
--- Search a type; return since when all its runs have been looked at, false if some are left.
+-- Search a type; return since when all its runs have been searched, false if some are left.
 local function search(job_type, q)
   local field = "type:" .. job_type
   local cursor, begun, saved = begin_search(field)
-  if #dead == 0 and not is_round and not saved then
+  if #dead == 0 and not is_full_search and not saved then
     return math.huge
   end
   repeat
     local page = redis.call("HSCAN", q .. "active", cursor, "COUNT", 200)
     runs_searched = runs_searched + #page[2] / 2
     if not report_lost(page[2]) then
-      -- The caller ends those that were reported; this page is looked at again.
+      -- The caller ends those that were reported; this page is then searched again.
       redis.call("HSET", root .. ":search", field, cursor .. ":" .. begun)
       return false
     end
     cursor = page[1]
-  until cursor == "0" or runs_searched >= RUNS_A_PASS
+  until cursor == "0" or runs_searched >= RUNS_PER_PASS
   if cursor ~= "0" then
     redis.call("HSET", root .. ":search", field, cursor .. ":" .. begun)
     return false
@@ -81,7 +81,7 @@ local function forget_dead(searched)
     redis.call("HSET", root .. ":search", "worker:" .. worker, now)
   end
   for _, worker in ipairs(dead) do
-    -- A worker that left has the time it did, below 0.
+    -- The deadline of a worker that left is the time it did, negated.
     local since = math.abs(redis.call("ZSCORE", root .. ":workers", worker))
     local found = tonumber(redis.call("HGET", root .. ":search", "worker:" .. worker)) or 0
     if not has_runs[worker] and math.max(since, found) < searched then

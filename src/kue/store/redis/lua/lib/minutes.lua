@@ -1,15 +1,15 @@
--- Add full minutes of the statistics to their hours, each once: what was added is written
--- down, and the next pass begins behind it.  A minute may have a few fields for every
--- type that was busy in it: one with very many is added in several passes.
-local FIELDS_A_PASS = 2000
+-- Statistics: add full minutes to their hours, each once.  The last one added is stored,
+-- and the next pass begins after it.  A minute may have a few fields for every type that
+-- was busy in it: one with very many is added in several passes.
+local FIELDS_PER_PASS = 2000
 
 local function hour_of(minute)
   return root .. ":hours:" .. math.floor(minute / 60)
 end
 
--- The minutes to add now, the last minute that is then done with, and where in the first
+-- Return the minutes to add now, the last minute that is then done, and where in the first
 -- of them the last pass stopped.
-local function unrolled(minutes_kept, minutes_a_pass)
+local function unrolled(minutes_kept, minutes_per_pass)
   local full = math.floor(now / 60000) - 1
   local meta = redis.call("HMGET", root .. ":meta", "rolled", "rolling")
   local rolled = tonumber(meta[1]) or 0
@@ -18,7 +18,7 @@ local function unrolled(minutes_kept, minutes_a_pass)
   for minute = math.max(rolled + 1, full - minutes_kept), full do
     local size = redis.call("HLEN", root .. ":stats:" .. minute)
     if size > 0 then
-      if #found == minutes_a_pass or fields >= FIELDS_A_PASS then
+      if #found == minutes_per_pass or fields >= FIELDS_PER_PASS then
         last = minute - 1
         break
       end
@@ -39,14 +39,14 @@ local function add_to_hour(hour, field, value)
   end
 end
 
--- Return whether all of it was added.  Nobody changes a full minute, so a cursor stays
--- good from one pass to the next.
+-- Return whether all of it was added.  A full minute no longer changes, so that a cursor
+-- stays valid from one pass to the next.
 local function roll_up(minutes, last, cursor, hours_kept)
   local fields = 0
   for _, minute in ipairs(minutes) do
     cursor = cursor or "0"
     repeat
-      if fields >= FIELDS_A_PASS then
+      if fields >= FIELDS_PER_PASS then
         redis.call("HSET", root .. ":meta", "rolled", minute - 1,
           "rolling", minute .. ":" .. cursor)
         return false

@@ -1,7 +1,7 @@
--- Check the jobs that ARGV names from `first` on, three values each, and return the last
--- position that this call goes to.  A blocked job may wait for 1,000 others, each of which
--- has to forget it: a call ends behind the job with which it has looked at MAX_PARENTS.
--- The caller names the rest again.
+-- Check the jobs in ARGV from `first` on, three values each, and return the last position
+-- that this call goes to.  A blocked job may wait for 1,000 others, each of which has to
+-- forget it: a call ends after the job with which it has checked MAX_PARENTS.  The caller
+-- passes the rest again.
 local MAX_PARENTS = 1000
 
 local function check_jobs(first)

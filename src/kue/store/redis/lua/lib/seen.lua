@@ -1,13 +1,13 @@
--- What the caller saw of a job: `created` is when it was created, `ending` how the line
--- begins that tells of its end ("-": it had not ended).  Empty: the caller did not look.
+-- Compare a job with what the caller saw of it: `created` is when it was created, `ending`
+-- how the history line of its end begins ("-": it had not ended).  Empty: not compared.
 
--- Does the id belong to another job by now?
+-- Return whether the id belongs to another job by now.
 local function is_other(head, created)
   return created ~= "" and head.created ~= tonumber(created)
 end
 
--- Is this the last line of the story?  A line may be long: the end of the record is read
--- in growing pieces until one has the whole line.
+-- Return whether the last history line begins so.  A line may be long: the end of the
+-- record is read in growing pieces until one has the whole line.
 local function ends_with(id, beginning)
   local size = 1024
   while true do
@@ -20,7 +20,7 @@ local function ends_with(id, beginning)
   end
 end
 
--- Did it end, was it restarted or did it end again since the caller looked?
+-- Return whether the job ended, was restarted or ended again since the caller looked.
 local function is_past(id, place, ending)
   if ending == "" then
     return false

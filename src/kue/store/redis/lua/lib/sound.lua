@@ -1,12 +1,12 @@
--- Stop before the first write if a structure is not what it must be.  Redis undoes
--- nothing: an error half-way would leave a job in no structure, or in two.
+-- Integrity checks before the first write: stop if a key has the wrong Redis type.  Redis
+-- does not roll back: an error half-way would leave a job in no structure, or in two.
 local TYPE_ZSETS = { "waiting", "delayed", "complete", "failed", "cancelled", "blocked",
   "held", "parked", "ttl", "expires", "retain_complete", "retain_failed",
   "retain_cancelled", "lapse", "wake" }
 local TYPE_HASHES = { "active", "tries", "progress", "unique", "running", "rate" }
 
--- One command looks at many sorted sets: beside a key that is never there they have
--- nothing in common, and nobody counts.
+-- One command checks many sorted sets: with a key that never exists the intersection is
+-- empty, and costs nothing.
 local function check_zsets(prefix, names)
   local keys = { root .. ":nothing" }
   for i, name in ipairs(names) do
@@ -28,8 +28,8 @@ local function check_type(job_type)
   end
 end
 
--- The structures of one job, and those of the jobs it is tied to.  No call reads more
--- dependants than lib/dependants lets it write, however many jobs it names.
+-- Check the structures of one job, and of its parents and dependants.  No call reads more
+-- dependants than lib/dependants lets it write, however many jobs it gets.
 local MAX_CHECKED = 200
 local checked_dependants, checked_parents = 0, 0
 local function check_ties(id, head)

@@ -1,6 +1,7 @@
--- What can be looked at, by name: a list of texts for each, and the digest of it.
+-- Subjects that `kue doctor` can inspect: a list of facts for each, and its digest.
 
--- Keys that are not as the caller says they must be: key, Redis type, whether it expires.
+-- Keys that are not of the type that the caller expects, or that expire: key, Redis type,
+-- whether it expires.
 local function facts_of_keys(from, to)
   local facts = {}
   for at = from, to, 2 do
@@ -16,8 +17,8 @@ local function facts_of_keys(from, to)
   return facts
 end
 
--- A unique key of a type: entry, how its holder stands, whether the holder has that key, and
--- whether upkeep will clear it.
+-- A unique key of a type: its entry, where its holder is, whether the holder has that key,
+-- and whether maintenance will free it.
 local function facts_of_unique(job_type, key)
   local q = queue(job_type)
   local held = read("HGET", q .. "unique", key)
@@ -26,7 +27,7 @@ local function facts_of_unique(job_type, key)
   end
   local holder = string.match(held, "^(%d+):%d+$") or ""
   local head = header(holder)
-  return { held, standing(holder), head and head.unique == key and "1" or "0",
+  return { held, status_of(holder), head and head.unique == key and "1" or "0",
     read("ZSCORE", q .. "lapse", key) and "1" or "0" }
 end
 
@@ -37,15 +38,15 @@ local function facts_of_lapse(job_type, key)
   return till and { till, read("HGET", q .. "unique", key) or "" } or {}
 end
 
--- A schedule: whether there is one, what it says, and when it is to fire.
+-- A schedule: whether there is one, its text, and when it fires.
 local function facts_of_schedule(name)
   local text = read("HGET", root .. ":schedules", name)
   local due = read("ZSCORE", root .. ":due", name)
   return (text or due) and { text and "1" or "0", text or "", due or "" } or {}
 end
 
--- Groups whose number of running jobs is not what it says: group, written, counted, and
--- the held job that gets the next slot with its score.
+-- Groups whose stored number of running jobs is wrong: group, stored, counted, and the held
+-- job that gets the next slot with its score.
 local function facts_of_groups(job_type)
   local q, counted = queue(job_type), {}
   local runs = read("HKEYS", q .. "active") or {}
@@ -82,9 +83,9 @@ local function facts_of_groups(job_type)
   return facts
 end
 
--- The errors of a type: how many jobs are failed, the last of them and when, how many texts
--- the counts are, fingerprint and count of each, and the names of what is said besides.
--- Jobs that come or go change it; to count them all here would take too long.
+-- The errors of a type: how many jobs are failed, the last of them and when, the length of
+-- the list of counts, fingerprint and count of each, and the fields of `:causes`.  These
+-- change when failed jobs come or go; to count all jobs here would take too long.
 local function facts_of_errors(job_type)
   local q = queue(job_type)
   local last = read("ZRANGE", q .. "failed", -1, -1, "WITHSCORES") or {}
@@ -101,7 +102,7 @@ local function facts_of_errors(job_type)
   return facts
 end
 
--- A small record: whether it is there, when it ends, and when it is to be swept.
+-- A small record: whether it exists, when it expires, and when it is to be deleted.
 local function facts_of_kept(field)
   local text = read("HGET", root .. ":kept", field)
   local at = read("ZSCORE", root .. ":fading", field)
@@ -128,7 +129,7 @@ local function facts_of_entry(key, member)
   return { value or nil }
 end
 
--- Look at the subject in ARGV `from` to `to`: a kind, and what it needs.
+-- Inspect the subject in ARGV `from` to `to`: a kind, and its arguments.
 local function look_at(from, to)
   local kind, name, rest, facts = ARGV[from], ARGV[from + 1], ARGV[from + 2], nil
   if kind == "job" then

@@ -1,9 +1,9 @@
--- Return up to `want` ids that share one score in `key`, in order of their number, from
--- `after` (nil: the first) on.
+-- Pages within one score: return up to `want` ids that share it in `key`, in numeric order,
+-- after the id `after` (nil: from the first).
 --
--- Redis keeps them in order of their digits: 1, 10, 100, 2.  Those of one length are in
--- the right order among themselves, so that a length is sought after the other; reading
--- all of them to sort would hold Redis up when very many jobs are due at one moment.
+-- Redis keeps them in lexical order: 1, 10, 100, 2.  Those of one length are in numeric
+-- order, so that one length is read after the other; reading all of them to sort would
+-- block Redis when very many jobs are due at the same time.
 local CHUNK, FEW = 200, 1000
 
 local function tied(key, score, after, want, descending)
@@ -32,7 +32,7 @@ local function tied(key, score, after, want, descending)
     return redis.call("ZRANGE", key, rank, rank)[1]
   end
 
-  -- The first rank whose member is `text`, or comes after it.
+  -- Return the first rank whose member is `text`, or comes after it.
   local function rank_of(text)
     local low, high = first, beyond
     while low < high do
@@ -46,7 +46,7 @@ local function tied(key, score, after, want, descending)
     return low
   end
 
-  -- Between two ids of a length there may be many longer ones: leave them out at once.
+  -- Between two ids of a length there may be many longer ones: skip them at once.
   local function up(length, rank)
     while rank < beyond and #ids < want do
       local part = redis.call("ZRANGE", key, rank, math.min(rank + CHUNK, beyond) - 1)
@@ -78,7 +78,7 @@ local function tied(key, score, after, want, descending)
       end
       rank = rank - #part
       if #ids == before and #last > length + 2 then
-        -- What it begins with may be an id, and stands before all that begin with it.
+        -- Its prefix may be an id, which comes before all ids that begin with it.
         local prefix = string.sub(last, 1, length)
         local found = rank_of(prefix)
         rank = math.min(rank, member(found) == prefix and found or found - 1)

@@ -1,18 +1,18 @@
--- The types in `:agenda`: which are due for a look, when each needs the next, and which
--- can be forgotten.  `agenda` and `is_clock_owned` are the script's.
+-- Agenda of maintenance: which types are due for a look, when each needs the next, and
+-- which can be forgotten.  `agenda` and `is_clock_owned` are the script's.
 local DAY_MS = 86400000
--- A type without anything in it is entered for half a millisecond past a full one: when
--- that comes and nothing was entered before, it was empty all the time.
+-- An empty type is entered with a time that ends in half a millisecond: if that still
+-- stands when it comes, the type was empty all the time.
 local EMPTY_MARK = 0.5
 local MAX_SCHEDULES = 1000
--- Behind ended jobs with their own retention others may be due: looked at this often.
+-- After ended jobs with their own retention others may be due: looked at this often.
 local OWN_REST_MS = 60000
 local HELD_BY_TYPE = { "waiting", "held", "active", "delayed", "complete", "failed",
   "cancelled", "blocked", "parked", "expires", "ttl", "lapse", "unique", "running",
   "tries", "progress" }
 
--- Return the types to look at, those that wait longest first; how many are due; and
--- whether what belongs to no type is.
+-- Return the types to look at, the longest overdue first; how many entries are due; and
+-- whether SHARD is.
 local function types_due()
   local till = is_clock_owned and "+inf" or now
   local count = redis.call("ZCOUNT", agenda, "-inf", till)
@@ -31,13 +31,13 @@ local function types_due()
   return types, count, is_shard_due
 end
 
--- Where a walk in parts goes on; from its beginning, if that cannot be read.
+-- Return where a scan in parts continues; from its beginning, if that cannot be read.
 local function cursor_of(walk)
   local cursor = redis.call("HGET", root .. ":meta", walk) or "0"
   return #cursor < 20 and string.match(cursor, "^%d+$") or "0"
 end
 
--- Enter types that are missing, a part of them at a time: nobody would look at them.
+-- Enter types that are missing, some per pass: maintenance would never look at them.
 local function enter_types()
   local cursor = cursor_of("types")
   local page = redis.call("SSCAN", root .. ":types", cursor, "COUNT", MAX_TYPES)
@@ -62,7 +62,7 @@ local function is_empty(q)
 end
 
 local schedules
--- Whether a schedule adds jobs of the type; where there are very many, one might.
+-- Return whether a schedule adds jobs of the type; with very many schedules, assume so.
 local function has_schedule(job_type)
   if redis.call("HLEN", root .. ":schedules") > MAX_SCHEDULES then
     return true
@@ -96,8 +96,8 @@ local function forget_type(entry)
   end
 end
 
--- When the oldest of a state is to be pruned by the rule for its age.  One with its own
--- retention is not: what is behind it is looked at later, unless this pass was limited.
+-- Return when the oldest of a state is to be pruned by age.  One with its own retention is
+-- not: what comes after it is looked at later, unless this pass was limited.
 local function prune_time(q, state, age, is_limited)
   local head = redis.call("ZRANGE", q .. state, 0, 0, "WITHSCORES")
   local at = (tonumber(head[2]) or math.huge) + age
@@ -108,7 +108,7 @@ local function prune_time(q, state, age, is_limited)
   return at
 end
 
--- When the first of the type's times comes.
+-- Return when something of the type is due first.
 local function first_time(q, rules, is_limited)
   local first = math.huge
   local function look(name)
@@ -127,8 +127,7 @@ local function first_time(q, rules, is_limited)
   return first
 end
 
--- Enter when a type that was looked at needs its next look; `is_limited` if some of what
--- there was to do may be left.
+-- Enter the next look at a type; `is_limited` if this pass may have left work.
 local function enter_next_look(entry, rules, is_limited)
   local q, soon = entry.q, is_limited and now or now + LOOK_MS
   local at = soon
@@ -143,6 +142,6 @@ local function enter_next_look(entry, rules, is_limited)
       at = math.max(soon, math.min(first_time(q, rules, is_limited), now + MAX_REST_MS))
     end
   end
-  -- No later: its time also says since when its runs have been searched (lib/lost).
+  -- No later: the time also shows since when its runs have been searched (lib/lost).
   redis.call("ZADD", agenda, math.min(at, entry.searched_since + LOOK_MS), entry.type)
 end
