@@ -102,7 +102,7 @@ async def give_up(store: Store, scene: Scene, verb: str) -> str:
     except TimeoutError:
         return f"{verb} hangs"
     except StoreUnavailable as exc:
-        is_clear = "locked" in str(exc) and "find who holds it" in str(exc)
+        is_clear = "locked" in str(exc) and "find that process" in str(exc)
         return "" if is_clear else f"{verb} does not say what to do: {exc}"
     return f"{verb} claims to have worked"
 

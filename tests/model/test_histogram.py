@@ -67,5 +67,5 @@ def test_counts_are_added_in_the_order_of_the_buckets() -> None:
     [Timing("a", waits={13: 1, 7: 1}), Timing("a", runs={1: -1})],
 )
 def test_counts_that_cannot_be_are_refused(timing: Timing) -> None:
-    with pytest.raises(ValueError, match=r"is no bucket|less than 0"):
+    with pytest.raises(ValueError, match=r"is not a bucket|less than 0"):
         check_timings([timing])

@@ -1,13 +1,14 @@
 """
 The store contract: what every engine does, verb by verb.
 
-A feature that needs atomicity is a verb here, written once for each engine and proven
-by the contract suite in ``tests/store``; one that does not is written once, above.
+A feature that needs atomicity is a verb here, written once per engine and proven by
+the contract suite in ``tests/store``.  One that does not is written once, in a layer
+above.
 
-Verbs take many and answer many, in the order asked; a single job is a batch of one.
-Every verb either happened whole or not at all for each job, and saying the same thing
-twice is the same as saying it once.  *now* (Unix ms) is for tests that own the clock;
-left out, the engine's own clock is read once a call.
+Verbs take batches and return results in the same order; a single job is a batch of one.
+Every verb is atomic per job and idempotent, except where its docstring states
+otherwise.  *now* (Unix ms) is for tests that control the clock; by default the engine's
+clock is read once per call.
 
 All verbs raise `StoreUnavailable` when the engine cannot be reached within its budget;
 the same call may then be repeated with the same arguments.
@@ -81,49 +82,51 @@ class Store(ABC):
 
     @property
     def losses(self) -> int:
-        """How many calls it did not answer so far, repeated ones among them."""
+        """How many calls were not answered so far, including repeated ones."""
         return 0
 
     @abstractmethod
     async def open(self) -> str:
         """
-        Connect, make sure the engine is fit, and say in a sentence how durable it is.
+        Connect, check that the engine is suitable, and return how durable it is.
+
+        The return value is a sentence for people.
 
         Raises:
             StoreRefused: It is too old, evicts keys, is a replica, or holds data of a
-                newer schema or another number of shards; the message says what to do.
+                newer schema or another number of shards; the message has advice.
             StoreCorrupt: The file is not a database or is damaged.
             StoreUnavailable: It cannot be reached.
         """
 
     async def verify(self) -> None:
         """
-        Make sure that this is still the store that was opened, and still fit.
+        Check that this is still the store that was opened, and still suitable.
 
         Raises:
-            StoreRefused: It was emptied or replaced, or evicts keys by now; the message
-                says what to do.
+            StoreRefused: It was emptied or replaced, or now evicts keys; the message
+                has advice.
             StoreUnavailable: It cannot be reached.
         """
         await self.open()
 
     @abstractmethod
     async def close(self) -> None:
-        """Let go of connections, threads and files.  Closing twice is fine."""
+        """Close connections, threads and files.  Closing twice is fine."""
 
     def twin(self) -> Store:
         """
         Return a store on the same jobs for another event loop, such as a thread's.
 
-        It is not open yet, and closed by itself; only that of a store in memory ends
-        with the first.
+        It is not open yet, and is closed separately.  Only the twin of a store in
+        memory closes with the original.
 
         Raises:
-            ConfigError: This one cannot be doubled.
+            ConfigError: This store cannot be shared with another event loop.
         """
         raise ConfigError(
-            f"{self.name} serves one event loop, so its queue has no sync side; await "
-            "the verbs, or make the queue from a URL"
+            f"{self.name} serves one event loop, so its queue has no blocking methods; "
+            "await the async ones, or create the queue from a URL"
         )
 
     @abstractmethod
@@ -146,25 +149,25 @@ class Store(ABC):
         Store drafts; ids grow in the order given.
 
         A draft becomes ``delayed`` when its time (``at``, else now + ``spec.delay``) is
-        in the future, ``blocked`` when a job of ``spec.after`` has not ended well (with
+        in the future, ``blocked`` when a job of ``spec.after`` has not succeeded (with
         ``after_any``: not ended), else ``waiting``.  When a parent is cancelled or does
         not exist, an ``after_any`` draft does not wait for it; any other is stored as
         ``cancelled``.  The delay of a blocked job counts from when it is released.  A
         draft whose unique key is held (by an unfinished job of the type, or within
-        that job's ``unique_for``) adds nothing and answers with the holder's id;
-        within one call the first draft with a key holds it.  The answer has the time
-        at which the job was created: ids are given again after a fail-over that lost
+        that job's ``unique_for``) adds nothing, and the holder's id is returned;
+        within one call the first draft with a key holds it.  `Added` has the time
+        at which the job was created: ids are reused after a fail-over that lost
         writes, and verbs that are given the time (`ExpectedState`) act on no other job.
 
         A producer has one call in flight; *seq* grows with each new call.  A repeated
-        (producer, seq) answers as the first did and adds nothing; a lower seq than the
-        last is refused with `ValueError`.
+        (producer, seq) returns the same result and adds nothing; a lower seq than the
+        last raises `ValueError`.
 
         Raises:
             StoreFull: No memory or disk left.  Nothing was added, unless the drafts
                 have more than `MAX_CALL_BYTES`: those are stored in parts, each whole
                 or not at all, and the same call again adds the missing parts.
-            DurabilityUnknown: *durable* was asked and not confirmed in time.
+            DurabilityUnknown: *durable* was requested and not confirmed in time.
         """
 
     # -- running ---------------------------------------------------------------
@@ -181,17 +184,17 @@ class Store(ABC):
         now: int | None = None,
     ) -> Claimed:
         """
-        Take the best *limit* waiting jobs of *types* by (priority, id) and start them.
+        Start the best *limit* waiting jobs of *types*, by (priority, id).
 
-        First promotes due delayed jobs of these types.  Each job taken becomes active
-        with a fresh token and attempt + 1, and the worker's lease runs until now +
-        *lease*.  Jobs past their ``expires`` become failed (`policy.EXPIRED`) instead;
-        ids without a usable record are parked and told (event ``error``).  Paused types
-        give nothing; limits hold back, and a job over its group's limit is set aside
-        (still ``waiting``, with `Job.held`) until a run of the group ends.
+        First promotes due delayed jobs of these types.  Each claimed job becomes active
+        with a new fencing token and attempt + 1, and the worker's lease runs until now
+        + *lease*.  Jobs past their ``expires`` become failed (`retry_policy.EXPIRED`)
+        instead; ids without a usable record are parked and reported (event ``error``).
+        Paused types give nothing.  Limits apply, and a job over its group's limit is
+        set aside (still ``waiting``, with `Job.held`) until a run of the group ends.
 
-        The same *claim* again answers with those of its jobs that still run; an older
-        one of its lane answers with none.  With a *limit* of 0 it takes nothing, then
+        The same *claim* again returns those of its jobs that are still running; an
+        older one of its lane returns none.  With a *limit* of 0 it claims nothing, then
         or later.  Jobs beyond about `MAX_CALL_BYTES` are left for the next claim, and
         ``next_at`` is now.  With several shards the order holds within a shard.
         """
@@ -201,19 +204,19 @@ class Store(ABC):
         self, outcomes: Sequence[Outcome], *, now: int | None = None
     ) -> list[Result]:
         """
-        End runs.
+        Settle runs: record how each one ended.
 
         ``Completed`` → complete, or removed with ``remove_on_complete``; ``Failed`` →
         failed; ``Cancelled`` → cancelled; ``Retried``, ``Released`` and ``Stalled`` →
-        waiting, or delayed when their delay is positive; but a run that was asked to
-        cancel and ends as one of these three becomes cancelled (`policy.after_cancel`).
-        Adds one line to the story, counts attempts and stalls, forgets progress (a
-        complete job shows 100), releases the unique key (final endings, unless
-        ``unique_for`` lasts), the group's slot and the type's, releases dependants,
-        starts retention.
+        waiting, or delayed when their delay is positive.  But a run that was asked to
+        cancel and ends as one of these three becomes cancelled
+        (`retry_policy.after_cancel`).  Adds one line to the history, counts attempts
+        and stalls, clears progress (a complete job shows 100), releases the unique key
+        (final endings, unless ``unique_for`` lasts), the slots of group and type, and
+        dependants, and starts retention.
 
-        DONE; ALREADY when this very run ended before (whatever it is told now: the
-        first ending stands); LOST when the run was taken back; GONE when the job was
+        DONE; ALREADY when this very run was settled before (the first ending stands,
+        whatever this one is); LOST when the run was reclaimed; GONE when the job was
         removed.
         """
 
@@ -243,15 +246,16 @@ class Store(ABC):
         now: int | None = None,
     ) -> HeartbeatReply:
         """
-        Prolong the lease on everything *worker* runs to now + *lease*.
+        Renew the lease on everything *worker* runs until now + *lease*: its heartbeat.
 
-        Late is fine: until someone took a run back it is still the worker's.  *runs*
-        are checked one by one: which are no longer the worker's, and which others
-        someone asked to cancel.  *info* replaces what `workers` shows.  Also returns
-        whether the worker is paused, and whether maintenance is overdue.
+        Late is fine: a run remains the worker's until it is reclaimed.  *runs* are
+        checked one by one: which are no longer the worker's, and which others are to be
+        cancelled.  *info* replaces what `workers` shows.  Also returns whether the
+        worker is paused, and whether maintenance is overdue.
 
-        With *orders*, also what someone ordered it to do.  That is told once, so only
-        those may ask who can obey, and a reply that is lost loses it.
+        With *orders*, also returns the orders for the worker.  Each is delivered once:
+        a lost reply loses it, and only a caller that can handle orders may request
+        them.
         """
 
     @abstractmethod
@@ -261,12 +265,13 @@ class Store(ABC):
         """
         Add how long jobs waited and ran to the current minute's counters.
 
-        Unlike other verbs, said twice it counts twice, also when it is repeated after a
-        lost reply.  That is a few seconds of one worker's jobs, and percentiles hardly
-        move; to remember who said what would cost more than it is worth.
+        Unlike other verbs it is not idempotent: called twice, it counts twice, also
+        when it is repeated after a lost reply.  That is a few seconds of one worker's
+        jobs, and percentiles hardly move; deduplication would cost more than it is
+        worth.
 
         Raises:
-            ValueError: A bucket is none of `timings.BOUNDS`, or counts less than 0.
+            ValueError: A bucket is not one of `histogram.BOUNDS`, or counts below 0.
         """
 
     @abstractmethod
@@ -276,16 +281,16 @@ class Store(ABC):
         """
         Record that a claimed job which was held back begins now, *alone* or not.
 
-        For jobs that a worker must run alone (`policy.runs_alone`): a loss of the
-        worker before this call counts nothing.  The run starts now, and so does its
-        ttl; the returned job has its new token.  `Word.LOST` when the run was taken
-        back or the job is gone, `Word.REFUSED` when its type is paused by now: the
-        caller is to release it.  Repeated, it starts the same run again.
+        For jobs that a worker must run alone (`retry_policy.runs_alone`): a worker lost
+        before this call counts as neither attempt nor stall.  The run starts now, and
+        so does its ttl; the returned job has its new token.  `Result.LOST` when the run
+        was reclaimed or the job is gone, `Result.REFUSED` when its type is now paused:
+        the caller has to release it.  Repeated, it starts the same run again.
         """
 
     @abstractmethod
     async def leave(self, worker: str, *, now: int | None = None) -> None:
-        """End *worker*'s lease: what it still runs is taken back by the next tend."""
+        """Deregister *worker*: the next `tend` reclaims what it still runs."""
 
     @abstractmethod
     async def tend(
@@ -297,38 +302,40 @@ class Store(ABC):
         now: int | None = None,
     ) -> MaintenanceResult:
         """
-        Do one bounded pass of maintenance; any number of processes may, at any time.
+        Make one bounded pass of maintenance.
 
-        A store needs about one pass a second, whichever process makes it: if another
-        process has just made one, or nothing is due, nothing is done and the answer is
-        `quiet`.  If another process made the last one, it is `elsewhere`, too: that
-        process makes the next pass, and `renew` tells the others when it is overdue.
-        With *now* a pass is made in any case.
+        Any process may call it at any time.  A store needs about one pass per second,
+        from any process: if another process has just made one, or nothing is due,
+        nothing is done and the result is `quiet`.  If another process made the last
+        one, the result is `elsewhere`, too: that process makes the next pass, and
+        `renew` reports to the others when it is overdue.  With *now* a pass is always
+        made.
 
-        Promotes due jobs, takes back the runs of workers whose lease is over
-        (`policy.after_lost_worker`) and of jobs whose ttl passed (`policy.after_ttl`),
-        fails what expired, prunes what *keep* and retention no longer keep, fires due
-        schedules (each firing by exactly one process), relays what spans shards, wakes
-        workers for anything ready, ends pauses, forgets lost workers and old watches,
-        adds full minutes of the statistics to their hours (each once), forgets types
-        that have nothing in them and had no job for a day.
+        Promotes due jobs, requeues or fails stalled jobs, whose worker's lease has
+        expired (`retry_policy.after_lost_worker`), and runs whose ttl has passed
+        (`retry_policy.after_ttl`), fails expired jobs, prunes what *keep* and retention
+        no longer keep, fires due schedules (each firing by exactly one process), relays
+        what spans shards, wakes workers for anything ready, ends pauses, forgets lost
+        workers and old subscriptions, adds full minutes of the statistics to their
+        hours (each once), and forgets types without jobs that had none for a day.
 
-        When nobody tended for `grace_gap` of *lease*, the store or everybody was away
-        and leases look over that are not: every lease is prolonged by half of *lease*,
-        once in ten such times, so that live workers beat before they are robbed.  When
-        the clock stepped back, leases are set anew to now + *lease*.
+        After a gap of `grace_gap` of *lease* without maintenance, the store or all
+        processes were away, and leases look expired that are not.  Every lease is then
+        extended by half of *lease*, at most once in ten times that long, so that live
+        workers can renew before their jobs are reclaimed.  When the clock stepped back,
+        leases are reset to now + *lease*.
         """
 
     @abstractmethod
     async def wait(self, types: Sequence[str], timeout: float) -> frozenset[str]:
         """
-        Sleep until there may be work of *types*, at most *timeout* seconds.
+        Wait until there may be work of *types*, at most *timeout* seconds.
 
-        Returns the types that may have some: none when nothing but time passed.  It may
-        return early and name types for no reason; it never sleeps through a job that
-        was added, a delayed job that became due, a pause that was lifted or a limit
-        that freed, unless another waiter was woken for it.  What became ready beside
-        the types it names is found by the next call, which looks before it sleeps.
+        Returns the types that may have some; none after a timeout.  It may return
+        early, and name types without work.  It never misses a job that was added, a
+        delayed job that became due, a pause that was lifted or a limit that freed,
+        unless another waiter was woken for it.  What became ready in other types than
+        those returned is found by the next call, which checks before it waits.
         """
 
     async def stand_by(
@@ -342,28 +349,28 @@ class Store(ABC):
         timeout: float,
     ) -> Claimed:
         """
-        Wait as `wait` does, then `claim`: for those who know that there is no work.
+        Wait as `wait` does, then `claim`: for callers that know there is no work now.
 
-        One step where the store can do it in one.  A call that was not answered, or
-        that is given up, may have got jobs: the same *claim* with a limit of 0 tells
-        which, and lets it have none later.
+        One step where the store can do it in one.  A call that was not answered, or was
+        cancelled, may have claimed jobs: the same *claim* with a limit of 0 returns
+        them, and prevents it from claiming any later.
         """
         if not await self.wait(types, timeout):
             return Claimed([], 0, None)
         return await self.claim(types, limit, worker=worker, claim=claim, lease=lease)
 
-    # -- signs of life ---------------------------------------------------------
+    # -- progress and logs -----------------------------------------------------
 
     @abstractmethod
     async def progress(
         self, updates: Sequence[Progress], *, now: int | None = None
     ) -> list[Result]:
         """
-        Write progress of active jobs and start their ttl anew.
+        Write progress of active jobs and restart their ttl.
 
         DONE; LOST for a token that is not the current one; REFUSED when the job is not
-        active and no token was given; GONE, also for another job than the one created
-        at `Progress.created_at`.
+        active and no token was given; GONE, also when the id belongs to another job
+        than the one created at `Progress.created_at`.
         """
 
     @abstractmethod
@@ -376,12 +383,12 @@ class Store(ABC):
         now: int | None = None,
     ) -> Result:
         """
-        Append lines to a job's log, whatever its state; keeps MAX_LOG_LINES.
+        Append lines to the log of a job in any state; keeps MAX_LOG_LINES.
 
-        GONE when there is no such job, or *created_at* is that of another one.
+        GONE when the job does not exist, or *created_at* is that of another one.
         """
 
-    # -- operating -------------------------------------------------------------
+    # -- administration --------------------------------------------------------
 
     @abstractmethod
     async def update(
@@ -390,8 +397,8 @@ class Store(ABC):
         """
         Edit jobs in any state; a run in progress keeps the data it started with.
 
-        With `Change.seen`, GONE for another job, and REFUSED for one whose ending is
-        not the one that was seen.
+        With `Change.seen`, GONE for another job, and REFUSED for one whose ending
+        differs from the one that was seen.
         """
 
     @abstractmethod
@@ -408,16 +415,17 @@ class Store(ABC):
         """
         Move jobs to ``waiting``, or ``delayed`` until *at*, as `MOVES_BY_HAND` allows.
 
-        With *states* a job in any other state is REFUSED, at the very moment of the
-        move: what ended since it was looked at does not run again.  *seen* has by id
-        what the caller knows of a job.  Another job with its id is GONE.  A job that
-        was seen to have ended is moved from that ending alone: if it was restarted
-        since, the answer is ALREADY, wherever it is now.  So of two retries of one
-        ending the second is a no-op, and a call repeated after a lost reply moves
-        nothing twice.  A job that was seen unfinished and has ended since is REFUSED.
+        With *states* a job in any other state is REFUSED.  This is checked atomically
+        with the move: a job that ended since it was read does not run again.  *seen*
+        has by id what the caller knows of a job.  Another job with its id is GONE.  A
+        job that was seen to have ended is moved from that ending alone: if it was
+        restarted since, the result is ALREADY, whatever its state is now.  So of two
+        retries of one ending the second is a no-op, and a call repeated after a lost
+        reply moves nothing twice.  A job that was seen unfinished and has ended since
+        is REFUSED.
 
-        A finished job starts anew: attempts and stalls count from nothing, its story
-        goes on with a line ``restarted``, its unique key is taken again (HELD if
+        A finished job is requeued afresh: attempts and stalls count from 0, its history
+        continues with a line ``restarted``, and its unique key is taken again (HELD if
         another job has it).  A blocked job no longer waits for its parents.  Moving a
         waiting job to waiting is ALREADY.
         """
@@ -432,12 +440,12 @@ class Store(ABC):
         now: int | None = None,
     ) -> list[Reply]:
         """
-        Cancel jobs: at once (DONE) unless active; an active one is ASKED.
+        Cancel jobs: immediately (DONE) unless active; an active one is ASKED.
 
-        The worker of an active job hears of it at its next `renew`, with the *reason*,
-        and ends it; if it ends well first, that stands.  ALREADY when cancelled or
-        asked before, REFUSED when complete or failed.  Another job than the one *seen*
-        is GONE.
+        The worker of an active job receives the request with its next `renew`, with the
+        *reason*, and ends the run; if the run succeeds first, that stands.  ALREADY
+        when cancelled or asked before, REFUSED when complete or failed.  Another job
+        than the one *seen* is GONE.
         """
 
     @abstractmethod
@@ -451,11 +459,11 @@ class Store(ABC):
         now: int | None = None,
     ) -> list[Reply]:
         """
-        Delete jobs with log, keys and links; dependants are told as if cancelled.
+        Delete jobs with log, keys and links; for dependants they count as cancelled.
 
         An active job is REFUSED unless *force*; its run then finds it GONE.  With
-        *states* a job in any other state is REFUSED: what was put back in line since
-        it was looked at is not lost.  So is one whose ending is not the one *seen*;
+        *states* a job in any other state is REFUSED: a job that was requeued since it
+        was read is not lost.  So is one whose ending differs from the one *seen*;
         another job than the one *seen* is GONE.
         """
 
@@ -471,11 +479,12 @@ class Store(ABC):
         now: int | None = None,
     ) -> None:
         """
-        Hand out no more jobs of *type* (None: of any) until resumed or *until*.
+        Start no more jobs of *type* (None: of any) until resumed or *until*.
 
-        With *worker*, that worker alone is told by `renew` to claim no more; claims do
-        not look at it.  It goes by name and need not be known: a worker that comes back
-        under its name is still paused, however long it was away.
+        With *worker*, that worker alone receives the pause with its next `renew` and
+        claims no more; claims do not check it.  It goes by name, and the worker need
+        not be known: one that comes back under its name is still paused, however long
+        it was away.
 
         Raises:
             ValueError: Both a type and a worker are given.
@@ -490,9 +499,9 @@ class Store(ABC):
         now: int | None = None,
     ) -> bool:
         """
-        End a pause and wake workers; tell whether there was one.
+        End a pause and wake workers; return whether there was one.
 
-        A worker hears at its next `renew` that its own pause is over.
+        A worker learns from its next `renew` that its own pause is over.
 
         Raises:
             ValueError: Both a type and a worker are given.
@@ -505,13 +514,13 @@ class Store(ABC):
     @abstractmethod
     async def order(self, worker: str, order: str, *, now: int | None = None) -> bool:
         """
-        Have a live worker do something when it next renews; tell whether there is one.
+        Send an order with a live worker's next `renew`; return whether it is alive.
 
-        Orders are in `ORDERS`; the same one twice is one.  A worker that does not hear
-        it within `ORDER_MS`, or is gone by then, never does.
+        Orders are in `ORDERS`; the same one twice is one.  An order that the worker
+        does not receive within `ORDER_MS` is dropped.
 
         Raises:
-            ValueError: There is no such order.
+            ValueError: The order does not exist.
         """
 
     @abstractmethod
@@ -522,13 +531,13 @@ class Store(ABC):
 
     @abstractmethod
     async def stacks(self, worker: str, *, now: int | None = None) -> Stacks | None:
-        """Return what a worker last wrote down, unless that is too long ago."""
+        """Return the stacks a worker last wrote, unless that is too long ago."""
 
     @abstractmethod
     async def limit(
         self, type: str, limits: Limits | None, *, now: int | None = None
     ) -> None:
-        """Set what holds jobs of *type* back (None: nothing); let go what it frees."""
+        """Set the limits of *type* (None: no limits); release jobs no longer held."""
 
     @abstractmethod
     async def limits(self) -> dict[str, Limits]:
@@ -546,9 +555,8 @@ class Store(ABC):
         """
         Remove up to *limit* jobs of *type* (None: any) in *states*; return how many.
 
-        Call until it returns 0.  ``active`` is refused with `ValueError`.  What waits
-        for one of them is removed as well, if it is in *states* and its turn comes
-        first; else it is cancelled.
+        Call until it returns 0.  ``active`` raises `ValueError`.  Dependants of removed
+        jobs are cancelled, unless they are in *states* and are removed first.
         """
 
     @abstractmethod
@@ -557,7 +565,7 @@ class Store(ABC):
 
     @abstractmethod
     async def unschedule(self, name: str) -> bool:
-        """Delete a schedule; tell whether there was one."""
+        """Delete a schedule; return whether there was one."""
 
     @abstractmethod
     async def schedules(self) -> list[Schedule]:
@@ -570,7 +578,7 @@ class Store(ABC):
         """
         Return jobs as they are now; None for each that does not exist.
 
-        Read in parts where they are large, and so not all at one moment.
+        Large jobs are read in parts, and so not in one snapshot.
         """
 
     @abstractmethod
@@ -589,11 +597,11 @@ class Store(ABC):
 
         Order: waiting by (priority, id); delayed by (promote_at, id); complete, failed
         and cancelled by (time they ended, id); active, blocked and all states together
-        by id.  A job that stays where it is, is on exactly one page, whatever happens
-        to others meanwhile.
+        by id.  A job that does not move is on exactly one page, whatever happens to
+        others between two calls.
 
         A page has *limit* jobs, or fewer: it ends once it has `MAX_PAGE_BYTES`, with at
-        least one job and a cursor to go on.
+        least one job and a cursor to continue.
         """
 
     @abstractmethod
@@ -623,22 +631,22 @@ class Store(ABC):
         """
         Return per-hour counters from hour *since* to *until* (Unix time in hours).
 
-        `Stat.minute` is the hour's first.  Minutes that upkeep has not added to their
-        hour yet count, too.
+        `Stat.minute` is the hour's first.  Minutes that maintenance has not yet added
+        to their hour are included.
         """
 
     @abstractmethod
     async def facts(self) -> StoreFacts:
-        """Return what keeps the jobs, and how fast it answers."""
+        """Return the engine's name, version and size, and its round-trip time."""
 
     @abstractmethod
     async def errors(self, type: str | None = None, *, limit: int = 50) -> Errors:
         """
-        Return what jobs that are failed now failed of, the most frequent first.
+        Return the error groups of jobs that are failed now, the most frequent first.
 
-        A group is there while it has jobs.  One that was retried or removed no longer
-        counts, but may still be the one a group names as its last, and have given it
-        its times.  Jobs that failed before errors had fingerprints are in none.
+        A group exists while it has jobs.  A job that was retried or removed no longer
+        counts, but may still be the one named as the group's last, and the source of
+        its times.  Jobs that failed before errors had fingerprints are in no group.
         """
 
     @abstractmethod
@@ -646,9 +654,9 @@ class Store(ABC):
         self, *, repair: bool = False, on_progress: OnProgress | None = None
     ) -> Report:
         """
-        Prove every invariant on the live store; mend what needs no guessing.
+        Check every invariant of the live store; with *repair*, repair unambiguous ones.
 
-        Safe while others work: a suspicion is looked at a second time before it counts.
+        Safe while the store is in use: a suspicion is checked again before it counts.
         """
 
     async def find(
@@ -664,17 +672,17 @@ class Store(ABC):
         """
         Return up to *limit* jobs that match, in the order of `page`.
 
-        *accept*, too, says whether a job that matches is one of them: neither page nor
-        cursor depends on those it refuses.
+        *accept* is a second condition, called with each job that matches: neither page
+        nor cursor depends on the jobs it rejects.
 
-        Looks at no more than about *scan* jobs a call, and returns no more than about
+        Reads no more than about *scan* jobs per call, and returns no more than about
         `MAX_PAGE_BYTES`: a page may be short, even empty, and still have a cursor.
         """
         found: list[Job] = []
         seen, size = 0, 0
         while seen < scan:
-            # One job too many cannot be given back to the cursor: ask for no more than
-            # still fit, once the page is nearly full, or for plenty while it is empty.
+            # A job that was read cannot be returned to the cursor: read no more than
+            # still fit once the page is nearly full, and many while it is empty.
             room = min(MAX_BATCH, max(limit - len(found), 50)) if found else MAX_BATCH
             page = await self.page(
                 wanted.state,
@@ -719,18 +727,19 @@ class Store(ABC):
         """
         Write a small record: text of up to MAX_KEPT bytes, by room and name.
 
-        With *was* only if it has that value now (None: if there is none), so that of
-        two who change it one is refused; tells whether it is so now.  Past *until* it
-        is over: never returned, and swept by `tend`.
+        A room is a namespace.  With *was* the record is written only if it has that
+        value now (None: if it does not exist), so that one of two concurrent changes is
+        refused.  Returns whether the record has the new value.  Past *until* it is
+        expired: never returned, and deleted by `tend`.
 
         Raises:
-            ValueError: The room is not one word, the name is none or the value is
-                too large.
+            ValueError: The room is not one word, the name is not a valid name or the
+                value is too large.
         """
 
     @abstractmethod
     async def kept(self, room: str, name: str, *, now: int | None = None) -> str | None:
-        """Return a record; None when there is none, or it is over."""
+        """Return a record; None when there is none, or it has expired."""
 
     @abstractmethod
     async def all_kept(self, room: str, *, now: int | None = None) -> dict[str, str]:
@@ -738,14 +747,14 @@ class Store(ABC):
 
     @abstractmethod
     async def forget(self, room: str, name: str, *, now: int | None = None) -> bool:
-        """Delete a record; tell whether there was one."""
+        """Delete a record; return whether there was one."""
 
     @abstractmethod
     async def note(self, act: AuditEntry, *, now: int | None = None) -> int:
         """
         Append to the audit log; return the number.
 
-        The newest of each of the `RINGS` are kept: a client that may do nothing, or
+        The newest of each of the `RINGS` are kept: a client that has no rights, or may
         only add jobs, cannot push out what others did.
         Number and time of *act* are set here.
         """
@@ -754,15 +763,16 @@ class Store(ABC):
     async def acts(self, limit: int = 50, cursor: str | None = None) -> AuditPage:
         """Return a page of the audit log, the newest first."""
 
-    # -- listening -------------------------------------------------------------
+    # -- events ----------------------------------------------------------------
 
     @abstractmethod
     def watch(
         self, job_ids: Sequence[int] | None = None, *, buffer: int = 1000
     ) -> AbstractAsyncContextManager[Events]:
         """
-        Listen to events of some jobs, or of all.
+        Subscribe to events of some jobs, or of all.
 
         From the moment the context is entered no event is missed.  When more than
-        *buffer* wait to be read, the oldest go and a ``lagged`` event says how many.
+        *buffer* events are unread, the oldest are dropped and a ``lagged`` event
+        reports how many.
         """

@@ -1,7 +1,7 @@
 """
-Damage: what reading a malformed value raises, as a store error.
+Damaged data: errors from reading malformed values, as `StoreCorrupt`.
 
-Engines read values that anybody with access to the file or the server can have changed.
+Engines read values that anyone with access to the file or the server can have changed.
 Instead of guarding every read, each engine translates errors in one place: SQLite
 around each transaction, Redis around each verb.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound=type[Store])
 
-#: What Python and msgspec raise for a value of the wrong kind, form or size.
+#: Errors of Python and msgspec for a value of the wrong type, form or size.
 _MALFORMED = (
     ValueError,
     TypeError,
@@ -30,7 +30,7 @@ _MALFORMED = (
     ArithmeticError,
     RecursionError,
 )
-#: These raise what they mean themselves.
+#: These verbs translate errors themselves.
 _UNGUARDED = frozenset({"open", "close"})
 
 
@@ -41,19 +41,19 @@ def is_damage(exc: BaseException) -> bool:
 
 def corrupt(name: str, exc: BaseException) -> StoreCorrupt:
     """Return the error to raise instead of *exc*."""
-    # Bytes that are not text are quoted, not raised again.
+    # Bytes that are not text are escaped: otherwise printing the message would raise.
     reason = ascii(str(exc)) if isinstance(exc, UnicodeError) else str(exc)
     what = f"{type(exc).__name__}: {reason:.200}"
     error = StoreCorrupt(
         f"{name} has a value that cannot be read ({what}); "
-        "find it with kue doctor; if that finds nothing, this is a bug of Kue"
+        "find it with kue doctor; if that finds nothing, this is a bug in Kue"
     )
     error.__cause__ = exc
     return error
 
 
 def guards_replies(store: S) -> S:
-    """Decorate a store: its verbs raise `StoreCorrupt` for replies they cannot read."""
+    """Decorate a store: its verbs raise `StoreCorrupt` for malformed replies."""
     for name, verb in inspect.getmembers(Store, inspect.iscoroutinefunction):
         if name not in _UNGUARDED:
             setattr(store, name, _guarded(getattr(store, name, verb)))

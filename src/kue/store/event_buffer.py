@@ -1,4 +1,4 @@
-"""One listener's events: a bounded buffer that says when it ran over."""
+"""Event buffer of one subscriber: bounded, and reports how many events it dropped."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from kue.model.events import Event, Kind
 
 class EventBuffer:
     """
-    Events on their way to one listener, as an async iterator.
+    Events for one subscriber, as an async iterator.
 
-    When *size* of them wait to be read, the oldest goes; the next thing read is then a
-    ``lagged`` event with how many were missed.
+    When *size* events are unread, the oldest is dropped; the next event read is then
+    ``lagged``, with how many were missed.
     """
 
     def __init__(self, size: int, *, only: frozenset[int] | None = None) -> None:
@@ -26,7 +26,7 @@ class EventBuffer:
         self._arrived = asyncio.Event()
 
     def put(self, event: Event) -> None:
-        """Take an event in, if this listener wants it.  Never waits."""
+        """Add an event, if this subscriber wants it.  Never blocks."""
         if self._only is not None and event.job_id not in self._only:
             return
         if len(self._events) == self._size:
@@ -36,7 +36,7 @@ class EventBuffer:
         self._arrived.set()
 
     def lag(self, missed: int) -> None:
-        """Tell the listener that it missed events, of unknown number if 0."""
+        """Record that events were missed, of unknown number if 0."""
         self._missed = (self._missed or 0) + missed
         self._arrived.set()
 

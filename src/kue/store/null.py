@@ -1,8 +1,8 @@
 """
-The store of a process that has none: every verb is refused.
+Null store, for a process without access to the queue: every verb raises.
 
-A child process that runs a job is told of no store.  Without this one, a queue that it
-makes would take its default, a file beside it, and jobs added there would run nowhere.
+A child process that runs a job is given no store.  Without this one, a queue created in
+it would use the default, a local file, and no worker would run the jobs added there.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from kue.model.errors import StoreRefused
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: What such a process finds in KUE_URL.
+#: The value of KUE_URL in such a process.
 URL = "nowhere://"
 
 
-def is_here() -> bool:
-    """Return whether this process runs a job for a worker that keeps the store."""
+def is_job_process() -> bool:
+    """Return whether this is a child process in which a worker runs jobs."""
     return os.environ.get("KUE_URL") == URL
 
 
 class NullStore:
-    """Looks like a store, and can be closed like one."""
+    """A store without verbs, that can only be closed."""
 
     name = URL
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
     def __getattr__(self, verb: str) -> Callable[..., NoReturn]:
         return _refuse
@@ -38,6 +38,6 @@ class NullStore:
 
 def _refuse(*args: object, **given: object) -> NoReturn:
     raise StoreRefused(
-        "a task with execution='process' runs where there is no way to the queue; "
-        "return what is to be done, and let a task that runs elsewhere do it"
+        "a task with execution='process' has no access to the queue; "
+        "return what is to be done, and let a task with another execution do it"
     )

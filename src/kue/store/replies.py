@@ -1,4 +1,4 @@
-"""The one place where a store's words become errors."""
+"""Replies of a store as errors: the one place where a `Result` becomes an exception."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def check(
     holder: int | None = None,
 ) -> Result:
     """
-    Return *word* if what was asked for is so, or will be.
+    Return *word* if it means success, now or later.
 
     *wanted* ends the sentence "job 7 is active and cannot …".
 
     Raises:
-        JobNotFound, LeaseLost, InvalidTransition, UniqueHeld: It is not so, and why.
+        JobNotFound, LeaseLost, InvalidTransition, UniqueHeld: It means failure.
     """
     match word:
         case Result.DONE | Result.ALREADY | Result.ASKED:
@@ -41,7 +41,7 @@ def check(
 
 
 def check_reply(job_id: int, reply: Reply, *, wanted: str) -> Result:
-    """Do `check` for an answer that explains itself."""
+    """Do `check` for a `Reply`."""
     return check(
         job_id, reply.word, wanted=wanted, state=reply.state, holder=reply.holder
     )

@@ -1,4 +1,4 @@
-"""What the verbs of a store refuse: values that no call may carry."""
+"""Validation of the arguments of a store's verbs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class InvalidCall(ValueError):
-    """A verb was called with a value that no call may carry; nothing was sent."""
+    """A verb was called with an invalid value; nothing was sent."""
 
 
 def check_batch(things: Sequence[Any], what: str) -> None:
-    """Raise `InvalidCall` when there are more than one call may carry."""
+    """Raise `InvalidCall` for more than one call may have."""
     if len(things) > MAX_BATCH:
         raise InvalidCall(
             f"one call takes at most {MAX_BATCH} {what}, not {len(things)}; "
@@ -30,47 +30,47 @@ def check_batch(things: Sequence[Any], what: str) -> None:
 
 
 def check_limit(limit: int) -> None:
-    """Raise `InvalidCall` for a number of jobs that no call may ask for."""
+    """Raise `InvalidCall` for an invalid number of jobs."""
     if not 0 <= limit <= MAX_BATCH:
         raise InvalidCall(f"limit must be from 0 to {MAX_BATCH}, not {limit}")
 
 
 def check_move(to: State, at: int | None) -> None:
-    """Raise `InvalidCall` for a move that no job can be asked to make."""
+    """Raise `InvalidCall` for a move to a state that jobs cannot be moved to."""
     if to not in (State.WAITING, State.DELAYED):
         raise InvalidCall(
-            f"jobs are moved to waiting or delayed, not to {to}; workers start and "
-            "end them, and cancel is a verb of its own"
+            f"jobs can be moved to waiting or delayed, not to {to}; workers start and "
+            "end them, and cancel is a separate verb"
         )
     if to is State.DELAYED and at is None:
-        raise InvalidCall("a job that is moved to delayed needs at=, when it is due")
+        raise InvalidCall("moving a job to delayed needs at=, the time it is due")
 
 
 def check_pause(type: str | None, worker: str | None) -> None:
-    """Raise `InvalidCall` when a pause is to be that of a type and of a worker."""
+    """Raise `InvalidCall` for a pause of both a type and a worker."""
     if type is not None and worker is not None:
         raise InvalidCall(
-            f"a pause is that of a type or of a worker, not of both ({type!r} and "
-            f"{worker!r}); call once for each"
+            f"pause a type or a worker, not both ({type!r} and {worker!r}); "
+            "call once for each"
         )
 
 
 def check_order(order: str) -> None:
-    """Raise `InvalidCall` for an order that no worker understands."""
+    """Raise `InvalidCall` for an order that does not exist."""
     if order not in ORDERS:
         raise InvalidCall(
-            f"a worker is ordered to {' or '.join(ORDERS)}, not {order!r}"
+            f"an order for a worker is {' or '.join(ORDERS)}, not {order!r}"
         )
 
 
 def check_errors(limit: int) -> None:
-    """Raise `InvalidCall` for a number of errors that no call may ask for."""
+    """Raise `InvalidCall` for an invalid number of error groups."""
     if not 1 <= limit <= MAX_ERRORS:
         raise InvalidCall(f"limit must be from 1 to {MAX_ERRORS}, not {limit}")
 
 
 def check_limits(limits: Limits | None) -> None:
-    """Raise `InvalidCall` for limits that would let nothing through."""
+    """Raise `InvalidCall` for limits under which no job could start."""
     for name in ("concurrency", "rate", "per", "per_key") if limits else ():
         value = getattr(limits, name)
         if value is not None and value < 1:
@@ -78,19 +78,19 @@ def check_limits(limits: Limits | None) -> None:
 
 
 def check_timings(timings: Iterable[Timing]) -> None:
-    """Raise `InvalidCall` for counts that no worker can have."""
+    """Raise `InvalidCall` for timings with an unknown bucket or a negative count."""
     for timing in timings:
         for counts in (timing.waits, timing.runs):
             if not counts.keys() <= KNOWN:
-                raise InvalidCall(f"{min(counts.keys() - KNOWN)} is no bucket")
+                raise InvalidCall(f"{min(counts.keys() - KNOWN)} is not a bucket")
             if min(counts.values(), default=0) < 0:
                 raise InvalidCall("a bucket cannot count less than 0")
 
 
 def check_kept(room: str, name: str, value: str = "") -> None:
-    """Raise `InvalidCall` for a small record that cannot be."""
+    """Raise `InvalidCall` for an invalid room, name or value of a small record."""
     if not (room.isascii() and room.isalpha() and room.islower() and len(room) <= 40):
-        raise InvalidCall(f"a room is one word of small letters, not {room[:50]!r}")
+        raise InvalidCall(f"a room is one word of lowercase letters, not {room[:50]!r}")
     try:
         check_name(name, what="the name of a record")
     except (ValueError, TypeError) as exc:
@@ -101,7 +101,7 @@ def check_kept(room: str, name: str, value: str = "") -> None:
 
 def read_act_cursor(cursor: str | None) -> int | None:
     """
-    Return the number of the last act seen.
+    Return the number of the last audit log entry seen.
 
     Raises:
         InvalidCall: It did not come from a page.
@@ -118,7 +118,7 @@ def read_act_cursor(cursor: str | None) -> int | None:
 
 def read_cursor(cursor: str | None) -> tuple[int, int] | None:
     """
-    Take a page's cursor apart: the sort key and id of the last job seen.
+    Return the sort key and id of the last job seen, from a page's cursor.
 
     Raises:
         InvalidCall: It did not come from a page.

@@ -105,12 +105,12 @@ async def test_a_claim_looks_past_thousands_that_are_set_aside_in_bounded_steps(
         assert found or claimed.next_at == T0, "it says that there may be more"
 
     assert found == [behind]
-    assert 1 < claims <= 5000 / (claim.DEEPER * (claim.ROUNDS - 1)) + 1
+    assert 1 < claims <= 5000 / (claim.LOOKAHEAD * (claim.ROUNDS - 1)) + 1
 
 
 async def test_a_limit_that_is_lifted_lets_thousands_go(store: SqliteStore) -> None:
     await store.limit("email", Limits(per_key=1), now=T0)
-    count = limits.LET_GO + 500
+    count = limits.MAX_RELEASED + 500
     await add_many(store, count, group="g")
     while await take(store, limit=1) and await has_ready(store):
         pass
@@ -125,7 +125,7 @@ async def test_many_groups_are_let_go_when_a_limit_is_raised(
     store: SqliteStore,
 ) -> None:
     await store.limit("email", Limits(per_key=1), now=T0)
-    groups = [f"g{n}" for n in range(limits.GROUPS + 50)]
+    groups = [f"g{n}" for n in range(limits.MAX_GROUPS + 50)]
     for _ in range(2):
         await add(store, [draft("email", group=group) for group in groups])
     assert len(await claim_ids(store, limit=500)) == len(groups)

@@ -1,8 +1,8 @@
 """
-The lookout: notices what other processes wrote, while someone here sleeps for it.
+Change watcher: polls for commits of other processes, while a caller here waits.
 
-SQLite has no way to be told.  ``PRAGMA data_version`` changes when another connection
-has committed; asking costs microseconds and reads no page of the file.
+SQLite cannot notify of them.  ``PRAGMA data_version`` changes when another connection
+has committed; polling it costs microseconds and reads no page of the file.
 """
 
 from __future__ import annotations
@@ -31,11 +31,13 @@ OnChange = Callable[[sqlite3.Connection], None]
 
 
 class ChangeWatcher(threading.Thread):
-    """A thread that asks every 20 ms, and only while somebody sleeps."""
+    """A thread that polls every 20 ms, and only while a caller waits."""
 
-    def __init__(self, place: FileLocation, budget: float, on_change: OnChange) -> None:
-        super().__init__(name="kue-lookout", daemon=True)
-        self._place = place
+    def __init__(
+        self, location: FileLocation, budget: float, on_change: OnChange
+    ) -> None:
+        super().__init__(name="kue-watcher", daemon=True)
+        self._location = location
         self._budget = budget
         self._on_change = on_change
         self._lock = threading.Lock()
@@ -46,14 +48,14 @@ class ChangeWatcher(threading.Thread):
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Look out for as long as the context lasts."""
-        self._change(1)
+        """Poll for as long as the context lasts."""
+        self._count_sleepers(1)
         try:
             yield
         finally:
-            self._change(-1)
+            self._count_sleepers(-1)
 
-    def _change(self, by: int) -> None:
+    def _count_sleepers(self, by: int) -> None:
         with self._lock:
             self._sleepers += by
             if self._sleepers:
@@ -62,26 +64,28 @@ class ChangeWatcher(threading.Thread):
                 self._is_needed.clear()
 
     def stop(self) -> None:
-        """End the thread and return when it let go of the file."""
+        """End the thread; return when it has closed the file."""
         self._is_over.set()
         self._is_needed.set()
         self.join()
 
     def run(self) -> None:
         self._inside = forking.enter()
-        self._look()
+        self._run()
         forking.leave(self._inside)
 
-    def _look(self) -> None:
+    def _run(self) -> None:
         while not self._is_over.is_set():
-            # An outage ends the watch and not the thread: it is told to those who
-            # call the store, and here there is nobody to tell.
+            # An outage ends the connection, not the thread.  Callers of the store
+            # notice it; here there is no caller to raise it to.
             try:
                 self._watch()
             except (sqlite3.Error, KueError) as exc:
-                logger.debug("%s: watching ended: %s", self._place.name, exc)
+                logger.debug("%s: watching ended: %s", self._location.name, exc)
             except Exception as exc:
-                self._log.error("%s: events cannot be read", self._place.name, exc=exc)
+                self._log.error(
+                    "%s: events cannot be read", self._location.name, exc=exc
+                )
             self._is_over.wait(POLL_SECONDS)
 
     def _watch(self) -> None:
@@ -89,22 +93,22 @@ class ChangeWatcher(threading.Thread):
         if self._is_over.is_set():
             return
         with self._inside:
-            db = connect(self._place, budget=self._budget)
-        file = self._place.identity()
+            db = connect(self._location, budget=self._budget)
+        file = self._location.identity()
         try:
             self._poll(db, file)
         finally:
             with self._inside:
-                self._let_go(db, file)
+                self._disconnect(db, file)
 
-    def _let_go(self, db: sqlite3.Connection, file: tuple[int, int] | None) -> None:
-        if file == self._place.identity():
+    def _disconnect(self, db: sqlite3.Connection, file: tuple[int, int] | None) -> None:
+        if file == self._location.identity():
             db.close()
         else:
             abandon(db)
 
     def _poll(self, db: sqlite3.Connection, file: tuple[int, int] | None) -> None:
-        """Ask again and again, until it is over or the file is another."""
+        """Poll until the thread is stopped or the file is replaced."""
         seen = None
         while not self._is_over.wait(POLL_SECONDS):
             self._is_needed.wait()
@@ -113,5 +117,5 @@ class ChangeWatcher(threading.Thread):
                 if version != seen:
                     seen = version
                     self._on_change(db)
-            if file != self._place.identity():
+            if file != self._location.identity():
                 return

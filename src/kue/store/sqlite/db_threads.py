@@ -1,8 +1,8 @@
 """
-The two threads of a store: one writes, one reads.
+Database threads of a store: one writes, one reads.
 
-The writer gathers what many callers ask for into one transaction (group commit), each
-in a savepoint of its own, so that one that fails undoes nothing of the others.
+The writer gathers the calls of many clients into one transaction (group commit), each
+in its own savepoint, so that one that fails does not undo the others.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kue.store.sqlite.connection import (
     translated,
 )
 from kue.store.sqlite.disk_reserve import DiskReserve
-from kue.store.sqlite.side_effects import follow
+from kue.store.sqlite.side_effects import apply_side_effects
 from kue.store.sqlite.thread_calls import ThreadCall, resolve
 from kue.store.sqlite.transaction import Transaction
 
@@ -40,38 +40,38 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Calls gathered into one transaction at most, and how long one may go on taking in
-#: more: other processes wait meanwhile.
+#: The most calls in one transaction, and how long it may keep taking more: other
+#: processes are waiting.
 MAX_CALLS = 128
 MAX_SECONDS = 0.05
 
 
 class CommitNotice(NamedTuple):
-    """What a transaction means to those who sleep."""
+    """What waiters and subscribers need to know of a transaction."""
 
     ready: set[str]
     later: set[str]
-    has_told: bool
+    has_events: bool
 
 
 class DatabaseThread(threading.Thread):
-    """A thread with a connection of its own, which serves calls in order."""
+    """A thread with its own connection, which serves calls in order."""
 
-    def __init__(self, place: FileLocation, budget: float, name: str) -> None:
+    def __init__(self, location: FileLocation, budget: float, name: str) -> None:
         super().__init__(name=f"kue-{name}", daemon=True)
-        self._place = place
+        self._location = location
         self._budget = budget
         self._calls: queue.SimpleQueue[ThreadCall | None] = queue.SimpleQueue()
         self._db: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
-        self._reserve = DiskReserve(place)
+        self._reserve = DiskReserve(location)
         self._log = ThrottledLog(logger)
 
-    def ask(self, task: ThreadCall) -> None:
+    def submit(self, task: ThreadCall) -> None:
         self._calls.put(task)
 
     def stop(self) -> None:
-        """Serve what was asked for, then let go of the file; return when done."""
+        """Serve the remaining calls, then close the file; return when done."""
         self._calls.put(None)
         self.join()
 
@@ -103,11 +103,11 @@ class DatabaseThread(threading.Thread):
         return tasks, False
 
     def _answer(self, tasks: list[ThreadCall]) -> None:
-        """Serve calls; a thread that ended of a bug would leave all others waiting."""
+        """Serve calls; a bug must not end the thread, or all later calls would hang."""
         try:
             self._serve(tasks)
         except Exception as exc:
-            self._log.error("%s: a call failed", self._place.name, exc=exc)
+            self._log.error("%s: a call failed", self._location.name, exc=exc)
             self._refuse(tasks, exc)
 
     def _refuse(self, tasks: list[ThreadCall], error: Exception) -> None:
@@ -119,41 +119,41 @@ class DatabaseThread(threading.Thread):
         raise NotImplementedError
 
     def _connection(self) -> sqlite3.Connection:
-        """Return the connection; a new one if the file was replaced behind our back."""
-        if self._db is not None and self._file != self._place.identity():
-            logger.warning("%s was replaced while it was in use", self._place.name)
+        """Return the connection; a new one if the file was replaced in the meantime."""
+        if self._db is not None and self._file != self._location.identity():
+            logger.warning("%s was replaced while it was in use", self._location.name)
             self._disconnect()
         if self._db is None:
             self._db = self._connect()
-            self._file = self._place.identity()
+            self._file = self._location.identity()
         return self._db
 
     def _connect(self) -> sqlite3.Connection:
         try:
-            return connect(self._place, budget=self._budget)
+            return connect(self._location, budget=self._budget)
         except sqlite3.Error as exc:
-            # There was not even room to begin a log.
+            # There was not even room to start the write-ahead log.
             if not is_full(exc) or not self._reserve.release():
                 raise
-        return connect(self._place, budget=self._budget)
+        return connect(self._location, budget=self._budget)
 
     def _disconnect(self) -> None:
         db, self._db = self._db, None
         if db is None:
             return
-        if self._file != self._place.identity():
+        if self._file != self._location.identity():
             abandon(db)
             return
         with contextlib.suppress(sqlite3.Error):
             db.close()
 
-    def _in_words(self, exc: Exception) -> Exception:
+    def _translated(self, exc: Exception) -> Exception:
         if isinstance(exc, sqlite3.Error):
-            error = translated(exc, self._place.name)
+            error = translated(exc, self._location.name)
             error.__cause__ = exc
             return error
-        # The one place where SQLite's reads are guarded: see kue.store.damage.
-        return corrupt(self._place.name, exc) if is_damage(exc) else exc
+        # The one place that guards reads of SQLite: see kue.store.damage.
+        return corrupt(self._location.name, exc) if is_damage(exc) else exc
 
 
 class ReaderThread(DatabaseThread):
@@ -165,7 +165,7 @@ class ReaderThread(DatabaseThread):
                 task.succeed(self._read(task))
             except Exception as exc:
                 self._disconnect()
-                task.fail(self._in_words(exc))
+                task.fail(self._translated(exc))
             resolve([task])
 
     def _read(self, task: ThreadCall) -> object:
@@ -182,12 +182,12 @@ class WriterThread(DatabaseThread):
 
     def __init__(
         self,
-        place: FileLocation,
+        location: FileLocation,
         budget: float,
         clock: Clock,
         on_commit: Callable[[sqlite3.Connection, CommitNotice], None],
     ) -> None:
-        super().__init__(place, budget, "writer")
+        super().__init__(location, budget, "writer")
         self._clock = clock
         self._on_commit = on_commit
 
@@ -195,14 +195,14 @@ class WriterThread(DatabaseThread):
         tasks = self._admitted(tasks)
         while tasks:
             tasks = self._transact(tasks)
-        self._reserve.look(self._unused)
+        self._reserve.restore(self._unused)
 
     def _admitted(self, tasks: list[ThreadCall]) -> list[ThreadCall]:
-        """Refuse new jobs that would take up the reserve; return the other calls."""
+        """Refuse new jobs that would use the disk reserve; return the other calls."""
         if not any(task.is_new for task in tasks) or self._reserve.admits(self._unused):
             return tasks
         refused = [task for task in tasks if task.is_new]
-        self._refuse(refused, full(self._place.name))
+        self._refuse(refused, full(self._location.name))
         return [task for task in tasks if not task.is_new]
 
     def _unused(self) -> int:
@@ -215,14 +215,14 @@ class WriterThread(DatabaseThread):
             return 0
 
     def _transact(self, tasks: list[ThreadCall]) -> list[ThreadCall]:
-        """Do as many calls as one transaction should; return those left over."""
+        """Run as many calls as one transaction should; return the remaining ones."""
         deadline = time.monotonic() + MAX_SECONDS
-        turns: list[Transaction] = []
+        transactions: list[Transaction] = []
         served = 0
         try:
             db = self._begin(tasks)
             for task in tasks:
-                self._perform(db, task, turns, is_alone=len(tasks) == 1)
+                self._perform(db, task, transactions, is_alone=len(tasks) == 1)
                 served += 1
                 if time.monotonic() > deadline:
                     break
@@ -230,38 +230,38 @@ class WriterThread(DatabaseThread):
         except Exception as exc:
             if is_full(exc):
                 return self._make_room(tasks, exc)
-            self._give_up(tasks, exc)
+            self._fail_all(tasks, exc)
             return []
         resolve(tasks[:served])
-        self._notify(db, turns)
+        self._notify(db, transactions)
         return tasks[served:]
 
     def _make_room(self, tasks: list[ThreadCall], exc: Exception) -> list[ThreadCall]:
-        """Refuse what brings new jobs; return the rest if it is worth another try."""
+        """Refuse calls with new jobs; return the others if they are worth a retry."""
         self._roll_back()
         must = [task for task in tasks if not task.is_new]
         if not must or not self._reserve.release():
-            self._give_up(tasks, exc)
+            self._fail_all(tasks, exc)
             return []
-        self._refuse([task for task in tasks if task.is_new], self._in_words(exc))
+        self._refuse([task for task in tasks if task.is_new], self._translated(exc))
         self._shorten_log()
         return must
 
     def _shorten_log(self) -> None:
-        """Have the log begin again from its start, where it need not grow."""
+        """Restart the write-ahead log from its beginning, where it need not grow."""
         if self._db is not None:
             with contextlib.suppress(sqlite3.Error):
                 self._db.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
 
     def _connect(self) -> sqlite3.Connection:
         db = super()._connect()
-        # It waits only in `begin`, in its own way.
+        # It waits only in `begin`, which has its own retry loop.
         db.execute("PRAGMA busy_timeout = 0")
         return db
 
     def _begin(self, tasks: list[ThreadCall]) -> sqlite3.Connection:
         db = self._connection()
-        # Cannot be changed once the transaction has begun.
+        # It cannot be changed inside a transaction.
         is_durable = any(task.is_durable for task in tasks)
         db.execute(f"PRAGMA synchronous = {'FULL' if is_durable else 'NORMAL'}")
         begin(db, self._budget)
@@ -271,56 +271,58 @@ class WriterThread(DatabaseThread):
         self,
         db: sqlite3.Connection,
         task: ThreadCall,
-        turns: list[Transaction],
+        transactions: list[Transaction],
         is_alone: bool,
     ) -> None:
-        """Do one call.  Alone it needs no savepoint: all is undone if it fails."""
+        """Run one call.  Alone it needs no savepoint: all is undone if it fails."""
         if is_alone:
-            turns.append(self._take_turn(db, task))
+            transactions.append(self._run_call(db, task))
             return
         db.execute("SAVEPOINT call")
         try:
-            turns.append(self._take_turn(db, task))
+            transactions.append(self._run_call(db, task))
         except Exception as exc:
-            # Out of disk or memory SQLite undoes the whole transaction by itself.
-            # What must be done gets another try, with the reserve.
+            # Out of disk or memory SQLite rolls back the whole transaction by itself.
+            # Calls without new jobs are retried, using the disk reserve.
             if not db.in_transaction or (is_full(exc) and not task.is_new):
                 raise
             db.execute("ROLLBACK TO call")
-            task.fail(self._in_words(exc))
+            task.fail(self._translated(exc))
         db.execute("RELEASE call")
 
-    def _take_turn(self, db: sqlite3.Connection, task: ThreadCall) -> Transaction:
+    def _run_call(self, db: sqlite3.Connection, task: ThreadCall) -> Transaction:
         now = self._clock.now_ms() if task.now is None else task.now
-        turn = Transaction(db, now, time.time_ns() // 1_000_000)
-        result = task.call(turn)
-        follow(turn)
+        tx = Transaction(db, now, time.time_ns() // 1_000_000)
+        result = task.call(tx)
+        apply_side_effects(tx)
         task.succeed(result)
-        return turn
+        return tx
 
-    def _give_up(self, tasks: list[ThreadCall], exc: Exception) -> None:
+    def _fail_all(self, tasks: list[ThreadCall], exc: Exception) -> None:
         self._roll_back()
-        # Out of room a connection is as good as new, and its log may be the only one
-        # that there is room for.
+        # On a full disk the connection is still usable, and its write-ahead log may be
+        # the only one that there is room for.
         if isinstance(exc, sqlite3.Error) and not is_full(exc):
             self._disconnect()
-        self._refuse(tasks, self._in_words(exc))
+        self._refuse(tasks, self._translated(exc))
 
     def _roll_back(self) -> None:
         if self._db is not None and self._db.in_transaction:
             with contextlib.suppress(sqlite3.Error):
                 self._db.execute("ROLLBACK")
 
-    def _notify(self, db: sqlite3.Connection, turns: list[Transaction]) -> None:
-        ready = set().union(*(turn.ready for turn in turns))
-        later = set().union(*(turn.later for turn in turns))
-        has_told = any(turn.has_told for turn in turns)
-        if ready or later or has_told:
-            # What was committed stays so, even if the news of it cannot be read, and
-            # this thread serves everyone: it must not end of it.
+    def _notify(self, db: sqlite3.Connection, transactions: list[Transaction]) -> None:
+        ready = set().union(*(tx.ready for tx in transactions))
+        later = set().union(*(tx.later for tx in transactions))
+        has_events = any(tx.has_events for tx in transactions)
+        if ready or later or has_events:
+            # What was committed stays committed, even if its events cannot be read.
+            # The thread must go on: it serves all calls.
             try:
-                self._on_commit(db, CommitNotice(ready, later, has_told))
+                self._on_commit(db, CommitNotice(ready, later, has_events))
             except sqlite3.Error as exc:
-                logger.debug("no news of a commit: %s", exc)
+                logger.debug("events of a commit cannot be read: %s", exc)
             except Exception as exc:
-                self._log.error("%s: events cannot be read", self._place.name, exc=exc)
+                self._log.error(
+                    "%s: events cannot be read", self._location.name, exc=exc
+                )

@@ -1,10 +1,10 @@
 """
-The reserve: room on the disk that is kept for the jobs a store already has.
+Disk reserve: space that is kept free for the jobs a store already has.
 
 On a full disk nothing could be written, not even that a job ended or was removed.  So a
-file beside the store takes up some room.  New jobs are refused while it could not be
-kept; when other work finds the disk full, the file is deleted and that work goes on in
-the room it took.  It is made again once there is room.
+file next to the store reserves some space.  New jobs are refused while there is no room
+for it.  When other calls find the disk full, the file is deleted and they go on in the
+space it took.  It is created again once there is room.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: What is kept, in bytes: a log that waits for its checkpoint has 4 MiB, and as much is
-#: left for endings of jobs.
+#: Size of the reserve, in bytes: a write-ahead log before its checkpoint has 4 MiB, and
+#: as much is left for endings of jobs.
 SIZE = 8 * 1024 * 1024
-#: Left free when the reserve is made, for the log and for others.
+#: Left free when the reserve is created, for the log and for other programs.
 MARGIN = 4 * 1024 * 1024
-#: A store smaller than this, on a disk with more room than that, needs none yet.
+#: A store smaller than this, on a disk with more free space than that, needs none yet.
 SMALL = 4 * 1024 * 1024
 PLENTY = 1024 * 1024 * 1024
-#: How often a store that takes no new jobs looks whether its reserve is there.
-LOOK_SECONDS = 5.0
-#: What takes longer to make than this was left behind.
+#: How often a store that gets no new jobs checks that its reserve exists.
+CHECK_SECONDS = 5.0
+#: A reserve that takes longer to create than this was left behind by a dead process.
 MAKING_SECONDS = 60.0
 
 
 class DiskReserve:
-    """The reserve of the store at *place*; several processes share it."""
+    """The reserve of the store at *location*; several processes share it."""
 
-    def __init__(self, place: FileLocation) -> None:
-        self._store = place.path
-        self._path = None if place.path is None else Path(f"{place.path}-reserve")
-        self._looked = 0.0
+    def __init__(self, location: FileLocation) -> None:
+        self._store = location.path
+        self._path = None if location.path is None else Path(f"{location.path}-reserve")
+        self._checked = 0.0
 
     def admits(self, unused: Callable[[], int]) -> bool:
         """
-        Return whether there is room for new jobs beside the reserve.
+        Return whether there is room for new jobs in addition to the reserve.
 
-        Pages of the file that removed jobs left behind are as good as a reserve;
-        *unused* counts them, in bytes.
+        Free pages in the file, which removed jobs leave behind, are as good as a
+        reserve; *unused* returns their size in bytes.
         """
-        self._looked = time.monotonic()
+        self._checked = time.monotonic()
         if self._path is None or self._store is None or self._path.exists():
             return True
         try:
@@ -61,19 +61,19 @@ class DiskReserve:
             if free >= PLENTY and self._store.stat().st_size < SMALL:
                 return True
         except OSError:
-            # The next write reports what is wrong there.
+            # The next write reports what is wrong.
             return True
         if free >= SIZE + MARGIN and self._make(self._path):
             return True
         return unused() >= SIZE
 
-    def look(self, unused: Callable[[], int]) -> None:
-        """Make the reserve again, if there is room by now and it is time to look."""
-        if time.monotonic() - self._looked >= LOOK_SECONDS:
+    def restore(self, unused: Callable[[], int]) -> None:
+        """Create the reserve again, if there is room by now and a check is due."""
+        if time.monotonic() - self._checked >= CHECK_SECONDS:
             self.admits(unused)
 
     def release(self) -> bool:
-        """Give up the reserve; return whether there was one."""
+        """Delete the reserve; return whether there was one."""
         if self._path is None:
             return False
         try:
@@ -82,14 +82,14 @@ class DiskReserve:
             return False
         logger.error(
             "the disk of %s is full: the reserve was released so that jobs can end and "
-            "be removed, and no new ones are taken; free some space",
+            "be removed, and no new ones are accepted; free some space",
             self._store,
         )
         return True
 
     def _make(self, path: Path) -> bool:
-        # Under another name until it is whole: a process that ends half-way must not
-        # leave a reserve that holds nothing.
+        # Under another name until it is complete: a process that ends half-way must not
+        # leave a reserve without content.
         making = Path(f"{path}.{os.getpid()}")
         try:
             file = os.open(making, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
@@ -99,7 +99,7 @@ class DiskReserve:
                 os.close(file)
             making.rename(path)
         except FileExistsError:
-            # Another writer of this process makes it, unless a dead one left it behind.
+            # Another writer of this process creates it, unless a dead one left it.
             return _is_young(making)
         except OSError as exc:
             logger.debug("no reserve for %s: %s", self._store, exc)
@@ -110,7 +110,7 @@ class DiskReserve:
 
 
 def _is_young(making: Path) -> bool:
-    """Return whether someone is at it; what is left of another attempt is deleted."""
+    """Return whether it is being created; the rest of an earlier try is deleted."""
     with contextlib.suppress(FileNotFoundError):
         if time.time() - making.stat().st_mtime > MAKING_SECONDS:
             making.unlink()
@@ -119,8 +119,8 @@ def _is_young(making: Path) -> bool:
 
 
 def _fill(file: int) -> None:
-    """Take up room that no file system can compress or share."""
-    # Not every system has it.
+    """Allocate space that no file system can compress or share."""
+    # Not every system has posix_fallocate.
     with contextlib.suppress(OSError, AttributeError):
         os.posix_fallocate(file, 0, SIZE)
         return

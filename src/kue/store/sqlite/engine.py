@@ -1,4 +1,4 @@
-"""The engine room of a store: its threads, started when they are first needed."""
+"""Engine of a SQLite store: its database threads, started when first needed."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ class DatabaseThreads:
     """
     Runs calls on the store's threads.
 
-    A store in memory has one connection and therefore one thread, which reads too.
+    A store in memory has one connection and therefore one thread for writes and reads.
     """
 
-    def __init__(self, place: FileLocation, clock: Clock, budget: float) -> None:
+    def __init__(self, location: FileLocation, clock: Clock, budget: float) -> None:
         self.waiters = Waiters()
-        self.ears = Subscribers()
-        self._place = place
+        self.subscribers = Subscribers()
+        self._location = location
         self._clock = clock
         self._budget = budget
         self._lock = threading.Lock()
         self._writer: WriterThread | None = None
         self._reader: ReaderThread | None = None
-        self._lookout: ChangeWatcher | None = None
+        self._watcher: ChangeWatcher | None = None
         self._pid = 0
 
     def write(
@@ -54,42 +54,42 @@ class DatabaseThreads:
         is_durable: bool = False,
         is_new: bool = False,
     ) -> asyncio.Future[T]:
-        """Have *call* done inside a transaction; one that *is_new* brings new jobs."""
+        """Run *call* inside a transaction; with *is_new* it adds new jobs."""
         self._check_process()
         task = ThreadCall(call, now, is_durable, is_new)
         with self._lock:
-            self._start().ask(task)
+            self._start().submit(task)
         return task.future
 
     def read(self, call: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
-        """Have *call* done on a snapshot of the store."""
+        """Run *call* on a snapshot of the store."""
         self._check_process()
         with self._lock:
             writer = self._start()
             if self._reader is None:
-                task = ThreadCall(lambda turn: call(turn.db))
-                writer.ask(task)
+                task = ThreadCall(lambda tx: call(tx.db))
+                writer.submit(task)
             else:
                 task = ThreadCall(call)
-                self._reader.ask(task)
+                self._reader.submit(task)
         return task.future
 
-    def looking_out(self) -> AbstractContextManager[None]:
-        """Notice what other processes write, for as long as the context lasts."""
+    def watching_changes(self) -> AbstractContextManager[None]:
+        """Watch for writes of other processes, for as long as the context lasts."""
         self._check_process()
         with self._lock:
             self._start()
-            if self._lookout is None:
+            if self._watcher is None:
                 return nullcontext()
-            return self._lookout.watching()
+            return self._watcher.watching()
 
     def stop(self) -> None:
-        """Finish what was asked for and end the threads; a child has none to end."""
+        """Finish submitted calls and end the threads; a forked child has none."""
         if self._pid != os.getpid():
             return
         with self._lock:
-            threads = (self._lookout, self._reader, self._writer)
-            self._lookout = self._reader = self._writer = None
+            threads = (self._watcher, self._reader, self._writer)
+            self._watcher = self._reader = self._writer = None
         for thread in threads:
             if thread is not None:
                 thread.stop()
@@ -99,30 +99,32 @@ class DatabaseThreads:
             return self._writer
         self._pid = os.getpid()
         self._writer = WriterThread(
-            self._place, self._budget, self._clock, self._after_commit
+            self._location, self._budget, self._clock, self._after_commit
         )
         self._writer.start()
-        if self._place.path is not None:
-            self._reader = ReaderThread(self._place, self._budget, "reader")
+        if self._location.path is not None:
+            self._reader = ReaderThread(self._location, self._budget, "reader")
             self._reader.start()
-            self._lookout = ChangeWatcher(self._place, self._budget, self._after_change)
-            self._lookout.start()
+            self._watcher = ChangeWatcher(
+                self._location, self._budget, self._after_change
+            )
+            self._watcher.start()
         return self._writer
 
     def _check_process(self) -> None:
         # Before the lock: a thread of the parent may have held it at the fork.
         if self._writer is not None and self._pid != os.getpid():
             raise StoreRefused(
-                f"{self._place.name} was opened by process {self._pid} and cannot be "
-                f"used by its child {os.getpid()}: threads and file locks do not "
-                "survive a fork; make a new store (a new Kue) in the child"
+                f"{self._location.name} was opened by process {self._pid} and cannot "
+                f"be used by its child {os.getpid()}: threads and file locks do not "
+                "survive a fork; create a new store (a new Kue) in the child"
             )
 
     def _after_commit(self, db: sqlite3.Connection, notice: CommitNotice) -> None:
         self.waiters.notify(notice)
-        if notice.has_told:
-            self.ears.pump(db)
+        if notice.has_events:
+            self.subscribers.deliver_new(db)
 
     def _after_change(self, db: sqlite3.Connection) -> None:
-        self.waiters.look()
-        self.ears.pump(db)
+        self.waiters.wake_all()
+        self.subscribers.deliver_new(db)

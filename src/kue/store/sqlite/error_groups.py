@@ -1,4 +1,4 @@
-"""What failed jobs failed of, counted by type and fingerprint."""
+"""Error groups: failed jobs counted by type and error fingerprint."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kue.model.job import Error
 
 _MARK = '"fingerprint":"'
-#: The fingerprint that the story of a failed job ends with, if it does.
+#: The fingerprint at the end of a failed job's story, or an empty text.
 FINGERPRINT = f"""
 iif(state = 'failed' AND substr(story, -{len(_MARK) + LENGTH + 2}, {len(_MARK)})
     = '{_MARK}', substr(story, -{LENGTH + 2}, {LENGTH}), '')
@@ -36,20 +36,20 @@ _Key = tuple[str, str]
 
 
 class ErrorGroupChanges:
-    """Errors of jobs that came to be failed during a turn, or no longer are."""
+    """Errors of jobs that failed during a transaction, or are no longer failed."""
 
-    __slots__ = ("_came", "_went")
+    __slots__ = ("_added", "_removed")
 
     def __init__(self) -> None:
-        self._came: dict[_Key, dict[str, Any]] = {}
-        self._went: dict[_Key, int] = {}
+        self._added: dict[_Key, dict[str, Any]] = {}
+        self._removed: dict[_Key, int] = {}
 
     def add(
         self, type: str, fingerprint: str, job_id: int, error: Error, at: int
     ) -> None:
         """Note that a job failed."""
-        known = self._came.get((type, fingerprint))
-        self._came[type, fingerprint] = {
+        known = self._added.get((type, fingerprint))
+        self._added[type, fingerprint] = {
             "type": type,
             "fingerprint": fingerprint,
             "n": 1 if known is None else known["n"] + 1,
@@ -59,21 +59,21 @@ class ErrorGroupChanges:
             "message": first_line(error.message),
         }
 
-    def take(self, type: str, fingerprint: str) -> None:
-        """Note that a job is failed no longer; one without a fingerprint never was."""
+    def remove(self, type: str, fingerprint: str) -> None:
+        """Note that a job is no longer failed; an empty fingerprint has no effect."""
         if fingerprint:
             key = type, fingerprint
-            self._went[key] = self._went.get(key, 0) + 1
+            self._removed[key] = self._removed.get(key, 0) + 1
 
     def write(self, db: sqlite3.Connection) -> None:
-        """Write what was noted since the last time."""
-        if self._came:
-            db.executemany(_ADD, list(self._came.values()))
-            self._came.clear()
-        if self._went:
-            db.executemany(_TAKE, [(n, *key) for key, n in self._went.items()])
-            db.executemany(_FORGET, list(self._went))
-            self._went.clear()
+        """Write what was noted since the last write."""
+        if self._added:
+            db.executemany(_ADD, list(self._added.values()))
+            self._added.clear()
+        if self._removed:
+            db.executemany(_TAKE, [(n, *key) for key, n in self._removed.items()])
+            db.executemany(_FORGET, list(self._removed))
+            self._removed.clear()
 
 
 def most(db: sqlite3.Connection, type: str | None, limit: int) -> Errors:

@@ -1,4 +1,4 @@
-"""Where a store's file is: reading the URL, and saying what is wrong with the place."""
+"""File location of a SQLite store: parsing its URL, and checking the path."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _creating = threading.Lock()
 
 _FORMS = (
     "write sqlite:///kue.db for a file in the working folder, "
-    "sqlite:////var/lib/kue.db for one anywhere, or memory:// for none"
+    "sqlite:////var/lib/kue.db for an absolute path, or memory:// for none"
 )
 
 
 class FileLocation(NamedTuple):
-    """A file, or (None) memory that nobody else sees."""
+    """A file, or (None) private memory."""
 
     path: Path | None
     #: For messages.
@@ -28,15 +28,15 @@ class FileLocation(NamedTuple):
     @classmethod
     def of(cls, url: str) -> FileLocation:
         """
-        Read the URL of a store.  The file system is not asked anything yet.
+        Parse the URL of a store, without access to the file system.
 
         Raises:
-            ConfigError: It names no place; the message shows the forms there are.
+            ConfigError: It names no file; the message lists the forms.
         """
         parts = urlsplit(url)
         if parts.scheme == "memory":
             if url != "memory://":
-                raise ConfigError(f"{url!r} says too much: write memory:// alone")
+                raise ConfigError(f"{url!r} has too many parts: write memory:// alone")
             return cls(None, url)
         path = unquote(parts.path[1:])
         if not url.startswith("sqlite:///") or not path:
@@ -45,13 +45,13 @@ class FileLocation(NamedTuple):
             raise ConfigError(f"{url!r} has options, and a file takes none; {_FORMS}")
         if path == ":memory:":
             raise ConfigError("for a store in memory, write memory://")
-        # The folder is settled now: a program that changes it later keeps its file.
-        whole = Path(path).absolute()
-        return cls(whole, f"sqlite:///{whole}")
+        # Absolute from now on: a program that changes its folder later keeps its file.
+        absolute = Path(path).absolute()
+        return cls(absolute, f"sqlite:///{absolute}")
 
     def check(self) -> None:
         """
-        Say in plain words why the file cannot be used, if that is to be seen.
+        Check that the file can be used, as far as can be seen without opening it.
 
         Raises:
             ConfigError: Folder missing, path is a folder, or not writable.
@@ -61,33 +61,33 @@ class FileLocation(NamedTuple):
         folder = self.path.parent
         if not folder.is_dir():
             raise ConfigError(
-                f"the store {self.path} cannot be made: there is no folder {folder}; "
-                "create it, or name another place"
+                f"the store {self.path} cannot be created: there is no folder "
+                f"{folder}; create it, or name another path"
             )
         if self.path.is_dir():
             raise ConfigError(
                 f"the store {self.path} is a folder; name a file in it, such as "
                 f"sqlite:///{self.path}/kue.db"
             )
-        # WAL keeps two more files beside the store: the folder must be writable too.
-        for place in (self.path, folder):
-            if place.exists() and not os.access(place, os.W_OK):
+        # WAL keeps two more files next to the store: the folder must be writable too.
+        for path in (self.path, folder):
+            if path.exists() and not os.access(path, os.W_OK):
                 raise ConfigError(
                     f"the store {self.path} cannot be written: this user may not "
-                    f"write to {place}; change its owner or name another place"
+                    f"write to {path}; change its owner or name another path"
                 )
 
     def create(self) -> None:
         """
-        Make the file, if it is missing, so that only its owner can read it.
+        Create the file, if it is missing, so that only its owner can read it.
 
         It holds payloads and password hashes.  SQLite gives its -wal and -shm files the
-        same mode, and never changes that of a file that is there.
+        same mode, and never changes that of an existing file.
         """
         if self.path is None:
             return
-        # Closing a file gives up every lock that this process has on it, so nobody here
-        # may have opened it in between.
+        # Closing a file releases every lock that this process has on it, so no other
+        # thread may have opened it in between.
         with _creating:
             try:
                 flags = os.O_CREAT | os.O_EXCL | os.O_RDWR
@@ -96,7 +96,7 @@ class FileLocation(NamedTuple):
                 return
 
     def identity(self) -> tuple[int, int] | None:
-        """Return what tells this file from another that took its name."""
+        """Return device and inode, which change when the file is replaced."""
         if self.path is None:
             return None
         try:

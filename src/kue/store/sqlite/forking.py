@@ -1,9 +1,8 @@
 """
-A process forks only while none of our threads is inside SQLite.
+Forking: a process forks only while none of Kue's threads is inside SQLite.
 
-SQLite has locks of its own for the whole process.  A child that was forked while
-another thread held one would inherit it locked for ever, and hang at its first
-statement.
+SQLite has its own locks for the whole process.  A child that was forked while another
+thread held one would inherit it locked forever, and hang at its first statement.
 """
 
 from __future__ import annotations
@@ -11,14 +10,14 @@ from __future__ import annotations
 import os
 import threading
 
-#: One for each thread that uses SQLite, held while it does.
+#: One per thread that uses SQLite, held while it does.
 _inside: set[threading.Lock] = set()
-#: Those held by a fork that is going on.
+#: Those held by a fork in progress.
 _held: list[threading.Lock] = []
 
 
 def enter() -> threading.Lock:
-    """Return a lock to be held inside SQLite, for one thread; give it to `leave`."""
+    """Return a lock for one thread to hold inside SQLite; pass it to `leave`."""
     lock = threading.Lock()
     _inside.add(lock)
     return lock
@@ -29,25 +28,27 @@ def leave(lock: threading.Lock) -> None:
     _inside.discard(lock)
 
 
-def _hold_still() -> None:
+def _before_fork() -> None:
     for lock in tuple(_inside):
         lock.acquire()
         _held.append(lock)
 
 
-def _go_on() -> None:
+def _after_fork_in_parent() -> None:
     while _held:
         _held.pop().release()
 
 
-def _begin_as_child() -> None:
-    # The threads they belong to are the parent's.
+def _after_fork_in_child() -> None:
+    # They belong to threads of the parent.
     _inside.clear()
     _held.clear()
 
 
-# Windows knows no fork.
+# Windows has no fork.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=_hold_still, after_in_parent=_go_on, after_in_child=_begin_as_child
+        before=_before_fork,
+        after_in_parent=_after_fork_in_parent,
+        after_in_child=_after_fork_in_child,
     )

@@ -1,4 +1,4 @@
-"""The half of the store that changes no job: opening, reading, waiting, listening."""
+"""Read side of the SQLite store: opening, queries, waiting for work, subscriptions."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
 from kue.model.errors import StoreError
 from kue.store.contract import Events, OnProgress, Store
-from kue.store.sqlite import error_groups as errors
+from kue.store.sqlite import error_groups
 from kue.store.sqlite.engine import DatabaseThreads
-from kue.store.sqlite.verbs import limits as gates
-from kue.store.sqlite.verbs import queries, schedules, workers
-from kue.store.sqlite.verbs import records as kept
-from kue.store.sqlite.verbs import stats as counters
-from kue.store.sqlite.verbs import watch as listening
+from kue.store.sqlite.verbs import (
+    limits,
+    queries,
+    records,
+    schedules,
+    stats,
+    watch,
+    workers,
+)
 from kue.store.sqlite.verbs.check import check
 from kue.store.sqlite.verbs.pages import PageRequest
 from kue.store.sqlite.verbs.watch import Subscriber
@@ -58,41 +62,41 @@ T = TypeVar("T")
 
 
 class SqliteReads(Store):
-    """What `SqliteStore` does without moving jobs."""
+    """The verbs of `SqliteStore` that change no jobs."""
 
-    def __init__(self, place: FileLocation, clock: Clock, budget: float) -> None:
-        self.name = place.name
-        self._place = place
+    def __init__(self, location: FileLocation, clock: Clock, budget: float) -> None:
+        self.name = location.name
+        self._location = location
         self._clock = clock
         self._budget = budget
-        self._is_guest = False
-        self._engine = DatabaseThreads(place, clock, budget)
+        self._shares_threads = False
+        self._engine = DatabaseThreads(location, clock, budget)
 
     async def open(self) -> str:
         version = sqlite3.sqlite_version
-        await self._write(None, _look_in)
-        if self._place.path is None:
-            return f"SQLite {version} in memory: jobs are gone when the program ends"
+        await self._write(None, _connect)
+        if self._location.path is None:
+            return f"SQLite {version} in memory: jobs are lost when the program ends"
         return (
-            f"SQLite {version} at {self._place.path}: jobs survive a crash of any "
+            f"SQLite {version} at {self._location.path}: jobs survive a crash of any "
             "process; a power cut may cost the last moments, but no durable add"
         )
 
     async def close(self) -> None:
-        if self._is_guest:
+        if self._shares_threads:
             return
         try:
             await asyncio.to_thread(self._engine.stop)
         except RuntimeError:
-            # An exiting interpreter gives no more threads; nobody is kept waiting then.
+            # An exiting interpreter starts no more threads; nothing else waits then.
             self._engine.stop()
 
     def twin(self) -> Self:
-        twin = type(self)(self._place, self._clock, self._budget)
-        if self._place.path is None:
-            # The one connection is the store, for as long as its owner keeps it open.
+        twin = type(self)(self._location, self._clock, self._budget)
+        if self._location.path is None:
+            # The only connection holds the data, while its owner keeps it open.
             twin._engine = self._engine
-            twin._is_guest = True
+            twin._shares_threads = True
         return twin
 
     async def now(self) -> int:
@@ -100,14 +104,17 @@ class SqliteReads(Store):
 
     async def wait(self, types: Sequence[str], timeout: float) -> frozenset[str]:
         loop = asyncio.get_running_loop()
-        ends = loop.time() + timeout
-        with self._engine.looking_out(), self._engine.waiters.enter(types) as waiter:
-            # In this order, or a job added between looking and sleeping is missed.
+        deadline = loop.time() + timeout
+        with (
+            self._engine.watching_changes(),
+            self._engine.waiters.enter(types) as waiter,
+        ):
+            # In this order, or a job added between checking and sleeping is missed.
             while True:
                 now = self._clock.now_ms()
-                due = await self._read(gates.outlook, types, now)
+                due = await self._read(limits.next_chances, types, now)
                 waiter.ready.update(type for type, at in due.items() if at <= now)
-                left = ends - loop.time()
+                left = deadline - loop.time()
                 if waiter.ready or left <= 0:
                     return frozenset(waiter.ready)
                 soonest = min(due.values(), default=math.inf)
@@ -116,11 +123,11 @@ class SqliteReads(Store):
     async def paused(self) -> list[Pause]:
         now = self._clock.now_ms()
         return await self._read(
-            lambda db: gates.pauses(db, now) + workers.pauses(db, now)
+            lambda db: limits.pauses(db, now) + workers.pauses(db, now)
         )
 
     async def limits(self) -> dict[str, Limits]:
-        return await self._read(gates.limits)
+        return await self._read(limits.limits)
 
     async def schedules(self) -> list[Schedule]:
         return await self._read(schedules.show)
@@ -157,12 +164,12 @@ class SqliteReads(Store):
         return await self._read(workers.show, moment)
 
     async def stats(self, since: int, until: int) -> list[Stat]:
-        return await self._read(counters.minutes, since, until)
+        return await self._read(stats.minutes, since, until)
 
     async def hours(
         self, since: int, until: int, *, now: int | None = None
     ) -> list[Stat]:
-        return await self._read(counters.hours, since, until)
+        return await self._read(stats.hours, since, until)
 
     async def stacks(self, worker: str, *, now: int | None = None) -> Stacks | None:
         moment = self._clock.now_ms() if now is None else now
@@ -177,20 +184,20 @@ class SqliteReads(Store):
     async def kept(self, room: str, name: str, *, now: int | None = None) -> str | None:
         check_kept(room, name)
         moment = self._clock.now_ms() if now is None else now
-        return await self._read(kept.show, room, name, moment)
+        return await self._read(records.show, room, name, moment)
 
     async def all_kept(self, room: str, *, now: int | None = None) -> dict[str, str]:
         check_kept(room, room)
         moment = self._clock.now_ms() if now is None else now
-        return await self._read(kept.show_all, room, moment)
+        return await self._read(records.show_all, room, moment)
 
     async def acts(self, limit: int = 50, cursor: str | None = None) -> AuditPage:
         check_limit(limit)
-        return await self._read(kept.acts, limit, read_act_cursor(cursor))
+        return await self._read(records.acts, limit, read_act_cursor(cursor))
 
     async def errors(self, type: str | None = None, *, limit: int = 50) -> Errors:
         check_errors(limit)
-        return await self._read(errors.most, type, limit)
+        return await self._read(error_groups.most, type, limit)
 
     async def check(
         self, *, repair: bool = False, on_progress: OnProgress | None = None
@@ -202,40 +209,40 @@ class SqliteReads(Store):
         self, job_ids: Sequence[int] | None = None, *, buffer: int = 1000
     ) -> AsyncIterator[Events]:
         check_batch(job_ids or (), "jobs")
-        ear = Subscriber(job_ids, buffer, self._clock)
-        ears = self._engine.ears
-        with self._engine.looking_out():
-            ears.add(ear)
+        subscriber = Subscriber(job_ids, buffer, self._clock)
+        subscribers = self._engine.subscribers
+        with self._engine.watching_changes():
+            subscribers.add(subscriber)
             try:
-                last, _ = await self._listen(ear, job_ids)
-                ears.begin(ear, last)
-                keeping = asyncio.create_task(
-                    self._keep_listening(ear, job_ids), name="kue-listener"
+                last, _ = await self._subscribe(subscriber, job_ids)
+                subscribers.begin(subscriber, last)
+                renewing = asyncio.create_task(
+                    self._keep_subscribed(subscriber, job_ids), name="kue-listener"
                 )
                 try:
-                    yield ear
+                    yield subscriber
                 finally:
-                    keeping.cancel()
+                    renewing.cancel()
             finally:
-                ears.discard(ear)
+                subscribers.discard(subscriber)
                 with suppress(StoreError):
-                    await self._write(None, listening.unlisten, ear.name)
+                    await self._write(None, watch.unsubscribe, subscriber.name)
 
-    async def _listen(
-        self, ear: Subscriber, job_ids: Sequence[int] | None
+    async def _subscribe(
+        self, subscriber: Subscriber, job_ids: Sequence[int] | None
     ) -> tuple[int, bool]:
-        return await self._write(None, listening.listen, ear.name, job_ids)
+        return await self._write(None, watch.subscribe, subscriber.name, job_ids)
 
-    async def _keep_listening(
-        self, ear: Subscriber, job_ids: Sequence[int] | None
+    async def _keep_subscribed(
+        self, subscriber: Subscriber, job_ids: Sequence[int] | None
     ) -> None:
         while True:
             await asyncio.sleep(WATCH_MS / 3000)
-            # An outage is told to those who call the store; here the next beat will do.
+            # Callers of the store notice an outage; here the next renewal will do.
             with suppress(StoreError):
-                _, is_known = await self._listen(ear, job_ids)
+                _, is_known = await self._subscribe(subscriber, job_ids)
                 if not is_known:
-                    ear.lapse()
+                    subscriber.note_gap()
 
     async def _read(
         self,
@@ -252,18 +259,16 @@ class SqliteReads(Store):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        return await self._engine.write(
-            lambda turn: call(turn, *args, **kwargs), now=now
-        )
+        return await self._engine.write(lambda tx: call(tx, *args, **kwargs), now=now)
 
 
 def _size(db: sqlite3.Connection) -> int:
-    """Return how many bytes the file has, or the memory that takes its place."""
+    """Return the size of the file, or of the store in memory, in bytes."""
     [[pages]], [[page_size]] = (
         db.execute(f"PRAGMA {name}").fetchall() for name in ("page_count", "page_size")
     )
     return int(pages) * int(page_size)
 
 
-def _look_in(turn: Transaction) -> None:
-    """Do nothing: the connection is open once this is done."""
+def _connect(tx: Transaction) -> None:
+    """Do nothing: running it opens the connection."""

@@ -1,4 +1,4 @@
-"""Removing jobs, with everything that belongs to them."""
+"""Removal of jobs, with log, links and unique keys."""
 
 from __future__ import annotations
 
@@ -19,42 +19,42 @@ _JOBS = f"DELETE FROM jobs WHERE id {_IDS}"
 _LOGS = f"DELETE FROM logs WHERE job_id {_IDS}"
 _LINKS = f"DELETE FROM links WHERE child {_IDS}"
 
-#: How a parent ended that was removed; the other words are states.
+#: How a parent ended that was removed; other endings are named after states.
 REMOVED = "removed"
 
 
-def remove(turn: Transaction, slips: Sequence[StateRow], *, free_keys: bool) -> None:
+def remove(tx: Transaction, rows: Sequence[StateRow], *, free_keys: bool) -> None:
     """
-    Remove jobs and tell whoever waited for them.
+    Remove jobs and notify their dependants.
 
-    With *free_keys* their unique keys are free at once; otherwise a ``unique_for``
-    lasts beyond the job, which nobody asked to be rid of.
+    With *free_keys* their unique keys are free at once.  Otherwise a ``unique_for``
+    outlasts the job, whose removal nobody requested.
     """
-    keyed = [slip for slip in slips if slip.unique_key is not None]
+    keyed = [row for row in rows if row.unique_key is not None]
     if free_keys:
-        unique_keys.free(turn, keyed)
+        unique_keys.free(tx, keyed)
     else:
-        unique_keys.release(turn, keyed)
-    for slip in slips:
-        turn.count(slip.type, slip.state, -1, own=slip.retain_until is not None)
-        turn.blame.take(slip.type, slip.fingerprint)
-        turn.ended.append((slip.id, REMOVED))
-        if slip.group_key is not None:
-            turn.groups.add((slip.type, slip.group_key))
-        if slip.state == State.ACTIVE:
-            turn.freed.add(slip.type)
-        turn.tell(Kind.REMOVE, slip.id, slip.type, slip.attempts)
-    erase(turn, [slip.id for slip in slips])
+        unique_keys.release(tx, keyed)
+    for row in rows:
+        tx.count(row.type, row.state, -1, own=row.retain_until is not None)
+        tx.error_changes.remove(row.type, row.fingerprint)
+        tx.ended.append((row.id, REMOVED))
+        if row.group_key is not None:
+            tx.groups.add((row.type, row.group_key))
+        if row.state == State.ACTIVE:
+            tx.freed.add(row.type)
+        tx.publish(Kind.REMOVE, row.id, row.type, row.attempts)
+    erase(tx, [row.id for row in rows])
 
 
-def erase(turn: Transaction, ids: Sequence[int]) -> None:
-    """Delete the rows of jobs: record, log and what they waited for."""
+def erase(tx: Transaction, ids: Sequence[int]) -> None:
+    """Delete the rows of jobs: record, log and links to parents."""
     wanted = as_json(ids)
-    turn.run(_JOBS, wanted)
-    turn.run(_LOGS, wanted)
-    unlink(turn, ids)
+    tx.run(_JOBS, wanted)
+    tx.run(_LOGS, wanted)
+    unlink(tx, ids)
 
 
-def unlink(turn: Transaction, ids: Sequence[int]) -> None:
-    """Let jobs wait for nobody any more."""
-    turn.run(_LINKS, as_json(ids))
+def unlink(tx: Transaction, ids: Sequence[int]) -> None:
+    """Delete the links to parents: the jobs no longer wait for any."""
+    tx.run(_LINKS, as_json(ids))

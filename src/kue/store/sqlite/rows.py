@@ -1,9 +1,9 @@
 """
-Rows and jobs: how a row becomes a `Job`, however damaged the row is.
+Rows of jobs: reading them, and turning a row into a `Job`, however damaged it is.
 
 Many rows are fetched as one value, a JSON array of arrays.  Each step of a statement
-lets go of the interpreter, and a busy event loop takes five milliseconds to give it
-back: a batch fetched row by row could wait for it a hundred times.
+releases the GIL, and a busy event loop takes five milliseconds to give it back: a batch
+fetched row by row could wait for it a hundred times.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterable, Sequence
 
-#: Rows that are read before anything is known of how large they are.
+#: How many rows are read first, while their size is unknown.
 FEW = 16
 
 
 class JobRow(msgspec.Struct, array_like=True, gc=False):
-    """What a job is made of."""
+    """The columns that make up a `Job`."""
 
     id: int
     type: str
@@ -56,7 +56,7 @@ class JobRow(msgspec.Struct, array_like=True, gc=False):
 
 
 class StateRow(msgspec.Struct, array_like=True, gc=False):
-    """What moving a job from one state to another needs to know of it."""
+    """The columns that a state transition needs."""
 
     id: int
     type: str
@@ -71,30 +71,30 @@ class StateRow(msgspec.Struct, array_like=True, gc=False):
     token: str
     cancelling: str | None
     retain_until: int | None
-    #: How many its story has.
+    #: How many lines its story has.
     lines: int
     #: That of its error, if it is failed; empty if not.
     fingerprint: str
 
     @property
-    def place(self) -> State:
+    def known_state(self) -> State:
         """
-        The state it is in.
+        The state as `State`.
 
         Raises:
-            StoreCorrupt: There is no such state.
+            StoreCorrupt: The state does not exist.
         """
         try:
             return State(self.state)
         except ValueError:
             raise StoreCorrupt(
-                f"job {self.id} is in a state that there is not, {self.state!r}; "
-                "kue doctor tells more"
+                f"job {self.id} is in a state that does not exist, {self.state!r}; "
+                "run kue doctor for details"
             ) from None
 
     @property
     def began(self) -> int | None:
-        """When its run began; None if it does not run or its token makes no sense."""
+        """When its run began; None if it is not running or its token is malformed."""
         parts = self.token.split(":")
         if len(parts) != 5 or not parts[1].isdecimal():
             return None
@@ -103,7 +103,7 @@ class StateRow(msgspec.Struct, array_like=True, gc=False):
 
 R = TypeVar("R", JobRow, StateRow)
 
-#: Fields that are no columns.
+#: Fields that are not columns.
 _EXPRESSIONS = {
     "lines": "iif(story = '', 0,"
     " 1 + length(story) - length(replace(story, char(10), '')))",
@@ -119,13 +119,13 @@ _decoders: dict[type, msgspec.json.Decoder[Any]] = {
 def columns_of(kind: type[JobRow] | type[StateRow]) -> str:
     """Return the columns of *kind*, as one JSON value for all rows."""
     names = ", ".join(_EXPRESSIONS.get(x, x) for x in kind.__struct_fields__)
-    # As a blob: text that is no UTF-8 must reach the decoder, not stop the fetch.
+    # As a blob: text that is not UTF-8 must reach the decoder, not stop the fetch.
     return f"CAST(json_group_array(json_array({names})) AS BLOB)"
 
 
 _BY_ID = "FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
 _ROWS = f"SELECT {columns_of(JobRow)} {_BY_ID}"
-_SLIPS = f"SELECT {columns_of(StateRow)} {_BY_ID}"
+_STATE_ROWS = f"SELECT {columns_of(StateRow)} {_BY_ID}"
 
 
 def fetch(db: sqlite3.Connection, kind: type[R], sql: str, *values: Any) -> list[R]:
@@ -134,14 +134,14 @@ def fetch(db: sqlite3.Connection, kind: type[R], sql: str, *values: Any) -> list
     try:
         rows: list[R] = _decoders[kind].decode(answer)
     except UnicodeDecodeError:
-        # Lone surrogates mark what is no text: a body that has them cannot be decoded.
+        # Lone surrogates mark what is not text: a body with them cannot be decoded.
         text = answer.decode(errors="surrogateescape")
         rows = [kind(*values) for values in json.loads(text)]
     return rows
 
 
 def rows_of(db: sqlite3.Connection, ids: Iterable[int]) -> list[JobRow]:
-    """Return rows in the order of *ids*, leaving out those that are gone."""
+    """Return rows in the order of *ids*, without those that are gone."""
     wanted = list(ids)
     found = {row.id: row for row in fetch(db, JobRow, _ROWS, as_json(wanted))}
     return [found[job_id] for job_id in wanted if job_id in found]
@@ -155,11 +155,11 @@ def read_within(
     is_gapless: bool = False,
 ) -> tuple[list[JobRow], int]:
     """
-    Read the first rows of *count* that have about *size* bytes, and one at least.
+    Read the first of *count* rows, up to about *size* bytes, but at least one.
 
-    Begins with few, to see how large they are.  *read* is called with where to begin
-    and where to stop; if *is_gapless*, fewer rows than that are the last.  Also returns
-    how many were read, those that are gone included.
+    Starts with few, to see how large they are.  *read* is called with start and stop;
+    with *is_gapless*, fewer rows than that are the last.  Also returns how many were
+    read, including those that are gone.
     """
     rows: list[JobRow] = []
     total, start, step = 0, 0, FEW
@@ -175,15 +175,15 @@ def read_within(
     return rows, start
 
 
-def slips_of(db: sqlite3.Connection, ids: Iterable[int]) -> dict[int, StateRow]:
-    """Return the slips of jobs by id, leaving out those that are gone."""
-    slips = fetch(db, StateRow, _SLIPS, as_json(list(ids)))
-    return {slip.id: slip for slip in slips}
+def state_rows_of(db: sqlite3.Connection, ids: Iterable[int]) -> dict[int, StateRow]:
+    """Return the state rows of jobs by id, without those that are gone."""
+    rows = fetch(db, StateRow, _STATE_ROWS, as_json(list(ids)))
+    return {row.id: row for row in rows}
 
 
 def job_of(row: JobRow, token: str | None = None) -> Job:
     """
-    Return the job; with *token*, as it is once that run began.
+    Return the job; with *token*, as it is once that run has begun.
 
     Raises:
         ValueError: Its body cannot be read.
@@ -192,7 +192,7 @@ def job_of(row: JobRow, token: str | None = None) -> Job:
 
 
 def shown(row: JobRow) -> Job:
-    """Return the job for showing: what cannot be read of it is left empty."""
+    """Return the job for display: what cannot be read is left empty."""
     try:
         spec = decode_spec(row.body)
     except ValueError:
@@ -201,7 +201,7 @@ def shown(row: JobRow) -> Job:
 
 
 def is_readable(row: JobRow) -> bool:
-    """Tell whether nothing of the job's record is lost."""
+    """Return whether body and story of a job can be read."""
     try:
         decode_spec(row.body)
         read_story(row.story.encode())

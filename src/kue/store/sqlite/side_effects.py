@@ -1,4 +1,4 @@
-"""What follows from a verb, whatever verb it was."""
+"""Side effects of a verb: notified dependants, freed slots, counts and events."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from kue.store.sqlite.transaction import Transaction
 
 
-def follow(turn: Transaction) -> None:
+def apply_side_effects(tx: Transaction) -> None:
     """
-    Tell dependants, hand on freed slots, and write down what was noted.
+    Notify dependants, reuse freed slots, and write what was noted.
 
     In this order: dependants that are cancelled free slots and are counted themselves.
     """
-    dependencies.tell_dependants(turn)
-    limits.refill(turn)
-    turn.write()
+    dependencies.notify_dependants(tx)
+    limits.refill(tx)
+    tx.write()

@@ -1,4 +1,4 @@
-"""The store on SQLite: one file, or memory."""
+"""SQLite store: jobs in one file, or in memory."""
 
 from __future__ import annotations
 
@@ -19,13 +19,19 @@ from kue.store.batches import (
 )
 from kue.store.sqlite.file_url import FileLocation
 from kue.store.sqlite.reads import SqliteReads
-from kue.store.sqlite.verbs import add as adding
-from kue.store.sqlite.verbs import changes as operating
+from kue.store.sqlite.verbs import (
+    add,
+    maintenance,
+    progress,
+    records,
+    schedules,
+    settle,
+    stats,
+    workers,
+)
+from kue.store.sqlite.verbs import changes as changing
 from kue.store.sqlite.verbs import claim as claiming
-from kue.store.sqlite.verbs import limits as gates
-from kue.store.sqlite.verbs import maintenance, records, schedules, stats, workers
-from kue.store.sqlite.verbs import progress as signs
-from kue.store.sqlite.verbs import settle as settling
+from kue.store.sqlite.verbs import limits as limiting
 from kue.store.validation import (
     InvalidCall,
     check_batch,
@@ -64,7 +70,7 @@ if TYPE_CHECKING:
     from kue.model.schedule import Schedule
     from kue.model.settings import Keep
 
-#: How long one call keeps trying to get hold of the file, in ms.
+#: How long one call keeps trying to lock the file, in ms.
 BUDGET_MS = 5_000
 
 
@@ -72,13 +78,13 @@ class SqliteStore(SqliteReads):
     """
     Jobs in a file, or in memory of this one object.
 
-    May be used from several event loops and threads of the process that made it, and
-    by several processes on one file, each with a store of its own.
+    May be used from several event loops and threads of the process that created it, and
+    by several processes on one file, each with its own store.
     """
 
-    def __init__(self, place: FileLocation, clock: Clock, budget: float) -> None:
-        super().__init__(place, clock, budget)
-        #: The last pass that we made, or knew of from the beginning.
+    def __init__(self, location: FileLocation, clock: Clock, budget: float) -> None:
+        super().__init__(location, clock, budget)
+        #: The last maintenance pass made by this store, or found by its first `tend`.
         self._last_pass: int | None = None
 
     @classmethod
@@ -89,10 +95,10 @@ class SqliteStore(SqliteReads):
         Return the store at ``sqlite:///relative.db``, ``sqlite:////abs.db``, ``memory://``.
 
         Args:
-            budget: How long a call waits for other processes that hold the file, in ms.
+            budget: How long a call waits for other processes that lock the file, in ms.
 
         Raises:
-            ConfigError: The URL names no place.
+            ConfigError: The URL names no file.
         """
         return cls(FileLocation.of(url), clock or SystemClock(), budget / 1000)
 
@@ -109,7 +115,7 @@ class SqliteStore(SqliteReads):
         added: list[Added] = []
         for number, part in enumerate(split(drafts, bytes_of_draft)):
             name = producer_of_part(producer, number)
-            call = partial(adding.add, drafts=part, producer=name, seq=seq)
+            call = partial(add.add, drafts=part, producer=name, seq=seq)
             added += await self._engine.write(
                 call, now=now, is_durable=durable, is_new=bool(part)
             )
@@ -134,10 +140,10 @@ class SqliteStore(SqliteReads):
         self, outcomes: Sequence[Outcome], *, now: int | None = None
     ) -> list[Result]:
         check_batch(outcomes, "outcomes")
-        words: list[Result] = []
+        results: list[Result] = []
         for part in split(outcomes, bytes_of_outcome):
-            words += await self._write(now, settling.settle, part)
-        return words
+            results += await self._write(now, settle.settle, part)
+        return results
 
     async def cycle(
         self,
@@ -153,13 +159,13 @@ class SqliteStore(SqliteReads):
         check_batch(outcomes, "outcomes")
         check_limit(limit)
         *first, last = split(outcomes, bytes_of_outcome)
-        words: list[Result] = []
+        results: list[Result] = []
         for part in first:
-            words += await self._write(now, settling.settle, part)
+            results += await self._write(now, settle.settle, part)
         settled, claimed = await self._write(
-            now, settling.cycle, last, types, limit, worker, claim, lease
+            now, settle.cycle, last, types, limit, worker, claim, lease
         )
-        return words + settled, claimed
+        return results + settled, claimed
 
     async def renew(
         self,
@@ -184,7 +190,7 @@ class SqliteStore(SqliteReads):
     async def begin(
         self, job: Job, *, alone: bool, now: int | None = None
     ) -> Job | Result:
-        return await self._write(now, signs.begin, job, BEGAN[not alone])
+        return await self._write(now, progress.begin, job, BEGAN[not alone])
 
     async def leave(self, worker: str, *, now: int | None = None) -> None:
         await self._write(now, workers.leave, worker)
@@ -199,18 +205,18 @@ class SqliteStore(SqliteReads):
     ) -> MaintenanceResult:
         check_limit(limit)
         if now is None:
-            is_due, last = await self._read(maintenance.look, self._clock.now_ms())
+            is_due, last = await self._read(maintenance.check_due, self._clock.now_ms())
             if self._last_pass is None:
                 self._last_pass = last
             if not is_due:
                 return MaintenanceResult(quiet=True, elsewhere=last != self._last_pass)
-        tended: MaintenanceResult = await self._write(
+        result: MaintenanceResult = await self._write(
             now, maintenance.tend, limit, keep, lease, now is None
         )
         self._last_pass = await self._read(workers.last_pass)
         fired, has_more = await self._fire(limit, now)
-        more = tended.more or has_more
-        return msgspec.structs.replace(tended, fired=fired, more=more)
+        more = result.more or has_more
+        return msgspec.structs.replace(result, fired=fired, more=more)
 
     async def _fire(self, limit: int, now: int | None) -> tuple[int, bool]:
         """Add the jobs of due schedules; on a full disk they stay due."""
@@ -230,7 +236,7 @@ class SqliteStore(SqliteReads):
         self, updates: Sequence[Progress], *, now: int | None = None
     ) -> list[Result]:
         check_batch(updates, "updates")
-        return await self._write(now, signs.progress, updates)
+        return await self._write(now, progress.progress, updates)
 
     async def log(
         self,
@@ -240,13 +246,13 @@ class SqliteStore(SqliteReads):
         created_at: int | None = None,
         now: int | None = None,
     ) -> Result:
-        return await self._write(now, signs.log, job_id, lines, created_at)
+        return await self._write(now, progress.log, job_id, lines, created_at)
 
     async def update(
         self, changes: Sequence[Change], *, now: int | None = None
     ) -> list[Result]:
         check_batch(changes, "changes")
-        return await self._write(now, operating.update, changes)
+        return await self._write(now, changing.update, changes)
 
     async def move(
         self,
@@ -262,7 +268,7 @@ class SqliteStore(SqliteReads):
         check_move(to, at)
         moment = at if to is State.DELAYED else None
         wanted = frozenset(State if states is None else states)
-        return await self._write(now, operating.move, job_ids, to, moment, wanted, seen)
+        return await self._write(now, changing.move, job_ids, to, moment, wanted, seen)
 
     async def cancel(
         self,
@@ -273,7 +279,7 @@ class SqliteStore(SqliteReads):
         now: int | None = None,
     ) -> list[Reply]:
         check_batch(job_ids, "jobs")
-        return await self._write(now, operating.cancel, job_ids, reason, seen)
+        return await self._write(now, changing.cancel, job_ids, reason, seen)
 
     async def remove(
         self,
@@ -288,7 +294,7 @@ class SqliteStore(SqliteReads):
         wanted = frozenset(State if states is None else states)
         if not force:
             wanted -= {State.ACTIVE}
-        return await self._write(now, operating.remove, job_ids, wanted, seen)
+        return await self._write(now, changing.remove, job_ids, wanted, seen)
 
     async def pause(
         self,
@@ -304,8 +310,8 @@ class SqliteStore(SqliteReads):
         if worker is not None:
             await self._write(now, workers.pause, worker, reason, by, until)
         else:
-            name = gates.EVERY if type is None else type
-            await self._write(now, operating.pause, name, reason, by, until)
+            name = limiting.EVERY if type is None else type
+            await self._write(now, changing.pause, name, reason, by, until)
 
     async def resume(
         self,
@@ -317,8 +323,8 @@ class SqliteStore(SqliteReads):
         check_pause(type, worker)
         if worker is not None:
             return await self._write(now, workers.resume, worker)
-        name = gates.EVERY if type is None else type
-        return await self._write(now, operating.resume, name)
+        name = limiting.EVERY if type is None else type
+        return await self._write(now, changing.resume, name)
 
     async def order(self, worker: str, order: str, *, now: int | None = None) -> bool:
         check_order(order)
@@ -333,10 +339,10 @@ class SqliteStore(SqliteReads):
         self, type: str, limits: Limits | None, *, now: int | None = None
     ) -> None:
         check_limits(limits)
-        await self._write(now, gates.set_limits, type, limits)
-        place: str | None = ""
-        while place is not None:
-            place = await self._write(now, gates.let_go, type, place)
+        await self._write(now, limiting.set_limits, type, limits)
+        group: str | None = ""
+        while group is not None:
+            group = await self._write(now, limiting.release_held, type, group)
 
     async def clear(
         self,
@@ -352,7 +358,7 @@ class SqliteStore(SqliteReads):
             raise InvalidCall(
                 "active jobs cannot be cleared: cancel them, or remove them by force"
             )
-        return await self._write(now, operating.clear, type, wanted, limit)
+        return await self._write(now, changing.clear, type, wanted, limit)
 
     async def schedule(self, schedule: Schedule) -> None:
         await self._write(None, schedules.write, schedule)

@@ -1,4 +1,4 @@
-"""Calls on their way to a thread and back to the event loops that wait for them."""
+"""Thread calls: functions run in another thread, with results for the event loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class ThreadCall:
-    """Something to be done in another thread, and who waits for it."""
+    """A call for another thread, and the future that waits for it."""
 
     __slots__ = (
         "_error",
@@ -34,7 +34,7 @@ class ThreadCall:
         self.call = call
         self.now = now
         self.is_durable = is_durable
-        #: Brings new jobs, which a full disk does not take.
+        #: Whether it adds new jobs, which a full disk does not take.
         self.is_new = is_new
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self.loop.create_future()
@@ -48,7 +48,7 @@ class ThreadCall:
         self._error = error
 
     def _resolve(self) -> None:
-        # Whoever waited may have given up; what was done stays done.
+        # The caller may have been cancelled; what was done stays done.
         if self.future.done():
             return
         if self._error is not None:
@@ -58,12 +58,12 @@ class ThreadCall:
 
 
 def resolve(tasks: list[ThreadCall]) -> None:
-    """Tell everyone who waits, with one wake-up for each event loop."""
+    """Resolve the futures of *tasks*, with one wake-up per event loop."""
     by_loop: dict[asyncio.AbstractEventLoop, list[ThreadCall]] = {}
     for task in tasks:
         by_loop.setdefault(task.loop, []).append(task)
     for loop, mine in by_loop.items():
-        # A loop that is closed by now waits for nothing.
+        # The loop may be closed by now.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(_resolve_all, mine)
 

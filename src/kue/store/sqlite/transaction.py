@@ -1,9 +1,9 @@
 """
-One verb's turn at writing: its moment, its tables, and what must follow from it.
+Transaction of one verb: its time, its connection, and the changes that follow from it.
 
-A verb changes jobs and notes here what came of it (counts, statistics, events, groups
-that lost a member, parents that ended, types with work).  What was noted is written at
-the end of the turn, in few statements, however many jobs the verb touched.
+A verb changes jobs and notes here what follows (counts, statistics, events, groups
+that lost a member, parents that ended, types with work).  The notes are written at the
+end, in few statements, however many jobs the verb changed.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from kue.model.events import Kind
 
 #: (kind, job_id, type, attempt, detail)
-Told = tuple[str, int, str, int, dict[str, Any]]
+EventValues = tuple[str, int, str, int, dict[str, Any]]
 
-_IS_HEARD = """
+_HAS_SUBSCRIBERS = """
 SELECT EXISTS (SELECT 1 FROM listeners WHERE deadline > ?1),
        EXISTS (SELECT 1 FROM watched WHERE deadline > ?1)
 """
@@ -30,7 +30,7 @@ _WATCHED = """
 SELECT DISTINCT job_id FROM watched
 WHERE deadline > ? AND job_id IN (SELECT value FROM json_each(?))
 """
-_TELL = """
+_PUBLISH = """
 INSERT INTO events (at, told_at, kind, job_id, type, attempt, detail)
 SELECT ?, ?, value->>0, value->>1, value->>2, value->>3, value->>4 FROM json_each(?)
 """
@@ -48,12 +48,12 @@ ON CONFLICT DO UPDATE SET added = added + excluded.added,
 
 
 def as_json(value: Any) -> str:
-    """Return *value* as JSON text, the form in which a statement takes many of them."""
+    """Return *value* as JSON text: a statement takes many values as one."""
     return encode_json(value).decode()
 
 
 class TypeStats:
-    """What happened to jobs of one type during a turn."""
+    """Statistics of jobs of one type during a transaction."""
 
     __slots__ = ("added", "complete", "failed", "run_ms")
 
@@ -62,21 +62,21 @@ class TypeStats:
 
 
 class Transaction:
-    """One verb at work inside a transaction."""
+    """One verb's part of an SQLite transaction."""
 
     __slots__ = (
-        "_all_heard",
         "_counts",
+        "_events",
+        "_has_listeners",
         "_stats",
-        "_told",
-        "blame",
         "db",
         "dependants",
         "ended",
+        "error_changes",
         "freed",
         "groups",
-        "has_told",
-        "is_heard",
+        "has_events",
+        "has_subscribers",
         "later",
         "now",
         "ready",
@@ -84,28 +84,27 @@ class Transaction:
     )
 
     def __init__(self, db: sqlite3.Connection, now: int, wall: int) -> None:
-        """*now* is the jobs' time; *wall* the machine's, by which listeners live."""
+        """*now* is the jobs' time; *wall* the machine's, which subscriptions use."""
         self.db = db
         self.now = now
         self.wall = wall
-        heard = db.execute(_IS_HEARD, (wall,)).fetchone()
-        self._all_heard = bool(heard[0])
-        #: Whether anyone listens at all: if not, events cost nothing.
-        self.is_heard = self._all_heard or bool(heard[1])
+        to_all, to_some = db.execute(_HAS_SUBSCRIBERS, (wall,)).fetchone()
+        self._has_listeners = bool(to_all)
+        #: Whether there are subscribers at all: if not, events cost nothing.
+        self.has_subscribers = bool(to_all or to_some)
         self._counts: dict[tuple[str, str, bool], int] = {}
         self._stats: dict[str, TypeStats] = {}
-        self._told: list[Told] = []
-        #: What jobs failed of.
-        self.blame = ErrorGroupChanges()
+        self._events: list[EventValues] = []
+        self.error_changes = ErrorGroupChanges()
         #: Whether events were written.
-        self.has_told = False
+        self.has_events = False
         #: Types of which a run ended.
         self.freed: set[str] = set()
-        #: Groups that lost a member which ran or was ready to.
+        #: Groups that lost a member which was running or ready.
         self.groups: set[tuple[str, str]] = set()
-        #: Parents that ended, and how: their dependants are still to be told.
+        #: Parents that ended, and how: their dependants are still to be notified.
         self.ended: list[tuple[int, str]] = []
-        #: How many dependants were told.
+        #: How many dependants were notified.
         self.dependants = 0
         #: Types that may have work now, and types whose next due time changed.
         self.ready: set[str] = set()
@@ -136,7 +135,7 @@ class Transaction:
             stats = self._stats[type] = TypeStats()
         return stats
 
-    def tell(
+    def publish(
         self,
         kind: Kind,
         job_id: int,
@@ -144,12 +143,12 @@ class Transaction:
         attempt: int,
         detail: dict[str, Any] | None = None,
     ) -> None:
-        """Note an event, if anyone listens."""
-        if self.is_heard:
-            self._told.append((kind, job_id, type, attempt, detail or {}))
+        """Note an event, if there are subscribers."""
+        if self.has_subscribers:
+            self._events.append((kind, job_id, type, attempt, detail or {}))
 
     def write(self) -> None:
-        """Write what was noted since the last time."""
+        """Write what was noted since the last write."""
         counts = [(*key, by) for key, by in self._counts.items() if by]
         if counts:
             self.db.executemany(_COUNT, counts)
@@ -158,29 +157,29 @@ class Transaction:
             self.run(_STAT, self.now // 60_000, type, *values)
         self._counts.clear()
         self._stats.clear()
-        self.blame.write(self.db)
+        self.error_changes.write(self.db)
         self._write_events()
 
     def _write_events(self) -> None:
-        told = self._told
-        if told and not self._all_heard:
-            ids = as_json(list({event[1] for event in told}))
+        events = self._events
+        if events and not self._has_listeners:
+            ids = as_json(list({event[1] for event in events}))
             watched = {row[0] for row in self.db.execute(_WATCHED, (self.wall, ids))}
-            told = [event for event in told if event[1] in watched]
-        if told:
-            self.run(_TELL, self.now, self.wall, as_json(told))
-            self.has_told = True
-        self._told = []
+            events = [event for event in events if event[1] in watched]
+        if events:
+            self.run(_PUBLISH, self.now, self.wall, as_json(events))
+            self.has_events = True
+        self._events = []
 
 
 def is_final(state: str) -> bool:
-    """Tell whether a state, as it is written in the table, is an end."""
+    """Return whether a state, as it is in the table, is final."""
     return state in FINAL
 
 
-def entered(turn: Transaction, type: str, state: State) -> None:
-    """Note that a job of *type* came to *state*: whoever sleeps may have to know."""
+def entered(tx: Transaction, type: str, state: State) -> None:
+    """Note that a job of *type* came to *state*, to wake waiting workers."""
     if state is State.WAITING:
-        turn.ready.add(type)
+        tx.ready.add(type)
     elif state is State.DELAYED:
-        turn.later.add(type)
+        tx.later.add(type)

@@ -1,9 +1,9 @@
 """
-Steps: jobs that go from one state to another and leave a line in their story.
+State transitions: jobs change state and get a line in their history.
 
-Every ending of a run, every cancelling, expiring and restarting comes through here, so
-that what belongs to a step (the unique key, counts, retention, dependants, the group's
-slot) is done in one place.  Jobs that go the same way go together, in one statement.
+Every ending of a run, every cancelled, expired and restarted job passes through here,
+so that what belongs to a transition (the unique key, counts, retention, dependants, the
+group's slot) is done in one place.  Jobs with the same transition share one statement.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
     from kue.store.sqlite.rows import StateRow
 
-#: For a run that was asked to end and was put back instead.
+#: The line of a finished job that was requeued.
 _RESTARTED = '"outcome":"restarted"}'
 
-#: Adds the line that `kue.store.codec.line_of` would: token, time, and the tail given.
+#: Adds the same line as `kue.store.codec.line_of`: token, time, and the given tail.
 _LINE = """
 iif(story = '', '', story || char(10))
 || '{"run":"' || iif(:is_run, token, '') || '","at":' || :now || ',' || :taken
@@ -61,69 +61,69 @@ _CUT = "UPDATE jobs SET story = ? WHERE id = ?"
 
 
 class Transition(NamedTuple):
-    """Where a step leads, and what it costs: the same for all jobs of a statement."""
+    """The new state and what is counted: the same for all jobs of a statement."""
 
     to: State
     at: int | None
-    #: Whether the job ran, so that its line bears the token.
+    #: Whether the job ran, so that its line has the token.
     is_run: bool
     spent: bool = False
     stalled: bool = False
 
 
-#: A job, how it ends, and when its run began (None if it does not run).
-_Walker = tuple["StateRow", Ending, int | None]
+#: A job, how it ends, and when its run began (None if it is not running).
+_EndedJob = tuple["StateRow", Ending, int | None]
 
 
 def end(
-    turn: Transaction, endings: Iterable[tuple[StateRow, Ending]], *, taken: str = ""
+    tx: Transaction, endings: Iterable[tuple[StateRow, Ending]], *, taken: str = ""
 ) -> None:
     """
-    End runs, or jobs that do not run: write the line and move each where it goes next.
+    End runs, or jobs that are not running: add a line and move each to its next state.
 
-    *taken* says what was over when upkeep ended the run of somebody else.  A job that
-    someone asked to cancel is not put back: it ended, if not well.
+    *taken* is what had expired ("lease" or "ttl") when maintenance ended the run of
+    another worker.  A job that is to be cancelled is not requeued, but cancelled.
     """
-    ways: dict[Transition, list[_Walker]] = {}
-    for slip, ending in endings:
-        if slip.cancelling is not None and isinstance(
+    by_transition: dict[Transition, list[_EndedJob]] = {}
+    for row, ending in endings:
+        if row.cancelling is not None and isinstance(
             ending, Retried | Released | Stalled
         ):
-            ending = after_cancel(slip.cancelling)
-        began = slip.began
-        way = _way(turn.now, ending, began is not None)
-        ways.setdefault(way, []).append((slip, ending, began))
-    for way, walkers in ways.items():
-        _measure(turn, walkers)
-        if turn.is_heard:
-            _tell(turn, walkers)
-        _go(turn, way, walkers, taken)
+            ending = after_cancel(row.cancelling)
+        began = row.began
+        transition = _transition(tx.now, ending, began is not None)
+        by_transition.setdefault(transition, []).append((row, ending, began))
+    for transition, ended in by_transition.items():
+        _measure(tx, ended)
+        if tx.has_subscribers:
+            _publish(tx, ended)
+        _apply(tx, transition, ended, taken)
 
 
-def park(turn: Transaction, slips: Iterable[StateRow], message: str) -> None:
-    """Set aside jobs whose record cannot be used: they fail, and an event says why."""
+def park(tx: Transaction, rows: Iterable[StateRow], message: str) -> None:
+    """Park jobs whose record cannot be used: they fail, with an event that explains."""
     failed = Failed(Error("DamagedRecord", message))
-    walkers: list[_Walker] = [(slip, failed, None) for slip in slips]
-    _measure(turn, walkers)
-    for slip, _, _ in walkers:
-        turn.tell(Kind.ERROR, slip.id, slip.type, slip.attempts, {"message": message})
-    _go(turn, Transition(State.FAILED, turn.now, is_run=False), walkers, "")
+    ended: list[_EndedJob] = [(row, failed, None) for row in rows]
+    _measure(tx, ended)
+    for row, _, _ in ended:
+        tx.publish(Kind.ERROR, row.id, row.type, row.attempts, {"message": message})
+    _apply(tx, Transition(State.FAILED, tx.now, is_run=False), ended, "")
 
 
-def restart(turn: Transaction, slip: StateRow, to: State, at: int | None) -> None:
-    """Put a finished job back in line; its key has been taken already."""
-    if slip.lines >= MAX_HISTORY:
-        _cut_story(turn, slip)
-    values = {"id": slip.id, "to": to, "at": at, "now": turn.now, "is_run": False}
-    turn.db.execute(_RESTART, {**values, "taken": "", "tail": _RESTARTED})
-    turn.count(slip.type, slip.state, -1, own=slip.retain_until is not None)
-    turn.count(slip.type, to, 1)
-    turn.blame.take(slip.type, slip.fingerprint)
-    turn.tell(Kind.ENQUEUE, slip.id, slip.type, 0, {"state": to})
-    entered(turn, slip.type, to)
+def restart(tx: Transaction, row: StateRow, to: State, at: int | None) -> None:
+    """Requeue a finished job, which has already taken its unique key."""
+    if row.lines >= MAX_HISTORY:
+        _cut_story(tx, row)
+    values = {"id": row.id, "to": to, "at": at, "now": tx.now, "is_run": False}
+    tx.db.execute(_RESTART, {**values, "taken": "", "tail": _RESTARTED})
+    tx.count(row.type, row.state, -1, own=row.retain_until is not None)
+    tx.count(row.type, to, 1)
+    tx.error_changes.remove(row.type, row.fingerprint)
+    tx.publish(Kind.ENQUEUE, row.id, row.type, 0, {"state": to})
+    entered(tx, row.type, to)
 
 
-def _way(now: int, ending: Ending, is_run: bool) -> Transition:
+def _transition(now: int, ending: Ending, is_run: bool) -> Transition:
     match ending:
         case Completed():
             return Transition(State.COMPLETE, now, is_run, is_run)
@@ -135,104 +135,108 @@ def _way(now: int, ending: Ending, is_run: bool) -> Transition:
             at = now + ending.delay if ending.delay > 0 else None
             to = State.WAITING if at is None else State.DELAYED
             stalled = isinstance(ending, Stalled)
-            given_back = stalled or (isinstance(ending, Released) and not ending.counts)
-            return Transition(to, at, is_run, is_run and not given_back, stalled)
+            is_free = stalled or (isinstance(ending, Released) and not ending.counts)
+            return Transition(to, at, is_run, is_run and not is_free, stalled)
 
 
-def _go(turn: Transaction, way: Transition, walkers: list[_Walker], taken: str) -> None:
-    """Move jobs one way, with everything that belongs to it."""
-    slips = [slip for slip, _, _ in walkers]
-    is_final = way.to in FINAL
-    _leave(turn, slips)
+def _apply(
+    tx: Transaction, transition: Transition, ended: list[_EndedJob], taken: str
+) -> None:
+    """Apply one transition to jobs, with everything that belongs to it."""
+    rows = [row for row, _, _ in ended]
+    is_final = transition.to in FINAL
+    _leave_states(tx, rows)
     if is_final:
-        turn.ended.extend((slip.id, way.to) for slip in slips)
-    removed = [slip for slip in slips if slip.remove_on_complete]
-    if removed and way.to is State.COMPLETE:
-        walkers = [walker for walker in walkers if not walker[0].remove_on_complete]
-        _remove(turn, removed)
-    if walkers:
-        _enter(turn, way, [slip for slip, _, _ in walkers])
-        tails = {slip.id: _tail(ending) for slip, ending, _ in walkers}
-        if way.to is State.FAILED:
-            _blame(turn, walkers, tails)
+        tx.ended.extend((row.id, transition.to) for row in rows)
+    removed = [row for row in rows if row.remove_on_complete]
+    if removed and transition.to is State.COMPLETE:
+        ended = [item for item in ended if not item[0].remove_on_complete]
+        _remove(tx, removed)
+    if ended:
+        _enter_state(tx, transition, [row for row, _, _ in ended])
+        tails = {row.id: _tail(ending) for row, ending, _ in ended}
+        if transition.to is State.FAILED:
+            _note_errors(tx, ended, tails)
         values = {
-            **way._asdict(),
+            **transition._asdict(),
             "is_final": is_final,
-            "now": turn.now,
+            "now": tx.now,
             "taken": f'"taken":"{taken}",' if taken else "",
             "tails": as_json(tails),
         }
-        turn.db.execute(_STEP, values)
-    keyed = [slip for slip in slips if slip.unique_key is not None]
+        tx.db.execute(_STEP, values)
+    keyed = [row for row in rows if row.unique_key is not None]
     if keyed and is_final:
-        unique_keys.release(turn, keyed)
+        unique_keys.release(tx, keyed)
 
 
 def _tail(ending: Ending) -> str:
     return tail_of(ending).decode()
 
 
-def _blame(turn: Transaction, walkers: list[_Walker], tails: dict[int, str]) -> None:
-    for slip, ending, _ in walkers:
+def _note_errors(
+    tx: Transaction, ended: list[_EndedJob], tails: dict[int, str]
+) -> None:
+    for row, ending, _ in ended:
         if isinstance(ending, Failed):
-            mark = fingerprint_in(tails[slip.id])
-            turn.blame.add(slip.type, mark, slip.id, ending.error, turn.now)
+            mark = fingerprint_in(tails[row.id])
+            tx.error_changes.add(row.type, mark, row.id, ending.error, tx.now)
 
 
-def _leave(turn: Transaction, slips: list[StateRow]) -> None:
-    before = Counter((s.type, s.state, s.retain_until is not None) for s in slips)
+def _leave_states(tx: Transaction, rows: list[StateRow]) -> None:
+    before = Counter((s.type, s.state, s.retain_until is not None) for s in rows)
     for (type, state, own), n in before.items():
-        turn.count(type, state, -n, own=own)
+        tx.count(type, state, -n, own=own)
         if state == State.ACTIVE:
-            turn.freed.add(type)
-    blocked = [slip.id for slip in slips if slip.state == State.BLOCKED]
+            tx.freed.add(type)
+    blocked = [row.id for row in rows if row.state == State.BLOCKED]
     if blocked:
-        removal.unlink(turn, blocked)
-    for slip in slips:
-        if slip.group_key is not None:
-            turn.groups.add((slip.type, slip.group_key))
+        removal.unlink(tx, blocked)
+    for row in rows:
+        if row.group_key is not None:
+            tx.groups.add((row.type, row.group_key))
 
 
-def _enter(turn: Transaction, way: Transition, slips: list[StateRow]) -> None:
-    is_final = way.to in FINAL
-    after = Counter((s.type, is_final and s.retention is not None) for s in slips)
+def _enter_state(tx: Transaction, transition: Transition, rows: list[StateRow]) -> None:
+    is_final = transition.to in FINAL
+    after = Counter((s.type, is_final and s.retention is not None) for s in rows)
     for (type, own), n in after.items():
-        turn.count(type, way.to, n, own=own)
-        entered(turn, type, way.to)
-    for slip in slips:
-        if slip.lines >= MAX_HISTORY:
-            _cut_story(turn, slip)
+        tx.count(type, transition.to, n, own=own)
+        entered(tx, type, transition.to)
+    for row in rows:
+        if row.lines >= MAX_HISTORY:
+            _cut_story(tx, row)
 
 
-def _remove(turn: Transaction, slips: list[StateRow]) -> None:
-    """Forget jobs that are not kept once they completed."""
-    removal.erase(turn, [slip.id for slip in slips])
-    for slip in slips:
-        turn.tell(Kind.REMOVE, slip.id, slip.type, slip.attempts + 1)
+def _remove(tx: Transaction, rows: list[StateRow]) -> None:
+    """Remove jobs that are not kept once they are complete."""
+    removal.erase(tx, [row.id for row in rows])
+    for row in rows:
+        tx.publish(Kind.REMOVE, row.id, row.type, row.attempts + 1)
 
 
-def _measure(turn: Transaction, walkers: list[_Walker]) -> None:
-    """Count what statistics count: good and bad endings, and the time runs took."""
-    for slip, ending, began in walkers:
+def _measure(tx: Transaction, ended: list[_EndedJob]) -> None:
+    """Add to the statistics: completed and failed jobs, and the time runs took."""
+    for row, ending, began in ended:
         if isinstance(ending, Completed | Retried | Failed):
-            stats = turn.stats(slip.type)
+            stats = tx.stats(row.type)
             stats.complete += isinstance(ending, Completed)
             stats.failed += isinstance(ending, Failed)
-            stats.run_ms += 0 if began is None else max(0, turn.now - began)
+            stats.run_ms += 0 if began is None else max(0, tx.now - began)
 
 
-def _tell(turn: Transaction, walkers: list[_Walker]) -> None:
-    for slip, ending, began in walkers:
+def _publish(tx: Transaction, ended: list[_EndedJob]) -> None:
+    for row, ending, began in ended:
         kind, detail = _event(ending)
-        attempt = slip.attempts + (began is not None)
-        turn.tell(kind, slip.id, slip.type, attempt, detail)
+        attempt = row.attempts + (began is not None)
+        tx.publish(kind, row.id, row.type, attempt, detail)
 
 
-def _cut_story(turn: Transaction, slip: StateRow) -> None:
-    """Make room for one more line: the oldest fall off."""
-    story: bytes = turn.one(_STORY, slip.id)
+def _cut_story(tx: Transaction, row: StateRow) -> None:
+    """Drop the oldest lines, to make room for one more."""
+    story: bytes = tx.one(_STORY, row.id)
     lines = story.decode(errors="replace").split("\n")[1 - MAX_HISTORY :]
-    turn.run(_CUT, "\n".join(lines), slip.id)
+    tx.run(_CUT, "\n".join(lines), row.id)
 
 
 def _event(ending: Ending) -> tuple[Kind, dict[str, Any]]:

@@ -1,8 +1,8 @@
 """
-Unique keys: at most one unfinished job of a type has one.
+Unique keys: at most one unfinished job of a type holds a key.
 
 A key is one row, held by one job: without end while the job is unfinished, then until
-its ``unique_for`` is over.  Whether it is free can be read off the row alone.
+its ``unique_for`` is over.  The row alone shows whether the key is free.
 """
 
 from __future__ import annotations
@@ -36,41 +36,41 @@ DELETE FROM uniques WHERE (type, key, job_id) IN
 _FORGET = "DELETE FROM uniques WHERE until <= ?"
 
 
-def holder(turn: Transaction, type: str, key: str) -> int | None:
-    """Return the job that has the key, None when it is free."""
-    found: int | None = turn.one(_HOLDER, type, key, turn.now)
+def holder(tx: Transaction, type: str, key: str) -> int | None:
+    """Return the job that holds the key, None when it is free."""
+    found: int | None = tx.one(_HOLDER, type, key, tx.now)
     return found
 
 
 def take(
-    turn: Transaction, type: str, key: str, job_id: int, *, until: int | None = None
+    tx: Transaction, type: str, key: str, job_id: int, *, until: int | None = None
 ) -> None:
-    """Give the key to a job, until it ends or (for one that has ended) *until* then."""
-    turn.run(_TAKE, type, key, job_id, until)
+    """Give the key to a job until it ends, or (for one that has ended) *until* then."""
+    tx.run(_TAKE, type, key, job_id, until)
 
 
-def release(turn: Transaction, slips: Iterable[StateRow]) -> None:
+def release(tx: Transaction, rows: Iterable[StateRow]) -> None:
     """Free the keys of jobs that ended; those whose ``unique_for`` lasts, later."""
     kept: list[tuple[str, str | None, int, int]] = []
     freed: list[StateRow] = []
-    for slip in slips:
-        until = slip.created_at + slip.unique_for
-        if until > turn.now:
-            kept.append((slip.type, slip.unique_key, slip.id, until))
+    for row in rows:
+        until = row.created_at + row.unique_for
+        if until > tx.now:
+            kept.append((row.type, row.unique_key, row.id, until))
         else:
-            freed.append(slip)
+            freed.append(row)
     if kept:
-        turn.run(_KEEP, as_json(kept))
-    free(turn, freed)
+        tx.run(_KEEP, as_json(kept))
+    free(tx, freed)
 
 
-def free(turn: Transaction, slips: Sequence[StateRow]) -> None:
+def free(tx: Transaction, rows: Sequence[StateRow]) -> None:
     """Free the keys of jobs at once."""
-    if slips:
-        rows = [(slip.type, slip.unique_key, slip.id) for slip in slips]
-        turn.run(_FREE, as_json(rows))
+    if rows:
+        keys = [(row.type, row.unique_key, row.id) for row in rows]
+        tx.run(_FREE, as_json(keys))
 
 
-def forget(turn: Transaction) -> None:
-    """Delete keys that hold nobody back any more."""
-    turn.run(_FORGET, turn.now)
+def forget(tx: Transaction) -> None:
+    """Delete keys that have expired."""
+    tx.run(_FORGET, tx.now)

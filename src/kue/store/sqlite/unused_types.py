@@ -1,4 +1,4 @@
-"""Types that nobody uses any more."""
+"""Unused types: those without jobs are forgotten after a day."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from kue.store.sqlite.transaction import as_json
 if TYPE_CHECKING:
     from kue.store.sqlite.transaction import Transaction
 
-#: Types forgotten in one pass at most.
+#: The most types forgotten in one pass.
 MAX_FORGOTTEN = 500
 _DAY = 24
-#: What happened lately stands in hours, or in minutes that are in no hour yet.
+#: Recent activity is in hours, or in minutes that are not yet in an hour.
 _IDLE = """
 SELECT name FROM types
 WHERE NOT EXISTS (SELECT 1 FROM counts WHERE type = name AND n > 0)
@@ -28,15 +28,15 @@ _FORGET = "DELETE FROM types WHERE name IN (SELECT value FROM json_each(?))"
 _FORGET_COUNTS = "DELETE FROM counts WHERE type IN (SELECT value FROM json_each(?))"
 
 
-def forget_idle(turn: Transaction, hour: int) -> int:
+def forget_idle(tx: Transaction, hour: int) -> int:
     """
-    Forget types without jobs to which nothing happened for a day; return how many.
+    Forget types without jobs and without activity for a day; return how many.
 
     Reads the hours of a day, and deletes at most MAX_FORGOTTEN types.
     """
-    rows = turn.db.execute(_IDLE, (hour, _DAY, MAX_FORGOTTEN)).fetchall()
+    rows = tx.db.execute(_IDLE, (hour, _DAY, MAX_FORGOTTEN)).fetchall()
     if rows:
         names = as_json([row[0] for row in rows])
-        turn.run(_FORGET, names)
-        turn.run(_FORGET_COUNTS, names)
+        tx.run(_FORGET, names)
+        tx.run(_FORGET_COUNTS, names)
     return len(rows)

@@ -1,4 +1,4 @@
-"""Waiting for work: who sleeps in this process, and what wakes them."""
+"""Waiters: callers in this process that wait for work, and what wakes them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class Waiter:
-    """Someone who sleeps until there may be work of some types."""
+    """A caller that sleeps until there may be work of some types."""
 
     def __init__(self, types: Iterable[str]) -> None:
         self.types = frozenset(types)
-        #: Types of which there is work for sure; the rest is worth another look.
+        #: Types that have work for sure; the others must be checked again.
         self.ready: set[str] = set()
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
@@ -30,7 +30,7 @@ class Waiter:
         return self.types if EVERY in types else self.types & types
 
     def wake(self, ready: Iterable[str] = ()) -> None:
-        """Wake the sleeper, from any thread."""
+        """Wake the caller, from any thread."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._wake, ready)
 
@@ -47,7 +47,7 @@ class Waiter:
 
 
 class Waiters:
-    """Everyone who sleeps in this process, on whatever event loop."""
+    """All waiters of this process, on any event loop."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -65,14 +65,14 @@ class Waiters:
                 self._waiters.discard(waiter)
 
     def notify(self, notice: CommitNotice) -> None:
-        """Wake those whom a transaction of this process concerns."""
+        """Wake the waiters that a transaction of this process concerns."""
         for waiter in self._all():
             ready = waiter.concerns(notice.ready)
             if ready or waiter.concerns(notice.later):
                 waiter.wake(ready)
 
-    def look(self) -> None:
-        """Have everyone look again: another process wrote something."""
+    def wake_all(self) -> None:
+        """Make all waiters check again: another process wrote something."""
         for waiter in self._all():
             waiter.wake()
 

@@ -23,8 +23,8 @@ from kue.store.redis.wire.client import pairs
 from kue.store.values import (
     HOURS_KEPT,
     MAX_BATCH,
-    MINUTES_A_PASS,
     MINUTES_KEPT,
+    MINUTES_PER_PASS,
     STACKS_MS,
     MaintenanceResult,
     Outcome,
@@ -97,7 +97,7 @@ class MaintenanceVerbs(Producing, Running, Operating, Reading):
             EXPIRED_TAIL,
             _rules(keep),
             MINUTES_KEPT,
-            MINUTES_A_PASS,
+            MINUTES_PER_PASS,
             HOURS_KEPT,
             STACKS_MS,
             now=now,

@@ -1,8 +1,8 @@
 """
-Checks of single values: what each column may hold, as a table.
+Doctor, checks of single values: what each column may hold, as a table.
 
-SQLite itself proves the types of columns; here are the values that have the right type
-and cannot be: times before 1970, counts below 0, text that is not Unicode or not JSON.
+SQLite itself checks the types of columns.  These rules find values of the right type
+that are invalid: times before 1970, counts below 0, text that is not Unicode or JSON.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Iterator
 
-#: No time, count or number that Kue writes is higher: JSON readers keep no more digits.
+#: The highest time, count or number that Kue writes: JSON readers keep no more digits.
 _MOST = 2**53
 
 
 def _listed(words: Iterable[str]) -> str:
-    """Return *words* as SQL lists them."""
+    """Return *words* as an SQL list."""
     return "({})".format(", ".join(f"'{word}'" for word in words))
 
 
 _IS_TEXT = "is_text(CAST({0} AS BLOB))"
 _IS_NAME = f"{_IS_TEXT} AND {{0}} <> ''"
-#: What a value must be, by the word in the table below.
+#: The conditions of values, by their names in the table below.
 _RULES = {
     "number": f"{{0}} BETWEEN 0 AND {_MOST}",
     "signed": f"abs({{0}}) <= {_MOST}",
@@ -41,7 +41,7 @@ _RULES = {
     "text": _IS_TEXT,
     "name": _IS_NAME,
     "json": f"{_IS_TEXT} AND json_valid({{0}})",
-    # CASE, because the order in which AND looks at its sides is SQLite's own.
+    # CASE, because SQLite may evaluate the sides of AND in any order.
     "object": f"{_IS_TEXT} AND "
     "CASE WHEN json_valid({0}) THEN json_type({0}) = 'object' ELSE 0 END",
     "word": f"{_IS_NAME} AND {{0}} NOT GLOB '*[^a-z_]*'",
@@ -54,7 +54,7 @@ _COUNTERS = (
     " waits=object runs=object"
 )
 _PAUSE = "at=number reason=text who=text until=number"
-#: Columns that other checks look at more closely are not here.
+#: Without the columns that other checks cover more closely.
 _COLUMNS = {
     "jobs": "id=id type=name priority=priority created_at=number at=number"
     " unique_key=name unique_for=number group_key=name"
@@ -91,14 +91,14 @@ _COLUMNS = {
 
 
 def check_columns(db: sqlite3.Connection) -> list[SqliteFinding]:
-    """Look at every value of every table, on one snapshot."""
+    """Check every value of every table, on one snapshot."""
     db.create_function("is_text", 1, _is_text, deterministic=True)
     return [found for table in _COLUMNS for found in _check_table(db, table)]
 
 
 def _check_table(db: sqlite3.Connection, table: str) -> Iterator[SqliteFinding]:
     rules = dict(rule.split("=") for rule in _COLUMNS[table].split())
-    # Nothing is wrong with a value that is missing where one may be: types are proven.
+    # NULL is fine: SQLite itself has checked that the column allows it.
     wrong = ", ".join(
         f"total({name} IS NOT NULL AND NOT ({_RULES[rule].format(name)}))"
         for name, rule in rules.items()

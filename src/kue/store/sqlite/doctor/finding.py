@@ -1,4 +1,4 @@
-"""What a check finds, and how it is mended."""
+"""Doctor, findings: what a check finds, and how it is repaired."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from kue.store.sqlite.transaction import Transaction
 
-#: Mends something if it still needs it; each looks again before it writes.
-Mend = Callable[["Transaction"], None]
+#: Repairs something if it is still necessary: each checks again before it writes.
+Repair = Callable[["Transaction"], None]
 
 
 class SqliteFinding(NamedTuple):
-    """Something that must not be."""
+    """A violated invariant."""
 
     code: str
     message: str
     job_id: int | None = None
-    #: What mending does, in a few words; empty when a person must decide.
+    #: What the repair does, in a few words; empty when a person must decide.
     repair: str = ""
-    mend: Mend | None = None
+    apply: Repair | None = None
 
 
-def statement(sql: str, *values: Any) -> Mend:
-    """Return a mend that is one statement, whose condition looks again."""
+def statement(sql: str, *values: Any) -> Repair:
+    """Return a repair of one statement, whose condition checks again."""
 
-    def run(turn: Transaction) -> None:
-        turn.run(sql, *values)
+    def run(tx: Transaction) -> None:
+        tx.run(sql, *values)
 
     return run

@@ -1,4 +1,4 @@
-"""Checks of single jobs: each row against itself and against what belongs to it."""
+"""Doctor, checks of single jobs: each row by itself and with its related rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kue.store.sqlite.transaction import Transaction
 
-#: Jobs looked at in one go.
+#: Jobs checked at once.
 CHUNK = 1000
 
 _CHUNK = f"""
@@ -44,16 +44,16 @@ _FORGET_RUN = """
 UPDATE jobs SET token = '', worker = '', ttl_at = NULL, cancelling = NULL
 WHERE id = ? AND state <> 'active'
 """
-#: No worker is called so: the run counts as lost, and upkeep takes it back.
+#: No worker has this name: the run counts as lost, and maintenance reclaims it.
 _ABANDON = "UPDATE jobs SET worker = '' WHERE id = ? AND state = 'active' AND token = ?"
 _SET_TIME = "UPDATE jobs SET at = ? WHERE id = ? AND state = ? AND at IS NULL"
 _SET_ATTEMPTS = """
 UPDATE jobs SET attempts = ? WHERE id = ? AND attempts = ? AND token = ?
 """
-_LET_GO = "UPDATE jobs SET held = 0 WHERE id = ? AND held <> 0"
+_RELEASE = "UPDATE jobs SET held = 0 WHERE id = ? AND held <> 0"
 _ADD_TYPE = "INSERT OR IGNORE INTO types (name) VALUES (?)"
 _RAISE_FENCE = "UPDATE meta SET value = max(value, ?) WHERE name = 'fence'"
-_KNOW_WORKER = "INSERT OR IGNORE INTO workers (name, deadline) VALUES (?, 0)"
+_ADD_WORKER = "INSERT OR IGNORE INTO workers (name, deadline) VALUES (?, 0)"
 _TAKE_KEY = """
 INSERT INTO uniques (type, key, job_id)
 SELECT type, unique_key, id FROM jobs WHERE id = ?
@@ -63,12 +63,12 @@ ON CONFLICT DO UPDATE SET job_id = excluded.job_id, until = NULL
 
 
 def rows_after(db: sqlite3.Connection, last: int) -> list[JobRow]:
-    """Return the next rows to be looked at, in the order of their ids."""
+    """Return the next rows to be checked, in the order of their ids."""
     return sorted(fetch(db, JobRow, _CHUNK, last), key=lambda row: row.id)
 
 
 class JobChecks:
-    """The checks of some rows, on one snapshot: nobody changes them meanwhile."""
+    """The checks of some rows, on one snapshot: they cannot change in between."""
 
     def __init__(self, db: sqlite3.Connection, rows: Sequence[JobRow]) -> None:
         self._rows = rows
@@ -92,12 +92,12 @@ class JobChecks:
 
     def _check_record(self, row: JobRow) -> Iterator[SqliteFinding]:
         if not is_readable(row):
-            message = "what was asked for, or what became of it, cannot be read"
+            message = "its record (what to run, or its history) cannot be read"
             yield SqliteFinding("bad-record", message, row.id)
         if row.type not in self._types:
             yield SqliteFinding(
                 "unknown-type",
-                f"its type {row.type!r} is in no list of types",
+                f"its type {row.type!r} is not in the list of types",
                 row.id,
                 "add the type",
                 statement(_ADD_TYPE, row.type),
@@ -119,16 +119,16 @@ class JobChecks:
                 "bad-state",
                 f"it is {row.state} and has no time",
                 row.id,
-                "set the time from its story",
+                "set the time from its history",
                 statement(_SET_TIME, at, row.id, row.state),
             )
         if row.held and (row.state != State.WAITING or row.group_key is None):
             yield SqliteFinding(
                 "held-drift",
-                "it is held back for a group and does not wait in one",
+                "it is held back for a group and is not waiting in one",
                 row.id,
-                "let it go",
-                statement(_LET_GO, row.id),
+                "release it",
+                statement(_RELEASE, row.id),
             )
         if row.id in self._unlinked:
             message = "it is blocked and waits for no job"
@@ -147,24 +147,24 @@ class JobChecks:
         abandon = statement(_ABANDON, row.id, row.token)
         if not row.token:
             message = "it is active and has no run"
-            yield SqliteFinding("bad-state", message, row.id, "take it back", abandon)
+            yield SqliteFinding("bad-state", message, row.id, "reclaim it", abandon)
             return
         try:
             run = Run.read(row.token)
         except ValueError:
             message = f"its run {row.token!r} cannot be read"
-            yield SqliteFinding("bad-run", message, row.id, "take it back", abandon)
+            yield SqliteFinding("bad-run", message, row.id, "reclaim it", abandon)
             return
         if worker not in ("", run.worker):
             message = f"it runs at {run.worker!r} and is listed at {worker!r}"
-            yield SqliteFinding("bad-run", message, row.id, "take it back", abandon)
+            yield SqliteFinding("bad-run", message, row.id, "reclaim it", abandon)
         elif worker and not is_known:
             yield SqliteFinding(
                 "no-lease",
-                f"it runs at {worker!r}, a worker that nobody knows",
+                f"it runs at {worker!r}, an unknown worker",
                 row.id,
                 "count the worker as lost",
-                statement(_KNOW_WORKER, worker),
+                statement(_ADD_WORKER, worker),
             )
         if run.fence > self._fence:
             yield SqliteFinding(
@@ -177,16 +177,16 @@ class JobChecks:
 
     def _check_attempts(self, row: JobRow) -> Iterator[SqliteFinding]:
         try:
-            told = shown(row).attempts - (1 if row.token else 0)
+            recorded = shown(row).attempts - (1 if row.token else 0)
         except (ValueError, IndexError):
             return
-        if row.attempts != told:
+        if row.attempts != recorded:
             yield SqliteFinding(
                 "attempts-range",
-                f"it has spent {row.attempts} attempts and its story tells of {told}",
+                f"it has spent {row.attempts} attempts and its history has {recorded}",
                 row.id,
-                "count as the story does",
-                statement(_SET_ATTEMPTS, told, row.id, row.attempts, row.token),
+                "count those in its history",
+                statement(_SET_ATTEMPTS, recorded, row.id, row.attempts, row.token),
             )
 
     def _check_key(self, row: JobRow) -> Iterator[SqliteFinding]:
@@ -196,7 +196,7 @@ class JobChecks:
         if holder == row.id and until is None:
             return
         if holder not in (None, row.id) and state in UNFINISHED:
-            message = f"it has the unique key {row.unique_key!r}, as has job {holder}"
+            message = f"it has the unique key {row.unique_key!r}, like job {holder}"
             yield SqliteFinding("two-unique", message, row.id)
             return
         yield SqliteFinding(
@@ -208,5 +208,5 @@ class JobChecks:
         )
 
 
-def _release(job_id: int, turn: Transaction) -> None:
-    dependencies.release(turn, [job_id])
+def _release(job_id: int, tx: Transaction) -> None:
+    dependencies.release(tx, [job_id])

@@ -1,4 +1,4 @@
-"""Checks of whole tables: rows that nobody needs, and sums that are off."""
+"""Doctor, checks of whole tables: stray rows, and counts that are wrong."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ NOT EXISTS (SELECT 1 FROM jobs WHERE id = child AND state = 'blocked')
 _STRAY_CHILDREN = f"SELECT parent, child FROM links WHERE {_IS_STRAY_CHILD}"
 _DROP_LINK = f"DELETE FROM links WHERE parent = ? AND child = ? AND {_IS_STRAY_CHILD}"
 
-#: Parents that ended without telling, and how they did.
-_SILENT_PARENTS = f"""
+#: Parents that ended without notifying their dependants, and how they ended.
+_UNNOTIFIED_PARENTS = f"""
 SELECT DISTINCT parent, coalesce(ended.state, '{REMOVED}') FROM links
 JOIN jobs AS waits ON waits.id = child
 LEFT JOIN jobs AS ended ON ended.id = parent
@@ -42,7 +42,7 @@ WHERE parent NOT IN (SELECT parent FROM endings)
 AND (ended.id IS NULL OR ended.state IN ('complete', 'cancelled')
      OR (ended.state = 'failed' AND waits.after_any))
 """
-_TELL_LATER = "INSERT OR IGNORE INTO endings (parent, how) VALUES (?, ?)"
+_NOTIFY_LATER = "INSERT OR IGNORE INTO endings (parent, how) VALUES (?, ?)"
 
 _STRAY_LOGS = """
 SELECT DISTINCT job_id FROM logs
@@ -62,7 +62,7 @@ _TRUE_ERRORS = f"""
 SELECT type, {FINGERPRINT} AS mark, count(*), min(at), max(at), max(id) FROM jobs
 WHERE state = 'failed' AND mark <> '' GROUP BY type, mark
 """
-_TOLD_ERRORS = "SELECT type, fingerprint, n FROM errors"
+_COUNTED_ERRORS = "SELECT type, fingerprint, n FROM errors"
 _SET_ERROR = "INSERT OR REPLACE INTO errors VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 
 _HELD_GROUPS = """
@@ -82,7 +82,7 @@ _RAISE_IDS = "UPDATE meta SET value = max(value, ?) WHERE name = 'ids'"
 
 
 def check_file(db: sqlite3.Connection) -> list[SqliteFinding]:
-    """Let SQLite look at the file itself; what is damaged there needs a person."""
+    """Let SQLite check the file itself; damage there needs a person."""
     try:
         found = [row[0] for row in db.execute("PRAGMA quick_check(10)")]
     except sqlite3.DatabaseError as exc:
@@ -91,7 +91,7 @@ def check_file(db: sqlite3.Connection) -> list[SqliteFinding]:
 
 
 def check_tables(db: sqlite3.Connection) -> list[SqliteFinding]:
-    """Look at everything but single jobs, on one snapshot."""
+    """Check everything but single jobs, on one snapshot."""
     return [
         *_check_ids(db),
         *_check_keys(db),
@@ -137,19 +137,19 @@ def _check_links(db: sqlite3.Connection) -> Iterator[SqliteFinding]:
             "drop the entry",
             statement(_DROP_LINK, parent, child),
         )
-    for parent, how in db.execute(_SILENT_PARENTS):
+    for parent, how in db.execute(_UNNOTIFIED_PARENTS):
         yield SqliteFinding(
             "stray-link",
             f"it is {how}, and jobs still wait for it",
             parent,
-            "tell them at the next pass of upkeep",
-            statement(_TELL_LATER, parent, how),
+            "notify them with the next maintenance pass",
+            statement(_NOTIFY_LATER, parent, how),
         )
 
 
 def _check_logs(db: sqlite3.Connection) -> Iterator[SqliteFinding]:
     for (job_id,) in db.execute(_STRAY_LOGS):
-        message = "there is a log of it and no job"
+        message = "its log exists, but the job does not"
         drop = statement(_DROP_LOG, job_id)
         yield SqliteFinding("stray-log", message, job_id, "delete the log", drop)
 
@@ -158,38 +158,40 @@ def _check_counts(db: sqlite3.Connection) -> Iterator[SqliteFinding]:
     found = {row[:3]: row[3] for row in db.execute(_TRUE_COUNTS)}
     counted = {row[:3]: row[3] for row in db.execute("SELECT * FROM counts")}
     for key in sorted(found.keys() | counted.keys()):
-        true, told = found.get(key, 0), counted.get(key, 0)
-        if true != told:
-            message = f"{true} jobs of {key[0]!r} are {key[1]}, and {told} are counted"
+        true, recorded = found.get(key, 0), counted.get(key, 0)
+        if true != recorded:
+            message = (
+                f"{true} jobs of {key[0]!r} are {key[1]}, and {recorded} are counted"
+            )
             yield SqliteFinding("count-drift", message, None, "count again", _recount)
 
 
-def _recount(turn: Transaction) -> None:
-    turn.run("DELETE FROM counts")
-    turn.run(_RECOUNT)
+def _recount(tx: Transaction) -> None:
+    tx.run("DELETE FROM counts")
+    tx.run(_RECOUNT)
 
 
 def _check_errors(db: sqlite3.Connection) -> Iterator[SqliteFinding]:
     found = {row[:2]: row[2] for row in db.execute(_TRUE_ERRORS)}
-    counted = {row[:2]: row[2] for row in db.execute(_TOLD_ERRORS)}
+    counted = {row[:2]: row[2] for row in db.execute(_COUNTED_ERRORS)}
     for key in sorted(found.keys() | counted.keys()):
-        true, told = found.get(key, 0), counted.get(key, 0)
-        if true != told:
-            message = f"{true} jobs of {key[0]!r} failed of {key[1]}, "
-            message += f"and {told} are counted"
+        true, recorded = found.get(key, 0), counted.get(key, 0)
+        if true != recorded:
+            message = f"{true} jobs of {key[0]!r} failed with {key[1]}, "
+            message += f"and {recorded} are counted"
             yield SqliteFinding(
                 "error-drift", message, None, "count again", _recount_errors
             )
 
 
-def _recount_errors(turn: Transaction) -> None:
-    found = turn.db.execute(_TRUE_ERRORS).fetchall()
-    turn.run("DELETE FROM errors")
+def _recount_errors(tx: Transaction) -> None:
+    found = tx.db.execute(_TRUE_ERRORS).fetchall()
+    tx.run("DELETE FROM errors")
     for *counted, job_id in found:
-        [row] = rows_of(turn.db, [job_id])
+        [row] = rows_of(tx.db, [job_id])
         error = shown(row).error or Error("Unknown", "")
         message = first_line(error.message)
-        turn.run(_SET_ERROR, *counted, job_id, error.kind, message)
+        tx.run(_SET_ERROR, *counted, job_id, error.kind, message)
 
 
 def _check_groups(db: sqlite3.Connection) -> Iterator[SqliteFinding]:
@@ -201,9 +203,9 @@ def _check_groups(db: sqlite3.Connection) -> Iterator[SqliteFinding]:
             continue
         yield SqliteFinding(
             "held-drift",
-            f"jobs of group {group!r} are held back, and none of it runs or could",
+            f"jobs of group {group!r} are held back, and none of them runs or is ready",
             job_id,
-            "let the best of them go",
+            "release the best of them",
             partial(_refill, type, group),
         )
 
@@ -219,12 +221,12 @@ def _is_rightly_held(
     return bool(db.execute(_READY_IN_GROUP, (type, group)).fetchone()[0])
 
 
-def _refill(type: str, group: str, turn: Transaction) -> None:
-    rule = limits.limits(turn.db).get(type)
+def _refill(type: str, group: str, tx: Transaction) -> None:
+    rule = limits.limits(tx.db).get(type)
     if rule is None or rule.per_key is None:
-        limits.let_go(turn, type)
+        limits.release_held(tx, type)
     else:
-        turn.groups.add((type, group))
+        tx.groups.add((type, group))
 
 
 def _check_schedules(db: sqlite3.Connection) -> Iterator[SqliteFinding]:

@@ -1,4 +1,4 @@
-"""Adding jobs: drafts become rows, once for each (producer, seq)."""
+"""Add jobs: drafts become rows, once per (producer, seq)."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _LINKS = """
 INSERT INTO links (parent, child) SELECT value->>0, value->>1 FROM json_each(?)
 """
 
-#: Columns of a new row but id and body, in the order of `_columns`.
+#: Columns of a new row except id and body, in the order of `_columns`.
 _COLUMNS = (
     *("type", "state", "priority", "at", "story", "unique_key", "unique_for"),
     *("group_key", "ttl", "expires_at", "once", "after_any", "delay", "retention"),
     *("remove_on_complete", "retain_until", "created_at"),
 )
-#: All jobs that are alike but for their bodies: {id: body}.
+#: All jobs that differ only in their bodies: {id: body}.
 _ADD = f"""
 INSERT INTO jobs (id, body, {", ".join(_COLUMNS)})
 SELECT CAST(key AS INTEGER), value, {", ".join("?" * len(_COLUMNS))} FROM json_each(?)
@@ -46,10 +46,10 @@ _answer = msgspec.json.Decoder(list[Added]).decode
 
 
 def add(
-    turn: Transaction, drafts: Sequence[Draft], producer: str, seq: int
+    tx: Transaction, drafts: Sequence[Draft], producer: str, seq: int
 ) -> list[Added]:
-    """Store drafts, or answer as before when this very call was made before."""
-    row = turn.db.execute(_LAST, (producer,)).fetchone()
+    """Store drafts; a repeated call returns the same result and adds nothing."""
+    row = tx.db.execute(_LAST, (producer,)).fetchone()
     if row is not None and seq == row[0]:
         return _answer(row[1])
     if row is not None and seq < row[0]:
@@ -57,54 +57,54 @@ def add(
             f"producer {producer!r} is at call {row[0]} and cannot go back to {seq}; "
             "a producer has one call in flight, with a higher number each time"
         )
-    answer = store(turn, drafts)
-    turn.run(_REMEMBER, producer, seq, as_json(answer), turn.now)
+    answer = store(tx, drafts)
+    tx.run(_REMEMBER, producer, seq, as_json(answer), tx.now)
     return answer
 
 
-def store(turn: Transaction, drafts: Sequence[Draft]) -> list[Added]:
-    """Store drafts without asking who sends them."""
-    batch = _Batch(turn, drafts)
+def store(tx: Transaction, drafts: Sequence[Draft]) -> list[Added]:
+    """Store drafts without a check for repeated calls."""
+    batch = _Batch(tx, drafts)
     answer = [batch.add(draft) for draft in drafts]
     batch.write()
     return answer
 
 
 class _Batch:
-    """Drafts on their way into the tables."""
+    """Drafts that are written to the tables together."""
 
-    def __init__(self, turn: Transaction, drafts: Sequence[Draft]) -> None:
-        self._turn = turn
-        self._state_of = _parents(turn, drafts)
-        self._last_id: int = turn.one("SELECT value FROM meta WHERE name = 'ids'")
+    def __init__(self, tx: Transaction, drafts: Sequence[Draft]) -> None:
+        self._tx = tx
+        self._state_of = _parents(tx, drafts)
+        self._last_id: int = tx.one("SELECT value FROM meta WHERE name = 'ids'")
         self._bodies: dict[_Columns, dict[int, str]] = {}
         self._links: list[tuple[int, int]] = []
         self._types: set[str] = set()
 
     def add(self, draft: Draft) -> Added:
         if draft.unique is not None:
-            holder = unique_keys.holder(self._turn, draft.type, draft.unique)
+            holder = unique_keys.holder(self._tx, draft.type, draft.unique)
             if holder is not None:
                 return Added(holder, False, self._created(holder))
         self._last_id += 1
-        self._place(draft, self._last_id)
-        return Added(self._last_id, True, self._turn.now)
+        self._insert(draft, self._last_id)
+        return Added(self._last_id, True, self._tx.now)
 
     def _created(self, holder: int) -> int:
         """Return when a job was created; one of this very call is not written yet."""
-        row = self._turn.db.execute(_CREATED, (holder,)).fetchone()
-        return self._turn.now if row is None else int(row[0])
+        row = self._tx.db.execute(_CREATED, (holder,)).fetchone()
+        return self._tx.now if row is None else int(row[0])
 
-    def _place(self, draft: Draft, job_id: int) -> None:
-        now = self._turn.now
+    def _insert(self, draft: Draft, job_id: int) -> None:
+        now = self._tx.now
         at = _time_of(draft, now)
         state, story = State.WAITING if at is None else State.DELAYED, ""
         if draft.spec.after:
-            lost, open_ = self._look_at_parents(draft)
+            lost, open_ = self._check_parents(draft)
             if lost:
                 state, at, story = State.CANCELLED, now, _cancelled(now, lost)
             elif open_:
-                # Its delay counts from when it is released; a moment stays a moment.
+                # A delay counts from when it is released; an absolute time stays.
                 state, at = State.BLOCKED, draft.at
                 self._links.extend((parent, job_id) for parent in open_)
         columns = _columns(draft, state, at, story, now)
@@ -113,8 +113,8 @@ class _Batch:
         self._take_key(draft, job_id, state)
         self._note(draft, job_id, state)
 
-    def _look_at_parents(self, draft: Draft) -> tuple[str, list[int]]:
-        """Return why it can never run, and the parents it waits for."""
+    def _check_parents(self, draft: Draft) -> tuple[str, list[int]]:
+        """Return why it can never run ("" if it can), and the parents it waits for."""
         open_ = []
         for parent in draft.spec.after:
             state = self._state_of.get(parent)
@@ -131,35 +131,35 @@ class _Batch:
     def _take_key(self, draft: Draft, job_id: int, state: State) -> None:
         if draft.unique is None:
             return
-        until = self._turn.now + draft.unique_for if is_final(state) else None
-        if until is None or until > self._turn.now:
-            unique_keys.take(self._turn, draft.type, draft.unique, job_id, until=until)
+        until = self._tx.now + draft.unique_for if is_final(state) else None
+        if until is None or until > self._tx.now:
+            unique_keys.take(self._tx, draft.type, draft.unique, job_id, until=until)
 
     def _note(self, draft: Draft, job_id: int, state: State) -> None:
-        turn = self._turn
+        tx = self._tx
         own = is_final(state) and draft.spec.retention is not None
-        turn.count(draft.type, state, 1, own=own)
-        turn.stats(draft.type).added += 1
-        turn.tell(Kind.ENQUEUE, job_id, draft.type, 0, {"state": state})
-        entered(turn, draft.type, state)
+        tx.count(draft.type, state, 1, own=own)
+        tx.stats(draft.type).added += 1
+        tx.publish(Kind.ENQUEUE, job_id, draft.type, 0, {"state": state})
+        entered(tx, draft.type, state)
 
     def write(self) -> None:
-        turn = self._turn
+        tx = self._tx
         if not self._bodies:
             return
-        turn.run(_TYPES, as_json(list(self._types)))
+        tx.run(_TYPES, as_json(list(self._types)))
         for columns, bodies in self._bodies.items():
-            turn.run(_ADD, *columns, as_json(bodies))
+            tx.run(_ADD, *columns, as_json(bodies))
         if self._links:
-            turn.run(_LINKS, as_json(self._links))
-        turn.run("UPDATE meta SET value = ? WHERE name = 'ids'", self._last_id)
+            tx.run(_LINKS, as_json(self._links))
+        tx.run("UPDATE meta SET value = ? WHERE name = 'ids'", self._last_id)
 
 
-def _parents(turn: Transaction, drafts: Sequence[Draft]) -> dict[int, str]:
+def _parents(tx: Transaction, drafts: Sequence[Draft]) -> dict[int, str]:
     ids = {parent for draft in drafts for parent in draft.spec.after}
     if not ids:
         return {}
-    return dict(turn.db.execute(_STATES, (as_json(list(ids)),)).fetchall())
+    return dict(tx.db.execute(_STATES, (as_json(list(ids)),)).fetchall())
 
 
 def _time_of(draft: Draft, now: int) -> int | None:

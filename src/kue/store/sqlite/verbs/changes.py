@@ -1,4 +1,4 @@
-"""What people and programs do to jobs: move, cancel, remove, edit, clear."""
+"""Changes of jobs: move, cancel, remove, edit and clear; pause and resume types."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from kue.model.events import Kind
 from kue.model.job import MOVES_BY_HAND, Cancelled, State
 from kue.store.sqlite import dependencies, removal, transitions, unique_keys
-from kue.store.sqlite.rows import StateRow, slips_of
+from kue.store.sqlite.rows import StateRow, state_rows_of
 from kue.store.sqlite.transaction import Transaction, as_json, entered
 from kue.store.sqlite.verbs.pages import first_ids
 from kue.store.values import UNSEEN, Change, ExpectedState, Reply, Result
@@ -33,12 +33,12 @@ SELECT EXISTS (SELECT 1 FROM pauses
                WHERE type = ? AND (until IS NULL OR until > ?))
 """
 
-#: A body's fields, each as the JSON it was given as: an edit changes nothing else.
+#: A body's fields, each as its original JSON: an edit changes nothing else.
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def move(
-    turn: Transaction,
+    tx: Transaction,
     ids: Sequence[int],
     to: State,
     at: int | None,
@@ -47,23 +47,23 @@ def move(
 ) -> list[Reply]:
     """Move jobs that are in *states* to ``waiting``, or to ``delayed`` until *at*."""
     return [
-        _move(turn, job_id, to, at, states, seen.get(job_id, UNSEEN)) for job_id in ids
+        _move(tx, job_id, to, at, states, seen.get(job_id, UNSEEN)) for job_id in ids
     ]
 
 
 def _move(
-    turn: Transaction,
+    tx: Transaction,
     job_id: int,
     to: State,
     at: int | None,
     states: AbstractSet[State],
     seen: ExpectedState,
 ) -> Reply:
-    slip = _slip_of(turn, job_id, seen)
-    if slip is None:
+    row = _state_row_of(tx, job_id, seen)
+    if row is None:
         return Reply(Result.GONE)
-    state = slip.place
-    if _is_past(turn, slip, seen):
+    state = row.known_state
+    if _is_past(tx, row, seen):
         return (
             Reply(Result.ALREADY) if seen.ending else Reply(Result.REFUSED, state=state)
         )
@@ -72,63 +72,63 @@ def _move(
     if state not in states or to not in MOVES_BY_HAND[state]:
         return Reply(Result.REFUSED, state=state)
     if state.is_final:
-        return _restart(turn, slip, to, at)
+        return _restart(tx, row, to, at)
     if state is State.BLOCKED:
-        removal.unlink(turn, [job_id])
-    turn.run(_MOVE, to, at, job_id)
-    turn.moved(slip.type, state, to)
-    if slip.group_key is not None:
-        turn.groups.add((slip.type, slip.group_key))
+        removal.unlink(tx, [job_id])
+    tx.run(_MOVE, to, at, job_id)
+    tx.moved(row.type, state, to)
+    if row.group_key is not None:
+        tx.groups.add((row.type, row.group_key))
     kind = Kind.PROMOTION if to is State.WAITING else Kind.UPDATE
-    turn.tell(kind, job_id, slip.type, slip.attempts)
-    entered(turn, slip.type, to)
+    tx.publish(kind, job_id, row.type, row.attempts)
+    entered(tx, row.type, to)
     return Reply(Result.DONE)
 
 
-def _restart(turn: Transaction, slip: StateRow, to: State, at: int | None) -> Reply:
-    if slip.unique_key is not None:
-        holder = unique_keys.holder(turn, slip.type, slip.unique_key)
-        if holder not in (None, slip.id):
+def _restart(tx: Transaction, row: StateRow, to: State, at: int | None) -> Reply:
+    if row.unique_key is not None:
+        holder = unique_keys.holder(tx, row.type, row.unique_key)
+        if holder not in (None, row.id):
             return Reply(Result.HELD, holder=holder)
-        unique_keys.take(turn, slip.type, slip.unique_key, slip.id)
-    transitions.restart(turn, slip, to, at)
+        unique_keys.take(tx, row.type, row.unique_key, row.id)
+    transitions.restart(tx, row, to, at)
     return Reply(Result.DONE)
 
 
 def cancel(
-    turn: Transaction,
+    tx: Transaction,
     ids: Sequence[int],
     reason: str,
     seen: Mapping[int, ExpectedState],
 ) -> list[Reply]:
-    """Cancel jobs, or ask those that run to end; each sees what the last one did."""
+    """Cancel jobs, or ask running ones to end; each sees what the last one did."""
     replies = []
     for job_id in ids:
-        replies.append(_cancel(turn, job_id, reason, seen.get(job_id, UNSEEN)))
-        dependencies.tell_dependants(turn)
+        replies.append(_cancel(tx, job_id, reason, seen.get(job_id, UNSEEN)))
+        dependencies.notify_dependants(tx)
     return replies
 
 
-def _cancel(turn: Transaction, job_id: int, reason: str, seen: ExpectedState) -> Reply:
-    slip = _slip_of(turn, job_id, seen)
-    if slip is None:
+def _cancel(tx: Transaction, job_id: int, reason: str, seen: ExpectedState) -> Reply:
+    row = _state_row_of(tx, job_id, seen)
+    if row is None:
         return Reply(Result.GONE)
-    match slip.place:
+    match row.known_state:
         case State.CANCELLED:
             return Reply(Result.ALREADY)
         case State.COMPLETE | State.FAILED as state:
             return Reply(Result.REFUSED, state=state)
-        case State.ACTIVE if slip.cancelling is not None:
+        case State.ACTIVE if row.cancelling is not None:
             return Reply(Result.ALREADY)
         case State.ACTIVE:
-            turn.run(_ASK, reason, job_id)
+            tx.run(_ASK, reason, job_id)
             return Reply(Result.ASKED)
-    transitions.end(turn, [(slip, Cancelled(reason))])
+    transitions.end(tx, [(row, Cancelled(reason))])
     return Reply(Result.DONE)
 
 
 def remove(
-    turn: Transaction,
+    tx: Transaction,
     ids: Sequence[int],
     states: AbstractSet[State],
     seen: Mapping[int, ExpectedState],
@@ -136,89 +136,87 @@ def remove(
     """Delete jobs that are in *states*; each sees what the last one did."""
     replies = []
     for job_id in ids:
-        replies.append(_remove(turn, job_id, states, seen.get(job_id, UNSEEN)))
-        dependencies.tell_dependants(turn)
+        replies.append(_remove(tx, job_id, states, seen.get(job_id, UNSEEN)))
+        dependencies.notify_dependants(tx)
     return replies
 
 
 def _remove(
-    turn: Transaction, job_id: int, states: AbstractSet[State], seen: ExpectedState
+    tx: Transaction, job_id: int, states: AbstractSet[State], seen: ExpectedState
 ) -> Reply:
-    slip = _slip_of(turn, job_id, seen)
-    if slip is None:
+    row = _state_row_of(tx, job_id, seen)
+    if row is None:
         return Reply(Result.GONE)
-    if slip.state not in states or _is_past(turn, slip, seen):
-        return Reply(Result.REFUSED, state=slip.place)
-    removal.remove(turn, [slip], free_keys=True)
+    if row.state not in states or _is_past(tx, row, seen):
+        return Reply(Result.REFUSED, state=row.known_state)
+    removal.remove(tx, [row], free_keys=True)
     return Reply(Result.DONE)
 
 
-def update(turn: Transaction, changes: Sequence[Change]) -> list[Result]:
-    """Edit jobs, whatever their state."""
-    return [_update(turn, change) for change in changes]
+def update(tx: Transaction, changes: Sequence[Change]) -> list[Result]:
+    """Edit jobs in any state."""
+    return [_update(tx, change) for change in changes]
 
 
-def _update(turn: Transaction, change: Change) -> Result:
-    slip = _slip_of(turn, change.job_id, change.seen)
-    if slip is None:
+def _update(tx: Transaction, change: Change) -> Result:
+    row = _state_row_of(tx, change.job_id, change.seen)
+    if row is None:
         return Result.GONE
-    if _is_past(turn, slip, change.seen):
+    if _is_past(tx, row, change.seen):
         return Result.REFUSED
-    body = turn.one(_BODY, change.job_id)
+    body = tx.one(_BODY, change.job_id)
     fields = _fields(body)
     for name in ("data", "tags", "max_attempts"):
         value = getattr(change, name)
         if value is not msgspec.UNSET:
             fields[name] = msgspec.Raw(msgspec.json.encode(value))
     priority = None if change.priority is msgspec.UNSET else change.priority
-    turn.run(_EDIT, as_json(fields), priority, change.job_id)
-    turn.tell(Kind.UPDATE, slip.id, slip.type, slip.attempts)
+    tx.run(_EDIT, as_json(fields), priority, change.job_id)
+    tx.publish(Kind.UPDATE, row.id, row.type, row.attempts)
     return Result.DONE
 
 
-def _slip_of(turn: Transaction, job_id: int, seen: ExpectedState) -> StateRow | None:
-    """Return the job that the caller means; None if the id is another one's by now."""
-    slip = slips_of(turn.db, [job_id]).get(job_id)
-    if slip is None or seen.created_at not in (None, slip.created_at):
+def _state_row_of(tx: Transaction, job_id: int, seen: ExpectedState) -> StateRow | None:
+    """Return the row of the job the caller means; None if the id was reused."""
+    row = state_rows_of(tx.db, [job_id]).get(job_id)
+    if row is None or seen.created_at not in (None, row.created_at):
         return None
-    return slip
+    return row
 
 
-def _is_past(turn: Transaction, slip: StateRow, seen: ExpectedState) -> bool:
-    """Return whether it ended, was restarted or ended again since the caller looked."""
+def _is_past(tx: Transaction, row: StateRow, seen: ExpectedState) -> bool:
+    """Return whether it ended, was restarted or ended again since it was read."""
     if seen.ending is None:
         return False
-    is_final = slip.place.is_final
+    is_final = row.known_state.is_final
     if not (seen.ending and is_final):
         return is_final or bool(seen.ending)
-    story: bytes = turn.one(_STORY, slip.id)
+    story: bytes = tx.one(_STORY, row.id)
     return not story.rpartition(b"\n")[2].startswith(seen.ending.encode())
 
 
-def pause(
-    turn: Transaction, type: str, reason: str, by: str, until: int | None
-) -> None:
-    """Hand out no more jobs of *type*."""
-    turn.run(_PAUSE, type, turn.now, reason, by, until)
+def pause(tx: Transaction, type: str, reason: str, by: str, until: int | None) -> None:
+    """Start no more jobs of *type*."""
+    tx.run(_PAUSE, type, tx.now, reason, by, until)
 
 
-def resume(turn: Transaction, type: str) -> bool:
-    """End a pause; tell whether it was in force."""
-    was_paused = bool(turn.one(_IS_PAUSED, type, turn.now))
-    turn.run("DELETE FROM pauses WHERE type = ?", type)
-    turn.ready.add(type)
+def resume(tx: Transaction, type: str) -> bool:
+    """End a pause; return whether it was in force."""
+    was_paused = bool(tx.one(_IS_PAUSED, type, tx.now))
+    tx.run("DELETE FROM pauses WHERE type = ?", type)
+    tx.ready.add(type)
     return was_paused
 
 
 def clear(
-    turn: Transaction, type: str | None, states: Iterable[State], limit: int
+    tx: Transaction, type: str | None, states: Iterable[State], limit: int
 ) -> int:
     """Remove up to *limit* jobs in *states*."""
-    slips: list[StateRow] = []
+    rows: list[StateRow] = []
     for state in dict.fromkeys(states):
-        room = limit - len(slips)
+        room = limit - len(rows)
         if room > 0:
-            ids = first_ids(turn.db, state, type, room)
-            slips += slips_of(turn.db, ids).values()
-    removal.remove(turn, slips, free_keys=True)
-    return len(slips)
+            ids = first_ids(tx.db, state, type, room)
+            rows += state_rows_of(tx.db, ids).values()
+    removal.remove(tx, rows, free_keys=True)
+    return len(rows)

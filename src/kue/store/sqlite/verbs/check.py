@@ -1,8 +1,8 @@
 """
-Proving the invariants of a live store, and mending what needs no guessing.
+Doctor: check the invariants of a live store, and repair what is unambiguous.
 
-Each part is looked at on one snapshot, in which everything belongs together: what looks
-wrong there is wrong, whatever others are doing.  A mend looks again before it writes.
+Each part is checked on one consistent snapshot: what looks wrong there is wrong,
+whatever other processes do.  A repair checks again before it writes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 async def check(
     engine: DatabaseThreads, *, repair: bool, on_progress: OnProgress | None
 ) -> Report:
-    """Look at everything; with *repair*, mend what can be mended."""
+    """Check everything; with *repair*, repair what can be repaired."""
     suspects = await engine.read(check_file)
     if suspects:
         # Nothing read from a damaged file proves anything.
@@ -39,7 +39,7 @@ async def check(
         suspects += found
         suspects += await engine.read(check_tables)
     except StoreCorrupt as exc:
-        # What cannot be read cannot be proven; the rest of the report stands.
+        # What cannot be read cannot be checked; the rest of the report stands.
         suspects.append(SqliteFinding("unreadable", str(exc)))
     findings = [await _finding(engine, suspect, repair) for suspect in suspects]
     return Report(jobs, tuple(findings))
@@ -52,18 +52,20 @@ async def _check_jobs(
     suspects: list[SqliteFinding] = []
     seen, last = 0, 0
     while True:
-        found, size, last = await engine.read(partial(_look_at, last=last))
+        found, size, last = await engine.read(partial(_check_rows, last=last))
         suspects += found
         seen += size
         if on_progress is not None:
-            # Jobs may come and go meanwhile; the end is the end.
+            # Jobs may come and go during the check; at the end, report the total.
             on_progress(min(seen, total) if size else total, total)
         if not size:
             return suspects, seen
 
 
-def _look_at(db: sqlite3.Connection, last: int) -> tuple[list[SqliteFinding], int, int]:
-    """Check the jobs after *last*: what is wrong, how many they were, the last."""
+def _check_rows(
+    db: sqlite3.Connection, last: int
+) -> tuple[list[SqliteFinding], int, int]:
+    """Return findings of the jobs after *last*, how many they are, and the last id."""
     rows = rows_after(db, last)
     if not rows:
         return [], 0, last
@@ -74,12 +76,12 @@ def _count(db: sqlite3.Connection) -> int:
     return int(db.execute("SELECT count(*) FROM jobs").fetchone()[0])
 
 
-async def _mend(engine: DatabaseThreads, suspect: SqliteFinding) -> bool:
+async def _repair(engine: DatabaseThreads, suspect: SqliteFinding) -> bool:
     """Return whether *suspect* was repaired; damage elsewhere may prevent that."""
-    if suspect.mend is None:
+    if suspect.apply is None:
         return False
     try:
-        await engine.write(suspect.mend, now=None)
+        await engine.write(suspect.apply, now=None)
     except StoreCorrupt:
         return False
     return True
@@ -88,12 +90,12 @@ async def _mend(engine: DatabaseThreads, suspect: SqliteFinding) -> bool:
 async def _finding(
     engine: DatabaseThreads, suspect: SqliteFinding, repair: bool
 ) -> Finding:
-    is_mended = repair and await _mend(engine, suspect)
+    is_repaired = repair and await _repair(engine, suspect)
     of_job = "" if suspect.job_id is None else f"job {suspect.job_id}: "
     return Finding(
         code=suspect.code,
         message=f"{of_job}{suspect.message}",
         job_id=suspect.job_id,
         repair=suspect.repair,
-        repaired=is_mended,
+        repaired=is_repaired,
     )

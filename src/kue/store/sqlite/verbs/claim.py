@@ -1,4 +1,4 @@
-"""Claiming: the best waiting jobs become runs."""
+"""Claim: the best waiting jobs become runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kue.store.sqlite.rows import (
     read_within,
     rows_of,
     shown,
-    slips_of,
+    state_rows_of,
 )
 from kue.store.sqlite.transaction import Transaction, as_json
 from kue.store.sqlite.verbs import limits, workers
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
     from kue.model.job import Job
 
-#: Jobs of a type looked at beyond those asked for, once some had to be set aside …
-DEEPER = 200
-#: … and how often a claim looks again; more is left to the next claim.
+#: Extra jobs of a type that are read once some had to be set aside …
+LOOKAHEAD = 200
+#: … and how often a claim reads; more is left to the next claim.
 ROUNDS = 10
 
-UNUSABLE = "its record is damaged and cannot be run; kue doctor tells more"
+UNUSABLE = "its record is damaged and cannot be run; run kue doctor for details"
 
 _LAST = "SELECT seq FROM claims WHERE lane = ?"
 _REMEMBER = """
@@ -71,49 +71,49 @@ _decode_keys = msgspec.json.Decoder(list[tuple[int, int]]).decode
 
 
 def claim(
-    turn: Transaction,
+    tx: Transaction,
     types: Sequence[str],
     limit: int,
     worker: str,
     call: Claim,
     lease: int,
 ) -> Claimed:
-    """Start the best waiting jobs, or answer a repeated call as before."""
-    # Two workers may name their lanes alike.
+    """Start the best waiting jobs; a repeated call returns those still running."""
+    # Two workers may use the same name for a lane.
     lane = f"{quote(worker)}:{call.lane}"
-    last: int | None = turn.one(_LAST, lane)
+    last: int | None = tx.one(_LAST, lane)
     if last is not None and call.seq < last:
-        return Claimed([], turn.now)
-    workers.lease(turn, worker, lease)
+        return Claimed([], tx.now)
+    workers.lease(tx, worker, lease)
     rest = f":{quote(worker)}:{quote(str(call))}"
     if call.seq == last:
-        return Claimed(_still_running(turn, worker, rest), turn.now)
-    turn.run(_REMEMBER, lane, call.seq, turn.now)
-    promotion.promote(turn, types, MAX_BATCH)
-    return _Taking(turn, types, worker, rest).take(limit)
+        return Claimed(_still_running(tx, worker, rest), tx.now)
+    tx.run(_REMEMBER, lane, call.seq, tx.now)
+    promotion.promote(tx, types, MAX_BATCH)
+    return _ClaimRunner(tx, types, worker, rest).take(limit)
 
 
-def _still_running(turn: Transaction, worker: str, rest: str) -> list[Job]:
-    rows = fetch(turn.db, JobRow, _RUNS, worker, rest)
+def _still_running(tx: Transaction, worker: str, rest: str) -> list[Job]:
+    rows = fetch(tx.db, JobRow, _RUNS, worker, rest)
     return sorted(map(shown, rows), key=lambda job: job.fence)
 
 
-class _Taking:
-    """A claim at work."""
+class _ClaimRunner:
+    """One claim in progress."""
 
     def __init__(
-        self, turn: Transaction, types: Sequence[str], worker: str, rest: str
+        self, tx: Transaction, types: Sequence[str], worker: str, rest: str
     ) -> None:
-        self._turn = turn
-        self._gates = limits.gates_of(turn.db, types, turn.now)
+        self._tx = tx
+        self._type_limits = limits.type_limits_of(tx.db, types, tx.now)
         self._worker = worker
         self._rest = rest
-        last: int = turn.one("SELECT value FROM meta WHERE name = 'fence'")
-        self._fence = max(last + 1, turn.now * 1000)
+        last: int = tx.one("SELECT value FROM meta WHERE name = 'fence'")
+        self._fence = max(last + 1, tx.now * 1000)
         #: Runs by (type, group), where groups are limited.
         self._running: dict[tuple[str, str], int] = {}
         #: Types of which jobs were set aside in the last round.
-        self._deep: set[str] = set()
+        self._deferred: set[str] = set()
         #: Whether jobs were left for the next claim because they are large.
         self._is_cut = False
 
@@ -121,44 +121,44 @@ class _Taking:
         jobs: list[Job] = []
         for _ in range(ROUNDS):
             wanted = limit - len(jobs)
-            jobs += self._start(_Round(self._turn), self._best(wanted), wanted)
+            jobs += self._start(_Round(self._tx), self._best(wanted), wanted)
             if self._is_cut and len(jobs) < limit:
                 break
-            if not self._deep or len(jobs) == limit:
+            if not self._deferred or len(jobs) == limit:
                 return self._answer(jobs)
-        # There may be more behind those that were read: ask again at once.
-        return self._answer(jobs, self._turn.now)
+        # There may be more beyond those that were read: claim again at once.
+        return self._answer(jobs, self._tx.now)
 
     def _answer(self, jobs: list[Job], next_at: int | None = None) -> Claimed:
         if jobs:
-            self._turn.run(_FENCE, self._fence - 1)
-        # What expired here may have let others go, which count for when there is more.
-        dependencies.tell_dependants(self._turn)
-        chances = [limits.next_chance(self._turn.db, gate) for gate in self._gates]
+            self._tx.run(_FENCE, self._fence - 1)
+        # Jobs that expired here may have released others, which count for `next_at`.
+        dependencies.notify_dependants(self._tx)
+        chances = [limits.next_chance(self._tx.db, each) for each in self._type_limits]
         moments = [moment for moment in (*chances, next_at) if moment is not None]
-        return Claimed(jobs, self._turn.now, min(moments, default=None))
+        return Claimed(jobs, self._tx.now, min(moments, default=None))
 
     def _best(self, wanted: int) -> list[JobRow]:
-        """Return the best candidates, and some more where the best were no use."""
-        if len(self._gates) == 1:
-            # By far the most common, and a look into the index less.
-            gate = self._gates[0]
+        """Return the best candidates, with extra ones where some were set aside."""
+        if len(self._type_limits) == 1:
+            # By far the most common case, and one index lookup less.
+            only = self._type_limits[0]
             rows = self._read(
-                self._size(gate, wanted),
+                self._size(only, wanted),
                 lambda start, stop: fetch(
-                    self._turn.db, JobRow, _BEST_ROWS, gate.type, stop - start, start
+                    self._tx.db, JobRow, _BEST_ROWS, only.type, stop - start, start
                 ),
                 is_gapless=True,
             )
             return sorted(rows, key=lambda row: (row.priority, row.id))
         keys: list[tuple[int, int]] = []
-        for gate in self._gates:
-            found = self._turn.one(_BEST, gate.type, self._size(gate, wanted))
+        for each in self._type_limits:
+            found = self._tx.one(_BEST, each.type, self._size(each, wanted))
             keys += _decode_keys(found)
         keys.sort()
-        ids = [job_id for _, job_id in keys[: wanted + DEEPER * len(self._deep)]]
+        ids = [job_id for _, job_id in keys[: wanted + LOOKAHEAD * len(self._deferred)]]
         return self._read(
-            len(ids), lambda start, stop: rows_of(self._turn.db, ids[start:stop])
+            len(ids), lambda start, stop: rows_of(self._tx.db, ids[start:stop])
         )
 
     def _read(
@@ -173,26 +173,26 @@ class _Taking:
         self._is_cut = number < count
         return rows
 
-    def _size(self, gate: limits.TypeLimits, wanted: int) -> int:
-        size = gate.allowance(wanted)
-        return size + DEEPER if size and gate.type in self._deep else size
+    def _size(self, type_limits: limits.TypeLimits, wanted: int) -> int:
+        size = type_limits.allowance(wanted)
+        return size + LOOKAHEAD if size and type_limits.type in self._deferred else size
 
     def _start(self, round: _Round, rows: Sequence[JobRow], wanted: int) -> list[Job]:
-        """Start what can start, set aside what cannot, and remember of which types."""
-        rooms = {gate.type: gate.allowance(wanted) for gate in self._gates}
-        per_key = {gate.type: gate.per_key for gate in self._gates}
+        """Start what can start, set aside what cannot, and remember those types."""
+        allowed = {each.type: each.allowance(wanted) for each in self._type_limits}
+        per_key = {each.type: each.per_key for each in self._type_limits}
         first = self._fence
         for row in rows:
             if len(round.jobs) == wanted:
                 break
-            if rooms[row.type] and self._try(round, row, per_key[row.type]):
-                rooms[row.type] -= 1
+            if allowed[row.type] and self._try(round, row, per_key[row.type]):
+                allowed[row.type] -= 1
         self._write(round.jobs, first)
-        self._deep = round.set_aside()
+        self._deferred = round.set_aside()
         return round.jobs
 
     def _try(self, round: _Round, row: JobRow, per_key: int | None) -> bool:
-        if row.expires_at is not None and row.expires_at <= self._turn.now:
+        if row.expires_at is not None and row.expires_at <= self._tx.now:
             round.expired.append(row)
             return False
         if per_key is not None and not self._has_slot(row, per_key):
@@ -210,61 +210,61 @@ class _Taking:
         return True
 
     def _token(self, row: JobRow) -> str:
-        return f"{self._fence}:{self._turn.now}:{row.attempts + 1}{self._rest}"
+        return f"{self._fence}:{self._tx.now}:{row.attempts + 1}{self._rest}"
 
     def _has_slot(self, row: JobRow, per_key: int) -> bool:
         if row.group_key is None:
             return True
         key = (row.type, row.group_key)
         if key not in self._running:
-            self._running[key] = limits.active_in_group(self._turn, *key)
+            self._running[key] = limits.active_in_group(self._tx, *key)
         return self._running[key] < per_key
 
     def _write(self, jobs: Sequence[Job], fence: int) -> None:
         if not jobs:
             return
-        turn = self._turn
+        tx = self._tx
         values = {
             "worker": self._worker,
             "fence": fence,
-            "now": turn.now,
+            "now": tx.now,
             "rest": self._rest,
             "ids": as_json([job.id for job in jobs]),
         }
-        turn.db.execute(_START, values)
+        tx.db.execute(_START, values)
         starts = Counter(job.type for job in jobs)
-        for gate in self._gates:
-            if gate.type in starts:
-                turn.moved(gate.type, State.WAITING, State.ACTIVE, starts[gate.type])
-                limits.spend(turn, gate, starts[gate.type])
-        if turn.is_heard:
+        for each in self._type_limits:
+            if each.type in starts:
+                tx.moved(each.type, State.WAITING, State.ACTIVE, starts[each.type])
+                limits.spend(tx, each, starts[each.type])
+        if tx.has_subscribers:
             for job in jobs:
-                turn.tell(Kind.START, job.id, job.type, job.attempts)
+                tx.publish(Kind.START, job.id, job.type, job.attempts)
 
 
 class _Round:
-    """What became of the candidates that a claim looked at."""
+    """The candidates of one round of a claim, by what becomes of them."""
 
-    def __init__(self, turn: Transaction) -> None:
-        self._turn = turn
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
         self.jobs: list[Job] = []
         self.expired: list[JobRow] = []
         self.held: list[JobRow] = []
         self.damaged: list[JobRow] = []
 
     def set_aside(self) -> set[str]:
-        """Put those that cannot start where they belong; return their types."""
-        turn = self._turn
+        """Expire, park or hold those that cannot start; return their types."""
+        tx = self._tx
         if self.expired:
-            expire(turn, [row.id for row in self.expired])
+            expire(tx, [row.id for row in self.expired])
         if self.damaged:
-            slips = slips_of(turn.db, [row.id for row in self.damaged])
-            transitions.park(turn, slips.values(), UNUSABLE)
-        limits.hold(turn, [row.id for row in self.held])
+            rows = state_rows_of(tx.db, [row.id for row in self.damaged])
+            transitions.park(tx, rows.values(), UNUSABLE)
+        limits.hold(tx, [row.id for row in self.held])
         return {row.type for row in (*self.expired, *self.held, *self.damaged)}
 
 
-def expire(turn: Transaction, ids: Iterable[int]) -> None:
+def expire(tx: Transaction, ids: Iterable[int]) -> None:
     """Fail jobs that were not started in time."""
-    slips = slips_of(turn.db, ids).values()
-    transitions.end(turn, [(slip, Failed(retry_policy.EXPIRED)) for slip in slips])
+    rows = state_rows_of(tx.db, ids).values()
+    transitions.end(tx, [(row, Failed(retry_policy.EXPIRED)) for row in rows])

@@ -1,9 +1,9 @@
 """
-What holds waiting jobs back: pauses, concurrency, rates, and limits on groups.
+Limits that hold waiting jobs back: pauses, rate limits, concurrency, group limits.
 
 A type's limits decide how many of its jobs may start now (its `TypeLimits`).  A job
 over its group's limit is marked ``held`` and leaves the index that claims read, so
-that nobody looks at it again before a run of its group ends.
+that it is not read again before a run of its group ends.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Sequence
 
-#: The name of the pause of every type: no type is called so.
+#: The name of the pause of every type: no type has this name.
 EVERY = ""
-#: Held jobs let go in one transaction when a limit is taken away, or groups looked at.
-LET_GO = 2000
-GROUPS = 200
+#: The most held jobs released in one transaction when a limit is removed, and the most
+#: groups checked.
+MAX_RELEASED = 2000
+MAX_GROUPS = 200
 
 _PAUSES = """
 SELECT type, at, reason, who, until FROM pauses
@@ -42,13 +43,13 @@ SELECT count(*) FROM jobs INDEXED BY jobs_active_in_group
 WHERE state = 'active' AND group_key IS NOT NULL AND type = ? AND group_key = ?
 """
 _HOLD = "UPDATE jobs SET held = 1 WHERE id IN (SELECT value FROM json_each(?))"
-_LET_GO_IN_GROUP = """
+_RELEASE_IN_GROUP = """
 UPDATE jobs SET held = 0 WHERE id IN (
     SELECT id FROM jobs INDEXED BY jobs_held_in_group
     WHERE state = 'waiting' AND held = 1 AND type = ? AND group_key = ?
     ORDER BY priority, id LIMIT ?)
 """
-_LET_GO = """
+_RELEASE = """
 UPDATE jobs SET held = 0 WHERE id IN (
     SELECT id FROM jobs INDEXED BY jobs_held
     WHERE state = 'waiting' AND held = 1 AND type = ? ORDER BY priority, id LIMIT ?)
@@ -77,9 +78,9 @@ _decode = msgspec.json.Decoder(Limits).decode
 
 class TokenBucket(NamedTuple):
     """
-    Starts saved up under a rate limit, counted in 1/*per* of a start.
+    Token bucket of a rate limit; one start costs *per* tokens.
 
-    In these units *rate* flow in every millisecond: whole numbers, no rounding.
+    Every millisecond adds *rate* tokens: whole numbers, no rounding.
     """
 
     rate: int
@@ -88,7 +89,7 @@ class TokenBucket(NamedTuple):
     filled_at: int
 
     def at(self, now: int) -> TokenBucket:
-        """Return the bucket as time has filled it; a clock that went back adds none."""
+        """Return the bucket as filled by *now*; a clock that was set back adds none."""
         inflow = max(0, now - self.filled_at) * self.rate
         level = min(self.level + inflow, self.rate * self.per)
         return self._replace(level=level, filled_at=now)
@@ -104,14 +105,14 @@ class TokenBucket(NamedTuple):
 
 
 class TypeLimits(msgspec.Struct):
-    """What holds jobs of one type back at one moment."""
+    """Limits and pause of one type at one moment."""
 
     type: str
     now: int
-    #: What pauses it, and when that ends by itself.
+    #: Its pause, and when all pauses of the type end by themselves.
     pause: Pause | None = None
     paused_until: int | None = None
-    #: Runs that may begin before one must end; None for any number.
+    #: How many runs may begin before one must end; None for any number.
     slots: int | None = None
     bucket: TokenBucket | None = None
     per_key: int | None = None
@@ -130,7 +131,7 @@ class TypeLimits(msgspec.Struct):
 
     @property
     def opens_at(self) -> int | None:
-        """When it is open: now, later, or not by time alone."""
+        """When a job may start: now, later, or None if time alone does not help."""
         if self.is_paused:
             return self.paused_until
         if self.slots == 0:
@@ -151,66 +152,77 @@ def limits(db: sqlite3.Connection) -> dict[str, Limits]:
     return {row[0]: _decode(row[1]) for row in db.execute(_LIMITS).fetchall()}
 
 
-def gates_of(
+def type_limits_of(
     db: sqlite3.Connection, types: Iterable[str], now: int
 ) -> list[TypeLimits]:
-    """Return what holds back each of *types*."""
+    """Return limits and pause of each of *types*."""
     paused = {pause.type or EVERY: pause for pause in pauses(db, now)}
     limited = {row[0]: row[1:] for row in db.execute(_LIMITS).fetchall()}
     found = []
     for type in dict.fromkeys(types):
-        gate = TypeLimits(type, now)
+        type_limits = TypeLimits(type, now)
         if type in limited:
-            _limit(db, gate, *limited[type])
-        _pause(gate, [paused[name] for name in (EVERY, type) if name in paused])
-        found.append(gate)
+            _limit(db, type_limits, *limited[type])
+        _pause(type_limits, [paused[name] for name in (EVERY, type) if name in paused])
+        found.append(type_limits)
     return found
 
 
 def _limit(
-    db: sqlite3.Connection, gate: TypeLimits, text: str, level: int, filled_at: int
+    db: sqlite3.Connection,
+    type_limits: TypeLimits,
+    text: str,
+    level: int,
+    filled_at: int,
 ) -> None:
     rule = _decode(text)
-    gate.per_key = rule.per_key
+    type_limits.per_key = rule.per_key
     if rule.rate is not None:
-        gate.bucket = TokenBucket(rule.rate, rule.per, level, filled_at).at(gate.now)
+        type_limits.bucket = TokenBucket(rule.rate, rule.per, level, filled_at).at(
+            type_limits.now
+        )
     if rule.concurrency is not None:
-        row = db.execute(_ACTIVE, (gate.type,)).fetchone()
-        gate.slots = max(0, rule.concurrency - (row[0] if row else 0))
+        row = db.execute(_ACTIVE, (type_limits.type,)).fetchone()
+        type_limits.slots = max(0, rule.concurrency - (row[0] if row else 0))
 
 
-def _pause(gate: TypeLimits, found: Sequence[Pause]) -> None:
+def _pause(type_limits: TypeLimits, found: Sequence[Pause]) -> None:
     if not found:
         return
-    gate.pause = found[0]
+    type_limits.pause = found[0]
     # Both must end: the pause of every type and that of this one.
     ends = [pause.until for pause in found if pause.until is not None]
-    gate.paused_until = max(ends) if len(ends) == len(found) else None
+    type_limits.paused_until = max(ends) if len(ends) == len(found) else None
 
 
-def outlook(db: sqlite3.Connection, types: Iterable[str], now: int) -> dict[str, int]:
-    """Return when there may be work of *types*, without those that time won't help."""
+def next_chances(
+    db: sqlite3.Connection, types: Iterable[str], now: int
+) -> dict[str, int]:
+    """Return when there may be work, by type; without types that time won't help."""
     moments = {
-        gate.type: next_chance(db, gate, is_hungry=True)
-        for gate in gates_of(db, types, now)
+        type_limits.type: next_chance(db, type_limits, include_ready=True)
+        for type_limits in type_limits_of(db, types, now)
     }
     return {type: at for type, at in moments.items() if at is not None}
 
 
 def next_chance(
-    db: sqlite3.Connection, gate: TypeLimits, *, is_hungry: bool = False
+    db: sqlite3.Connection, type_limits: TypeLimits, *, include_ready: bool = False
 ) -> int | None:
     """
-    Return when time alone may let a job of the gate's type start.
+    Return when time alone may let a job of the type start.
 
-    Jobs that could start now count only for who *is_hungry*; others left them waiting.
+    Jobs that could start now count only with *include_ready*: a claim has just left
+    them waiting.
     """
-    opens_at = gate.opens_at
+    opens_at = type_limits.opens_at
     if opens_at is None:
         return None
-    if (is_hungry or opens_at > gate.now) and _has_ready(db, gate.type):
+    if (include_ready or opens_at > type_limits.now) and _has_ready(
+        db, type_limits.type
+    ):
         return opens_at
-    row = db.execute(_NEXT_DUE, (gate.type,)).fetchone()
+    row = db.execute(_NEXT_DUE, (type_limits.type,)).fetchone()
     return None if row is None else max(row[0], opens_at)
 
 
@@ -218,88 +230,88 @@ def _has_ready(db: sqlite3.Connection, type: str) -> bool:
     return bool(db.execute(_HAS_READY, (type,)).fetchone()[0])
 
 
-def spend(turn: Transaction, gate: TypeLimits, starts: int) -> None:
-    """Take what *starts* runs cost out of the gate."""
-    if gate.slots is not None:
-        gate.slots -= starts
-    if gate.bucket is not None:
-        level = gate.bucket.level - starts * gate.bucket.per
-        gate.bucket = gate.bucket._replace(level=level)
-        turn.run(_SPEND, level, turn.now, gate.type)
+def spend(tx: Transaction, type_limits: TypeLimits, starts: int) -> None:
+    """Subtract *starts* runs from slots and token bucket."""
+    if type_limits.slots is not None:
+        type_limits.slots -= starts
+    if type_limits.bucket is not None:
+        level = type_limits.bucket.level - starts * type_limits.bucket.per
+        type_limits.bucket = type_limits.bucket._replace(level=level)
+        tx.run(_SPEND, level, tx.now, type_limits.type)
 
 
-def active_in_group(turn: Transaction, type: str, group: str) -> int:
-    """Return how many jobs of a group run."""
-    found: int = turn.one(_ACTIVE_IN_GROUP, type, group)
+def active_in_group(tx: Transaction, type: str, group: str) -> int:
+    """Return how many jobs of a group are running."""
+    found: int = tx.one(_ACTIVE_IN_GROUP, type, group)
     return found
 
 
-def hold(turn: Transaction, ids: Sequence[int]) -> None:
+def hold(tx: Transaction, ids: Sequence[int]) -> None:
     """Set jobs aside until a run of their group ends."""
     if ids:
-        turn.run(_HOLD, as_json(ids))
+        tx.run(_HOLD, as_json(ids))
 
 
-def set_limits(turn: Transaction, type: str, rule: Limits | None) -> None:
-    """Write a type's limits; what is saved up under the same rate stays saved up."""
-    turn.ready.add(type)
+def set_limits(tx: Transaction, type: str, rule: Limits | None) -> None:
+    """Write a type's limits; under the same rate the token bucket keeps its level."""
+    tx.ready.add(type)
     if rule is None:
-        turn.run("DELETE FROM limits WHERE type = ?", type)
+        tx.run("DELETE FROM limits WHERE type = ?", type)
         return
-    level, filled_at = (rule.rate or 0) * rule.per, turn.now
-    row = turn.db.execute(f"{_LIMITS} WHERE type = ?", (type,)).fetchone()
+    level, filled_at = (rule.rate or 0) * rule.per, tx.now
+    row = tx.db.execute(f"{_LIMITS} WHERE type = ?", (type,)).fetchone()
     if row is not None:
         old = _decode(row[1])
         if (old.rate, old.per) == (rule.rate, rule.per):
             level, filled_at = row[2:]
-    turn.run(_SET, type, as_json(rule), level, filled_at)
+    tx.run(_SET, type, as_json(rule), level, filled_at)
 
 
-def let_go(turn: Transaction, type: str, after: str = "") -> str | None:
+def release_held(tx: Transaction, type: str, after: str = "") -> str | None:
     """
-    Let go what a type's limit does not hold (any more), a bounded part at a time.
+    Release jobs that a type's limit no longer holds, a bounded part at a time.
 
-    Returns where to go on, None at the end.
+    Returns the group after which to continue, None at the end.
     """
-    rule = limits(turn.db).get(type)
+    rule = limits(tx.db).get(type)
     if rule is None or rule.per_key is None:
-        freed = turn.run(_LET_GO, type, LET_GO)
-        turn.ready.add(type)
-        return after if freed == LET_GO else None
-    rows = turn.db.execute(_HELD_GROUPS, (type, after, GROUPS)).fetchall()
+        freed = tx.run(_RELEASE, type, MAX_RELEASED)
+        tx.ready.add(type)
+        return after if freed == MAX_RELEASED else None
+    rows = tx.db.execute(_HELD_GROUPS, (type, after, MAX_GROUPS)).fetchall()
     for (group,) in rows:
-        _refill(turn, type, group, rule.per_key)
-    return rows[-1][0] if len(rows) == GROUPS else None
+        _refill(tx, type, group, rule.per_key)
+    return rows[-1][0] if len(rows) == MAX_GROUPS else None
 
 
-def let_go_unlimited(turn: Transaction) -> bool:
-    """Let go jobs held by a limit that is gone; tell whether there are more."""
+def release_unlimited(tx: Transaction) -> bool:
+    """Release jobs held by a limit that is gone; return whether there are more."""
     more = False
-    rules = limits(turn.db)
-    for (type,) in turn.db.execute(_HELD_TYPES).fetchall():
+    rules = limits(tx.db)
+    for (type,) in tx.db.execute(_HELD_TYPES).fetchall():
         rule = rules.get(type)
         if rule is None or rule.per_key is None:
-            more |= let_go(turn, type) is not None
+            more |= release_held(tx, type) is not None
     return more
 
 
-def refill(turn: Transaction) -> None:
-    """Give slots that this turn freed to those held back, the best first."""
-    if not turn.groups and not turn.freed:
+def refill(tx: Transaction) -> None:
+    """Give slots freed by this transaction to held jobs, the best first."""
+    if not tx.groups and not tx.freed:
         return
-    rules = limits(turn.db)
-    turn.ready |= turn.freed & rules.keys()
-    for type, group in turn.groups:
+    rules = limits(tx.db)
+    tx.ready |= tx.freed & rules.keys()
+    for type, group in tx.groups:
         rule = rules.get(type)
         if rule is not None and rule.per_key is not None:
-            _refill(turn, type, group, rule.per_key)
-    turn.groups.clear()
-    turn.freed.clear()
+            _refill(tx, type, group, rule.per_key)
+    tx.groups.clear()
+    tx.freed.clear()
 
 
-def _refill(turn: Transaction, type: str, group: str, per_key: int) -> None:
-    # Those who are ready already do not count: one of the held may be better, and the
-    # next claim sets the worse aside.
-    free = per_key - active_in_group(turn, type, group)
-    if free > 0 and turn.run(_LET_GO_IN_GROUP, type, group, free):
-        turn.ready.add(type)
+def _refill(tx: Transaction, type: str, group: str, per_key: int) -> None:
+    # Jobs that are ready already do not count: a held job may have a better priority,
+    # and the next claim sets the others aside.
+    free = per_key - active_in_group(tx, type, group)
+    if free > 0 and tx.run(_RELEASE_IN_GROUP, type, group, free):
+        tx.ready.add(type)

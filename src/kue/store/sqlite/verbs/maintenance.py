@@ -1,4 +1,4 @@
-"""Upkeep: one bounded pass over everything that time or a lost worker left undone."""
+"""Maintenance: one bounded pass for due jobs, lost workers, retention and pauses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kue.store.sqlite import (
     unique_keys,
     unused_types,
 )
-from kue.store.sqlite.rows import JobRow, columns_of, fetch, shown, slips_of
+from kue.store.sqlite.rows import JobRow, columns_of, fetch, shown, state_rows_of
 from kue.store.sqlite.verbs import limits, records, stats, workers
 from kue.store.sqlite.verbs.claim import expire
 from kue.store.values import MaintenanceResult
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from kue.store.sqlite.rows import StateRow
     from kue.store.sqlite.transaction import Transaction
 
-#: How long an idempotent producer or claim is remembered, in ms.
+#: How long a producer's or lane's last call is remembered, for idempotence, in ms.
 REMEMBER_MS = 3_600_000
-#: How long events are kept for listeners of other processes, in ms.
+#: How long events are kept for subscribers in other processes, in ms.
 EVENTS_MS = 60_000
 
 _LOST = f"""
@@ -40,7 +40,7 @@ SELECT {columns_of(JobRow)} FROM jobs WHERE id IN (
     SELECT id FROM jobs INDEXED BY jobs_active WHERE state = 'active'
     AND worker NOT IN (SELECT name FROM workers WHERE deadline > ?) LIMIT ?)
 """
-_SILENT = f"""
+_TTL_PASSED = f"""
 SELECT {columns_of(JobRow)} FROM jobs WHERE id IN (
     SELECT id FROM jobs INDEXED BY jobs_ttl
     WHERE ttl_at IS NOT NULL AND ttl_at <= ? AND state = 'active'
@@ -58,9 +58,9 @@ WHERE retain_until IS NOT NULL AND retain_until <= ? ORDER BY retain_until LIMIT
 """
 _OVERDUE: dict[str, tuple[str, Callable[[Job, int], Ending]]] = {
     "lease": (_LOST, retry_policy.after_lost_worker),
-    "ttl": (_SILENT, retry_policy.after_ttl),
+    "ttl": (_TTL_PASSED, retry_policy.after_ttl),
 }
-#: One for each state, because a partial index needs its state in the statement.
+#: One per state, because a partial index needs its state in the statement.
 _OLDEST = {
     state: f"""
 SELECT id FROM jobs INDEXED BY jobs_{state}
@@ -71,7 +71,7 @@ ORDER BY at, id LIMIT ?
 }
 _COUNTED = "SELECT type, n FROM counts WHERE state = ? AND own = 0 AND n > 0"
 _PAUSES = "DELETE FROM pauses WHERE until <= ? RETURNING type"
-#: Rows of each table that one pass deletes because they served their time, at most.
+#: The most outdated rows of each table that one pass deletes.
 MAX_FORGOTTEN = 2_000
 _FORGET_PRODUCERS = """
 DELETE FROM producers WHERE name IN (SELECT name FROM producers WHERE at <= ? LIMIT ?)
@@ -92,41 +92,41 @@ _NOTE_PASS = """
 INSERT INTO meta (name, value) VALUES ('next_pass', ?)
 ON CONFLICT DO UPDATE SET value = excluded.value
 """
-#: A time that no job reaches: for rules that go by number alone.
-_EVER = 2**62
+#: A time after that of every job: for retention by number alone.
+_FAR_FUTURE = 2**62
 
 
-def look(db: sqlite3.Connection, now: int) -> tuple[bool, int]:
-    """Return whether it is time for a pass, and when the last one was made."""
+def check_due(db: sqlite3.Connection, now: int) -> tuple[bool, int]:
+    """Return whether a pass is due, and when the last one was made."""
     row = db.execute(_NEXT_PASS).fetchone()
-    # One that is further off was noted by a clock that has since been set back.
+    # A later time was noted by a clock that has since been set back.
     is_due = row is None or not now < row[0] <= now + workers.PASS_MS
     return is_due, workers.last_pass(db)
 
 
 def tend(
-    turn: Transaction, limit: int, keep: Keep | None, lease: int, is_own: bool = False
+    tx: Transaction, limit: int, keep: Keep | None, lease: int, is_own: bool = False
 ) -> MaintenanceResult:
     """
-    Do a pass; each part of it touches at most about *limit* jobs.
+    Make a pass; each part of it changes at most about *limit* jobs.
 
     With *is_own* the time is that of this process's clock, not the caller's.
     """
-    workers.mind_the_clock(turn, lease, is_own=is_own)
-    end_pauses(turn)
-    promoted, more_due = promotion.promote_all(turn, limit)
-    rescued = _take_back(turn, "lease", limit)
-    timed_out = _take_back(turn, "ttl", limit)
-    expired = _expire(turn, limit)
-    released, more_links = dependencies.tell_left(turn, limit)
-    pruned = _prune(turn, limit, keep)
-    more_held = limits.let_go_unlimited(turn)
-    stats.roll_up(turn)
-    _forget(turn)
-    # Whoever sleeps through something looks again.
-    turn.later.add(limits.EVERY)
+    workers.adjust_leases(tx, lease, is_own=is_own)
+    end_pauses(tx)
+    promoted, more_due = promotion.promote_all(tx, limit)
+    rescued = _reclaim(tx, "lease", limit)
+    timed_out = _reclaim(tx, "ttl", limit)
+    expired = _expire(tx, limit)
+    released, more_links = dependencies.notify_postponed(tx, limit)
+    pruned = _prune(tx, limit, keep)
+    more_held = limits.release_unlimited(tx)
+    stats.roll_up(tx)
+    _forget(tx)
+    # All waiters check again, in case one missed something.
+    tx.later.add(limits.EVERY)
     bounded = (rescued, timed_out, expired, pruned)
-    tended = MaintenanceResult(
+    result = MaintenanceResult(
         promoted=promoted,
         rescued=rescued,
         timed_out=timed_out,
@@ -138,52 +138,52 @@ def tend(
         or more_held
         or any(0 < n >= limit for n in bounded),
     )
-    turn.run(_NOTE_PASS, turn.now if tended.more else turn.now + workers.PASS_MS)
-    return tended
+    tx.run(_NOTE_PASS, tx.now if result.more else tx.now + workers.PASS_MS)
+    return result
 
 
-def end_pauses(turn: Transaction) -> None:
-    """Delete pauses that are over, and wake whoever waits for that."""
-    turn.ready |= {row[0] for row in turn.db.execute(_PAUSES, (turn.now,)).fetchall()}
-    workers.end_pauses(turn)
+def end_pauses(tx: Transaction) -> None:
+    """Delete pauses that are over, and wake workers that wait for that."""
+    tx.ready |= {row[0] for row in tx.db.execute(_PAUSES, (tx.now,)).fetchall()}
+    workers.end_pauses(tx)
 
 
-def _take_back(turn: Transaction, overdue: str, limit: int) -> int:
-    """End runs whose lease or ttl is over, and that nobody else will end."""
+def _reclaim(tx: Transaction, overdue: str, limit: int) -> int:
+    """Reclaim runs whose lease or ttl has expired."""
     sql, after = _OVERDUE[overdue]
-    rows = fetch(turn.db, JobRow, sql, turn.now, limit)
+    rows = fetch(tx.db, JobRow, sql, tx.now, limit)
     if not rows:
         return 0
-    slips = slips_of(turn.db, [row.id for row in rows])
+    state_rows = state_rows_of(tx.db, [row.id for row in rows])
     endings: list[tuple[StateRow, Ending]] = []
     for row in rows:
-        job, slip = shown(row), slips[row.id]
-        if slip.began is None:
-            # Its token makes no sense: nobody can be told to have lost it.
+        job, state_row = shown(row), state_rows[row.id]
+        if state_row.began is None:
+            # Its token is malformed: it names no worker that was lost.
             job = msgspec.structs.replace(job, token="")
-        endings.append((slip, after(job, turn.now)))
-    transitions.end(turn, endings, taken=overdue)
+        endings.append((state_row, after(job, tx.now)))
+    transitions.end(tx, endings, taken=overdue)
     return len(rows)
 
 
-def _expire(turn: Transaction, limit: int) -> int:
-    ids = _ids(turn, _EXPIRED, turn.now, limit)
+def _expire(tx: Transaction, limit: int) -> int:
+    ids = _ids(tx, _EXPIRED, tx.now, limit)
     if ids:
-        expire(turn, ids)
+        expire(tx, ids)
     return len(ids)
 
 
-def _prune(turn: Transaction, limit: int, keep: Keep | None) -> int:
-    ids = _ids(turn, _RETAINED, turn.now, limit)
+def _prune(tx: Transaction, limit: int, keep: Keep | None) -> int:
+    ids = _ids(tx, _RETAINED, tx.now, limit)
     if keep is not None:
-        # What this turn ended counts too.
-        turn.write()
+        # What this transaction ended counts too.
+        tx.write()
         for state, count, age in _rules(keep):
-            ids += _surplus(turn, state, count, age, limit - len(ids))
-    slips = slips_of(turn.db, ids)
-    if slips:
-        removal.remove(turn, list(slips.values()), free_keys=False)
-    return len(slips)
+            ids += _surplus(tx, state, count, age, limit - len(ids))
+    state_rows = state_rows_of(tx.db, ids)
+    if state_rows:
+        removal.remove(tx, list(state_rows.values()), free_keys=False)
+    return len(state_rows)
 
 
 def _rules(keep: Keep) -> Iterable[tuple[State, int | None, int | None]]:
@@ -193,46 +193,46 @@ def _rules(keep: Keep) -> Iterable[tuple[State, int | None, int | None]]:
 
 
 def _surplus(
-    turn: Transaction, state: State, count: int | None, age: int | None, limit: int
+    tx: Transaction, state: State, count: int | None, age: int | None, limit: int
 ) -> list[int]:
     """Return the ids of ended jobs that are too many or too old, oldest first."""
     ids: list[int] = []
-    for type, n in turn.db.execute(_COUNTED, (state,)).fetchall():
+    for type, n in tx.db.execute(_COUNTED, (state,)).fetchall():
         room = limit - len(ids)
         found: set[int] = set()
         if age is not None:
-            found |= set(_ids(turn, _OLDEST[state], type, turn.now - age, room))
+            found |= set(_ids(tx, _OLDEST[state], type, tx.now - age, room))
         if count is not None and n > count:
             size = min(room, n - count)
-            found |= set(_ids(turn, _OLDEST[state], type, _EVER, size))
+            found |= set(_ids(tx, _OLDEST[state], type, _FAR_FUTURE, size))
         ids += sorted(found)
     return ids
 
 
-def _ids(turn: Transaction, sql: str, *values: Any) -> list[int]:
-    return [row[0] for row in turn.db.execute(sql, values).fetchall()]
+def _ids(tx: Transaction, sql: str, *values: Any) -> list[int]:
+    return [row[0] for row in tx.db.execute(sql, values).fetchall()]
 
 
-def _forget(turn: Transaction) -> None:
-    """Delete what served its time, so that idle tables stay small; a part of each."""
-    old = turn.now - REMEMBER_MS
-    turn.run(_FORGET_PRODUCERS, old, MAX_FORGOTTEN)
-    turn.run(_FORGET_EVENTS, turn.wall - EVENTS_MS, MAX_FORGOTTEN)
-    turn.run("DELETE FROM listeners WHERE deadline <= ?", turn.wall)
-    turn.run("DELETE FROM watched WHERE deadline <= ?", turn.wall)
-    stats.forget(turn)
-    unique_keys.forget(turn)
-    records.sweep(turn)
-    workers.forget(turn)
-    _forget_hourly(turn, old)
+def _forget(tx: Transaction) -> None:
+    """Delete outdated rows, a bounded number each, so that idle tables stay small."""
+    old = tx.now - REMEMBER_MS
+    tx.run(_FORGET_PRODUCERS, old, MAX_FORGOTTEN)
+    tx.run(_FORGET_EVENTS, tx.wall - EVENTS_MS, MAX_FORGOTTEN)
+    tx.run("DELETE FROM listeners WHERE deadline <= ?", tx.wall)
+    tx.run("DELETE FROM watched WHERE deadline <= ?", tx.wall)
+    stats.forget(tx)
+    unique_keys.forget(tx)
+    records.sweep(tx)
+    workers.forget(tx)
+    _forget_hourly(tx, old)
 
 
-def _forget_hourly(turn: Transaction, old: int) -> None:
-    """Delete what only a look at whole tables finds: claims and types."""
-    hour = turn.now // 3_600_000
-    if turn.one(_FORGOT_AT) == hour:
+def _forget_hourly(tx: Transaction, old: int) -> None:
+    """Delete what only a scan of whole tables finds: claims and types."""
+    hour = tx.now // 3_600_000
+    if tx.one(_FORGOT_AT) == hour:
         return
-    claims = turn.run(_FORGET_CLAIMS, old, MAX_FORGOTTEN)
-    forgotten = unused_types.forget_idle(turn, hour)
+    claims = tx.run(_FORGET_CLAIMS, old, MAX_FORGOTTEN)
+    forgotten = unused_types.forget_idle(tx, hour)
     if claims < MAX_FORGOTTEN and forgotten < unused_types.MAX_FORGOTTEN:
-        turn.run(_NOTE_FORGOT, hour)
+        tx.run(_NOTE_FORGOT, hour)

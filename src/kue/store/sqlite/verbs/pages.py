@@ -1,8 +1,8 @@
 """
-Pages: jobs of a state in its order, from any place in it on.
+Pages: jobs of a state in order, from any position.
 
-Each state and type has one or two indexes that are in the order of its pages.  A page
-is a merge of as many of them as it needs, read only as far as the page goes.
+Each state and type has one or two indexes in the order of its pages.  A page is a merge
+of as many of them as it needs, read only as far as the page goes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class PageRequest(NamedTuple):
 
 
 class PageSource(NamedTuple):
-    """Where some jobs are found in order."""
+    """An index that has some jobs in order."""
 
     #: The column that pages are ordered by, before the id; empty for none.
     rank: str
@@ -46,15 +46,15 @@ class PageSource(NamedTuple):
     source: str
 
     def select(self, request: PageRequest) -> str:
-        """Return the statement that walks from where the request begins."""
+        """Return the statement that reads from where the request begins."""
         order, than = ("DESC", "<") if request.descending else ("ASC", ">")
         terms = [self.condition]
         if request.type is not None:
             terms.append("type = :type")
         if request.after is not None:
-            place = f"({self.rank}, id)" if self.rank else "id"
+            position = f"({self.rank}, id)" if self.rank else "id"
             values = "(:rank, :id)" if self.rank else ":id"
-            terms.append(f"{place} {than} {values}")
+            terms.append(f"{position} {than} {values}")
         by = f"{self.rank} {order}, id" if self.rank else "id"
         return (
             f"SELECT {self.rank or 0}, id FROM jobs {self.source} "
@@ -81,7 +81,7 @@ _SOURCES: dict[State, tuple[PageSource, ...]] = {
     ),
     State.DELAYED: (_by("at", "state = 'delayed'", "jobs_delayed"),),
     State.BLOCKED: (_by("", "state = 'blocked'", "jobs_blocked"),),
-    # Few: they are sorted, in no index that starting and ending would pay for.
+    # Few: they are sorted, without an index that every start and end would update.
     State.ACTIVE: (_by("", "state = 'active'", "jobs_active"),),
     State.COMPLETE: _ended(State.COMPLETE),
     State.FAILED: _ended(State.FAILED),
@@ -96,10 +96,10 @@ def page(
     db: sqlite3.Connection, request: PageRequest
 ) -> tuple[list[JobRow], Key | None]:
     """Return the rows of a page, and the key of its last when there are more."""
-    walks = _walks(db, request)
+    cursors = _cursors(db, request)
     end = request.skip + request.limit
     # Closed here, in the thread that opened its cursors, also when a read fails.
-    with closing(_merged(walks, request.descending)) as merged:
+    with closing(_merged(cursors, request.descending)) as merged:
         keys = list(islice(merged, request.skip, end + 1))
     ids = [job_id for _, job_id in keys[: request.limit]]
     rows, read = read_within(
@@ -112,35 +112,35 @@ def first_ids(
     db: sqlite3.Connection, state: State, type: str | None, limit: int
 ) -> list[int]:
     """Return the ids of the first *limit* jobs in *state*."""
-    walks = _walks(db, PageRequest(state, type, limit))
-    with closing(_merged(walks, False)) as merged:
+    cursors = _cursors(db, PageRequest(state, type, limit))
+    with closing(_merged(cursors, False)) as merged:
         return [job_id for _, job_id in islice(merged, limit)]
 
 
 def _merged(
-    walks: list[sqlite3.Cursor], descending: bool
+    cursors: list[sqlite3.Cursor], descending: bool
 ) -> Generator[Key, None, None]:
-    """Yield the keys of all *walks* in order; closing this closes them."""
+    """Yield the keys of all *cursors* in order; closing this closes them."""
     with ExitStack() as stack:
-        for walk in walks:
-            stack.enter_context(closing(walk))
-        yield from heapq.merge(*walks, reverse=descending)
+        for cursor in cursors:
+            stack.enter_context(closing(cursor))
+        yield from heapq.merge(*cursors, reverse=descending)
 
 
-def _walks(db: sqlite3.Connection, request: PageRequest) -> list[sqlite3.Cursor]:
+def _cursors(db: sqlite3.Connection, request: PageRequest) -> list[sqlite3.Cursor]:
     if request.state is None:
-        return [_walk(db, _ALL if request.type is None else _OF_TYPE, request)]
+        return [_cursor(db, _ALL if request.type is None else _OF_TYPE, request)]
     types = [request.type]
     if request.type is None:
         types = [row[0] for row in db.execute(_TYPES).fetchall()]
     return [
-        _walk(db, source, request._replace(type=type))
+        _cursor(db, source, request._replace(type=type))
         for source in _SOURCES[request.state]
         for type in types
     ]
 
 
-def _walk(
+def _cursor(
     db: sqlite3.Connection, source: PageSource, request: PageRequest
 ) -> sqlite3.Cursor:
     rank, job_id = request.after or (0, 0)

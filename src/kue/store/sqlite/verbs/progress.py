@@ -1,4 +1,4 @@
-"""Signs of life: progress and log lines of jobs."""
+"""Progress and log lines of jobs, and the start of runs that were held back."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from kue.model.events import Kind
 from kue.model.job import State
 from kue.store.codec import begun
-from kue.store.sqlite.rows import slips_of
+from kue.store.sqlite.rows import state_rows_of
 from kue.store.sqlite.transaction import Transaction, as_json
 from kue.store.sqlite.verbs import limits
 from kue.store.values import MAX_LOG_LINES, MAX_LOG_TEXT, Result
@@ -31,68 +31,68 @@ _BEGIN = """
 UPDATE jobs SET token = ?, ttl_at = CASE WHEN ttl > 0 THEN ? + ttl END WHERE id = ?
 """
 _LAST = "SELECT coalesce(max(line), -1) FROM logs WHERE job_id = ?"
-#: Bound one by one: JSON in SQLite ends a text at a NUL, and a line may have one.
+#: Bound one by one: JSON in SQLite ends a text at a NUL, and a line may contain one.
 _APPEND = """
 INSERT INTO logs (job_id, line, at, level, attempt, text) VALUES (?, ?, ?, ?, ?, ?)
 """
 _CUT = "DELETE FROM logs WHERE job_id = ? AND line <= ?"
 
 
-def progress(turn: Transaction, updates: Sequence[Progress]) -> list[Result]:
-    """Write how far jobs are, and start their ttl anew."""
-    slips = slips_of(turn.db, [update.job_id for update in updates])
-    return [_progress(turn, slips.get(update.job_id), update) for update in updates]
+def progress(tx: Transaction, updates: Sequence[Progress]) -> list[Result]:
+    """Write the progress of jobs, and restart their ttl."""
+    rows = state_rows_of(tx.db, [update.job_id for update in updates])
+    return [_progress(tx, rows.get(update.job_id), update) for update in updates]
 
 
-def _progress(turn: Transaction, slip: StateRow | None, update: Progress) -> Result:
-    if slip is None or update.created_at not in (None, slip.created_at):
+def _progress(tx: Transaction, row: StateRow | None, update: Progress) -> Result:
+    if row is None or update.created_at not in (None, row.created_at):
         return Result.GONE
-    if update.token and update.token != slip.token:
+    if update.token and update.token != row.token:
         return Result.LOST
-    if slip.state != State.ACTIVE:
+    if row.state != State.ACTIVE:
         return Result.REFUSED
     data = None if update.data is None else as_json(update.data)
-    turn.run(_PROGRESS, update.percent, data, turn.now, slip.id)
+    tx.run(_PROGRESS, update.percent, data, tx.now, row.id)
     detail = {"progress": update.percent, "data": update.data}
-    turn.tell(Kind.PROGRESS, slip.id, slip.type, slip.attempts + 1, detail)
+    tx.publish(Kind.PROGRESS, row.id, row.type, row.attempts + 1, detail)
     return Result.DONE
 
 
-def begin(turn: Transaction, job: Job, mark: str) -> Job | Result:
-    """Start a run that was held back; only its own fence may."""
-    slip = slips_of(turn.db, [job.id]).get(job.id)
+def begin(tx: Transaction, job: Job, mark: str) -> Job | Result:
+    """Start a run that was held back, if its fence is current."""
+    row = state_rows_of(tx.db, [job.id]).get(job.id)
     fence = job.token.partition(":")[0]
-    if slip is None or not slip.token.startswith(f"{fence}:"):
+    if row is None or not row.token.startswith(f"{fence}:"):
         return Result.LOST
     rest = begun(job, mark)
-    # One that has begun goes on: this is the same call again.
-    is_new = slip.token.split(":", 2)[2] != rest
-    paused = (pause.type for pause in limits.pauses(turn.db, turn.now))
+    # A run that has begun goes on: this is the same call again.
+    is_new = row.token.split(":", 2)[2] != rest
+    paused = (pause.type for pause in limits.pauses(tx.db, tx.now))
     if is_new and any(type in (None, job.type) for type in paused):
         return Result.REFUSED
-    token = f"{fence}:{turn.now}:{rest}"
-    turn.run(_BEGIN, token, turn.now, job.id)
+    token = f"{fence}:{tx.now}:{rest}"
+    tx.run(_BEGIN, token, tx.now, job.id)
     return msgspec.structs.replace(job, token=token)
 
 
 def log(
-    turn: Transaction, job_id: int, lines: Sequence[LogLine], created_at: int | None
+    tx: Transaction, job_id: int, lines: Sequence[LogLine], created_at: int | None
 ) -> Result:
-    """Append lines to a job's log and let the oldest fall off."""
-    row = turn.db.execute(_CREATED, (job_id,)).fetchone()
+    """Append lines to a job's log and drop the oldest."""
+    row = tx.db.execute(_CREATED, (job_id,)).fetchone()
     if row is None or created_at not in (None, row[0]):
         return Result.GONE
-    last: int = turn.one(_LAST, job_id)
+    last: int = tx.one(_LAST, job_id)
     kept = lines[-MAX_LOG_LINES:]
     rows = [
-        (job_id, number, turn.now, _plain(line.level), line.attempt, _plain(line.text))
+        (job_id, number, tx.now, _plain(line.level), line.attempt, _plain(line.text))
         for number, line in enumerate(kept, last + 1)
     ]
-    turn.db.executemany(_APPEND, rows)
-    turn.run(_CUT, job_id, last + len(kept) - MAX_LOG_LINES)
+    tx.db.executemany(_APPEND, rows)
+    tx.run(_CUT, job_id, last + len(kept) - MAX_LOG_LINES)
     return Result.DONE
 
 
 def _plain(text: str) -> str:
-    # Bytes that were no UTF-8 must not cost a job its log.
+    # Bytes that were not UTF-8 must not cost a job its log.
     return text[:MAX_LOG_TEXT].encode("utf-8", "backslashreplace").decode()

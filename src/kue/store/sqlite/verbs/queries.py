@@ -1,4 +1,4 @@
-"""Reading: jobs, counts and logs as they are at one moment."""
+"""Queries: jobs, counts and logs, on one snapshot."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ def _jobs(db: sqlite3.Connection, rows: Iterable[JobRow], now: int) -> list[Job]
     waiting = {row.type for row, job in found if job.state is State.WAITING}
     if not waiting:
         return [job for _, job in found]
-    gate_of = {gate.type: gate for gate in limits.gates_of(db, waiting, now)}
+    by_type = {each.type: each for each in limits.type_limits_of(db, waiting, now)}
     return [
-        job if job.state is not State.WAITING else _held(row, job, gate_of[row.type])
+        job if job.state is not State.WAITING else _held(row, job, by_type[row.type])
         for row, job in found
     ]
 
 
-def _held(row: JobRow, job: Job, gate: limits.TypeLimits) -> Job:
-    """Say of a waiting job why it is held back, if it is."""
+def _held(row: JobRow, job: Job, type_limits: limits.TypeLimits) -> Job:
+    """Return a waiting job with the reason why it is held back, if it is."""
     if row.held:
         reason = f"group {row.group_key!r} runs as many jobs as its limit allows"
-    elif gate.pause is not None:
-        reason = held_by(gate.pause)
+    elif type_limits.pause is not None:
+        reason = held_by(type_limits.pause)
     else:
         return job
     return msgspec.structs.replace(job, held=reason)
@@ -66,7 +66,7 @@ def count(db: sqlite3.Connection) -> dict[str, dict[State, int]]:
     """Return how many jobs there are, for every type and state."""
     counts = {type: dict.fromkeys(State, 0) for type in types(db)}
     for type, state, number in db.execute(_COUNTS):
-        # A type or state that is not known is the business of the check.
+        # The doctor reports a type or state that does not exist.
         if type in counts and state in counts[type]:
             counts[type][State(state)] = number
     return counts
@@ -78,7 +78,7 @@ def types(db: sqlite3.Connection) -> list[str]:
 
 
 def logs(db: sqlite3.Connection, job_id: int, start: int, stop: int) -> list[LogLine]:
-    """Return lines *start* to *stop*, counted from the oldest that is kept."""
+    """Return lines *start* to *stop*, counted from the oldest one kept."""
     first, last = db.execute(_BOUNDS, (job_id,)).fetchone()
     if first is None:
         return []

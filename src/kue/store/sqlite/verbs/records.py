@@ -1,4 +1,4 @@
-"""Small records, and the audit log."""
+"""Small records and the audit log."""
 
 from __future__ import annotations
 
@@ -41,25 +41,25 @@ _decode = msgspec.json.Decoder(AuditEntry).decode
 
 
 def keep(
-    turn: Transaction,
+    tx: Transaction,
     room: str,
     name: str,
     value: str,
     was: str | UnsetType | None,
     until: int | None,
 ) -> bool:
-    """Write a record, if it is what it must be; tell whether it is so now."""
+    """Write a record, unless *was* differs; return whether it has the new value."""
     if was is not msgspec.UNSET:
-        found = show(turn.db, room, name, turn.now)
-        # Said a second time, it is so already.
+        found = show(tx.db, room, name, tx.now)
+        # A repeated call finds the new value.
         if found not in (was, value):
             return False
-    turn.run(_KEEP, room, name, value, until)
+    tx.run(_KEEP, room, name, value, until)
     return True
 
 
 def show(db: sqlite3.Connection, room: str, name: str, now: int) -> str | None:
-    """Return a record; None when there is none, or it is over."""
+    """Return a record; None when there is none, or it has expired."""
     row = db.execute(_KEPT, (room, name, now)).fetchone()
     return None if row is None else str(row[0])
 
@@ -69,28 +69,28 @@ def show_all(db: sqlite3.Connection, room: str, now: int) -> dict[str, str]:
     return dict(db.execute(_ALL, (room, now)).fetchall())
 
 
-def forget(turn: Transaction, room: str, name: str) -> bool:
-    """Delete a record; tell whether there was one that was not over."""
-    was_there = show(turn.db, room, name, turn.now) is not None
-    turn.run(_FORGET, room, name)
+def forget(tx: Transaction, room: str, name: str) -> bool:
+    """Delete a record; return whether there was one that had not expired."""
+    was_there = show(tx.db, room, name, tx.now) is not None
+    tx.run(_FORGET, room, name)
     return was_there
 
 
-def sweep(turn: Transaction) -> None:
-    """Delete records that are over."""
-    turn.run(_SWEEP, turn.now)
+def sweep(tx: Transaction) -> None:
+    """Delete expired records."""
+    tx.run(_SWEEP, tx.now)
 
 
-def note(turn: Transaction, act: AuditEntry) -> int:
-    """Append to the audit log; the oldest of its kind fall off."""
-    turn.run(_NOTE, turn.now, as_json(act), act.ring)
-    turn.run(_TRIM, act.ring, RINGS[act.ring])
-    return int(turn.one("SELECT max(id) FROM acts"))
+def note(tx: Transaction, act: AuditEntry) -> int:
+    """Append to the audit log; the oldest of its ring are dropped."""
+    tx.run(_NOTE, tx.now, as_json(act), act.ring)
+    tx.run(_TRIM, act.ring, RINGS[act.ring])
+    return int(tx.one("SELECT max(id) FROM acts"))
 
 
 def acts(db: sqlite3.Connection, limit: int, before: int | None) -> AuditPage:
     """Return a page of the audit log, the newest first."""
-    # One more than is shown tells whether there is more.
+    # One more than the limit, to see whether there are more.
     last = _NEWEST if before is None else before
     rows = db.execute(_ACTS, (last, limit + 1)).fetchall()
     found = [

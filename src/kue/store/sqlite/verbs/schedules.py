@@ -21,24 +21,24 @@ _DUE = """
 SELECT name, schedule FROM schedules WHERE next_at <= ? ORDER BY next_at LIMIT ?
 """
 _NEXT = "UPDATE schedules SET next_at = ?, schedule = ? WHERE name = ?"
-#: A time that never comes.
+#: A time in the far future.
 _NEVER = 2**62
 
 _decode = msgspec.json.Decoder(Schedule).decode
 
 
-def write(turn: Transaction, schedule: Schedule) -> None:
+def write(tx: Transaction, schedule: Schedule) -> None:
     """Write a schedule, replacing the one with its name."""
-    turn.run(_WRITE, schedule.name, schedule.next_at, as_json(schedule))
+    tx.run(_WRITE, schedule.name, schedule.next_at, as_json(schedule))
 
 
-def delete(turn: Transaction, name: str) -> bool:
-    """Delete a schedule; tell whether there was one."""
-    return turn.run("DELETE FROM schedules WHERE name = ?", name) > 0
+def delete(tx: Transaction, name: str) -> bool:
+    """Delete a schedule; return whether there was one."""
+    return tx.run("DELETE FROM schedules WHERE name = ?", name) > 0
 
 
 def show(db: sqlite3.Connection) -> list[Schedule]:
-    """Return all schedules, by name; those that cannot be read are left out."""
+    """Return all schedules, by name, without those that cannot be read."""
     rows = db.execute("SELECT schedule FROM schedules ORDER BY name").fetchall()
     found = (_readable(row[0]) for row in rows)
     return [schedule for schedule in found if schedule is not None]
@@ -51,27 +51,27 @@ def damaged(db: sqlite3.Connection) -> list[str]:
 
 
 def are_due(db: sqlite3.Connection, now: int) -> bool:
-    """Return whether a schedule is to add its job."""
+    """Return whether a schedule is due."""
     return db.execute(_DUE, (now, 1)).fetchone() is not None
 
 
-def fire(turn: Transaction, limit: int) -> tuple[int, bool]:
-    """Add the jobs of due schedules; return how many, and if there are more."""
-    rows = turn.db.execute(_DUE, (turn.now, limit)).fetchall()
-    fired = sum(_fire(turn, name, text) for name, text in rows)
+def fire(tx: Transaction, limit: int) -> tuple[int, bool]:
+    """Add the jobs of due schedules; return how many, and whether there are more."""
+    rows = tx.db.execute(_DUE, (tx.now, limit)).fetchall()
+    fired = sum(_fire(tx, name, text) for name, text in rows)
     return fired, 0 < limit <= len(rows)
 
 
-def _fire(turn: Transaction, name: str, text: str) -> int:
+def _fire(tx: Transaction, name: str, text: str) -> int:
     schedule = _readable(text)
     if schedule is None:
-        # Nobody can say what it meant; the check reports it, and upkeep goes on.
-        turn.run(_NEXT, _NEVER, text, name)
+        # It cannot be fired; the doctor reports it, and maintenance goes on.
+        tx.run(_NEXT, _NEVER, text, name)
         return 0
-    added = store(turn, [schedule.draft])
-    following = schedule.following(turn.now)
+    added = store(tx, [schedule.draft])
+    following = schedule.following(tx.now)
     schedule = msgspec.structs.replace(schedule, next_at=following)
-    turn.run(_NEXT, following, as_json(schedule), name)
+    tx.run(_NEXT, following, as_json(schedule), name)
     return sum(answer.new for answer in added)
 
 

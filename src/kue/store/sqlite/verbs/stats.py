@@ -1,4 +1,4 @@
-"""Statistics: what happened by the minute, and by the hour once minutes are full."""
+"""Statistics: counters per minute, added up per hour once minutes are full."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from kue.model.histogram import added
 from kue.store.sqlite.transaction import Transaction, as_json
-from kue.store.values import HOURS_KEPT, MINUTES_A_PASS, MINUTES_KEPT, Stat, hourly
+from kue.store.values import HOURS_KEPT, MINUTES_KEPT, MINUTES_PER_PASS, Stat, hourly
 
 if TYPE_CHECKING:
     import sqlite3
@@ -40,7 +40,7 @@ INSERT INTO stats (minute, type, added, complete, failed, run_ms, waits, runs)
 VALUES (?, ?, 0, 0, 0, 0, ?, ?)
 ON CONFLICT DO UPDATE SET waits = excluded.waits, runs = excluded.runs
 """
-#: The first minute that a pass leaves to the next.
+#: The first minute that is left for the next pass.
 _BEYOND = """
 SELECT DISTINCT minute FROM stats WHERE minute BETWEEN ? AND ?
 ORDER BY minute LIMIT 1 OFFSET ?
@@ -53,38 +53,38 @@ ON CONFLICT DO UPDATE SET value = excluded.value
 _counts = msgspec.json.Decoder(dict[int, int]).decode
 
 
-def measure(turn: Transaction, timings: Sequence[Timing]) -> None:
-    """Add to the current minute how long jobs waited and ran."""
-    minute = turn.now // 60_000
+def measure(tx: Transaction, timings: Sequence[Timing]) -> None:
+    """Add how long jobs waited and ran to the current minute."""
+    minute = tx.now // 60_000
     for timing in timings:
-        row = turn.db.execute(_MEASURED, (minute, timing.type)).fetchone()
+        row = tx.db.execute(_MEASURED, (minute, timing.type)).fetchone()
         waits, runs = map(_counts, row or ("{}", "{}"))
         waits, runs = added([waits, timing.waits]), added([runs, timing.runs])
-        turn.run(_MEASURE, minute, timing.type, as_json(waits), as_json(runs))
+        tx.run(_MEASURE, minute, timing.type, as_json(waits), as_json(runs))
 
 
-def roll_up(turn: Transaction) -> None:
+def roll_up(tx: Transaction) -> None:
     """Add full minutes to their hours, each once; a bounded number at a time."""
-    full = turn.now // 60_000 - 1
-    first = max(turn.one(_ROLLED) + 1, full - MINUTES_KEPT)
+    full = tx.now // 60_000 - 1
+    first = max(tx.one(_ROLLED) + 1, full - MINUTES_KEPT)
     if first > full:
         return
-    values = (first, full, MINUTES_A_PASS)
-    beyond = turn.db.execute(_BEYOND, values).fetchone()
+    values = (first, full, MINUTES_PER_PASS)
+    beyond = tx.db.execute(_BEYOND, values).fetchone()
     last = full if beyond is None else beyond[0] - 1
-    for stat in hourly(minutes(turn.db, first, last)):
+    for stat in hourly(minutes(tx.db, first, last)):
         hour = stat.minute // 60
-        known = map(_stat, turn.db.execute(_HOUR, (hour, stat.type)))
+        known = map(_stat, tx.db.execute(_HOUR, (hour, stat.type)))
         [total] = hourly([*known, stat])
-        turn.run(_WRITE_HOUR, hour, *_written(total))
-    turn.run(_NOTE, last)
+        tx.run(_WRITE_HOUR, hour, *_written(total))
+    tx.run(_NOTE, last)
 
 
-def forget(turn: Transaction) -> None:
-    """Delete what is older than it is kept."""
-    minute = turn.now // 60_000
-    turn.run("DELETE FROM stats WHERE minute < ?", minute - MINUTES_KEPT)
-    turn.run("DELETE FROM hours WHERE hour < ?", minute // 60 - HOURS_KEPT)
+def forget(tx: Transaction) -> None:
+    """Delete counters past their retention."""
+    minute = tx.now // 60_000
+    tx.run("DELETE FROM stats WHERE minute < ?", minute - MINUTES_KEPT)
+    tx.run("DELETE FROM hours WHERE hour < ?", minute // 60 - HOURS_KEPT)
 
 
 def minutes(db: sqlite3.Connection, since: int, until: int) -> list[Stat]:
@@ -93,7 +93,7 @@ def minutes(db: sqlite3.Connection, since: int, until: int) -> list[Stat]:
 
 
 def hours(db: sqlite3.Connection, since: int, until: int) -> list[Stat]:
-    """Return counters by hour and type, with minutes that are in no hour yet."""
+    """Return counters by hour and type, including minutes not yet in an hour."""
     return hourly(_stat(row) for row in db.execute(_HOURS, (since, until)))
 
 

@@ -1,9 +1,9 @@
 """
-Listening: events on their way from the table to those who listen in this process.
+Events and subscriptions: events from the table for the subscribers in this process.
 
-Who listens says so in the store, so that every process writes events for it.  Whoever
-writes or notices new ones (the writer after a commit, the lookout after one of somebody
-else) reads them once and hands them to all ears.
+A subscriber registers in the store, so that every process writes events for it.  New
+events (after a commit of the writer thread, or one that the change watcher noticed) are
+read once and delivered to all subscribers.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _decode = msgspec.json.Decoder(list[_Row]).decode
 
 
 class Subscriber:
-    """One listener: events wait here to be read, the newest *buffer* of them."""
+    """A subscriber, with a buffer of its newest *buffer* unread events."""
 
     def __init__(
         self, job_ids: Sequence[int] | None, buffer: int, clock: Clock
@@ -71,45 +71,45 @@ class Subscriber:
         self._buffer = buffer
         self._events: deque[tuple[int, Event]] = deque()
         self._missed = 0
-        #: The last event before it began to listen, or that it heard.
+        #: The last event before it subscribed, or that it received.
         self._last = 0
-        self._has_news = asyncio.Event()
+        self._arrived = asyncio.Event()
 
     def begin(self, seq: int) -> None:
-        """Forget what was told up to *seq*, before it listened."""
+        """Drop the events up to *seq*, which are from before it subscribed."""
         self._last = max(self._last, seq)
         while self._events and self._events[0][0] <= seq:
             self._events.popleft()
 
-    def lapse(self) -> None:
-        """Note that nobody wrote events for a while: who listens was forgotten."""
+    def note_gap(self) -> None:
+        """Note that events may be missing: the subscription had expired."""
         self._missed += 1
-        self._has_news.set()
+        self._arrived.set()
 
-    def hand(self, news: list[tuple[int, Event]], missed: int) -> None:
-        """Hand over events, from any thread."""
+    def deliver(self, events: list[tuple[int, Event]], missed: int) -> None:
+        """Deliver events, from any thread."""
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._hear, news, missed)
+            self._loop.call_soon_threadsafe(self._receive, events, missed)
 
-    def _hear(self, news: list[tuple[int, Event]], missed: int) -> None:
+    def _receive(self, events: list[tuple[int, Event]], missed: int) -> None:
         self._missed += missed
-        for seq, event in news:
-            # The same events may be read twice when another begins to listen.
+        for seq, event in events:
+            # The same events may be read twice when another one subscribes.
             if seq > self._last:
                 self._last = seq
                 self._events.append((seq, event))
         while len(self._events) > self._buffer:
             self._events.popleft()
             self._missed += 1
-        self._has_news.set()
+        self._arrived.set()
 
     def __aiter__(self) -> Subscriber:
         return self
 
     async def __anext__(self) -> Event:
         while not self._events and not self._missed:
-            self._has_news.clear()
-            await self._has_news.wait()
+            self._arrived.clear()
+            await self._arrived.wait()
         if self._missed:
             detail = {"missed": self._missed}
             self._missed = 0
@@ -124,87 +124,87 @@ class Subscriber:
 
 
 class Subscribers:
-    """Everyone who listens in this process, on whatever event loop."""
+    """All subscribers of this process, on any event loop."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._ears: set[Subscriber] = set()
-        #: Up to here events were read; None while nobody listens.
+        self._subscribers: set[Subscriber] = set()
+        #: Up to here events were read; None without subscribers.
         self._last: int | None = None
 
-    def add(self, ear: Subscriber) -> None:
+    def add(self, subscriber: Subscriber) -> None:
         with self._lock:
-            self._ears.add(ear)
+            self._subscribers.add(subscriber)
 
-    def begin(self, ear: Subscriber, seq: int) -> None:
-        """Hand over what comes after *seq*."""
-        ear.begin(seq)
+    def begin(self, subscriber: Subscriber, seq: int) -> None:
+        """Deliver events after *seq*."""
+        subscriber.begin(seq)
         with self._lock:
             self._last = seq if self._last is None else min(self._last, seq)
 
-    def discard(self, ear: Subscriber) -> None:
+    def discard(self, subscriber: Subscriber) -> None:
         with self._lock:
-            self._ears.discard(ear)
-            if not self._ears:
+            self._subscribers.discard(subscriber)
+            if not self._subscribers:
                 self._last = None
 
-    def pump(self, db: sqlite3.Connection) -> None:
-        """Read what is new and hand it to everyone it concerns."""
+    def deliver_new(self, db: sqlite3.Connection) -> None:
+        """Read new events and deliver them to the subscribers they concern."""
         with self._lock:
             while self._last is not None:
                 rows = self._read(db, self._last)
                 if not rows:
                     return
                 rows.sort(key=lambda row: row[0])
-                # Numbers follow each other: what is missing was pruned unread.
+                # Numbers are consecutive: what is missing was pruned unread.
                 missed = rows[0][0] - self._last - 1
                 self._last = rows[-1][0]
-                self._hand([(row[0], _event(row)) for row in rows], missed)
+                self._deliver([(row[0], _event(row)) for row in rows], missed)
 
     def _read(self, db: sqlite3.Connection, last: int) -> list[_Row]:
         try:
             return _decode(db.execute(_NEW, (last,)).fetchone()[0])
         except Exception as exc:
             if is_damage(exc) or is_damaged_value(exc):
-                # Or nobody would ever hear of what comes after it.
+                # Otherwise later events would never be delivered.
                 self._last = db.execute(_HIGHEST, (last,)).fetchone()[0]
-                self._hand([], self._last - last)
+                self._deliver([], self._last - last)
             raise
 
-    def _hand(self, news: list[tuple[int, Event]], missed: int) -> None:
-        for ear in self._ears:
-            ids = ear.job_ids
+    def _deliver(self, events: list[tuple[int, Event]], missed: int) -> None:
+        for subscriber in self._subscribers:
+            ids = subscriber.job_ids
             mine = (
-                news
+                events
                 if ids is None
-                else [item for item in news if item[1].job_id in ids]
+                else [item for item in events if item[1].job_id in ids]
             )
             if mine or missed:
-                ear.hand(mine, missed)
+                subscriber.deliver(mine, missed)
 
 
-def listen(
-    turn: Transaction, name: str, job_ids: Sequence[int] | None
+def subscribe(
+    tx: Transaction, name: str, job_ids: Sequence[int] | None
 ) -> tuple[int, bool]:
     """
-    Let a listener be known for a while.
+    Register or renew a subscriber.
 
-    Returns the last event before that, and whether it was known all along.
+    Returns the last event before that, and whether its subscription was still valid.
     """
-    deadline = turn.wall + WATCH_MS
-    is_known = bool(turn.one(_IS_KNOWN, name, turn.wall))
+    deadline = tx.wall + WATCH_MS
+    is_known = bool(tx.one(_IS_KNOWN, name, tx.wall))
     if job_ids is None:
-        turn.run(_LISTEN, name, deadline)
+        tx.run(_LISTEN, name, deadline)
     else:
-        turn.run(_WATCH, name, deadline, as_json(list(job_ids)))
-    last: int = turn.one(_LAST)
+        tx.run(_WATCH, name, deadline, as_json(list(job_ids)))
+    last: int = tx.one(_LAST)
     return last, is_known
 
 
-def unlisten(turn: Transaction, name: str) -> None:
-    """Forget a listener."""
-    turn.run("DELETE FROM listeners WHERE name = ?", name)
-    turn.run("DELETE FROM watched WHERE listener = ?", name)
+def unsubscribe(tx: Transaction, name: str) -> None:
+    """Delete a subscriber."""
+    tx.run("DELETE FROM listeners WHERE name = ?", name)
+    tx.run("DELETE FROM watched WHERE listener = ?", name)
 
 
 def _event(row: _Row) -> Event:

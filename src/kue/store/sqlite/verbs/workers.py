@@ -1,4 +1,4 @@
-"""Workers: whose lease runs how long, and what they hear at a beat."""
+"""Workers: leases, heartbeats, pauses, orders and stacks."""
 
 from __future__ import annotations
 
@@ -77,14 +77,14 @@ _IS_OVER = """
 SELECT NOT EXISTS (SELECT 1 FROM workers
     WHERE name = (SELECT worker FROM jobs WHERE id = ?) AND deadline > ?)
 """
-_ANEW = "UPDATE workers SET deadline = ? WHERE NOT has_left"
+_RESET = "UPDATE workers SET deadline = ? WHERE NOT has_left"
 _GRACE = "UPDATE workers SET deadline = max(deadline, ?) WHERE NOT has_left"
 _FORGET = """
 DELETE FROM workers WHERE deadline <= ? AND NOT EXISTS
     (SELECT 1 FROM jobs INDEXED BY jobs_active
      WHERE state = 'active' AND worker = name)
 """
-_MOMENT = "SELECT value FROM meta WHERE name = ?"
+_TIME = "SELECT value FROM meta WHERE name = ?"
 _NOTE = """
 INSERT INTO meta (name, value) VALUES (?, ?)
 ON CONFLICT DO UPDATE SET value = excluded.value
@@ -93,58 +93,58 @@ _NO_ORDERS = "{}"
 _read_info = msgspec.json.Decoder(dict[str, Any]).decode
 _read_orders = msgspec.json.Decoder(dict[str, int]).decode
 _TENDED, _GRACED = "tended_at", "graced_at"
-#: Passes of all processes are this far apart, in ms: a little less than workers rest
-#: between two, so that each pass of a lone worker is made.
+#: Maintenance passes of all processes are this far apart, in ms: a little less than the
+#: interval of one worker, so that each pass of a lone worker is made.
 PASS_MS = 900
-#: When the store was last tended, by a clock that nobody sets.
+#: The time of the last maintenance, by a clock that cannot be set.
 _COUNTED = "tended_uptime"
-#: With the time that the machine was suspended, where there is such a clock.
+#: Includes the time that the machine was suspended, where there is such a clock.
 _UPTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-#: Clocks that differ by more are reported; a busy machine does not make it this much.
+#: A larger difference of clocks is reported; a busy machine does not cause as much.
 CLOCK_ALARM_MS = 10_000
 
-#: A step back that is no more than this is a clock being set right.
+#: A smaller step back is a clock being corrected.
 CLOCK_SLACK_MS = 2_000
-#: Graces that must pass before there is another: a store that is tended seldom would
-#: otherwise never take a run back.
+#: How many grace periods must pass before the next one: a store with rare maintenance
+#: would otherwise never reclaim a run.
 GRACES = 10
 
 
-def lease(turn: Transaction, worker: str, duration: int) -> None:
-    """Let the worker's lease run for *duration* ms from now."""
-    turn.run(_LEASE, worker, turn.now + duration)
+def lease(tx: Transaction, worker: str, duration: int) -> None:
+    """Set the worker's lease to *duration* ms from now."""
+    tx.run(_LEASE, worker, tx.now + duration)
 
 
 def renew(
-    turn: Transaction,
+    tx: Transaction,
     worker: str,
     duration: int,
     runs: Sequence[Job],
     info: dict[str, Any] | None,
     orders: bool = False,
 ) -> HeartbeatReply:
-    """Prolong a lease; say which runs are lost and which are to be cancelled."""
-    lease(turn, worker, duration)
+    """Renew a lease; return which runs are lost and which are to be cancelled."""
+    lease(tx, worker, duration)
     if info is not None:
-        turn.run(_INFO, as_json(info), worker)
-    lost, cancel = _look_at(turn, runs)
-    passed = last_pass(turn.db)
+        tx.run(_INFO, as_json(info), worker)
+    lost, cancel = _check_runs(tx, runs)
+    passed = last_pass(tx.db)
     return HeartbeatReply(
         lost,
         cancel,
-        next(iter(pauses(turn.db, turn.now, worker)), None),
-        _take_orders(turn, worker) if orders else (),
-        0 < passed < turn.now - PASS_MS - OVERDUE_MS,
+        next(iter(pauses(tx.db, tx.now, worker)), None),
+        _take_orders(tx, worker) if orders else (),
+        0 < passed < tx.now - PASS_MS - OVERDUE_MS,
     )
 
 
-def _look_at(
-    turn: Transaction, runs: Sequence[Job]
+def _check_runs(
+    tx: Transaction, runs: Sequence[Job]
 ) -> tuple[list[int], dict[int, str]]:
-    """Return which runs are no longer the worker's, and which others are to end."""
+    """Return the runs that are no longer the worker's, and those to be cancelled."""
     if not runs:
         return [], {}
-    rows = turn.db.execute(_RUNS, (as_json([job.id for job in runs]),)).fetchall()
+    rows = tx.db.execute(_RUNS, (as_json([job.id for job in runs]),)).fetchall()
     known = {job_id: (token, asked) for job_id, token, asked in rows}
     lost: list[int] = []
     cancel: dict[int, str] = {}
@@ -157,46 +157,46 @@ def _look_at(
     return lost, cancel
 
 
-def _take_orders(turn: Transaction, worker: str) -> tuple[str, ...]:
-    """Return what a worker was ordered to do, and forget it."""
-    text = turn.one(_ORDERS, worker)
+def _take_orders(tx: Transaction, worker: str) -> tuple[str, ...]:
+    """Return the orders for a worker, and delete them."""
+    text = tx.one(_ORDERS, worker)
     if text == _NO_ORDERS:
         return ()
-    turn.run(_ORDER, _NO_ORDERS, worker)
+    tx.run(_ORDER, _NO_ORDERS, worker)
     untils = _read_orders(text)
-    return tuple(order for order, until in untils.items() if until > turn.now)
+    return tuple(order for order, until in untils.items() if until > tx.now)
 
 
-def order(turn: Transaction, worker: str, order: str) -> bool:
-    """Order a worker to do something; tell whether it lives."""
-    text = turn.one(_LIVE_ORDERS, worker, turn.now)
+def order(tx: Transaction, worker: str, order: str) -> bool:
+    """Send an order to a worker; return whether it is alive."""
+    text = tx.one(_LIVE_ORDERS, worker, tx.now)
     if text is None:
         return False
-    untils = {**_read_orders(text), order: turn.now + ORDER_MS}
-    turn.run(_ORDER, as_json(untils), worker)
+    untils = {**_read_orders(text), order: tx.now + ORDER_MS}
+    tx.run(_ORDER, as_json(untils), worker)
     return True
 
 
-def write_stacks(turn: Transaction, worker: str, text: str) -> None:
+def write_stacks(tx: Transaction, worker: str, text: str) -> None:
     """Keep the stacks of a worker, if it is known."""
     kept = text.encode("utf-8", "replace")[:MAX_STACKS].decode("utf-8", "ignore")
-    turn.run(_WRITE_STACKS, kept, turn.now, worker)
+    tx.run(_WRITE_STACKS, kept, tx.now, worker)
 
 
 def stacks(db: sqlite3.Connection, worker: str, now: int) -> Stacks | None:
-    """Return the stacks that a worker last wrote down, unless that is long ago."""
+    """Return the stacks that a worker last wrote, unless that is too long ago."""
     row = db.execute(_STACKS, (worker, now - STACKS_MS)).fetchone()
     return None if row is None else Stacks(*row)
 
 
-def leave(turn: Transaction, worker: str) -> None:
-    """End a lease now."""
-    turn.run(_LEAVE, turn.now, worker)
+def leave(tx: Transaction, worker: str) -> None:
+    """Deregister a worker: end its lease now."""
+    tx.run(_LEAVE, tx.now, worker)
 
 
-def is_over(turn: Transaction, job_id: int) -> bool:
-    """Tell whether the lease of a job's worker is over, or was never known."""
-    return bool(turn.one(_IS_OVER, job_id, turn.now))
+def is_over(tx: Transaction, job_id: int) -> bool:
+    """Return whether the lease of a job's worker has expired, or is unknown."""
+    return bool(tx.one(_IS_OVER, job_id, tx.now))
 
 
 def show(db: sqlite3.Connection, now: int) -> list[WorkerStatus]:
@@ -218,16 +218,16 @@ def show(db: sqlite3.Connection, now: int) -> list[WorkerStatus]:
 
 
 def pause(
-    turn: Transaction, worker: str, reason: str, by: str, until: int | None
+    tx: Transaction, worker: str, reason: str, by: str, until: int | None
 ) -> None:
-    """Have a worker told to start nothing new, whether it is known or not."""
-    turn.run(_PAUSE, worker, turn.now, reason, by, until)
+    """Pause a worker, whether it is known or not."""
+    tx.run(_PAUSE, worker, tx.now, reason, by, until)
 
 
-def resume(turn: Transaction, worker: str) -> bool:
-    """End the pause of a worker; tell whether it was in force."""
-    was_paused = bool(pauses(turn.db, turn.now, worker))
-    turn.run(_RESUME, worker)
+def resume(tx: Transaction, worker: str) -> bool:
+    """End the pause of a worker; return whether it was in force."""
+    was_paused = bool(pauses(tx.db, tx.now, worker))
+    tx.run(_RESUME, worker)
     return was_paused
 
 
@@ -236,43 +236,44 @@ def pauses(db: sqlite3.Connection, now: int, worker: str | None = None) -> list[
     return [Pause(None, *row) for row in db.execute(_PAUSES, (now, worker)).fetchall()]
 
 
-def end_pauses(turn: Transaction) -> None:
+def end_pauses(tx: Transaction) -> None:
     """Delete pauses that are over."""
-    turn.run(_END_PAUSES, turn.now)
+    tx.run(_END_PAUSES, tx.now)
 
 
 def last_pass(db: sqlite3.Connection) -> int:
-    """Return when someone last tended; 0 for never."""
-    row = db.execute(_MOMENT, (_TENDED,)).fetchone()
+    """Return when the last maintenance pass was made; 0 for never."""
+    row = db.execute(_TIME, (_TENDED,)).fetchone()
     return row[0] if row else 0
 
 
-def mind_the_clock(turn: Transaction, duration: int, *, is_own: bool = False) -> None:
+def adjust_leases(tx: Transaction, duration: int, *, is_own: bool = False) -> None:
     """
-    Prolong leases that only look over, and note that someone tends.
+    Extend leases that only look expired, and note the time of this pass.
 
-    With *is_own* the time is that of this process's clock, and compared with others'.
+    With *is_own* the time is that of this process's clock, and is compared with the
+    clocks of other processes.
     """
-    now, grace = turn.now, duration // 2
-    last: int = _moment(turn, _TENDED, default=now)
+    now, grace = tx.now, duration // 2
+    last: int = _time_of(tx, _TENDED, default=now)
     if is_own:
-        _compare_clocks(turn, now - last)
-    graced: int = _moment(turn, _GRACED, default=now - GRACES * grace - 1)
+        _compare_clocks(tx, now - last)
+    graced: int = _time_of(tx, _GRACED, default=now - GRACES * grace - 1)
     if now < last - CLOCK_SLACK_MS:
-        turn.run(_ANEW, now + duration)
-        turn.run("DELETE FROM meta WHERE name = ?", _GRACED)
+        tx.run(_RESET, now + duration)
+        tx.run("DELETE FROM meta WHERE name = ?", _GRACED)
     elif now - last > grace_gap(duration) and now - graced > GRACES * grace:
-        turn.run(_GRACE, now + grace)
-        turn.run(_NOTE, _GRACED, now)
-    turn.run(_NOTE, _TENDED, now)
+        tx.run(_GRACE, now + grace)
+        tx.run(_NOTE, _GRACED, now)
+    tx.run(_NOTE, _TENDED, now)
 
 
-def _compare_clocks(turn: Transaction, passed: int) -> None:
-    """Report when another time *passed* by the clock than the machine counted."""
-    counted = _counted_ms()
-    before = _moment(turn, _COUNTED, default=counted)
-    turn.run(_NOTE, _COUNTED, counted)
-    # A machine that was started since counts from 0 again.
+def _compare_clocks(tx: Transaction, passed: int) -> None:
+    """Report when the time that *passed* by the clock differs from the uptime."""
+    counted = _uptime_ms()
+    before = _time_of(tx, _COUNTED, default=counted)
+    tx.run(_NOTE, _COUNTED, counted)
+    # A machine that was restarted since counts from 0 again.
     off = passed - (counted - before) if counted >= before else 0
     if abs(off) > CLOCK_ALARM_MS:
         _log.error(
@@ -284,17 +285,17 @@ def _compare_clocks(turn: Transaction, passed: int) -> None:
         )
 
 
-def _counted_ms() -> int:
-    """Return for how long the machine is up: the same for all its processes."""
+def _uptime_ms() -> int:
+    """Return the machine's uptime: the same for all its processes."""
     return int(time.clock_gettime(_UPTIME) * 1000)
 
 
-def _moment(turn: Transaction, name: str, *, default: int) -> int:
-    found: int | None = turn.one(_MOMENT, name)
+def _time_of(tx: Transaction, name: str, *, default: int) -> int:
+    found: int | None = tx.one(_TIME, name)
     return default if found is None else found
 
 
-def forget(turn: Transaction) -> None:
-    """Delete workers whose lease is over and who have nothing in hand any more."""
-    turn.run(_FORGET, turn.now)
-    turn.run(_FORGET_STACKS, turn.now - STACKS_MS)
+def forget(tx: Transaction) -> None:
+    """Delete workers whose lease has expired and that run no jobs."""
+    tx.run(_FORGET, tx.now)
+    tx.run(_FORGET_STACKS, tx.now - STACKS_MS)
