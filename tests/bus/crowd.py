@@ -27,7 +27,7 @@ LARGE = 6_000_000
 
 
 def cluster(url: str, prefix: str) -> RedisCluster:
-    return RedisCluster(url, prefix=prefix, beat=BEAT, lease=LEASE)
+    return RedisCluster(url, prefix=prefix, heartbeat=BEAT, lease=LEASE)
 
 
 def memory() -> int:

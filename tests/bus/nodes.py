@@ -33,7 +33,7 @@ class Nodes:
     def manager(self) -> ClusterManager:
         if not self.url:
             return self._local.manager()
-        return RedisCluster(self.url, prefix=self.prefix, beat=BEAT, lease=LEASE)
+        return RedisCluster(self.url, prefix=self.prefix, heartbeat=BEAT, lease=LEASE)
 
     async def several(self, count: int) -> list[EventBus]:
         """Make some that know each other."""

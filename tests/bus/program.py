@@ -26,7 +26,7 @@ def say(*words: object) -> None:
 
 async def serve(url: str, prefix: str) -> None:
     async with EventBus(
-        RedisCluster(url, prefix=prefix, beat=BEAT, lease=LEASE)
+        RedisCluster(url, prefix=prefix, heartbeat=BEAT, lease=LEASE)
     ) as bus:
 
         async def who(message: Message) -> None:

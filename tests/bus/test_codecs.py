@@ -122,7 +122,7 @@ async def test_built_in_codecs_stay(bus: EventBus) -> None:
 
 
 async def test_a_codec_needs_a_name(bus: EventBus) -> None:
-    with pytest.raises(ValueError, match="the name of a codec has 1 to 200 letters"):
+    with pytest.raises(ValueError, match="a codec must have 1 to 200 characters"):
         bus.codecs.register(ClassCodec(Point, "x" * 201))
 
 

@@ -329,7 +329,7 @@ async def test_a_consumer_needs_room(bus: EventBus, given: dict[str, int]) -> No
 
 
 async def test_fetching_nothing_is_a_mistake(bus: EventBus) -> None:
-    with pytest.raises(ValueError, match="fetch takes at least 1"):
+    with pytest.raises(ValueError, match="count must be at least 1"):
         bus.consumer("news").fetch(0)
 
 

@@ -23,7 +23,7 @@ def batch(
     stream: str = "s1",
     before: tuple[str, int] | None = None,
 ) -> Batch:
-    return Batch(sender, stream, number, [FRAME] * frames, before=before)
+    return Batch(sender, stream, number, [FRAME] * frames, previous=before)
 
 
 def test_losses_are_counted_in_messages() -> None:
@@ -68,16 +68,16 @@ def test_an_end_of_a_stream_that_was_not_heard_means_nothing() -> None:
 def test_a_sender_is_told_after_a_quarter_of_a_window() -> None:
     inbox = NodeInbox()
     quarter = WINDOW_FRAMES // 4
-    assert inbox.heard("a") is None
+    assert inbox.ack("a") is None
 
     inbox.take(batch(1, quarter - 1), 10)
-    assert not inbox.owes("a")
+    assert not inbox.is_ack_due("a")
     inbox.take(batch(quarter, 1), 10)
-    assert inbox.owes("a")
-    assert inbox.heard("a") == ("s1", quarter)
-    assert not inbox.owes("a")
+    assert inbox.is_ack_due("a")
+    assert inbox.ack("a") == ("s1", quarter)
+    assert not inbox.is_ack_due("a")
     inbox.take(batch(quarter + 1, 1), WINDOW_BYTES // 4)
-    assert inbox.owes("a")
+    assert inbox.is_ack_due("a")
 
 
 def test_senders_are_forgotten_before_they_are_too_many(
@@ -89,5 +89,5 @@ def test_senders_are_forgotten_before_they_are_too_many(
     for sender in ("a", "b", "c"):
         inbox.take(batch(1, sender=sender), 10)
 
-    assert inbox.heard("a") is None
-    assert inbox.heard("b") == inbox.heard("c") == ("s1", 1)
+    assert inbox.ack("a") is None
+    assert inbox.ack("b") == inbox.ack("c") == ("s1", 1)

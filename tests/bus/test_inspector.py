@@ -226,7 +226,7 @@ def test_what_is_written_down_stays_small(monkeypatch: pytest.MonkeyPatch) -> No
     many = [AddressStats(f"a{n}" + "x" * 500) for n in range(100)]
     facts = NodeStats(bus=BusStats(AddressStats(""), many))
 
-    text = node_status.written(facts)
+    text = node_status.encode_status(facts)
 
     kept = msgspec.json.decode(text, type=NodeStats).bus
     assert len(text) <= 5_000

@@ -41,7 +41,7 @@ async def test_a_request_that_comes_home_from_a_dead_node_is_answered(
 
     # b hears nothing any more, and nobody knows.
     cluster = manager(b)
-    for task in (cluster._listening, *cluster._tasks):
+    for task in (cluster._listener, *cluster._tasks):
         assert task is not None
         task.cancel()
     root = f"{{{redis_nodes.prefix}:bus}}"
@@ -95,7 +95,7 @@ async def test_an_answer_that_is_older_than_what_is_known_changes_nothing(
     with redis_server.client() as client:
         client.sadd(f"{{{redis_nodes.prefix}:bus}}:at:{b.node}", "gone")
     # As if the change that took it away had been heard before the answer.
-    cluster._mirror.number += 1
+    cluster._table.number += 1
 
     assert list(await cluster.look_up("gone")) == []
 

@@ -111,7 +111,7 @@ async def test_requests_that_wait_are_counted(bus: EventBus) -> None:
 def test_rates_follow_what_happens_and_fade(counts: BusMetrics, clock: Clock) -> None:
     rates = []
     for number in [100] * 30 + [0] * 60:
-        counts.tallies["news"].sent += number
+        counts.counts["news"].sent += number
         clock.now += 1
         [news] = counts.facts().addresses
         rates.append(news.send_rate)
@@ -122,7 +122,7 @@ def test_rates_follow_what_happens_and_fade(counts: BusMetrics, clock: Clock) ->
 
 
 def test_replies_of_long_ago_are_forgotten(counts: BusMetrics, clock: Clock) -> None:
-    counts.tallies["who"].answered(0.02)
+    counts.counts["who"].answered(0.02)
 
     seen = []
     for _ in range(3):
@@ -138,7 +138,7 @@ def test_addresses_beyond_the_limit_are_counted_together(
 ) -> None:
     monkeypatch.setattr(metrics, "MAX_ADDRESSES", 10)
     for number in range(25):
-        counts.tallies[f"a{number}"].sent += 1
+        counts.counts[f"a{number}"].sent += 1
 
     facts = counts.facts()
 
@@ -150,29 +150,29 @@ def test_addresses_that_nobody_uses_make_room(
     counts: BusMetrics, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(metrics, "MAX_ADDRESSES", 10)
-    counts.tallies["held"].consumers = 1
+    counts.counts["held"].consumers = 1
     for number in range(9):
-        counts.tallies[f"a{number}"].sent += 1
-        counts.tallies[f"a{number}"].failed(FailureKind.TIMEOUT)
+        counts.counts[f"a{number}"].sent += 1
+        counts.counts[f"a{number}"].failed(FailureKind.TIMEOUT)
     clock.now += 1
     counts.facts()
     clock.now += 1
-    counts.tallies["a3"].sent += 1
+    counts.counts["a3"].sent += 1
 
     facts = counts.facts()
-    counts.tallies["new"].sent += 1
+    counts.counts["new"].sent += 1
 
     assert {one.address for one in facts.addresses} == {"held", "a3"}
     assert (facts.total.sent, facts.total.failures) == (10, {"TIMEOUT": 9})
-    assert "new" in counts.tallies
+    assert "new" in counts.counts
 
 
 def test_the_busiest_addresses_are_told(
     counts: BusMetrics, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metrics, "MAX_TOLD", 3)
+    monkeypatch.setattr(metrics, "MAX_REPORTED", 3)
     for number in range(8):
-        counts.tallies[f"a{number}"].sent += number
+        counts.counts[f"a{number}"].sent += number
     clock.now += 1
 
     facts = counts.facts()

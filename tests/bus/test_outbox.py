@@ -150,7 +150,7 @@ async def test_no_more_than_a_window_is_sent_before_it_was_heard(
 
     await until(lambda: len(channel.bodies) == 4)
     await turns(10)
-    assert len(channel.bodies) == outbox.unsure == 4
+    assert len(channel.bodies) == outbox.unacknowledged == 4
     [stream] = {batch.stream for batch in channel.batches}
     outbox.acknowledge("another stream", 4)
     outbox.acknowledge(stream, 2)
@@ -206,8 +206,9 @@ async def test_a_node_that_says_nothing_is_asked(
 
     await until(lambda: len(channel.batches) >= 3)
     first, *asking = channel.batches
-    assert [(it.asks, it.number, it.frames) for it in asking[:2]] == [(True, 2, [])] * 2
-    assert {it.heard for it in channel.batches} == {("theirs", 7)}
+    flags = [(it.wants_ack, it.number, it.frames) for it in asking[:2]]
+    assert flags == [(True, 2, [])] * 2
+    assert {it.ack for it in channel.batches} == {("theirs", 7)}
     outbox.acknowledge(first.stream, 1)
     await outbox.flush()
 
@@ -227,7 +228,7 @@ async def test_a_full_window_does_not_keep_a_node_from_saying_what_it_heard(
     await until(lambda: len(channel.batches) == 1)
     await turns(10)
 
-    outbox.tell()
+    outbox.send_ack()
     await until(lambda: len(channel.batches) == 2)
 
     assert channel.batches[1].frames == []
@@ -238,7 +239,7 @@ async def test_what_was_heard_is_said_once_where_nobody_listens() -> None:
     channel = Channel(lambda: 0)
     outbox = NodeOutbox("a", "b", channel)
 
-    outbox.tell()
+    outbox.send_ack()
     await outbox.flush()
 
     assert channel.tries == 1
@@ -254,16 +255,16 @@ async def test_word_that_comes_twice_in_a_turn_or_too_late_is_no_error(
     outbox = NodeOutbox("a", "b", channel)
     for number in range(8):
         outbox.put(frame(b"%d" % number))
-    await until(lambda: outbox._word is not None)
+    await until(lambda: outbox._wakeup is not None)
     [stream] = {batch.stream for batch in channel.batches}
 
     outbox.acknowledge(stream, 1)
     outbox.acknowledge(stream, 2)
-    outbox.tell()
-    await until(lambda: outbox.unsure == 2 and outbox._word is not None)
-    assert outbox._word is not None
+    outbox.send_ack()
+    await until(lambda: outbox.unacknowledged == 2 and outbox._wakeup is not None)
+    assert outbox._wakeup is not None
     # As when the task is cancelled: it hears of it a turn later.
-    outbox._word.cancel()
+    outbox._wakeup.cancel()
     outbox.acknowledge(stream, 3)
     await outbox.abandon()
 

@@ -84,7 +84,7 @@ async def test_a_reply_to_what_was_no_request_goes_nowhere(bus: EventBus) -> Non
     ear.messages[0].reply("thanks")
     ear.messages[0].fail(1, "no")
 
-    with pytest.raises(ValueError, match="the message to news awaits no reply"):
+    with pytest.raises(ValueError, match="the message to news expects no reply"):
         await ear.messages[0].reply_and_request("thanks")
 
 

@@ -27,7 +27,7 @@ class Order:
 @pytest.fixture
 def sampler(bus: EventBus, monkeypatch: pytest.MonkeyPatch) -> Iterator[MessageSampler]:
     """One that never rests, however slow the machine is."""
-    monkeypatch.setattr(sampling, "_REST", 0)
+    monkeypatch.setattr(sampling, "_PAUSE_FACTOR", 0)
     sampler = MessageSampler("n1")
     bus.outbound.add(sampler)
     yield sampler
@@ -89,7 +89,7 @@ async def test_no_more_than_a_few_are_kept_and_all_arrive(
 async def test_after_a_body_that_took_long_others_pass_unseen(
     bus: EventBus, sampler: MessageSampler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sampling, "_REST", 1e9)
+    monkeypatch.setattr(sampling, "_PAUSE_FACTOR", 1e9)
 
     bus.send("news", [{"n": number} for number in range(10_000)])
     bus.send("news", 2)

@@ -193,9 +193,9 @@ async def test_a_handler_sees_the_variables_of_its_registration(bus: EventBus) -
 async def test_an_address_is_text_of_bounded_length(
     bus: EventBus, address: Any
 ) -> None:
-    with pytest.raises(ValueError, match="an address is text of 1 to 1000 letters"):
+    with pytest.raises(ValueError, match="text of 1 to 1000 characters"):
         bus.send(address)
-    with pytest.raises(ValueError, match="an address is text"):
+    with pytest.raises(ValueError, match="an address must be text"):
         bus.consumer(address)
 
 

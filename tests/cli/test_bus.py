@@ -189,7 +189,7 @@ def test_a_request_without_reply_says_why_and_exits_with_1(
         (["send", "news", "{"], "BODY is not JSON"),
         (["send", "news", "-H", "nothing"], "a header is NAME:VALUE, not 'nothing'"),
         (["send", "news", "-H", ":x"], "a header is NAME:VALUE, not ':x'"),
-        (["send", "x" * 1001], "an address is text of 1 to 1000 letters"),
+        (["send", "x" * 1001], "an address must be text of 1 to 1000 characters"),
         (["request", "news", "--timeout", "0"], "timeout must be more than 0"),
         (["listen", "news", "--reply", "{"], "BODY is not JSON"),
     ],

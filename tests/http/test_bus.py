@@ -40,7 +40,7 @@ async def bus(redis_server: RedisServer, url: str) -> AsyncIterator[EventBus]:
     def greet(message: Message) -> None:
         message.reply({"hello": message.body}, headers={"lang": "en", "token": "t0p"})
 
-    cluster = RedisCluster(redis_server.url, beat=0.2, lease=3)
+    cluster = RedisCluster(redis_server.url, heartbeat=0.2, lease=3)
     async with EventBus(cluster) as bus:
         bus.consumer("deaf", lambda message: None)
         bus.consumer("broken", lambda message: message.fail(7, "password=abc is old"))

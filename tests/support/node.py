@@ -24,7 +24,7 @@ class Other:
 
     def __init__(self, url: str, prefix: str) -> None:
         self.heard: list[Message] = []
-        self.bus = EventBus(RedisCluster(url, prefix=prefix, beat=0.2, lease=10))
+        self.bus = EventBus(RedisCluster(url, prefix=prefix, heartbeat=0.2, lease=10))
         self.loop = asyncio.new_event_loop()
         self._is_up = threading.Event()
         self._end: asyncio.Event | None = None

@@ -18,7 +18,7 @@ from tests.bus.nodes import BEAT, LEASE
 
 
 async def serve(url: str, prefix: str) -> None:
-    bus = EventBus(RedisCluster(url, prefix=prefix, beat=BEAT, lease=LEASE))
+    bus = EventBus(RedisCluster(url, prefix=prefix, heartbeat=BEAT, lease=LEASE))
     shared = RedisShared(url, prefix=prefix, lease=LEASE)
     async with Runtime(bus=bus, shared=shared) as runtime:
         await runtime.deploy(KueVerticle, config={"url": url, "prefix": prefix})

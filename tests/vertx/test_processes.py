@@ -41,7 +41,7 @@ async def q(redis_server: RedisServer, prefix: str) -> AsyncIterator[Kue]:
 
 @pytest.fixture
 async def bus(redis_server: RedisServer, prefix: str) -> AsyncIterator[EventBus]:
-    manager = RedisCluster(redis_server.url, prefix=prefix, beat=BEAT, lease=LEASE)
+    manager = RedisCluster(redis_server.url, prefix=prefix, heartbeat=BEAT, lease=LEASE)
     async with EventBus(manager) as bus:
         yield bus
 

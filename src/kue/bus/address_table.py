@@ -1,4 +1,4 @@
-"""The consumers of one address."""
+"""The consumers of one address, and round-robin delivery among them."""
 
 from __future__ import annotations
 
@@ -14,33 +14,34 @@ if TYPE_CHECKING:
 
 class AddressConsumers:
     """
-    Who listens at an address of this node.
+    The consumers of an address on this node.
 
-    Consumers come and go one by one and messages see them as a tuple, which is made
-    anew with the first message after a change: ten thousand consumers cost no more
-    each than ten do.
+    Consumers register and unregister one by one.  Messages see them as a tuple, which
+    is rebuilt at the first message after a change: ten thousand consumers cost no
+    more each than ten do.
     """
 
     __slots__ = (
         "_all",
         "_consumers",
-        "_far",
+        "_next",
         "_reachable",
-        "_turn",
+        "_reachable_count",
         "announced",
-        "tally",
+        "counts",
     )
 
-    def __init__(self, tally: AddressCounts) -> None:
-        #: What passes here, counted.
-        self.tally = tally
+    def __init__(self, counts: AddressCounts) -> None:
+        #: Counters of the messages to this address.
+        self.counts = counts
         self._consumers: dict[Consumer, None] = {}
         self._all: tuple[Consumer, ...] | None = ()
         self._reachable: tuple[Consumer, ...] | None = ()
-        #: How many of them other nodes may reach.
-        self._far = 0
-        self._turn = 0
-        #: Done when the cluster knows the address; None when it is not to know.
+        #: How many of them other nodes can reach.
+        self._reachable_count = 0
+        #: Position of the round robin.
+        self._next = 0
+        #: Done when the cluster knows the address; None when it need not know.
         self.announced: Future[None] | None = None
 
     @property
@@ -49,8 +50,8 @@ class AddressConsumers:
 
     @property
     def is_local(self) -> bool:
-        """Whether no other node may reach anyone here."""
-        return self._far == 0
+        """Whether other nodes can reach none of them."""
+        return self._reachable_count == 0
 
     @property
     def all(self) -> tuple[Consumer, ...]:
@@ -61,7 +62,7 @@ class AddressConsumers:
 
     @property
     def reachable(self) -> tuple[Consumer, ...]:
-        """Those that other nodes may reach."""
+        """Those that other nodes can reach."""
         consumers = self._reachable
         if consumers is None:
             consumers = tuple(each for each in self._consumers if not each.is_local)
@@ -70,8 +71,8 @@ class AddressConsumers:
 
     def add(self, consumer: Consumer) -> None:
         self._consumers[consumer] = None
-        self.tally.consumers += 1
-        self._far += not consumer.is_local
+        self.counts.consumers += 1
+        self._reachable_count += not consumer.is_local
         self._all = self._reachable = None
 
     def __contains__(self, consumer: Consumer) -> bool:
@@ -79,12 +80,12 @@ class AddressConsumers:
 
     def remove(self, consumer: Consumer) -> None:
         del self._consumers[consumer]
-        self.tally.consumers -= 1
-        self._far -= not consumer.is_local
+        self.counts.consumers -= 1
+        self._reachable_count -= not consumer.is_local
         self._all = self._reachable = None
 
     def next_of(self, consumers: Sequence[Consumer]) -> Consumer:
-        """Return the one whose turn it is."""
-        turn = self._turn
-        self._turn = turn + 1
-        return consumers[turn % len(consumers)]
+        """Return the next of *consumers*, round robin."""
+        position = self._next
+        self._next = position + 1
+        return consumers[position % len(consumers)]

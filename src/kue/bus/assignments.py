@@ -1,8 +1,8 @@
 """
-The contract on duties: what the nodes of a group have to do, and who does it.
+Assignments (duties) of the nodes of a group, with failover: the contract.
 
-A duty is JSON under an id.  One node has it; when that node dies, a survivor of its
-group does, and each survivor knows alike which.  What a duty is, only its users know.
+A duty is JSON under an id.  One node holds it.  When that node dies, a survivor of its
+group takes it over; all survivors agree on which.  Only its users know what it means.
 """
 
 from __future__ import annotations
@@ -13,34 +13,34 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-#: Duties of one group.
+#: Most duties of one group.
 MAX_DUTIES = 1000
-#: Bytes of one of them.
+#: Most bytes of one duty.
 MAX_DUTY = 64 * 1024
 #: Seconds after which a node that failed at a duty may be chosen for it again.
 AGAIN_SECONDS = 60.0
 
 
 class AssignmentResult(StrEnum):
-    """How an attempt to have a duty ended."""
+    """The outcome of `Assignments.enter`."""
 
     OK = "OK"
-    #: Another node has it.
+    #: Another node holds it.
     TAKEN = "TAKEN"
-    #: It is over.
+    #: It has ended.
     STRUCK = "STRUCK"
     #: The group has `MAX_DUTIES`.
     FULL = "FULL"
 
 
 class GroupView(NamedTuple):
-    """A group as one of its nodes found it."""
+    """A group as seen by one of its nodes."""
 
     #: How many nodes it has.
     nodes: int
-    #: Whether a node is gone that must be so for longer to be taken over from.
+    #: Whether a node is gone, but not for long enough to be taken over from.
     is_waiting: bool
-    #: The ids of this node's.
+    #: The ids of this node's duties.
     duties: frozenset[str]
 
 
@@ -48,29 +48,29 @@ class Assignments(Protocol):
     """
     One node's view of the duties of its group, in the loop that joined the cluster.
 
-    Raises `StoreError` when it cannot be reached; every call may be repeated.
+    Raises `StoreError` when the cluster cannot be reached; every call may be repeated.
     """
 
     async def survey(self, *, quorum: int, grace: float) -> GroupView | None:
         """
-        Be a node of the group, and take over what falls to this one.
+        Join the group, and take over the duties assigned to this node.
 
         That is done only in a group of at least *quorum* nodes, and only from nodes
-        that have been gone for *grace* seconds.  None means that this node is none of
-        the cluster now; it will be again.
+        that have been gone for *grace* seconds.  None means that this node is not in
+        the cluster now; it will join again.
         """
 
     async def read(self, ids: Collection[str]) -> dict[str, bytes]:
-        """Return what duties are, as far as they are known."""
+        """Return the records of the duties that exist."""
 
     async def enter(self, duty_id: str, record: bytes) -> AssignmentResult:
-        """Have a duty that nobody else has."""
+        """Hold a duty that no other node holds."""
 
     async def hand_back(self, duty_id: str) -> None:
-        """Have failed at a duty: another node is to try."""
+        """Release a duty at which this node failed, for another node to try."""
 
     async def strike(self, duty_id: str) -> None:
-        """End a duty, whoever has it."""
+        """End a duty, whichever node holds it."""
 
     async def resign(self) -> None:
         """Leave the group, and end all duties of this node."""

@@ -3,7 +3,7 @@ The event bus: messages to addresses, within a process or between nodes of a clu
 
 Delivery is at most once: what must not be missed is read from the store.  Messages of
 one sender reach one consumer in the order they were sent.  A consumer that fails, lags
-or goes away harms nobody else.
+or goes away does not affect others.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Addresses of which it is known whose turn it is; then all begin anew.
+#: Addresses with a round-robin position; beyond that, all positions are reset.
 _MAX_TURNS = 100_000
 
 
@@ -49,7 +49,7 @@ class EventBus:
 
     A local bus is open from the start, one with a cluster from `start` on.  Messages
     may be sent from any thread; a consumer belongs to the event loop it is made in.
-    What is sent to another node has at most *max_size* bytes of body and headers.
+    Messages to other nodes have at most *max_size* bytes of body and headers.
     """
 
     def __init__(
@@ -57,26 +57,26 @@ class EventBus:
     ) -> None:
         if not 1 <= max_size <= frames.LARGEST_SIZE:
             raise ValueError(
-                f"max_size is 1 to {frames.LARGEST_SIZE:,}, not {max_size}"
+                f"max_size must be 1 to {frames.LARGEST_SIZE:,}, not {max_size}"
             )
-        #: How bodies are copied and written.
+        #: Copies and encodes bodies.
         self.codecs = Codecs()
-        #: What messages pass when they are sent, replies included.
+        #: Interceptors of messages being sent, replies included.
         self.outbound = InterceptorChain()
-        #: What they pass in the loop of the consumer, or of who asked.
+        #: Interceptors in the loop of the consumer or the requester.
         self.inbound = InterceptorChain()
         self._cluster = cluster
         self._max_size = max_size
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_open = cluster is None
-        self._places: dict[str, AddressConsumers] = {}
+        self._table: dict[str, AddressConsumers] = {}
         self._requests = PendingRequests()
-        #: What passes, counted by address.
+        #: Counters of messages by address.
         self.meter = BusMetrics(self.outbound, self._requests)
-        self._tallies = self.meter.tallies
-        #: Whose turn it is among the nodes, by address.
+        self._counts = self.meter.counts
+        #: Round-robin position among the nodes, by address.
         self._turns: dict[str, int] = {}
-        #: Held while consumers come and go; messages need no lock.
+        #: Held while consumers register and unregister; messages need no lock.
         self._lock = threading.Lock()
 
     async def start(self) -> None:
@@ -84,14 +84,14 @@ class EventBus:
         if self._cluster is not None and not self._is_open:
             self._loop = asyncio.get_running_loop()
             await self._cluster.join(self)
-            self._requests.belong_to(self._cluster.node)
+            self._requests.use_node(self._cluster.node)
             self._is_open = True
 
     async def close(self) -> None:
-        """Unregister everyone, fail the requests that wait, and leave the cluster."""
+        """Unregister all consumers, fail pending requests, and leave the cluster."""
         if not self._is_open:
             return
-        consumers = [each for place in self._places.values() for each in place.all]
+        consumers = [each for entry in self._table.values() for each in entry.all]
         here = asyncio.get_running_loop()
         for consumer in consumers:
             if consumer.loop is here:
@@ -101,7 +101,7 @@ class EventBus:
         self._is_open = False
         self._requests.end()
         if self._cluster is not None:
-            await self._there(self._cluster.leave())
+            await self._in_cluster_loop(self._cluster.leave())
 
     async def __aenter__(self) -> EventBus:
         await self.start()
@@ -117,7 +117,7 @@ class EventBus:
 
     @property
     def cluster(self) -> ClusterManager | None:
-        """What joins it with other nodes, if something does."""
+        """The cluster manager, if there is one."""
         return self._cluster
 
     @property
@@ -142,8 +142,8 @@ class EventBus:
         """Send to every consumer of *address*; with *local*, of this node only."""
         message = self._message(address, body, headers, codec)
         message.is_send = False
-        self._tallies[address].sent += 1
-        self._let_go(message, local)
+        self._counts[address].sent += 1
+        self._dispatch(message, local)
 
     def send(
         self,
@@ -154,10 +154,10 @@ class EventBus:
         codec: str | None = None,
         local: bool = False,
     ) -> None:
-        """Send to one consumer of *address*: they take turns, and so do nodes."""
+        """Send to one consumer of *address*, round robin among nodes and consumers."""
         message = self._message(address, body, headers, codec)
-        self._tallies[address].sent += 1
-        self._let_go(message, local)
+        self._counts[address].sent += 1
+        self._dispatch(message, local)
 
     async def request(
         self,
@@ -173,7 +173,7 @@ class EventBus:
         Send to one consumer of *address* and return its reply.
 
         Raises:
-            RequestFailed: There is none; its kind says why.
+            RequestFailed: There is no reply; its kind is the reason.
         """
         if not 0 < timeout <= MAX_TIMEOUT:
             raise ValueError(
@@ -183,17 +183,17 @@ class EventBus:
         message = self._message(address, body, headers, codec)
         pending = self._requests.open(address, timeout, self.inbound)
         message.reply_address = pending.reply_address
-        tally = self._tallies[address]
-        tally.sent += 1
+        counts = self._counts[address]
+        counts.sent += 1
         try:
             if self._cluster is not None and not local:
-                await self._learn(self._cluster, pending, timeout)
-            self._let_go(message, local)
+                await self._look_up(self._cluster, pending, timeout)
+            self._dispatch(message, local)
             reply = await pending.future
-            tally.answered(pending.waited)
+            counts.answered(pending.waited)
             return reply
         except RequestFailed as exc:
-            tally.failed(exc.kind)
+            counts.failed(exc.kind)
             raise
         finally:
             self._requests.close(pending)
@@ -209,9 +209,9 @@ class EventBus:
         home: ConsumerContext | None = None,
     ) -> Consumer:
         """
-        Listen at *address*, in the loop that runs, or at *home*.
+        Register a consumer of *address*, in the running loop or in *home*.
 
-        With *local*, only messages of this node are heard.  With *concurrency*, that
+        With *local*, it receives only messages of this node.  With *concurrency*, that
         many runs of an async handler overlap; they begin in order.
         """
         self._check(address)
@@ -222,75 +222,76 @@ class EventBus:
             buffer=buffer,
             concurrency=concurrency,
             inbound=self.inbound,
-            leave=self._remove,
+            on_unregister=self._remove,
             home=home,
         )
         with self._lock:
-            place = self._places.get(address)
-            if place is None:
-                place = self._places[address] = AddressConsumers(self._tallies[address])
-            place.add(consumer)
+            entry = self._table.get(address)
+            if entry is None:
+                entry = self._table[address] = AddressConsumers(self._counts[address])
+            entry.add(consumer)
             if self._cluster is not None and not local:
-                if place.announced is None:
-                    place.announced = self._cluster.announce(address)
-                consumer.announced = place.announced
+                if entry.announced is None:
+                    entry.announced = self._cluster.announce(address)
+                consumer.announced = entry.announced
         return consumer
 
     async def flush(self) -> None:
-        """Wait until what was sent and announced so far is on its way."""
+        """Wait until everything sent and announced so far is on its way."""
         if self._cluster is not None:
-            await self._there(self._cluster.flush())
+            await self._in_cluster_loop(self._cluster.flush())
 
     def consumers(self) -> dict[str, int]:
         """Return how many consumers each address has on this node."""
-        return {address: len(place.all) for address, place in self._places.items()}
+        return {address: len(entry.all) for address, entry in self._table.items()}
 
     def is_heard(self, address: str) -> bool:
-        """Tell whether someone is known to listen at *address*, on whichever node."""
-        return address in self._places or (
+        """Return whether *address* is known to have a consumer, on any node."""
+        return address in self._table or (
             self._cluster is not None and bool(self._cluster.registrations(address))
         )
 
     @property
     def waiting(self) -> int:
-        """How many requests wait for their reply."""
+        """How many requests wait for a reply."""
         return len(self._requests)
 
-    # What a cluster manager asks; see `cluster.Member`.
+    # Called by the cluster manager; see `ClusterMember`.
 
     def addresses(self) -> Collection[str]:
         with self._lock:
-            return [at for at, place in self._places.items() if place.announced]
+            return [at for at, entry in self._table.items() if entry.announced]
 
     def receive(self, frame: Frame) -> None:
         try:
             message = frames.message(frame, self, self.codecs)
             found = self._deliver(message, is_remote=True)
         except Exception as exc:
-            self._cannot(frame, exc)
+            self._report_unreadable(frame, exc)
             return
         if not found:
-            self._refuse(frame.reply_address, no_handlers(frame.address))
+            self._reply_failure(frame.reply_address, no_handlers(frame.address))
 
     def undelivered(self, frame: Frame) -> None:
-        # Whoever would have heard what was published, or this reply, is gone.
+        # The receiver of a published message, or of this reply, is gone.
         if frame.address.startswith(PREFIX):
-            self._refuse(frame.reply_address, no_handlers(frame.address))
+            self._reply_failure(frame.reply_address, no_handlers(frame.address))
         elif frame.is_send:
             pending = self._requests.find(frame.reply_address or "")
             if pending is not None:
-                # It may be answered here now.
+                # It may be handled here now.
                 pending.node = ""
             try:
                 self._route(frames.message(frame, self, self.codecs), local=False)
             except Exception as exc:
-                self._cannot(frame, exc)
+                self._report_unreadable(frame, exc)
 
     def node_left(self, node: str) -> None:
-        self._requests.lose(node)
+        self._requests.node_left(node)
 
     def given_up(self, frame: Frame, reason: str) -> None:
-        self._refuse(frame.reply_address, RequestFailed(reason, kind=FailureKind.ERROR))
+        failure = RequestFailed(reason, kind=FailureKind.ERROR)
+        self._reply_failure(frame.reply_address, failure)
 
     def answer(
         self,
@@ -300,15 +301,16 @@ class EventBus:
         headers: Given | None = None,
         codec: str | None = None,
     ) -> None:
-        """Send a reply; a handler that outlives the bus has nobody to reply to."""
+        """Send a reply; after the bus was closed, nothing happens."""
         if self._is_open:
-            self._let_go(self._message(reply_address, body, headers, codec), False)
+            self._dispatch(self._message(reply_address, body, headers, codec), False)
 
-    def _cannot(self, frame: Frame, exc: Exception) -> None:
-        """Tell of a message that a codec, maybe a user's, could not read or copy."""
+    def _report_unreadable(self, frame: Frame, exc: Exception) -> None:
+        """Report a message that a codec, maybe a user's, could not decode or copy."""
         logger.error("a message to %s cannot be read: %s", frame.address, exc)
         text = f"The message to {frame.address} cannot be read there: {exc}"
-        self._refuse(frame.reply_address, RequestFailed(text, kind=FailureKind.ERROR))
+        failure = RequestFailed(text, kind=FailureKind.ERROR)
+        self._reply_failure(frame.reply_address, failure)
 
     def _message(
         self, address: str, body: Any, headers: Given | None, codec: str | None
@@ -324,13 +326,14 @@ class EventBus:
 
     def _check(self, address: str) -> None:
         if not self._is_open:
-            raise BusClosed("the bus is not open; start it, or make another")
+            raise BusClosed("the bus is not open; start it, or create another")
         if type(address) is not str or not 0 < len(address) <= MAX_ADDRESS:
             raise ValueError(
-                f"an address is text of 1 to {MAX_ADDRESS} letters, not {address!r:.80}"
+                f"an address must be text of 1 to {MAX_ADDRESS} characters, "
+                f"not {address!r:.80}"
             )
 
-    def _let_go(self, message: Message, local: bool) -> None:
+    def _dispatch(self, message: Message, local: bool) -> None:
         if self.outbound.links:
             self.outbound.run(message, lambda: self._route(message, local))
         else:
@@ -338,13 +341,13 @@ class EventBus:
 
     def _route(self, message: Message, local: bool) -> None:
         if self._cluster is not None and not local:
-            found = self._route_far(self._cluster, message)
+            found = self._route_in_cluster(self._cluster, message)
         else:
             found = self._deliver(message)
         if not found:
-            self._refuse(message.reply_address, no_handlers(message.address))
+            self._reply_failure(message.reply_address, no_handlers(message.address))
 
-    def _route_far(self, cluster: ClusterManager, message: Message) -> bool:
+    def _route_in_cluster(self, cluster: ClusterManager, message: Message) -> bool:
         address = message.address
         if address.startswith(PREFIX):
             return self._route_reply(cluster, message)
@@ -357,8 +360,8 @@ class EventBus:
                 cluster.post(node, frame)
             self._deliver(message)
             return True
-        # This node comes last, if someone listens here.
-        turn = self._turns.get(address, 0) % (len(nodes) + (address in self._places))
+        # This node comes last, if it has consumers.
+        turn = self._turns.get(address, 0) % (len(nodes) + (address in self._table))
         if len(self._turns) >= _MAX_TURNS:
             self._turns.clear()
         self._turns[address] = turn + 1
@@ -384,68 +387,68 @@ class EventBus:
         cluster.post(node, frames.frame(message, self._max_size))
 
     def _deliver(self, message: Message, *, is_remote: bool = False) -> bool:
-        """Hand a message to who listens here; tell whether there is someone."""
-        place = self._places.get(message.address)
-        if place is None:
+        """Deliver to consumers here; return whether there is one."""
+        entry = self._table.get(message.address)
+        if entry is None:
             pending = self._requests.take(message.address)
             if pending is not None:
                 pending.answer(message.own())
             return pending is not None
-        consumers = place.reachable if is_remote else place.all
+        consumers = entry.reachable if is_remote else entry.all
         if not consumers:
             return False
-        place.tally.received += 1
+        entry.counts.received += 1
         if message.is_send:
-            place.next_of(consumers).deliver(message.own())
+            entry.next_of(consumers).deliver(message.own())
         else:
             for consumer in consumers:
                 consumer.deliver(message.copy())
         return True
 
-    def _refuse(self, reply_address: str | None, failure: RequestFailed) -> None:
-        """Tell who asked, if someone did, that there will be no reply."""
+    def _reply_failure(self, reply_address: str | None, failure: RequestFailed) -> None:
+        """Reply with a failure, if the message was a request."""
         if reply_address is not None:
             self.answer(reply_address, failure)
 
     def _remove(self, consumer: Consumer) -> None:
         with self._lock:
-            place = self._places.get(consumer.address)
-            if place is None or consumer not in place:
+            entry = self._table.get(consumer.address)
+            if entry is None or consumer not in entry:
                 # Another thread was first.
                 return
-            place.remove(consumer)
-            if place.is_empty:
-                del self._places[consumer.address]
-            if place.announced is not None and place.is_local:
-                place.announced = None
+            entry.remove(consumer)
+            if entry.is_empty:
+                del self._table[consumer.address]
+            if entry.announced is not None and entry.is_local:
+                entry.announced = None
                 assert self._cluster is not None
                 self._cluster.withdraw(consumer.address)
 
-    async def _learn(
+    async def _look_up(
         self, cluster: ClusterManager, pending: PendingRequest, timeout: float
     ) -> None:
-        """Ask the cluster about an address where nobody is known to listen."""
+        """Ask the cluster about an address that is not known to have a consumer."""
         address = pending.address
         if (
-            address in self._places
+            address in self._table
             or cluster.registrations(address)
             or address.startswith(PREFIX)
         ):
             return
         try:
             async with asyncio.timeout(timeout):
-                await self._there(cluster.look_up(address))
+                await self._in_cluster_loop(cluster.look_up(address))
         except TimeoutError:
             raise timed_out(timeout, pending.reply_address, address) from None
         except StoreError as exc:
             text = f"The cluster cannot be asked about {address}: {exc}"
             raise RequestFailed(text, kind=FailureKind.ERROR) from exc
 
-    async def _there(self, work: Coroutine[Any, Any, object]) -> None:
-        """Run what belongs to the loop of the cluster there."""
+    async def _in_cluster_loop(self, work: Coroutine[Any, Any, object]) -> None:
+        """Run *work* in the loop that joined the cluster."""
         if running() is self._loop:
             await work
         else:
             assert self._loop is not None
-            asked = asyncio.run_coroutine_threadsafe(work, self._loop)
-            await asyncio.wrap_future(asked)
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+            await asyncio.wrap_future(future)

@@ -1,4 +1,4 @@
-"""Where a consumer lives, when that is not just the loop that made it."""
+"""The context that owns a consumer, if that is not just the loop that made it."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
 
 
 class ConsumerContext(Protocol):
-    """Whoever owns consumers, and ends them when it ends."""
+    """An owner of consumers, which unregisters them when it ends."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop they live in; they may be made in any thread."""
+        """Their event loop; they may be made in any thread."""
 
     def keep(self, task: asyncio.Task[Any]) -> None:
-        """Know of a task that runs a handler."""
+        """Keep track of a task that runs a handler."""
 
     def report(self, error: BaseException) -> None:
-        """Hear what a handler raised."""
+        """Handle an exception raised by a handler."""
 
     def forget(self, consumer: Consumer) -> None:
-        """Hear that a consumer listens no more, in whatever thread."""
+        """Handle the end of a consumer, in any thread."""

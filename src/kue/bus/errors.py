@@ -1,4 +1,4 @@
-"""How a request can fail, with the codes and texts of Vert.x."""
+"""Errors of the event bus, with the codes and texts of Vert.x."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ NO_CODE = -1
 class FailureKind(IntEnum):
     """Why there is no reply; the numbers are those on the wire."""
 
-    #: No reply came in time, or the request was discarded before anyone saw it.
+    #: No reply came in time, or the request was discarded before it was handled.
     TIMEOUT = 0
-    #: Nobody listens at the address.
+    #: The address has no consumer.
     NO_HANDLERS = 1
-    #: The recipient answered that it failed, with a code of its own.
+    #: The recipient replied that it failed, with its own code.
     RECIPIENT_FAILURE = 2
     #: The recipient raised, its node was lost, or the bus closed.
     ERROR = 3
@@ -33,9 +33,9 @@ class BusClosed(KueError):
 
 class RequestFailed(KueError):
     """
-    A request got no reply but this.
+    A request failed instead of being answered.
 
-    A handler may raise it, too: whoever asked then gets it as a RECIPIENT_FAILURE.
+    A handler may raise it as well: the requester then gets it as a RECIPIENT_FAILURE.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class RequestFailed(KueError):
         self.text = text
         self.code = code
         self.kind = kind
-        #: What the recipient tells of the cause, as JSON; see
+        #: What the recipient reports about the cause, as JSON; see
         #: `kue.vertx.service_binding`.
         self.debug: dict[str, Any] = dict(debug or {})
 
@@ -77,7 +77,7 @@ def no_handlers(address: str) -> RequestFailed:
 
 
 def raised(address: str, exc: BaseException) -> RequestFailed:
-    # Its text may hold what is none of the asker's business; the log has it.
+    # Its text may hold what the requester must not see; the log has it.
     return RequestFailed(
         f"The consumer of {address} raised {type(exc).__name__}", kind=FailureKind.ERROR
     )

@@ -1,4 +1,4 @@
-"""What a message is between nodes: a frame, in a batch of them."""
+"""Frames: the wire format of messages between nodes, sent in batches."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 #: Bytes of body and headers, unless the bus says otherwise.  Redis cuts off a
 #: subscriber that has 32 MB waiting.
 MAX_SIZE = 12 * 1024 * 1024
-#: What a bus may say.
+#: Highest limit that a bus may set.
 LARGEST_SIZE = 32 * 1024 * 1024
 
 
 class Frame(msgspec.Struct, frozen=True, array_like=True):
-    """A message as it travels."""
+    """A message between nodes."""
 
     address: str
     body: bytes
@@ -33,23 +33,23 @@ class Frame(msgspec.Struct, frozen=True, array_like=True):
 
 class Batch(msgspec.Struct, frozen=True, array_like=True):
     """
-    What one node sends another at once.
+    The frames that one node sends another in one message.
 
     A sender numbers the frames of each stream to a node from 1 on: a number that was
-    seen before is a repetition, one that is left out is a loss.
+    received before is a repetition, one that is left out is a loss.
     """
 
     sender: str
     stream: str
-    #: That of its first frame; without frames, that of the next one to come.
+    #: Number of its first frame; without frames, that of the next one to come.
     number: int
     frames: list[Frame]
-    #: The receiver's own stream to the sender: which, and the last number heard.
-    heard: tuple[str, int] | None = None
-    #: Whether the sender wants to know what the receiver has heard.
-    asks: bool = False
-    #: The stream to the receiver that went before, and the last number in it.
-    before: tuple[str, int] | None = None
+    #: The receiver's own stream to the sender, and the last number received of it.
+    ack: tuple[str, int] | None = None
+    #: Whether the sender asks for an acknowledgement.
+    wants_ack: bool = False
+    #: The previous stream to the receiver, and the last number in it.
+    previous: tuple[str, int] | None = None
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -62,17 +62,17 @@ def pack(batch: Batch) -> bytes:
 
 def unpack(packed: bytes) -> Batch:
     """
-    Read what `pack` wrote.
+    Decode what `pack` encoded.
 
     Raises:
-        msgspec.DecodeError: It is something else.
+        msgspec.DecodeError: It is not a batch.
     """
     return _decoder.decode(packed)
 
 
 def frame(message: Message, limit: int = MAX_SIZE) -> Frame:
     """
-    Write a message down.
+    Encode a message.
 
     Raises:
         ValueError: It is larger than *limit*.
@@ -96,7 +96,7 @@ def frame(message: Message, limit: int = MAX_SIZE) -> Frame:
 
 
 def size(frame: Frame) -> int:
-    """Return about how many bytes a frame takes."""
+    """Return approximately how many bytes a frame takes."""
     return len(frame.body) + len(frame.address) + _size(frame.headers)
 
 
@@ -108,13 +108,13 @@ def _size(headers: list[tuple[str, str]] | None) -> int:
 
 def message(frame: Frame, bus: MessageSender, codecs: Codecs) -> Message:
     """
-    Read a message.
+    Decode a message.
 
     Raises:
-        ValueError: Its codec is not known here, or cannot read it.
+        ValueError: Its codec is not registered here, or cannot decode it.
     """
     if not 1 <= len(frame.address) <= MAX_ADDRESS:
-        raise ValueError(f"an address of {len(frame.address)} letters")
+        raise ValueError(f"an address of {len(frame.address)} characters")
     codec = codecs.named(frame.codec)
     return Message(
         bus,

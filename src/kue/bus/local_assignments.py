@@ -1,4 +1,4 @@
-"""The duties of groups of nodes that live in one process."""
+"""Assignments (duties) of groups of nodes that live in one process."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _MAX_STRUCK = 10_000
 
 
 class LocalGroup:
-    """What the nodes of one group share."""
+    """The state that the nodes of one group share."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.nodes: set[str] = set()
-        #: Empty where nobody has it.
+        #: The node that holds a duty; empty where none does.
         self.holders: dict[str, str] = {}
         self.records: dict[str, bytes] = {}
         #: When a node failed at a duty, by the monotonic clock.
         self.tried: dict[tuple[str, str], float] = {}
         #: When a node was first found to be gone.
         self.gone: dict[str, float] = {}
-        #: Duties that are over, the last `_MAX_STRUCK` of them; a dict keeps the order.
+        #: Duties that have ended, the last `_MAX_STRUCK`; a dict keeps the order.
         self.struck: dict[str, None] = {}
 
     def strike(self, duty_id: str) -> None:
@@ -41,7 +41,7 @@ class LocalGroup:
 
 
 class LocalAssignments:
-    """The duties of one node; *nodes* tells who lives."""
+    """The assignments of one node; *nodes* returns the live nodes."""
 
     def __init__(
         self, group: LocalGroup, node: str, nodes: Callable[[], frozenset[str]]
@@ -59,11 +59,11 @@ class LocalAssignments:
             is_waiting = len(group.nodes) >= quorum and self._take_over(grace)
             held = set(group.holders.values()) - group.nodes
             group.gone = {it: at for it, at in group.gone.items() if it in held}
-            mine = {it for it, who in group.holders.items() if who == self._node}
+            mine = {it for it, node in group.holders.items() if node == self._node}
             return GroupView(len(group.nodes), is_waiting, frozenset(mine))
 
     def _take_over(self, grace: float) -> bool:
-        """Take what this node is chosen for; tell whether it is too early for some."""
+        """Take what falls to this node; return whether it is too early for some."""
         group, now = self._group, time.monotonic()
         is_early = False
         for duty_id, holder in group.holders.items():
@@ -120,6 +120,6 @@ class LocalAssignments:
         group = self._group
         with group.lock:
             group.nodes.discard(self._node)
-            mine = [it for it, who in group.holders.items() if who == self._node]
+            mine = [it for it, node in group.holders.items() if node == self._node]
             for duty_id in mine:
                 group.strike(duty_id)

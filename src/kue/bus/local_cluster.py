@@ -1,4 +1,4 @@
-"""A cluster within one process: buses that reach each other through memory."""
+"""A cluster of event buses within one process, connected through memory."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: What may wait for one node.
+#: Most frames that may wait for one node.
 MAX_FRAMES = 100_000
 
 
 class LocalCluster:
     """
-    What the nodes of one process share.
+    The state that the nodes of one process share.
 
-    For several buses in one process, in one loop or in many, and for tests: what is
-    sent between them is written and read as it would be between machines.
+    For several buses in one process, in one loop or in many, and for tests: messages
+    between them are encoded and decoded as they would be between machines.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class LocalCluster:
         self.groups: dict[str, LocalGroup] = {}
 
     def manager(self) -> LocalNode:
-        """Return the manager of one more bus."""
+        """Return the manager of another bus."""
         return LocalNode(self)
 
 
@@ -50,7 +50,7 @@ class LocalNode:
         self._cluster = cluster
         self._member: ClusterMember | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._crossing: LoopCalls[Frame] | None = None
+        self._incoming: LoopCalls[Frame] | None = None
         self._node = secrets.token_hex(8)
         self._watchers: list[Callable[[], object]] = []
         #: How many messages to other nodes found no room.
@@ -67,20 +67,20 @@ class LocalNode:
     async def join(self, member: ClusterMember) -> None:
         self._member = member
         self._loop = asyncio.get_running_loop()
-        self._crossing = LoopCalls(self._loop, self._receive, limit=MAX_FRAMES)
+        self._incoming = LoopCalls(self._loop, self._receive, limit=MAX_FRAMES)
         with self._cluster.lock:
             self._cluster.members[self._node] = self
             others = list(self._cluster.members.values())
         for address in member.addresses():
             self.announce(address)
         for other in others:
-            other._tell_watchers()
+            other._notify_watchers()
 
     async def leave(self) -> None:
         self.vanish()
 
     def vanish(self) -> None:
-        """Be gone at once, as a node that dies is; for tests."""
+        """Disappear at once, like a node that dies; for tests."""
         with self._cluster.lock:
             self._cluster.members.pop(self._node, None)
             addresses = list(self._cluster.addresses)
@@ -88,7 +88,7 @@ class LocalNode:
         for address in addresses:
             self.withdraw(address)
         for other in others:
-            other._hear_of_leaving(self._node)
+            other._node_left(self._node)
 
     def registrations(self, address: str) -> Sequence[str]:
         nodes = self._cluster.addresses.get(address, ())
@@ -104,9 +104,9 @@ class LocalNode:
             nodes = self._cluster.addresses.get(address, ())
             if self._node not in nodes:
                 self._cluster.addresses[address] = (*nodes, self._node)
-        told: Future[None] = Future()
-        told.set_result(None)
-        return told
+        done: Future[None] = Future()
+        done.set_result(None)
+        return done
 
     def withdraw(self, address: str) -> None:
         with self._cluster.lock:
@@ -119,11 +119,11 @@ class LocalNode:
 
     def post(self, node: str, frame: Frame) -> None:
         other = self._cluster.members.get(node)
-        if other is None or other._crossing is None:
+        if other is None or other._incoming is None:
             if self._loop is not None:
                 hand_over(self._loop, self._take_back, frame)
-        elif not other._crossing.put(frame) and self._member is not None:
-            reason = f"too much waits to be sent to node {node}"
+        elif not other._incoming.put(frame) and self._member is not None:
+            reason = f"the outbox for node {node} is full"
             if not self.given_up:
                 logger.error(
                     "%s; messages are lost, the first to %s", reason, frame.address
@@ -132,7 +132,7 @@ class LocalNode:
             self._member.given_up(frame, reason)
 
     async def flush(self) -> None:
-        # What was posted is in the loops of the others already.
+        # Posted frames are in the loops of the other nodes already.
         return
 
     def watch(self, call: Callable[[], object]) -> None:
@@ -151,12 +151,12 @@ class LocalNode:
         if self._member is not None:
             self._member.undelivered(frame)
 
-    def _hear_of_leaving(self, node: str) -> None:
+    def _node_left(self, node: str) -> None:
         if self._member is not None and self._loop is not None:
             hand_over(self._loop, self._member.node_left, node)
-            self._tell_watchers()
+            self._notify_watchers()
 
-    def _tell_watchers(self) -> None:
+    def _notify_watchers(self) -> None:
         for call in self._watchers:
             if self._loop is not None:
                 hand_over(self._loop, call)

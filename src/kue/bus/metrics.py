@@ -1,9 +1,9 @@
 """
-What passes a bus, counted by address.
+Metrics of an event bus: counters of messages by address.
 
-A message costs a look into a dictionary and an addition.  So many addresses are counted
-apart; what goes to the others is counted together, and addresses that nobody uses any
-more make room.
+A message costs a dictionary lookup and an addition.  A limited number of addresses is
+counted separately, all others together; addresses no longer in use join the others to
+make room.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from kue.bus.interceptors import InterceptorChain
     from kue.bus.requests import PendingRequests
 
-#: Addresses that are counted apart.
+#: Addresses that are counted separately.
 MAX_ADDRESSES = 2_000
-#: Addresses that are told one by one.
-MAX_TOLD = 500
-#: Seconds that a rate looks back, with less and less weight.
-_SPAN = 5.0
-#: Seconds after which replies are counted anew; those of the turn before still count.
-_TURN = 60.0
+#: Addresses that are reported one by one.
+MAX_REPORTED = 500
+#: Seconds that a rate looks back, with decreasing weight.
+_RATE_SECONDS = 5.0
+#: Seconds after which reply times are counted from 0; the previous window still counts.
+_WINDOW_SECONDS = 60.0
 
 
 class AddressCounts:
-    """What passed one address."""
+    """Counters of one address."""
 
     __slots__ = (
         "_seen",
@@ -55,43 +55,43 @@ class AddressCounts:
         self.received = 0
         self.send_rate = 0.0
         self.receive_rate = 0.0
-        #: How long replies took, in this turn and in the one before.
+        #: How long replies took, in this window and in the previous one.
         self.waits: dict[int, int] = {}
         self.older: dict[int, int] = {}
         self.failures: dict[FailureKind, int] = {}
-        #: Messages sent and received as of the last look.
+        #: Messages sent and received as of the last update.
         self._seen = (0, 0)
 
     def answered(self, seconds: float) -> None:
-        """Note how long a reply took."""
+        """Record how long a reply took."""
         bound = bucket(seconds * 1000)
         self.waits[bound] = self.waits.get(bound, 0) + 1
 
     def failed(self, kind: FailureKind) -> None:
-        """Note that a request failed."""
+        """Record that a request failed."""
         self.failures[kind] = self.failures.get(kind, 0) + 1
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody listens, and nothing came since the last look."""
+        """Whether it has no consumers, and no messages since the last update."""
         return not self.consumers and self._seen == (self.sent, self.received)
 
-    def look(self, seconds: float) -> None:
-        """Bring the rates up to date, so many seconds after the last look."""
+    def update_rates(self, seconds: float) -> None:
+        """Update the rates, so many seconds after the last update."""
         sent, received = self._seen
         self._seen = (self.sent, self.received)
-        weight = 1 - math.exp(-seconds / _SPAN)
+        weight = 1 - math.exp(-seconds / _RATE_SECONDS)
         self.send_rate += weight * ((self.sent - sent) / seconds - self.send_rate)
         self.receive_rate += weight * (
             (self.received - received) / seconds - self.receive_rate
         )
 
-    def turn(self) -> None:
-        """Let replies of the turn before be forgotten."""
+    def rotate(self) -> None:
+        """Begin another window of reply times, and forget the previous one."""
         self.older, self.waits = self.waits, {}
 
-    def take_over(self, other: AddressCounts) -> None:
-        """Count what another has counted as well."""
+    def merge(self, other: AddressCounts) -> None:
+        """Add the counts of *other*."""
         self.sent += other.sent
         self.received += other.received
         for kind, number in other.failures.items():
@@ -112,22 +112,22 @@ class AddressCounts:
         )
 
 
-class _Tallies(dict[str, AddressCounts]):
-    """Tallies by address; what is missing is made, or counted with the others."""
+class _CountsByAddress(dict[str, AddressCounts]):
+    """Counters by address; a missing one is created, or counted with the others."""
 
     def __init__(self, others: AddressCounts) -> None:
         super().__init__()
         self._others = others
 
     def __missing__(self, address: str) -> AddressCounts:
-        # A reply has an address of its own.
+        # Every reply has its own address.
         if len(self) >= MAX_ADDRESSES or address.startswith(PREFIX):
             return self._others
         return self.setdefault(address, AddressCounts())
 
 
 class BusMetrics:
-    """The counts of one bus, and a way to look at its messages."""
+    """The counters of one bus, and access to its messages."""
 
     def __init__(
         self,
@@ -135,70 +135,70 @@ class BusMetrics:
         requests: PendingRequests,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        #: What messages pass when they are sent: who wants to see them is added here.
+        #: Interceptors of messages being sent; a sampler is added here.
         self.outbound = outbound
         self._requests = requests
         self._clock = clock
         self._others = AddressCounts()
-        self.tallies: dict[str, AddressCounts] = _Tallies(self._others)
-        self._looked_at = self._turned_at = clock()
+        self.counts: dict[str, AddressCounts] = _CountsByAddress(self._others)
+        self._updated_at = self._rotated_at = clock()
 
     def facts(self) -> BusStats:
-        """Return what there is to tell; rates are those between such calls."""
-        self._look()
-        tallies = list(self.tallies.items())
-        busiest = heapq.nlargest(MAX_TOLD, tallies, key=_busy)
-        told = [tally.facts(address) for address, tally in busiest]
-        rest = len(tallies) - len(told)
+        """Return the statistics; every call updates the rates."""
+        self._update()
+        counts = list(self.counts.items())
+        busiest = heapq.nlargest(MAX_REPORTED, counts, key=_load)
+        reported = [each.facts(address) for address, each in busiest]
+        rest = len(counts) - len(reported)
         return BusStats(
-            _total([*(tally for _, tally in tallies), self._others]),
-            told,
+            _total([*(each for _, each in counts), self._others]),
+            reported,
             rest + bool(self._others.sent or self._others.received),
             len(self._requests),
         )
 
-    def _look(self) -> None:
+    def _update(self) -> None:
         now = self._clock()
-        seconds = now - self._looked_at
+        seconds = now - self._updated_at
         if seconds <= 0:
             return
-        self._looked_at = now
-        is_turn = now - self._turned_at >= _TURN
-        if is_turn:
-            self._turned_at = now
-        is_crowded = len(self.tallies) > MAX_ADDRESSES // 2
-        for address, tally in list(self.tallies.items()):
-            if is_crowded and tally.is_idle:
-                del self.tallies[address]
-                self._others.take_over(tally)
+        self._updated_at = now
+        rotates = now - self._rotated_at >= _WINDOW_SECONDS
+        if rotates:
+            self._rotated_at = now
+        is_crowded = len(self.counts) > MAX_ADDRESSES // 2
+        for address, counts in list(self.counts.items()):
+            if is_crowded and counts.is_idle:
+                del self.counts[address]
+                self._others.merge(counts)
                 continue
-            _bring(tally, seconds, is_turn=is_turn)
-        _bring(self._others, seconds, is_turn=is_turn)
+            _update_one(counts, seconds, rotates=rotates)
+        _update_one(self._others, seconds, rotates=rotates)
 
 
-def _bring(tally: AddressCounts, seconds: float, *, is_turn: bool) -> None:
-    tally.look(seconds)
-    if is_turn:
-        tally.turn()
+def _update_one(counts: AddressCounts, seconds: float, *, rotates: bool) -> None:
+    counts.update_rates(seconds)
+    if rotates:
+        counts.rotate()
 
 
-def _busy(item: tuple[str, AddressCounts]) -> tuple[float, int, int]:
-    _, tally = item
-    rate = tally.send_rate + tally.receive_rate
-    return rate, tally.consumers, tally.sent + tally.received
+def _load(item: tuple[str, AddressCounts]) -> tuple[float, int, int]:
+    _, counts = item
+    rate = counts.send_rate + counts.receive_rate
+    return rate, counts.consumers, counts.sent + counts.received
 
 
-def _total(tallies: list[AddressCounts]) -> AddressStats:
-    waits = [counts for tally in tallies for counts in (tally.waits, tally.older)]
-    failures = [tally.failures for tally in tallies if tally.failures]
+def _total(all_counts: list[AddressCounts]) -> AddressStats:
+    waits = [one for counts in all_counts for one in (counts.waits, counts.older)]
+    failures = [counts.failures for counts in all_counts if counts.failures]
     return AddressStats(
         "",
-        sum(tally.consumers for tally in tallies),
-        sum(tally.sent for tally in tallies),
-        sum(tally.received for tally in tallies),
-        round(sum(tally.send_rate for tally in tallies), 2),
-        round(sum(tally.receive_rate for tally in tallies), 2),
-        added(counts for counts in waits if counts),
+        sum(counts.consumers for counts in all_counts),
+        sum(counts.sent for counts in all_counts),
+        sum(counts.received for counts in all_counts),
+        round(sum(counts.send_rate for counts in all_counts), 2),
+        round(sum(counts.receive_rate for counts in all_counts), 2),
+        added(one for one in waits if one),
         counted(_named(one) for one in failures),
     )
 

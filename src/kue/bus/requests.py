@@ -1,4 +1,4 @@
-"""Requests that wait for their reply."""
+"""Pending requests: replies, failures and timeouts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_QUEUES = 64
 
 
 class PendingRequest:
-    """One request.  It is settled in the loop that waits, whoever answers."""
+    """One request.  It is settled in the loop that waits, from any thread."""
 
     __slots__ = (
         "_inbound",
@@ -42,7 +42,7 @@ class PendingRequest:
         self._inbound = inbound
         self.address = address
         self.reply_address = reply_address
-        #: The node that was asked, when it is another.
+        #: The node it was sent to, when that is another.
         self.node = ""
         self.queue = queue
         self.loop = loop = queue.loop
@@ -51,7 +51,7 @@ class PendingRequest:
 
     @property
     def waited(self) -> float:
-        """For how many seconds it has waited."""
+        """How many seconds it has waited."""
         return self.loop.time() - self.deadline + self.queue.timeout
 
     def answer(self, message: Message) -> None:
@@ -62,7 +62,7 @@ class PendingRequest:
             hand_over(self.loop, self._take, message)
 
     def fail(self, failure: RequestFailed) -> None:
-        """Hand over why there will be none, from any thread."""
+        """Hand over the failure, from any thread."""
         if running() is self.loop:
             self._fail(failure)
         else:
@@ -90,7 +90,7 @@ class RequestTimeouts:
     """
     The requests of one loop that wait equally long, the oldest first.
 
-    They share one timer: one for each was a seventh of what a request costs.
+    They share one timer: a timer per request was a seventh of the cost of a request.
     """
 
     __slots__ = ("_pending", "_timer", "is_shared", "loop", "timeout")
@@ -100,7 +100,7 @@ class RequestTimeouts:
     ) -> None:
         self.loop = loop
         self.timeout = timeout
-        #: Whether others will wait here; else it ends with its one request.
+        #: Whether other requests share it; else it ends with its only request.
         self.is_shared = is_shared
         self._pending: dict[PendingRequest, None] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -112,7 +112,7 @@ class RequestTimeouts:
     def add(self, pending: PendingRequest) -> None:
         self._pending[pending] = None
         if self._timer is None:
-            self._timer = self.loop.call_at(pending.deadline, self._pass)
+            self._timer = self.loop.call_at(pending.deadline, self._expire)
 
     def remove(self, pending: PendingRequest) -> None:
         self._pending.pop(pending, None)
@@ -121,17 +121,17 @@ class RequestTimeouts:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _pass(self) -> None:
-        """Fail those whose time is over, and wait for the next."""
+    def _expire(self) -> None:
+        """Fail the requests whose deadline has passed, and wait for the next."""
         self._timer = None
         now = self.loop.time()
-        over: list[PendingRequest] = []
+        expired: list[PendingRequest] = []
         for pending in self._pending:
             if pending.deadline > now:
-                self._timer = self.loop.call_at(pending.deadline, self._pass)
+                self._timer = self.loop.call_at(pending.deadline, self._expire)
                 break
-            over.append(pending)
-        for pending in over:
+            expired.append(pending)
+        for pending in expired:
             del self._pending[pending]
             pending.fail(
                 timed_out(self.timeout, pending.reply_address, pending.address)
@@ -139,7 +139,7 @@ class RequestTimeouts:
 
 
 class PendingRequests:
-    """All requests of one bus that wait, by reply address."""
+    """All pending requests of one bus, by reply address."""
 
     def __init__(self) -> None:
         self._pending: dict[str, PendingRequest] = {}
@@ -149,8 +149,8 @@ class PendingRequests:
         self._numbers = itertools.count(1)
         self._prefix = PREFIX
 
-    def belong_to(self, node: str) -> None:
-        """Have reply addresses name the node that waits at them."""
+    def use_node(self, node: str) -> None:
+        """Put the name of this node into reply addresses."""
         self._prefix = f"{PREFIX}{node}."
 
     def __len__(self) -> int:
@@ -181,17 +181,17 @@ class PendingRequests:
         return self._pending.get(reply_address)
 
     def take(self, reply_address: str) -> PendingRequest | None:
-        """Return the request that waits there, which no second reply will find."""
+        """Return and remove the request; a second reply will not find it."""
         return self._pending.pop(reply_address, None)
 
-    def lose(self, node: str) -> None:
-        """Fail what waits for a node that is gone."""
+    def node_left(self, node: str) -> None:
+        """Fail the requests that wait for a node that is gone."""
         for pending in list(self._pending.values()):
             if pending.node == node:
                 pending.fail(node_lost(node, pending.reply_address, pending.address))
 
     def end(self) -> None:
-        """Fail all there are."""
+        """Fail all requests."""
         for pending in list(self._pending.values()):
             pending.fail(closed())
         here = running()
@@ -204,7 +204,7 @@ class PendingRequests:
     def _new_queue(
         self, loop: asyncio.AbstractEventLoop, timeout: float
     ) -> RequestTimeouts:
-        # Whoever gives another timeout each time must not leave a queue behind each.
+        # A caller with ever new timeouts must not leave a queue behind for each.
         if len(self._queues) >= _MAX_QUEUES:
             for key, queue in list(self._queues.items()):
                 if queue.is_idle:
@@ -218,7 +218,7 @@ class PendingRequests:
 
 
 def node_of(reply_address: str) -> str:
-    """Return the node that waits at a reply address; empty if it names none."""
+    """Return the node that a reply address names; empty if it names none."""
     if not reply_address.startswith(PREFIX):
         return ""
     node, _, _ = reply_address[len(PREFIX) :].rpartition(".")

@@ -1,8 +1,8 @@
 """
-A few of the messages that a bus sends, for someone who looks.
+Samples of the messages that a bus sends, for inspection.
 
-A `MessageSampler` is an interceptor: it is there while someone looks, and messages cost
-nothing more when nobody does.  What it keeps is small, however large the message is.
+A `MessageSampler` is an interceptor: it is installed only during an inspection, so
+that messages cost nothing more otherwise.  A sample is small even of a large message.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ MAX_TEXT, MAX_ITEMS, MAX_LEVELS = 1_000, 30, 6
 #: Values that are kept of one body.
 MAX_VALUES = 200
 MAX_HEADERS = 30
-#: A body that took long to look at is followed by a rest so many times as long.
-_REST = 20
+#: After a sample, pause for so many times as long as it took.
+_PAUSE_FACTOR = 20
 
 
 class MessageSampler:
-    """Keeps up to `MAX_TAKEN` messages until they are taken; others pass unseen."""
+    """Keeps up to `MAX_TAKEN` messages until they are taken; others are not sampled."""
 
     def __init__(self, node: str) -> None:
         self._node = node
         self._taken: list[MessageSample] = []
-        self._rests_until = 0.0
+        self._paused_until = 0.0
 
     def __call__(self, message: Message, proceed: Proceed) -> None:
         if len(self._taken) < MAX_TAKEN:
             began = time.monotonic()
-            if began >= self._rests_until:
+            if began >= self._paused_until:
                 self._keep(message)
                 spent = time.monotonic() - began
-                self._rests_until = began + spent * _REST
+                self._paused_until = began + spent * _PAUSE_FACTOR
         proceed()
 
     def take(self) -> list[MessageSample]:
-        """Return what was kept, and begin anew."""
+        """Return the samples, and start over."""
         taken, self._taken = self._taken, []
         return taken
 
@@ -61,12 +61,12 @@ class MessageSampler:
         try:
             self._taken.append(sample(message, self._node))
         except Exception:
-            # Whatever cannot be shown, maybe by a user's codec, is sent all the same.
+            # A message that cannot be shown, maybe by a user's codec, is sent anyway.
             return
 
 
 def sample(message: Message, node: str = "") -> MessageSample:
-    """Return what can be shown of a message."""
+    """Return a sample of a message."""
     names = list(message.headers) if message.has_headers else []
     body = message.body
     encoded = message.codec.encode(body)
@@ -92,7 +92,7 @@ def sample(message: Message, node: str = "") -> MessageSample:
 
 
 class JsonTruncation:
-    """Makes JSON small: its form stays, so that keys can be told from values."""
+    """Truncates JSON; keys and values stay distinguishable."""
 
     def __init__(self) -> None:
         self.is_cut = False
@@ -128,7 +128,7 @@ class JsonTruncation:
 
 
 def kind_of(message: Message) -> MessageKind:
-    """Return how a message is meant."""
+    """Return whether it is a send, publish, request or reply."""
     if message.address.startswith(PREFIX):
         return "reply"
     if not message.is_send:

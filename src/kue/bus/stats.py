@@ -1,4 +1,4 @@
-"""What a bus tells of itself: values that are written, read and summed."""
+"""Statistics of a bus and its nodes: values that are written, read and summed."""
 
 from __future__ import annotations
 
@@ -11,44 +11,44 @@ from kue.model.histogram import added
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: How a message was meant.
+#: How a message was sent.
 MessageKind: TypeAlias = Literal["send", "publish", "request", "reply"]
 
 
 class AddressStats(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What passed one address of one node."""
+    """Messages of one address on one node."""
 
     address: str
     consumers: int = 0
-    #: Messages from here, since the node began.
+    #: Messages sent from here since the node started.
     sent: int = 0
     #: Messages that came to consumers here; a published one counts once.
     received: int = 0
-    #: The same in a second, of late.
+    #: The same per second, recently.
     send_rate: float = 0.0
     receive_rate: float = 0.0
     #: How long replies to requests from here took, in the last minutes: buckets of
     #: `kue.model.histogram`.
     waits: dict[int, int] = {}
-    #: Requests from here that failed, by the name of a `Failure`.
+    #: Requests from here that failed, by the name of a `FailureKind`.
     failures: dict[str, int] = {}
 
 
 class BusStats(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a bus says of itself."""
+    """Statistics of one bus."""
 
     #: All addresses together.
     total: AddressStats
-    #: The busiest.
+    #: The busiest addresses.
     addresses: list[AddressStats] = []
-    #: How many others there are; those beyond the number that is counted apart are one.
+    #: How many others there are; those that are not counted separately are one.
     rest: int = 0
-    #: Requests that wait for their reply.
+    #: Pending requests.
     waiting: int = 0
 
 
 class NodeStats(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What a node of a cluster says of itself."""
+    """Statistics of one node of a cluster."""
 
     host: str = ""
     pid: int = 0
@@ -66,7 +66,7 @@ class NodeStats(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class MessageSample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A message that someone looks at."""
+    """A message as shown to someone who inspects the bus."""
 
     #: When it was sent, Unix ms.
     at: int
@@ -74,19 +74,19 @@ class MessageSample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     node: str = ""
     address: str
     kind: MessageKind
-    #: Bytes of the body as it travels.
+    #: Bytes of the encoded body.
     size: int = 0
     #: Names of headers, without their values.
     headers: list[str] = []
     codec: str = ""
-    #: JSON, or None for what is none.
+    #: JSON; None for a body that is not JSON.
     body: Any = None
     #: Whether parts of the body were left out.
     is_cut: bool = False
 
 
 class AddressTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """What passed one address, on all nodes."""
+    """Messages of one address on all nodes."""
 
     address: str
     #: The nodes that listen there.
@@ -100,10 +100,10 @@ class AddressTotals(msgspec.Struct, frozen=True, kw_only=True):
     failures: dict[str, int]
 
 
-def sums(told: Iterable[tuple[str, BusStats]]) -> list[AddressTotals]:
-    """Add up what nodes tell of their addresses; the busiest come first."""
+def sums(stats: Iterable[tuple[str, BusStats]]) -> list[AddressTotals]:
+    """Add up the statistics of nodes by address; the busiest come first."""
     by_address: dict[str, list[tuple[str, AddressStats]]] = {}
-    for node, bus in told:
+    for node, bus in stats:
         for facts in bus.addresses:
             by_address.setdefault(facts.address, []).append((node, facts))
     found = [_sum(address, parts) for address, parts in by_address.items()]

@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kue.bus.consumer import refuse
+from kue.bus.consumer import reply_discarded
 from kue.runtime.context import Context, current_context, over, runs_here
 from kue.runtime.errors import RuntimeClosed
 from kue.runtime.event_loops import end
@@ -81,7 +81,7 @@ class WorkerContext(Context):
                 call = partial(self.variables().run, work)
                 self._line.submit(partial(fulfil, future, call))
             except RuntimeClosed:
-                refuse(message)
+                reply_discarded(message)
                 return
             await asyncio.wrap_future(future)
 
@@ -90,7 +90,7 @@ class WorkerContext(Context):
     def _handle(self, function: Handler, message: Message) -> None:
         if self.consumers.are_over:
             # It waited in line behind the end of the verticle.
-            refuse(message)
+            reply_discarded(message)
             return
         try:
             self._run(partial(function, message))

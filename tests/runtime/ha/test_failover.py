@@ -51,7 +51,7 @@ class Group:
         if not self._url:
             return self._local.manager()
         # None that lives is to be taken for dead, however slow the machine is.
-        return RedisCluster(self._url, prefix=self._prefix, beat=BEAT, lease=20)
+        return RedisCluster(self._url, prefix=self._prefix, heartbeat=BEAT, lease=20)
 
     async def close(self) -> None:
         await self._stack.aclose()

@@ -1,4 +1,4 @@
-"""A cluster that meets in Redis."""
+"""The event bus cluster on Redis."""
 
 from kue.bus.redis.cluster import RedisCluster
 from kue.bus.redis.inspector import ClusterInspector, inspect

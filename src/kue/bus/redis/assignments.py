@@ -1,15 +1,15 @@
 """
-The duties of a group of nodes, in Redis.
+Assignments (duties) of the nodes of a group, in Redis.
 
 =========================  ======  =================================================
 key, after the tag         type    holds
 =========================  ======  =================================================
 ``:duty:<group>:nodes``    set     nodes of the group
-``:duty:<group>:holders``  hash    id → node; empty where nobody has it
+``:duty:<group>:holders``  hash    id → node; empty where no node holds it
 ``:duty:<group>:records``  hash    id → JSON
 ``:duty:<group>:tried``    hash    id → JSON object: node → when it failed, ms
 ``:duty:<group>:gone``     hash    dead node → when that was first seen, ms
-``:duty:<group>:struck:…`` string  a duty, by id, that is over; for an hour
+``:duty:<group>:struck:…`` string  a duty, by id, that has ended; for an hour
 =========================  ======  =================================================
 """
 
@@ -32,10 +32,10 @@ _MANY = 100
 
 
 class RedisAssignments:
-    """The duties of the node *node* in *group*."""
+    """The assignments of the node *node* in *group*."""
 
-    def __init__(self, link: RedisClient, root: str, node: str, group: str) -> None:
-        self._link = link
+    def __init__(self, client: RedisClient, root: str, node: str, group: str) -> None:
+        self._client = client
         self._root = root
         self._node = node
         self._group = quote(check_name(group, what="the name of a group"))
@@ -55,7 +55,7 @@ class RedisAssignments:
         found: dict[str, bytes] = {}
         for start in range(0, len(wanted), _MANY):
             some = wanted[start : start + _MANY]
-            records = await self._link.read(self._root, "HMGET", key, *some)
+            records = await self._client.read(self._root, "HMGET", key, *some)
             found.update(
                 (one, record)
                 for one, record in zip(some, records, strict=True)
@@ -77,4 +77,4 @@ class RedisAssignments:
         await self._run("resign", self._node, self._group)
 
     async def _run(self, script: str, *args: Any) -> Any:
-        return await scripts.run(self._link, self._root, script, *args)
+        return await scripts.run(self._client, self._root, script, *args)

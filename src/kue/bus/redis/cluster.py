@@ -1,24 +1,25 @@
 """
-The cluster manager on Redis.
+The cluster manager on Redis: membership, heartbeats, and delivery between nodes.
 
-Every node has a channel and beats; all of them follow one channel of numbered changes,
-so that each knows by heart who listens where.  A change that was missed, a Redis that
-was away or lost what it had: whoever notices reads everything anew and joins again.
+Every node has a channel and sends heartbeats.  All of them follow one channel of
+numbered changes, so that each knows from memory which nodes listen where.  A node that
+missed a change, or finds that Redis was down or lost data, reads everything again and
+rejoins.
 
 All keys share one hash tag and so live in one slot of a Redis Cluster; channels are
-sharded ones, which that slot's node alone carries.
+sharded ones, which only that slot's node carries.
 
 ==================  ======  ========================================================
 key, after the tag  type    holds
 ==================  ======  ========================================================
-``:nodes``          zset    nodes; score = when each last beat, ms
+``:nodes``          zset    nodes; score = time of the last heartbeat, ms
 ``:at:<node>``      set     addresses at which it listens
 ``:number``         string  number of the last change
 ``:changes``        –       channel: number, tab, change as JSON
 ``:to:<node>``      –       channel: batches of frames for a node
-``:facts:<node>``   string  what it tells of itself, JSON; forgotten after a lease
-``:seen``           string  there while someone looks at messages
-``:samples``        –       channel: some messages for them, JSON
+``:facts:<node>``   string  its status, JSON; expires after a lease
+``:seen``           string  exists while someone inspects messages
+``:samples``        –       channel: samples of messages, JSON
 ==================  ======  ========================================================
 """
 
@@ -42,7 +43,7 @@ from kue.bus.redis.inbox import NodeInbox
 from kue.bus.redis.key_prefix import root_of
 from kue.bus.redis.membership import Membership
 from kue.bus.redis.node_status import NodeStatusReporter
-from kue.bus.redis.node_table import NodeChange, NodeTable, read_news
+from kue.bus.redis.node_table import NodeChange, NodeTable, read_change
 from kue.bus.redis.outbox import MAX_FRAMES
 from kue.bus.redis.outboxes import NodeOutboxes
 from kue.model.errors import StoreError, StoreUnavailable
@@ -57,23 +58,23 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-BEAT_SECONDS = 1.0
+HEARTBEAT_SECONDS = 1.0
 LEASE_SECONDS = 5.0
-#: A beat is overdue after so many intervals.
+#: A heartbeat is overdue after so many intervals.
 _OVERDUE = 1.5
-#: Frames that are handled before others have their turn in the loop.
-_TURN = 64
+#: Frames that are handled before other tasks of the loop run.
+_BATCH = 64
 _BUDGET_SECONDS = 5.0
 _LEAVE_SECONDS = 2.0
 
 
 class RedisCluster:
     """
-    A node of the cluster that meets at *url* under *prefix*.
+    A node of the cluster on the Redis at *url* under *prefix*.
 
-    A node is taken for dead when it has not beaten for *lease* seconds, or when its
-    connection is gone and a beat is overdue.  All nodes are to have the same *beat* and
-    *lease*.  A node that was taken for dead and is not joins again by itself.
+    A node is considered dead when it has sent no heartbeat for *lease* seconds, or when
+    its connection is gone and a heartbeat is overdue.  All nodes must have the same
+    *heartbeat* and *lease*.  A live node that was considered dead rejoins by itself.
     """
 
     def __init__(
@@ -81,38 +82,40 @@ class RedisCluster:
         url: str,
         *,
         prefix: str = "kue",
-        beat: float = BEAT_SECONDS,
+        heartbeat: float = HEARTBEAT_SECONDS,
         lease: float = LEASE_SECONDS,
     ) -> None:
-        if not 0 < beat < lease:
-            raise ValueError(f"beat ({beat}) must be shorter than lease ({lease})")
+        if not 0 < heartbeat < lease:
+            raise ValueError(
+                f"heartbeat ({heartbeat}) must be shorter than lease ({lease})"
+            )
         self._address = read_url(url)
         self._root = root_of(prefix)
-        self._beat = beat
+        self._heartbeat = heartbeat
         self._lease = lease
         self._node = secrets.token_hex(8)
-        self._mirror = NodeTable(self._node)
-        self._link = RedisClient(self._address, budget_seconds=_BUDGET_SECONDS)
+        self._table = NodeTable(self._node)
+        self._client = RedisClient(self._address, budget_seconds=_BUDGET_SECONDS)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._member: ClusterMember | None = None
-        #: Done when that was so for the first time, or never will be.
+        #: Done when it joined for the first time, or failed to.
         self._joined: asyncio.Future[None] | None = None
         #: Set while Redis has our subscription and our addresses.
-        self._is_in = asyncio.Event()
-        self._away_since: float | None = None
-        self._listening: asyncio.Task[None] | None = None
+        self._is_connected = asyncio.Event()
+        self._disconnected_at: float | None = None
+        self._listener: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._inbox = NodeInbox()
-        self._mail = NodeOutboxes(self._node, self._publish, self._inbox.heard)
-        #: What other threads post.
-        self._crossing: LoopCalls[tuple[str, Frame]] | None = None
-        #: When something was last heard, by the clock of the loop.
-        self._heard_at = 0.0
-        self._announcer = Membership(
-            self._node, self._run, self._addresses, self._is_in
+        self._outboxes = NodeOutboxes(self._node, self._publish, self._inbox.ack)
+        #: Frames posted by other threads.
+        self._cross_thread: LoopCalls[tuple[str, Frame]] | None = None
+        #: When something was last received, by the clock of the loop.
+        self._received_at = 0.0
+        self._membership = Membership(
+            self._node, self._run, self._addresses, self._is_connected
         )
         self._watchers: list[Callable[[], object]] = []
-        #: Nodes that Redis did not know when it was read, and until when we wait.
+        #: Nodes that Redis did not have when it was read, and the end of our wait.
         self._missing: dict[str, float] = {}
 
     @property
@@ -123,9 +126,9 @@ class RedisCluster:
     @property
     def given_up(self) -> int:
         """How many messages to other nodes found no room."""
-        return self._mail.given_up
+        return self._outboxes.given_up
 
-    # -- what a bus asks, from any thread ---------------------------------------
+    # -- called by the bus, from any thread -------------------------------------
 
     @property
     def node(self) -> str:
@@ -133,210 +136,215 @@ class RedisCluster:
 
     @property
     def nodes(self) -> frozenset[str]:
-        return self._mirror.nodes
+        return self._table.nodes
 
     def registrations(self, address: str) -> Sequence[str]:
-        return self._mirror.nodes_at(address)
+        return self._table.nodes_at(address)
 
     def announce(self, address: str) -> Future[None]:
-        told: Future[None] = Future()
-        self._here(self._announcer.tell, address, True, told)
-        return told
+        done: Future[None] = Future()
+        self._in_loop(self._membership.update, address, True, done)
+        return done
 
     def withdraw(self, address: str) -> None:
-        self._here(self._announcer.tell, address, False, None)
+        self._in_loop(self._membership.update, address, False, None)
 
     def post(self, node: str, frame: Frame) -> None:
         if running() is self._loop:
             self._post(node, frame)
             return
-        assert self._crossing is not None, "the cluster was not joined"
-        if not self._crossing.put((node, frame)):
+        assert self._cross_thread is not None, "the cluster was not joined"
+        if not self._cross_thread.put((node, frame)):
             assert self._member is not None
-            self._member.given_up(frame, self._mail.give_up(node, frame))
+            self._member.given_up(frame, self._outboxes.drop(node, frame))
 
-    # -- coming and going -------------------------------------------------------
+    # -- joining and leaving ----------------------------------------------------
 
     async def join(self, member: ClusterMember) -> None:
         self._loop = asyncio.get_running_loop()
-        self._crossing = LoopCalls(
+        self._cross_thread = LoopCalls(
             self._loop, lambda posted: self._post(*posted), limit=MAX_FRAMES
         )
         self._member = member
         self._joined = self._loop.create_future()
-        self._listening = asyncio.create_task(self._listen(), name="kue-bus-listen")
+        self._listener = asyncio.create_task(self._listen(), name="kue-bus-listen")
         try:
             async with asyncio.timeout(_BUDGET_SECONDS):
                 await self._joined
         except TimeoutError:
             await self._end()
             raise StoreUnavailable(
-                f"{self._address.name} could not be listened to in time; is it running?"
+                f"could not subscribe to {self._address.name} in time; is it running?"
             ) from None
         except BaseException:
             await self._end()
             raise
-        self._start(self._beat_on(), "beat")
+        self._start(self._send_heartbeats(), "heartbeat")
         reporter = NodeStatusReporter(
-            self._link, self._root, self._node, member.meter, self._inbox, self._mail
+            self._client,
+            self._root,
+            self._node,
+            member.meter,
+            self._inbox,
+            self._outboxes,
         )
-        self._start(reporter.run(self._beat, self._lease), "report")
+        self._start(reporter.run(self._heartbeat, self._lease), "report")
 
     async def leave(self) -> None:
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(_LEAVE_SECONDS):
                 await self.flush()
-                news = NodeChange(self._node, left=True)
-                await self._run("leave", self._node, msgspec.json.encode(news))
+                change = NodeChange(self._node, left=True)
+                await self._run("leave", self._node, msgspec.json.encode(change))
         await self._end()
 
     async def flush(self) -> None:
-        await self._announcer.flush()
-        await self._mail.flush()
+        await self._membership.flush()
+        await self._outboxes.flush()
 
     async def look_up(self, address: str) -> Sequence[str]:
-        number, seen = await self._look(address)
-        if not seen.keys() <= self._mirror.nodes:
-            # One that joined just now; its change is on the way here.
+        number, seen = await self._read_nodes(address)
+        if not seen.keys() <= self._table.nodes:
+            # One has just joined; its change is on the way here.
             await self._read_all()
-        elif number >= self._mirror.number:
-            # Else changes came in meanwhile, and what they took away must stay away.
+        elif number >= self._table.number:
+            # Else newer changes have come, and what they removed must stay removed.
             for node, addresses in seen.items():
-                self._mirror.add(node, addresses)
-        return self._mirror.nodes_at(address)
+                self._table.add(node, addresses)
+        return self._table.nodes_at(address)
 
     def watch(self, call: Callable[[], object]) -> None:
         self._watchers.append(call)
 
     def roster(self, group: str) -> RedisAssignments:
-        return RedisAssignments(self._link, self._root, self._node, group)
+        return RedisAssignments(self._client, self._root, self._node, group)
 
     async def _end(self) -> None:
         tasks = [*self._tasks]
-        if self._listening is not None:
-            tasks.append(self._listening)
+        if self._listener is not None:
+            tasks.append(self._listener)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._announcer.end()
-        await self._mail.abandon()
-        await self._link.close()
+        await self._membership.end()
+        await self._outboxes.abandon()
+        await self._client.close()
 
     # -- listening --------------------------------------------------------------
 
     async def _listen(self) -> None:
-        """Follow both channels, through every loss of the connection."""
+        """Follow both channels, and resubscribe after every loss of the connection."""
         while True:
             try:
                 await self._subscribe()
-                error = StoreError("this node was out of step with it")
-            except self._link.errors as exc:
-                error = self._link.translate(exc)
+                error = StoreError("this node was out of sync with the cluster")
+            except self._client.errors as exc:
+                error = self._client.translate(exc)
             except StoreError as exc:
                 error = exc
             assert self._joined is not None
             if not self._joined.done() and not isinstance(error, StoreUnavailable):
                 self._joined.set_exception(error)
                 return
-            if self._away_since is None:
-                self._away_since = time.monotonic()
-                logger.warning("the bus lost its cluster, trying again: %s", error)
-            self._is_in.clear()
+            if self._disconnected_at is None:
+                self._disconnected_at = time.monotonic()
+                logger.warning("the bus lost its cluster, retrying: %s", error)
+            self._is_connected.clear()
             await asyncio.sleep(short_pause())
 
     async def _subscribe(self) -> None:
         loop = asyncio.get_running_loop()
         channels = (f"{self._root}:to:{self._node}", f"{self._root}:changes")
-        async with self._link.subscription(self._root, *channels) as messages:
-            await self._announcer.write_down()
+        async with self._client.subscription(self._root, *channels) as messages:
+            await self._membership.register()
             # It may be a Redis that lost its last changes and counts from there.
-            self._mirror.number = 0
+            self._table.number = 0
             await self._read_all()
-            self._heard_at = loop.time()
-            self._come_in()
-            while self._is_in.is_set():
-                message = await messages(self._beat)
+            self._received_at = loop.time()
+            self._mark_connected()
+            while self._is_connected.is_set():
+                message = await messages(self._heartbeat)
                 if message is not None:
-                    self._heard_at = loop.time()
-                    await self._hear(message)
-                    # Others must have their turn, however much there is to hear.
+                    self._received_at = loop.time()
+                    await self._receive(message)
+                    # Other tasks must run, however many messages come in.
                     await asyncio.sleep(0)
 
-    def _come_in(self) -> None:
+    def _mark_connected(self) -> None:
         assert self._joined is not None
-        self._is_in.set()
+        self._is_connected.set()
         if not self._joined.done():
             self._joined.set_result(None)
-        if self._away_since is not None:
-            away = time.monotonic() - self._away_since
-            self._away_since = None
-            logger.warning("the bus has its cluster again after %.1f s", away)
+        if self._disconnected_at is not None:
+            seconds = time.monotonic() - self._disconnected_at
+            self._disconnected_at = None
+            logger.warning("the bus rejoined its cluster after %.1f s", seconds)
 
-    async def _hear(self, message: bytes) -> None:
+    async def _receive(self, message: bytes) -> None:
         try:
             if message[:1].isdigit():
-                await self._hear_news(*read_news(message))
+                await self._receive_change(*read_change(message))
             else:
-                await self._hear_batch(message)
+                await self._receive_batch(message)
         except StoreError:
             raise
         except Exception:
-            # Whatever it was, the next must be heard.
-            logger.exception("the bus heard what it cannot read")
+            # Later messages must still be received.
+            logger.exception("the bus received an unreadable message")
 
-    async def _hear_batch(self, message: bytes) -> None:
+    async def _receive_batch(self, message: bytes) -> None:
         assert self._member is not None
         batch = unpack(message)
-        if batch.heard is not None:
-            self._mail.acknowledge(batch.sender, batch.heard)
+        if batch.ack is not None:
+            self._outboxes.acknowledge(batch.sender, batch.ack)
         for count, frame in enumerate(self._inbox.take(batch, len(message)), 1):
             try:
                 self._member.receive(frame)
             except Exception:
-                # The others of its batch have nothing to do with it.
-                logger.exception("the bus heard what it cannot read")
-            if count % _TURN == 0:
+                # The other frames of the batch must still be received.
+                logger.exception("the bus received an unreadable message")
+            if count % _BATCH == 0:
                 await asyncio.sleep(0)
-        # One that is not known here would leave an outbox behind; it will ask.
-        if batch.sender in self._mirror.nodes and (
-            batch.asks or self._inbox.owes(batch.sender)
+        # A node not known here would leave an outbox behind; it will ask.
+        if batch.sender in self._table.nodes and (
+            batch.wants_ack or self._inbox.is_ack_due(batch.sender)
         ):
-            self._mail.tell(batch.sender)
+            self._outboxes.send_ack(batch.sender)
 
-    async def _hear_news(self, number: int, news: NodeChange) -> None:
-        if number <= self._mirror.number:
+    async def _receive_change(self, number: int, change: NodeChange) -> None:
+        if number <= self._table.number:
             return
-        if not self._mirror.follows(number):
+        if not self._table.follows(number):
             await self._read_all()
             return
-        self._mirror.apply(number, news)
-        self._missing.pop(news.node, None)
-        if news.joined or news.left:
-            self._tell_watchers()
-        if news.left:
-            if news.node == self._node:
-                await self._announcer.write_down()
+        self._table.apply(number, change)
+        self._missing.pop(change.node, None)
+        if change.joined or change.left:
+            self._notify_watchers()
+        if change.left:
+            if change.node == self._node:
+                await self._membership.register()
             else:
-                self._start(self._lose(news.node), "lose")
-        elif news.joined:
-            self._mail.remind(news.node)
+                self._start(self._drop_node(change.node), "drop")
+        elif change.joined:
+            self._outboxes.remind(change.node)
 
     # -- reading ----------------------------------------------------------------
 
     async def _read_all(self) -> None:
-        """Know the cluster anew."""
+        """Read all nodes and their addresses again."""
         assert self._loop is not None
-        number, seen = await self._look("")
-        if number < self._mirror.number:
-            # Changes came in meanwhile.
+        number, seen = await self._read_nodes("")
+        if number < self._table.number:
+            # Changes came in the meantime.
             return
-        absent = self._mirror.replace(number, seen)
-        # After a restart of Redis the others are on their way back, as we are.
+        absent = self._table.replace(number, seen)
+        # After a restart of Redis the other nodes rejoin, as this one does.
         until = self._loop.time() + self._lease
         self._missing = {node: self._missing.get(node, until) for node in absent}
-        self._tell_watchers()
+        self._notify_watchers()
 
-    async def _look(self, address: str) -> tuple[int, dict[str, list[str]]]:
+    async def _read_nodes(self, address: str) -> tuple[int, dict[str, list[str]]]:
         number, *rest = await self._run("look", address)
         seen = {
             node.decode(): [it.decode() for it in addresses]
@@ -349,63 +357,62 @@ class RedisCluster:
         return self._member.addresses()
 
     async def _run(self, script: str, *args: Any) -> Any:
-        return await scripts.run(self._link, self._root, script, *args)
+        return await scripts.run(self._client, self._root, script, *args)
 
-    # -- living and dying -------------------------------------------------------
+    # -- heartbeats and lost nodes ----------------------------------------------
 
-    async def _beat_on(self) -> None:
+    async def _send_heartbeats(self) -> None:
         number = 0
         while True:
-            await asyncio.sleep(self._beat)
+            await asyncio.sleep(self._heartbeat)
             with contextlib.suppress(StoreError):
-                if self._mirror.number < number:
+                if self._table.number < number:
                     await self._catch_up()
                 reply = await self._run(
                     "beat",
                     self._node,
                     round(self._lease * 1000),
-                    round(self._beat * _OVERDUE * 1000),
+                    round(self._heartbeat * _OVERDUE * 1000),
                 )
                 if reply == b"GONE":
-                    await self._announcer.write_down()
+                    await self._membership.register()
                 elif reply == b"DEAF":
-                    # Redis has no subscription of ours, whatever we believe.
-                    self._is_in.clear()
+                    # Redis has no subscription of this node, whatever its state here.
+                    self._is_connected.clear()
                 else:
                     number = int(reply)
-            await self._give_up_missing()
+            await self._drop_missing()
 
     async def _catch_up(self) -> None:
-        """Know of a change that was told a beat ago and is not here yet."""
+        """Read a change that was published a heartbeat ago and has not arrived yet."""
         assert self._loop is not None
-        if self._loop.time() - self._heard_at > self._lease:
-            self._is_in.clear()
+        if self._loop.time() - self._received_at > self._lease:
+            self._is_connected.clear()
         else:
-            # There may be a lot to hear before it; to listen anew would lose all that.
+            # Many messages may precede it; to resubscribe would lose all of them.
             await self._read_all()
 
-    async def _give_up_missing(self) -> None:
+    async def _drop_missing(self) -> None:
         assert self._loop is not None
         now = self._loop.time()
         for node in [it for it, until in self._missing.items() if until < now]:
             del self._missing[node]
-            self._mirror.forget(node)
-            await self._lose(node)
+            self._table.forget(node)
+            await self._drop_node(node)
 
-    def _tell_watchers(self) -> None:
+    def _notify_watchers(self) -> None:
         for call in self._watchers:
             call()
 
-    async def _lose(self, node: str) -> None:
-        """Hand back what a dead node never saw, and tell that it is gone."""
+    async def _drop_node(self, node: str) -> None:
+        """Return to the bus what a dead node never received, and report its loss."""
         assert self._member is not None
         logger.info(
-            "node %s left the bus; %d messages were sent to it that it may not have "
-            "heard",
+            "node %s left the bus; %d messages sent to it may not have been received",
             node,
-            self._mail.unsure(node),
+            self._outboxes.unacknowledged(node),
         )
-        for frame in await self._mail.close(node):
+        for frame in await self._outboxes.close(node):
             self._member.undelivered(frame)
         self._member.node_left(node)
 
@@ -413,22 +420,22 @@ class RedisCluster:
 
     def _post(self, node: str, frame: Frame) -> None:
         assert self._member is not None
-        if node not in self._mirror.nodes:
+        if node not in self._table.nodes:
             self._member.undelivered(frame)
             return
-        reason = self._mail.put(node, frame)
+        reason = self._outboxes.put(node, frame)
         if reason:
             self._member.given_up(frame, reason)
 
     async def _publish(self, node: str, batch: bytes) -> int:
-        """Publish to a node; return how many heard it, which is one or none."""
+        """Publish to a node; return how many received it, which is one or none."""
         channel = f"{self._root}:to:{node}"
-        self._mail.bytes += len(batch)
-        return int(await self._link.read(self._root, "SPUBLISH", channel, batch))
+        self._outboxes.bytes += len(batch)
+        return int(await self._client.read(self._root, "SPUBLISH", channel, batch))
 
-    # -- small things -----------------------------------------------------------
+    # -- helpers ----------------------------------------------------------------
 
-    def _here(self, call: Any, *args: Any) -> None:
+    def _in_loop(self, call: Any, *args: Any) -> None:
         """Make a call in the loop that joined."""
         assert self._loop is not None, "the cluster was not joined"
         if running() is self._loop:

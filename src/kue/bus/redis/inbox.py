@@ -1,4 +1,4 @@
-"""What other nodes send here: each frame once, and a word on those that are missing."""
+"""The inbox of a node: frames from others, each once; losses; acknowledgements."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Senders that are remembered, dead ones too: one that was taken for dead goes on.
+#: Senders that are remembered, dead ones too: one considered dead may go on.
 MAX_SENDERS = 10_000
-#: What is heard before the sender is told so.
-_UNTOLD_FRAMES = WINDOW_FRAMES // 4
-_UNTOLD_BYTES = WINDOW_BYTES // 4
+#: What is received before the sender gets an acknowledgement.
+_UNACKNOWLEDGED_FRAMES = WINDOW_FRAMES // 4
+_UNACKNOWLEDGED_BYTES = WINDOW_BYTES // 4
 
 
 class _Sender:
-    """How far one was heard."""
+    """The last frame received of one sender."""
 
-    __slots__ = ("bytes", "number", "stream", "told")
+    __slots__ = ("acknowledged", "bytes", "number", "stream")
 
     def __init__(self, stream: str) -> None:
         self.stream = stream
-        #: Of the last frame.
+        #: Number of the last frame.
         self.number = 0
-        #: The last number it was told of, and the bytes heard since.
-        self.told = 0
+        #: The last number acknowledged, and the bytes received since.
+        self.acknowledged = 0
         self.bytes = 0
 
 
@@ -40,17 +40,17 @@ class NodeInbox:
         self._senders: dict[str, _Sender] = {}
         #: How many messages are known to have been lost on the way here.
         self.lost = 0
-        #: How much came here.
+        #: Bytes received.
         self.bytes = 0
 
     def take(self, batch: Batch, size: int) -> list[Frame]:
-        """Return the frames of a batch of *size* bytes; none if it was here before."""
+        """Return the frames of a batch of *size* bytes; none if it is a repetition."""
         self.bytes += size
         sender = self._senders.get(batch.sender)
         missed = 0
         if sender is None or sender.stream != batch.stream:
-            if sender is not None and batch.before is not None:
-                stream, number = batch.before
+            if sender is not None and batch.previous is not None:
+                stream, number = batch.previous
                 missed = (
                     max(number - sender.number, 0) if stream == sender.stream else 0
                 )
@@ -65,25 +65,25 @@ class NodeInbox:
         sender.bytes += size
         return batch.frames
 
-    def heard(self, node: str) -> tuple[str, int] | None:
-        """Return how far a sender was heard, which it is told by this."""
+    def ack(self, node: str) -> tuple[str, int] | None:
+        """Return the acknowledgement for a sender, which is about to be sent."""
         sender = self._senders.get(node)
         if sender is None:
             return None
-        sender.told = sender.number
+        sender.acknowledged = sender.number
         sender.bytes = 0
         return sender.stream, sender.number
 
-    def owes(self, node: str) -> bool:
-        """Tell whether it is time that a sender be told how far it was heard."""
+    def is_ack_due(self, node: str) -> bool:
+        """Return whether it is time to send a sender an acknowledgement."""
         sender = self._senders[node]
         return (
-            sender.number - sender.told >= _UNTOLD_FRAMES
-            or sender.bytes >= _UNTOLD_BYTES
+            sender.number - sender.acknowledged >= _UNACKNOWLEDGED_FRAMES
+            or sender.bytes >= _UNACKNOWLEDGED_BYTES
         )
 
     def _begin(self, batch: Batch) -> _Sender:
-        # Taken out first, so that whoever began last is last.
+        # Removed first, so that senders are in the order in which their streams began.
         self._senders.pop(batch.sender, None)
         if len(self._senders) >= MAX_SENDERS:
             del self._senders[next(iter(self._senders))]

@@ -1,8 +1,8 @@
 """
-Looking at a cluster without being a node of it.
+Inspection of a cluster without being a node of it.
 
-What nodes write down of themselves is read; whoever wants to see messages says so, and
-nodes publish some of them as long as that is repeated.
+It reads the status that nodes write.  To see messages, a client sets a flag, and nodes
+publish samples until it expires.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from types import TracebackType
 
-#: Nodes that are looked at.
+#: Most nodes that are read.
 MAX_NODES = 1_000
-#: How long nodes show messages to someone who looks, in seconds.
+#: How long nodes publish samples after one request, in seconds.
 LOOK_SECONDS = 5.0
-#: What nodes tell is read so many at a time.
+#: Statuses read at a time.
 _MANY = 50
 
 _facts = msgspec.json.Decoder(NodeStats)
 _samples = msgspec.json.Decoder(list[MessageSample])
-#: What comes of JSON that no node wrote.
+#: Errors of reading JSON that no node wrote.
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -38,19 +38,19 @@ class ClusterNode(NamedTuple):
     """A node of the cluster."""
 
     name: str
-    #: How long ago it beat, in ms.
+    #: How long ago its last heartbeat was, in ms.
     silent_ms: int
-    #: None before its first word, and when it cannot be read.
+    #: None before its first status, and when that cannot be read.
     facts: NodeStats | None
 
 
 class ClusterInspector:
-    """A way to look at the cluster at *url* under *prefix*."""
+    """Reads the cluster at *url* under *prefix*."""
 
     def __init__(self, url: str, *, prefix: str = "kue", budget: float = 5.0) -> None:
         self._address = read_url(url)
         self._root = root_of(prefix)
-        self._link = RedisClient(self._address, budget_seconds=budget)
+        self._client = RedisClient(self._address, budget_seconds=budget)
 
     async def __aenter__(self) -> ClusterInspector:
         return self
@@ -64,11 +64,11 @@ class ClusterInspector:
         await self.close()
 
     async def close(self) -> None:
-        await self._link.close()
+        await self._client.close()
 
     async def nodes(self) -> list[ClusterNode]:
-        """Return the nodes there are, by name."""
-        [seconds, micros], beats = await self._link.read_many(
+        """Return the nodes, by name."""
+        [seconds, micros], heartbeats = await self._client.read_many(
             self._root,
             [
                 ("TIME",),
@@ -77,42 +77,43 @@ class ClusterInspector:
         )
         now = int(seconds) * 1000 + int(micros) // 1000
         found: list[ClusterNode] = []
-        known = sorted((name.decode(), float(beat)) for name, beat in pairs(beats))
+        known = sorted((name.decode(), float(at)) for name, at in pairs(heartbeats))
         for start in range(0, len(known), _MANY):
             some = known[start : start + _MANY]
             keys = [f"{self._root}:facts:{name}" for name, _ in some]
-            [told] = await self._link.read_many(self._root, [("MGET", *keys)])
+            [statuses] = await self._client.read_many(self._root, [("MGET", *keys)])
             found += [
-                ClusterNode(name, max(0, now - round(beat)), _read(facts))
-                for (name, beat), facts in zip(some, told, strict=True)
+                ClusterNode(name, max(0, now - round(at)), _read(facts))
+                for (name, at), facts in zip(some, statuses, strict=True)
             ]
         return found
 
     async def look(self, seconds: float = LOOK_SECONDS) -> None:
-        """Have nodes show some of their messages for so long, from their next beat."""
+        """Have nodes publish samples for so long, from their next heartbeat."""
         key = f"{self._root}:seen"
-        await self._link.read(self._root, "SET", key, "1", "PX", round(seconds * 1000))
+        ttl = round(seconds * 1000)
+        await self._client.read(self._root, "SET", key, "1", "PX", ttl)
 
     @asynccontextmanager
     async def samples(
         self,
     ) -> AsyncIterator[Callable[[float], Awaitable[list[MessageSample]]]]:
-        """Give what waits for messages that nodes show, so many seconds at most."""
+        """Yield a function that waits for samples, so many seconds at most."""
         channel = f"{self._root}:samples"
         try:
-            async with self._link.subscription(self._root, channel) as messages:
+            async with self._client.subscription(self._root, channel) as messages:
 
-                async def heard(timeout: float) -> list[MessageSample]:
+                async def receive(timeout: float) -> list[MessageSample]:
                     message = await messages(timeout)
-                    return [] if message is None else _shown(message)
+                    return [] if message is None else _read_samples(message)
 
-                yield heard
-        except self._link.errors as exc:
-            raise self._link.translate(exc) from exc
+                yield receive
+        except self._client.errors as exc:
+            raise self._client.translate(exc) from exc
 
 
 def inspect(url: str, prefix: str = "kue", *, budget: float = 5.0) -> ClusterInspector:
-    """Return a way to look at a cluster; nothing is opened yet."""
+    """Return an inspector of a cluster; nothing is opened yet."""
     return ClusterInspector(url, prefix=prefix, budget=budget)
 
 
@@ -120,11 +121,11 @@ def _read(facts: bytes | None) -> NodeStats | None:
     try:
         return None if facts is None else _facts.decode(facts)
     except _UNREADABLE:
-        # Another version, with other words for it.
+        # Written by another version.
         return None
 
 
-def _shown(message: bytes) -> list[MessageSample]:
+def _read_samples(message: bytes) -> list[MessageSample]:
     try:
         return _samples.decode(message)
     except _UNREADABLE:

@@ -1,4 +1,4 @@
-"""What all keys of a cluster begin with."""
+"""The key prefix of an event bus cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Telling the cluster that this process is a node, and where it listens."""
+"""Membership of this node in the cluster, and the addresses at which it listens."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class RunScript(Protocol):
 
 class Membership:
     """
-    Writes down *node* and, while it *is_in*, its comings and goings at addresses.
+    Registers *node* and publishes changes of its addresses while *is_connected*.
 
-    What changes while a call is on its way travels with the next one.
+    Changes during a call are sent with the next one.
     """
 
     def __init__(
@@ -39,100 +39,106 @@ class Membership:
         node: str,
         run: RunScript,
         addresses: Callable[[], Collection[str]],
-        is_in: asyncio.Event,
+        is_connected: asyncio.Event,
     ) -> None:
         self._node = node
         self._run = run
         self._addresses = addresses
-        self._is_in = is_in
-        #: Held while this node is written down, so that nothing is written twice over.
+        self._is_connected = is_connected
+        #: Held while this node is registered, so that nothing is written twice.
         self._writing = asyncio.Lock()
-        #: Whether it listens at an address, where that is yet to be told.
-        self._news: dict[str, bool] = {}
-        self._told: list[Future[None]] = []
-        self._telling: asyncio.Task[None] | None = None
+        #: Whether it listens at an address, where that is yet to be published.
+        self._changes: dict[str, bool] = {}
+        #: Futures to be done when the changes are published.
+        self._waiters: list[Future[None]] = []
+        self._publisher: asyncio.Task[None] | None = None
 
-    def tell(self, address: str, is_there: bool, told: Future[None] | None) -> None:
-        """Tell whether the node listens at *address*; *told* is done when all know."""
-        self._news[address] = is_there
-        if told is not None:
-            self._told.append(told)
-        if self._telling is None:
-            self._telling = asyncio.create_task(self._tell_on(), name="kue-bus-tell")
+    def update(
+        self, address: str, is_listening: bool, done: Future[None] | None
+    ) -> None:
+        """Publish whether the node listens at *address*; *done* is done after that."""
+        self._changes[address] = is_listening
+        if done is not None:
+            self._waiters.append(done)
+        if self._publisher is None:
+            self._publisher = asyncio.create_task(
+                self._publish_changes(), name="kue-bus-announce"
+            )
 
-    async def write_down(self) -> None:
-        """Be a node, with every address there is now."""
+    async def register(self) -> None:
+        """Become a node, with all current addresses."""
         async with self._writing:
-            told, self._told = self._told, []
-            self._news.clear()
+            waiters, self._waiters = self._waiters, []
+            self._changes.clear()
             addresses = list(self._addresses())
             first, rest = addresses[:_MANY], addresses[_MANY:]
-            news = NodeChange(self._node, joined=True, added=first)
+            change = NodeChange(self._node, joined=True, added=first)
             try:
-                await self._run("join", self._node, msgspec.json.encode(news), *first)
+                encoded = msgspec.json.encode(change)
+                await self._run("join", self._node, encoded, *first)
                 for start in range(0, len(rest), _MANY):
                     await self._write(rest[start : start + _MANY], [])
             except BaseException:
-                self._told = told + self._told
+                self._waiters = waiters + self._waiters
                 raise
-        _resolve(told)
+        _resolve(waiters)
 
     async def flush(self) -> None:
-        """Return once everything so far is told."""
-        if self._telling is not None:
-            await asyncio.shield(self._telling)
+        """Wait until all changes so far are published."""
+        if self._publisher is not None:
+            await asyncio.shield(self._publisher)
 
     async def end(self) -> None:
-        """Tell no more; whoever waits for it hears so."""
-        if self._telling is not None:
-            self._telling.cancel()
-            await asyncio.gather(self._telling, return_exceptions=True)
-        for told in self._told:
-            told.set_exception(BusClosed("the bus was closed before all nodes knew"))
+        """Publish nothing more, and fail those who wait for it."""
+        if self._publisher is not None:
+            self._publisher.cancel()
+            await asyncio.gather(self._publisher, return_exceptions=True)
+        for waiter in self._waiters:
+            waiter.set_exception(BusClosed("the bus was closed before all nodes knew"))
 
-    async def _tell_on(self) -> None:
+    async def _publish_changes(self) -> None:
         try:
-            while self._news:
-                await self._is_in.wait()
+            while self._changes:
+                await self._is_connected.wait()
                 try:
-                    await self._tell_some()
+                    await self._publish_some()
                 except StoreError:
-                    # What is wrong there, whoever listens says.
+                    # The listening task logs what is wrong.
                     await asyncio.sleep(short_pause())
         finally:
-            self._telling = None
+            self._publisher = None
 
-    async def _tell_some(self) -> None:
+    async def _publish_some(self) -> None:
         async with self._writing:
-            told, self._told = self._told, []
-            some = dict(islice(self._news.items(), _MANY))
-            added = [address for address, is_there in some.items() if is_there]
-            removed = [address for address, is_there in some.items() if not is_there]
+            waiters, self._waiters = self._waiters, []
+            some = dict(islice(self._changes.items(), _MANY))
+            added = [address for address, listens in some.items() if listens]
+            removed = [address for address, listens in some.items() if not listens]
             try:
                 is_node = await self._write(added, removed)
             except BaseException:
-                self._told = told + self._told
+                self._waiters = waiters + self._waiters
                 raise
-            for address, is_there in some.items():
-                if self._news.get(address) is is_there:
-                    del self._news[address]
-            if self._news or not is_node:
-                self._told = told + self._told
-                told = []
-        _resolve(told)
+            for address, listens in some.items():
+                if self._changes.get(address) is listens:
+                    del self._changes[address]
+            if self._changes or not is_node:
+                self._waiters = waiters + self._waiters
+                waiters = []
+        _resolve(waiters)
         if not is_node:
-            await self.write_down()
+            await self.register()
 
     async def _write(self, added: list[str], removed: list[str]) -> bool:
-        news = NodeChange(self._node, added=added, removed=removed)
-        encoded = msgspec.json.encode(news)
+        change = NodeChange(self._node, added=added, removed=removed)
+        encoded = msgspec.json.encode(change)
         reply = await self._run(
             "tell", self._node, encoded, len(added), *added, *removed
         )
         return bool(reply != b"GONE")
 
 
-def _resolve(told: Iterable[Future[None]]) -> None:
-    for each in told:
+def _resolve(waiters: Iterable[Future[None]]) -> None:
+    for each in waiters:
         if not each.done():
             each.set_result(None)

@@ -1,8 +1,8 @@
 """
-What a node tells of itself, for `kue.bus.redis.inspector` to read.
+Status of a node, for `kue.bus.redis.inspector` to read.
 
-It is written down with every beat and forgotten after a lease.  While someone looks, a
-few of the messages that the node sends are published as well.
+It is written with every heartbeat and expires after a lease.  During an inspection,
+samples of the messages that the node sends are published as well.
 """
 
 from __future__ import annotations
@@ -32,53 +32,53 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Bytes of what is written down; addresses are left out until it fits.
+#: Most bytes of a status; addresses are left out until it fits.
 MAX_BYTES = 256 * 1024
-#: Seconds between two batches of messages for those who look.
+#: Seconds between two batches of samples.
 SAMPLE_SECONDS = 0.25
 
 
 class NodeStatusReporter:
-    """Reports for one node, until it is cancelled."""
+    """Reports the status of one node, until it is cancelled."""
 
     def __init__(
         self,
-        link: RedisClient,
+        client: RedisClient,
         root: str,
         node: str,
         meter: BusMetrics,
         inbox: NodeInbox,
-        mail: NodeOutboxes,
+        outboxes: NodeOutboxes,
     ) -> None:
-        self._link = link
+        self._client = client
         self._root = root
         self._node = node
         self._meter = meter
         self._inbox = inbox
-        self._mail = mail
+        self._outboxes = outboxes
         self._since = time.time_ns() // 1_000_000
 
-    async def run(self, beat: float, lease: float) -> None:
-        """Report with every *beat*."""
+    async def run(self, heartbeat: float, lease: float) -> None:
+        """Report with every *heartbeat*."""
         while True:
-            is_seen = False
+            is_inspected = False
             try:
-                is_seen = await self._report(lease)
+                is_inspected = await self._report(lease)
             except StoreError:
-                # What is wrong there, whoever listens says.
+                # The listening task logs what is wrong.
                 pass
             except Exception:
-                logger.exception("a node cannot tell of itself")
-            if is_seen:
-                await self._show(beat)
+                logger.exception("a node cannot report its status")
+            if is_inspected:
+                await self._publish_samples(heartbeat)
             else:
-                await asyncio.sleep(beat)
+                await asyncio.sleep(heartbeat)
 
     async def _report(self, lease: float) -> bool:
-        facts = written(self._facts())
+        facts = encode_status(self._facts())
         ttl = round(lease * 1000)
         reply = await scripts.run(
-            self._link, self._root, "report", self._node, facts, ttl
+            self._client, self._root, "report", self._node, facts, ttl
         )
         return bool(reply == b"SEEN")
 
@@ -88,14 +88,14 @@ class NodeStatusReporter:
             pid=os.getpid(),
             version=version(),
             since=self._since,
-            bytes_out=self._mail.bytes,
+            bytes_out=self._outboxes.bytes,
             bytes_in=self._inbox.bytes,
             lost=self._inbox.lost,
-            given_up=self._mail.given_up,
+            given_up=self._outboxes.given_up,
             bus=self._meter.facts(),
         )
 
-    async def _show(self, seconds: float) -> None:
+    async def _publish_samples(self, seconds: float) -> None:
         """Publish some of the messages that are sent in the next *seconds*."""
         sampler = MessageSampler(self._node)
         self._meter.outbound.add(sampler)
@@ -111,11 +111,11 @@ class NodeStatusReporter:
 
     async def _publish(self, samples: bytes) -> None:
         channel = f"{self._root}:samples"
-        await self._link.read(self._root, "SPUBLISH", channel, samples)
+        await self._client.read(self._root, "SPUBLISH", channel, samples)
 
 
-def written(facts: NodeStats) -> bytes:
-    """Return *facts* as JSON; the least busy addresses are left out if it is long."""
+def encode_status(facts: NodeStats) -> bytes:
+    """Return *facts* as JSON; if it is long, the least busy addresses are left out."""
     while len(text := msgspec.json.encode(facts)) > MAX_BYTES:
         bus = facts.bus
         half = len(bus.addresses) // 2

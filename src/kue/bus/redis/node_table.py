@@ -1,4 +1,4 @@
-"""What one node knows of the others: who they are, and where they listen."""
+"""Nodes of the cluster and the addresses at which they listen, as one node knows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class NodeChange(msgspec.Struct, omit_defaults=True):
     """One change, as it is published."""
 
     node: str
-    #: It joined, maybe again: it listens nowhere but at what is added.
+    #: It joined, maybe again: it listens only at what is added.
     joined: bool = False
     left: bool = False
     added: list[str] = []
@@ -24,23 +24,23 @@ class NodeChange(msgspec.Struct, omit_defaults=True):
 _decoder = msgspec.json.Decoder(NodeChange)
 
 
-def read_news(message: bytes) -> tuple[int, NodeChange]:
+def read_change(message: bytes) -> tuple[int, NodeChange]:
     """Return the number of a change, and the change."""
-    number, _, news = message.partition(b"\t")
-    return int(number), _decoder.decode(news)
+    number, _, change = message.partition(b"\t")
+    return int(number), _decoder.decode(change)
 
 
 class NodeTable:
-    """The cluster as of one change; lookups need no lock and no waiting."""
+    """The cluster as of one change; lookups need no lock and do not wait."""
 
     def __init__(self, node: str) -> None:
         self._node = node
-        #: The number of the last change it has seen.
+        #: The number of the last change applied.
         self.number = 0
         self._at: dict[str, set[str]] = {}
-        #: The same turned round, without this node.
+        #: The same by address, without this node.
         self._nodes_at: dict[str, tuple[str, ...]] = {}
-        #: Kept whole: it is asked from other threads.
+        #: Replaced as a whole: other threads read it.
         self.nodes: frozenset[str] = frozenset()
 
     def nodes_at(self, address: str) -> tuple[str, ...]:
@@ -48,21 +48,20 @@ class NodeTable:
         return self._nodes_at.get(address, ())
 
     def follows(self, number: int) -> bool:
-        """Tell whether a change is the next one."""
+        """Return whether a change is the next one."""
         return number == self.number + 1
 
-    def apply(self, number: int, news: NodeChange) -> None:
-        """Go along with one change."""
+    def apply(self, number: int, change: NodeChange) -> None:
         self.number = number
-        if news.joined or news.left:
-            self.forget(news.node)
-        if not news.left:
-            self.add(news.node, news.added)
-            for address in news.removed:
-                self._remove(news.node, address)
+        if change.joined or change.left:
+            self.forget(change.node)
+        if not change.left:
+            self.add(change.node, change.added)
+            for address in change.removed:
+                self._remove(change.node, address)
 
     def add(self, node: str, addresses: Iterable[str]) -> None:
-        """Know that a node listens at *addresses*."""
+        """Add the addresses at which a node listens."""
         known = self._at.get(node)
         if known is None:
             known = self._at[node] = set()
@@ -75,14 +74,14 @@ class NodeTable:
                     self._nodes_at[address] = (*nodes, node)
 
     def forget(self, node: str) -> None:
-        """Know a node no more."""
+        """Remove a node."""
         for address in self._at.get(node, ()):
-            self._turn_away(node, address)
+            self._remove_listener(node, address)
         self._at.pop(node, None)
         self.nodes = frozenset(self._at)
 
     def replace(self, number: int, seen: Mapping[str, Iterable[str]]) -> set[str]:
-        """Take over what was read; return the nodes that are missing from it."""
+        """Apply what was read; return the nodes that are missing from it."""
         self.number = number
         for node, addresses in seen.items():
             wanted = set(addresses)
@@ -95,9 +94,9 @@ class NodeTable:
         known = self._at.get(node)
         if known is not None and address in known:
             known.remove(address)
-            self._turn_away(node, address)
+            self._remove_listener(node, address)
 
-    def _turn_away(self, node: str, address: str) -> None:
+    def _remove_listener(self, node: str, address: str) -> None:
         rest = tuple(it for it in self._nodes_at.get(address, ()) if it != node)
         if rest:
             self._nodes_at[address] = rest

@@ -1,12 +1,12 @@
 """
-What waits to be sent to one node.
+The outbox of one node: batches, retries, and flow control by a window.
 
-One batch is on its way at a time; what is posted meanwhile makes the next one.  A batch
-that found no subscriber is sent again until the node is back or known to be gone: then
-nobody has seen it, and it can go to another.
+One batch is on its way at a time; what is posted in the meantime makes the next one.
+A batch that found no subscriber is sent again until the node is back or known to be
+gone: then no node has received it, and it can go to another.
 
-No more than a window is sent before the node says that it heard it: a node that does
-not keep up is waited for, here and not in Redis, which would cut it off.
+No more than a window is sent before the node acknowledges it: backlog of a slow node
+waits here and not in Redis, which would cut it off.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from kue.model.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-#: What may wait for one node.
+#: How much may wait for one node.
 MAX_FRAMES = 100_000
 MAX_BYTES = 64 * 1024 * 1024
-#: What travels together.
+#: How much one batch may hold.
 BATCH_FRAMES = 1000
 BATCH_BYTES = 256 * 1024
-#: What may be on its way to a node, or one batch more.
+#: How much may be unacknowledged, plus one batch.
 WINDOW_FRAMES = 10_000
 WINDOW_BYTES = 1024 * 1024
-#: How long to wait for a node that does not listen, or a Redis that does not answer.
+#: How long to wait for a node that is not subscribed, or a Redis that does not answer.
 _PAUSE_SECONDS = 0.05
-#: How long to wait for word from a node before it is asked what it heard.
+#: How long to wait for an acknowledgement before asking for one.
 _ASK_SECONDS = 1.0
 
 
 class NodeOutbox:
     """
-    The way to one node.
+    The frames for one node.
 
-    *send* publishes a batch and returns how many heard it; *heard* returns how far this
-    node has heard the other, which travels along.  *before* is where an earlier outbox
-    to the node ended: one that was taken for dead is told what it missed.
+    *send* publishes a batch and returns how many received it; *ack* returns the
+    acknowledgement for the other node, which is sent along.  *previous* is where an
+    earlier outbox for the node ended: a node considered dead can then count its losses.
     """
 
     def __init__(
@@ -51,31 +51,31 @@ class NodeOutbox:
         sender: str,
         node: str,
         send: Callable[[bytes], Awaitable[int]],
-        heard: Callable[[], tuple[str, int] | None] = lambda: None,
-        before: tuple[str, int] | None = None,
+        ack: Callable[[], tuple[str, int] | None] = lambda: None,
+        previous: tuple[str, int] | None = None,
     ) -> None:
         self._sender = sender
         self._node = node
         self._send = send
-        self._heard = heard
-        self._before = before
+        self._ack = ack
+        self._previous = previous
         self._waiting: deque[Frame] = deque()
         self._bytes = 0
-        # A node that was given up and came back gets a new stream.
+        # A node that was dropped and came back gets a new stream.
         self._stream = secrets.token_hex(4)
-        #: The number of the last frame sent, and of the last that was heard.
+        #: The number of the last frame sent, and of the last one acknowledged.
         self._number = 0
         self._acknowledged = 0
         #: The batches in between: the number of the last frame, and bytes.
         self._sent: deque[tuple[int, int]] = deque()
         self._sent_bytes = 0
-        #: Whether a batch is to be sent though it may have no frames.
+        #: Whether a batch is due even without frames.
         self._is_due = False
-        self._asks = False
+        self._wants_ack = False
         self._is_closed = False
         self._task: asyncio.Task[None] | None = None
-        #: Done when there is something to do again.
-        self._word: asyncio.Future[None] | None = None
+        #: Done when there is something to send again.
+        self._wakeup: asyncio.Future[None] | None = None
 
     @property
     def is_crowded(self) -> bool:
@@ -83,14 +83,14 @@ class NodeOutbox:
         return len(self._waiting) > MAX_FRAMES // 2 or self._bytes > MAX_BYTES // 2
 
     @property
-    def unsure(self) -> int:
-        """How many frames were sent of which the node has not said a word yet."""
+    def unacknowledged(self) -> int:
+        """How many frames were sent and not acknowledged yet."""
         return self._number - self._acknowledged
 
     @property
     def end(self) -> tuple[str, int] | None:
-        """Where it has got to: the stream and the last number that was sent."""
-        return (self._stream, self._number) if self._number else self._before
+        """The stream, and the last number sent in it."""
+        return (self._stream, self._number) if self._number else self._previous
 
     def put(self, frame: Frame) -> bool:
         """Take a frame, unless there is no room."""
@@ -99,33 +99,33 @@ class NodeOutbox:
             return False
         self._bytes += bytes_
         self._waiting.append(frame)
-        self._go_on()
+        self._wake()
         return True
 
-    def tell(self, *, asks: bool = False) -> None:
-        """Say how far the node was heard, and where the frames for it have got to."""
+    def send_ack(self, *, wants_ack: bool = False) -> None:
+        """Send an acknowledgement, and the number of the next frame."""
         self._is_due = True
-        self._asks |= asks
-        self._go_on()
+        self._wants_ack |= wants_ack
+        self._wake()
 
     def acknowledge(self, stream: str, number: int) -> None:
-        """Know that the node has heard frames up to a number."""
+        """Handle an acknowledgement of frames up to a number."""
         if stream != self._stream or not self._acknowledged < number <= self._number:
             return
         self._acknowledged = number
         while self._sent and self._sent[0][0] <= number:
             self._sent_bytes -= self._sent.popleft()[1]
-        self._go_on()
+        self._wake()
 
     async def flush(self) -> None:
-        """Wait until nothing waits."""
+        """Wait until everything is sent."""
         while self._task is not None:
             await asyncio.shield(self._task)
 
     async def close(self) -> list[Frame]:
-        """Give up on the node; return what it has certainly not seen."""
+        """Drop the node; return what it has certainly not received."""
         self._is_closed = True
-        self._go_on()
+        self._wake()
         await self.flush()
         return list(self._waiting)
 
@@ -138,15 +138,15 @@ class NodeOutbox:
 
     @property
     def _is_full(self) -> bool:
-        """Whether a window is on its way."""
-        return self.unsure >= WINDOW_FRAMES or self._sent_bytes >= WINDOW_BYTES
+        """Whether a full window is unacknowledged."""
+        return self.unacknowledged >= WINDOW_FRAMES or self._sent_bytes >= WINDOW_BYTES
 
-    def _go_on(self) -> None:
-        if self._word is not None:
-            # A frame more is no reason to look: the window is as full as before.
+    def _wake(self) -> None:
+        if self._wakeup is not None:
+            # Another frame changes nothing: the window is as full as before.
             is_due = self._is_due or self._is_closed or not self._is_full
-            if is_due and not self._word.done():
-                self._word.set_result(None)
+            if is_due and not self._wakeup.done():
+                self._wakeup.set_result(None)
         elif self._task is None and (self._waiting or self._is_due):
             self._task = asyncio.create_task(
                 self._run(), name=f"kue-bus-to-{self._node}"
@@ -158,26 +158,26 @@ class NodeOutbox:
                 if self._is_due or (self._waiting and not self._is_full):
                     await self._send_some()
                 elif self._waiting:
-                    await self._hear_word()
+                    await self._wait_for_ack()
                 else:
                     return
         finally:
             self._task = None
 
-    async def _hear_word(self) -> None:
+    async def _wait_for_ack(self) -> None:
         loop = asyncio.get_running_loop()
-        self._word = loop.create_future()
-        # What it said may have been lost.
-        timer = loop.call_later(_ASK_SECONDS, lambda: self.tell(asks=True))
+        self._wakeup = loop.create_future()
+        # Its acknowledgement may have been lost.
+        timer = loop.call_later(_ASK_SECONDS, lambda: self.send_ack(wants_ack=True))
         try:
-            await self._word
+            await self._wakeup
         finally:
             timer.cancel()
-            self._word = None
+            self._wakeup = None
 
     async def _send_some(self) -> None:
         frames = [] if self._is_full else self._take()
-        asks, self._asks = self._asks, False
+        wants_ack, self._wants_ack = self._wants_ack, False
         self._is_due = False
         batch = pack(
             Batch(
@@ -185,9 +185,9 @@ class NodeOutbox:
                 self._stream,
                 self._number + 1,
                 frames,
-                self._heard(),
-                asks,
-                self._before if self._number == 0 else None,
+                self._ack(),
+                wants_ack,
+                self._previous if self._number == 0 else None,
             )
         )
         self._number += len(frames)

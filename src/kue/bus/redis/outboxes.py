@@ -1,4 +1,4 @@
-"""The way to all other nodes: an outbox for each that was ever written to."""
+"""Outboxes for all other nodes that were ever sent to."""
 
 from __future__ import annotations
 
@@ -15,80 +15,80 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Nodes that left of which is known what was sent to them.
+#: Nodes that left whose last number is remembered.
 MAX_ENDS = 10_000
 
 
 class NodeOutboxes:
     """
-    What waits for other nodes.
+    The frames for other nodes.
 
-    *send* publishes a batch to one of them, *heard* tells how far it was heard here.
+    *send* publishes a batch to a node, *ack* returns the acknowledgement for it.
     """
 
     def __init__(
         self,
         node: str,
         send: Callable[[str, bytes], Awaitable[int]],
-        heard: Callable[[str], tuple[str, int] | None],
+        ack: Callable[[str], tuple[str, int] | None],
     ) -> None:
         self._node = node
         self._send = send
-        self._heard = heard
+        self._ack = ack
         self._outboxes: dict[str, NodeOutbox] = {}
-        #: Where the outboxes of nodes that left ended; they may come back.
+        #: The last number sent to each node that left; it may come back.
         self._ends: dict[str, tuple[str, int]] = {}
-        #: Nodes for which there is no room, of which the log has told.
+        #: Nodes for which there is no room; that was logged.
         self._full: set[str] = set()
-        #: How many messages found no room, in whichever thread.
+        #: How many messages found no room, in any thread.
         self.given_up = 0
-        #: How much was published.
+        #: Bytes published.
         self.bytes = 0
-        self._counting = threading.Lock()
+        self._count_lock = threading.Lock()
 
     def put(self, node: str, frame: Frame) -> str:
-        """Send a frame on its way; return why not, if there is no room."""
+        """Queue a frame; if there is no room, return the reason."""
         outbox = self._to(node)
         if outbox.put(frame):
             if node in self._full and not outbox.is_crowded:
                 self._full.discard(node)
             return ""
-        return self.give_up(node, frame)
+        return self.drop(node, frame)
 
-    def give_up(self, node: str, frame: Frame) -> str:
-        """Count a frame for which there is no room; return what to say."""
-        reason = f"too much waits to be sent to node {node}"
+    def drop(self, node: str, frame: Frame) -> str:
+        """Count and log a frame for which there is no room; return the reason."""
+        reason = f"the outbox for node {node} is full"
         if node not in self._full:
             self._full.add(node)
             logger.error(
                 "%s; messages are lost, the first to %s", reason, frame.address
             )
-        with self._counting:
+        with self._count_lock:
             self.given_up += 1
         return reason
 
-    def acknowledge(self, node: str, heard: tuple[str, int]) -> None:
-        """Know how far a node has heard."""
+    def acknowledge(self, node: str, ack: tuple[str, int]) -> None:
+        """Handle an acknowledgement from a node."""
         outbox = self._outboxes.get(node)
         if outbox is not None:
-            outbox.acknowledge(*heard)
+            outbox.acknowledge(*ack)
 
-    def tell(self, node: str) -> None:
-        """Say how far a node was heard."""
-        self._to(node).tell()
+    def send_ack(self, node: str) -> None:
+        """Send a node an acknowledgement."""
+        self._to(node).send_ack()
 
     def remind(self, node: str) -> None:
-        """Say how much was sent to a node that was away and may have missed it."""
+        """Report the last number sent to a node that was away and may have losses."""
         if node in self._outboxes or node in self._ends:
-            self._to(node).tell(asks=True)
+            self._to(node).send_ack(wants_ack=True)
 
-    def unsure(self, node: str) -> int:
-        """Return how many messages were sent that a node has not said it heard."""
+    def unacknowledged(self, node: str) -> int:
+        """Return how many messages a node has not acknowledged."""
         outbox = self._outboxes.get(node)
-        return 0 if outbox is None else outbox.unsure
+        return 0 if outbox is None else outbox.unacknowledged
 
     async def close(self, node: str) -> list[Frame]:
-        """Give up on a node; return what it has certainly not seen."""
+        """Drop a node; return what it has certainly not received."""
         self._full.discard(node)
         outbox = self._outboxes.pop(node, None)
         if outbox is None:
@@ -101,7 +101,7 @@ class NodeOutboxes:
         return unseen
 
     async def flush(self) -> None:
-        """Wait until nothing waits."""
+        """Wait until everything is sent."""
         for outbox in list(self._outboxes.values()):
             await outbox.flush()
 
@@ -117,7 +117,7 @@ class NodeOutboxes:
                 self._node,
                 node,
                 lambda batch: self._send(node, batch),
-                lambda: self._heard(node),
+                lambda: self._ack(node),
                 self._ends.pop(node, None),
             )
         return outbox

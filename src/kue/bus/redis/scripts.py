@@ -1,4 +1,4 @@
-"""The Lua scripts beside this module."""
+"""Lua scripts of the event bus cluster."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ if TYPE_CHECKING:
 PACKAGE = "kue.bus.redis"
 
 
-async def run(link: RedisClient, root: str, script: str, *args: Any) -> Any:
-    """Run a script of the cluster at *root*."""
-    return await link.run_loaded(load(script, PACKAGE), root, *args)
+async def run(client: RedisClient, root: str, script: str, *args: Any) -> Any:
+    """Run a script of the cluster whose keys begin with *root*."""
+    return await client.run_loaded(load(script, PACKAGE), root, *args)

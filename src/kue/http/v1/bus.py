@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from kue.bus import RequestFailed
-from kue.bus.cluster_url import NEEDS_REDIS, can_meet
+from kue.bus.cluster_url import NEEDS_REDIS, can_cluster
 from kue.bus.sampling import JsonTruncation
 from kue.bus.stats import counted, sums
 from kue.http.auth.access import Scope
@@ -190,7 +190,7 @@ def _reply(call: RequestContext, message: Message) -> ReplyView:
 
 
 def _has_bus(call: RequestContext) -> bool:
-    return call.q.is_shared and can_meet(call.q.settings.url)
+    return call.q.is_shared and can_cluster(call.q.settings.url)
 
 
 def _check(call: RequestContext) -> None:

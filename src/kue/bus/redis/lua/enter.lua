@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  enter: a node has a duty, which others will take over when it dies.
+  enter: a node holds a duty, which others will take over when it dies.
 
   KEYS
     1  root  tag that every key of the cluster begins with
@@ -8,9 +8,9 @@
     1  node
     2  group   quoted
     3  id
-    4  record  what the duty is, JSON
+    4  record  the duty, JSON
 
-  Returns  "OK" | "TAKEN" (it is another's) | "STRUCK" (it is over)
+  Returns  "OK" | "TAKEN" (another node holds it) | "STRUCK" (it has ended)
            | "FULL" (the group has 1,000)
   Events   none
 ]]

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  hand_back: a node failed at a duty; another is to try.
+  hand_back: a node failed at a duty and releases it for another to try.
 
   KEYS
     1  root  tag that every key of the cluster begins with
@@ -8,7 +8,7 @@
     1  node
     2  group  quoted
     3  id
-    4  again  ms after which it may be chosen for it again
+    4  again  ms after which this node may be chosen for it again
 
   Returns  "OK" | "NOT_YOURS"
   Events   none
@@ -29,12 +29,12 @@ end
 
 -- Move.
 local failed = cjson.decode(redis.call("HGET", keys.tried, id) or "{}")
-local lately = { [node] = now() }
+local recent = { [node] = now() }
 for other, at in pairs(failed) do
   if at > now() - again and other ~= node then
-    lately[other] = at
+    recent[other] = at
   end
 end
-redis.call("HSET", keys.tried, id, cjson.encode(lately))
+redis.call("HSET", keys.tried, id, cjson.encode(recent))
 redis.call("HSET", keys.holders, id, "")
 return "OK"

@@ -1,19 +1,19 @@
 #!lua flags=allow-oom
 --[[
-  join: become a node, or become one again with the addresses it has now.
+  join: become a node, or rejoin with the current addresses.
 
   KEYS
     1  root  tag that every key of the cluster begins with
   ARGV
     1  node
-    2  news  what the others are told, JSON
-    3  …     addresses, at most 1,000; `tell` adds more
+    2  change  published to the other nodes, JSON
+    3  …       addresses, at most 1,000; `tell` adds more
 
   Returns  the number of this change
-  Events   news
+  Events   change
 ]]
 
-local root, node, news = KEYS[1], ARGV[1], ARGV[2]
+local root, node, change = KEYS[1], ARGV[1], ARGV[2]
 
 --- @include lib/tell
 
@@ -23,4 +23,4 @@ if #ARGV > 2 then
   redis.call("SADD", addresses, unpack(ARGV, 3))
 end
 redis.call("ZADD", root .. ":nodes", now(), node)
-return tell(root, news)
+return publish(root, change)

@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
 --[[
-  look: read who is there and where they listen.
+  look: read the nodes and the addresses at which they listen.
 
   KEYS
     1  root  tag that every key of the cluster begins with
   ARGV
-    1  address  where; empty for all addresses
+    1  address  only this address; empty for all addresses
 
   Returns  the number of the last change, then for each of at most 10,000 nodes its
            name and a list of addresses

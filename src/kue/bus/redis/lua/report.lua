@@ -1,17 +1,17 @@
 #!lua
 --[[
-  report: write down what a node tells of itself, and hear whether someone looks.
+  report: write the status of a node, and return whether someone inspects messages.
 
-  Without allow-oom: what is told here can wait until Redis has room again.
+  Without allow-oom: a status can wait until Redis has room again.
 
   KEYS
     1  root  tag that every key of the cluster begins with
   ARGV
     1  node
-    2  facts  JSON
-    3  lease  ms after which they are forgotten
+    2  facts  the status, JSON
+    3  lease  ms after which it expires
 
-  Returns  "SEEN" (someone looks at messages) | "UNSEEN"
+  Returns  "SEEN" (someone inspects messages) | "UNSEEN"
   Events   none
 ]]
 

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  resign: a node leaves its group on purpose, and its duties are over.
+  resign: a node leaves its group on purpose, and its duties end.
 
   KEYS
     1  root  tag that every key of the cluster begins with

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  strike: a duty is over, whoever has it.
+  strike: end a duty, whichever node holds it.
 
   KEYS
     1  root  tag that every key of the cluster begins with

@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
 --[[
-  survey: be a node of a group, and take over what its dead nodes had to do.
+  survey: join a group, and take over duties of its dead nodes.
 
-  A node of the group is dead when it is no node of the cluster.  It must have been gone
-  for a while: after a restart of Redis all are, and on their way back.  One survivor is
-  chosen for everything that a dead node had to do, and for each duty that was handed
-  back one that has not failed at it lately; all survivors choose alike, and who asks
-  takes what it is chosen for.
+  A node of the group is dead when it is not a node of the cluster.  It must have been
+  gone for a while: after a restart of Redis all are, and will rejoin.  One survivor is
+  chosen for all duties of a dead node.  For each duty that was handed back, one is chosen
+  that has not failed at it recently.  All survivors choose alike, and each caller takes
+  what it is chosen for.
 
   KEYS
     1  root  tag that every key of the cluster begins with
@@ -15,11 +15,11 @@
     2  group   quoted
     3  quorum  how many nodes the group must have for anything to be taken over
     4  grace   ms for which a node must have been gone
-    5  again   ms after which one that failed at a duty may be chosen for it again
+    5  again   ms after which a node that failed at a duty may be chosen for it again
 
   Returns  how many nodes the group has, then 1 if another is gone but not for long
            enough or 0, then the ids of this node's duties, at most 1,000
-           | "GONE" (it is no node)
+           | "GONE" (not a node)
   Events   none
 ]]
 

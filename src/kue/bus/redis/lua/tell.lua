@@ -1,20 +1,20 @@
 #!lua flags=allow-oom
 --[[
-  tell: a node begins or ceases to listen at addresses.
+  tell: a node starts or stops listening at addresses.
 
   KEYS
     1  root  tag that every key of the cluster begins with
   ARGV
     1  node
-    2  news   what the others are told, JSON
-    3  added  how many of what follows are new
-    4  …      addresses, at most 1,000: new ones first, then those that are over
+    2  change  published to the other nodes, JSON
+    3  added   how many of the following are new
+    4  …       addresses, at most 1,000: new ones first, then removed ones
 
-  Returns  the number of this change | "GONE" (it is no node any more)
-  Events   news
+  Returns  the number of this change | "GONE" (not a node any more)
+  Events   change
 ]]
 
-local root, node, news, added = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
+local root, node, change, added = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
 
 --- @include lib/tell
 
@@ -32,5 +32,5 @@ if #ARGV > 3 + added then
   redis.call("SREM", addresses, unpack(ARGV, 4 + added))
 end
 
--- Tell.
-return tell(root, news)
+-- Publish.
+return publish(root, change)

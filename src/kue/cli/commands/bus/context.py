@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec
 
 from kue.aio.event_loop import run
 from kue.bus import EventBus
-from kue.bus.cluster_url import NEEDS_REDIS, can_meet
+from kue.bus.cluster_url import NEEDS_REDIS, can_cluster
 from kue.cli.context import settings_here, url_option
 from kue.model.errors import ConfigError
 
@@ -75,5 +75,5 @@ def _cluster() -> ClusterManager:
 
 
 def _check(url: str) -> None:
-    if not can_meet(url):
+    if not can_cluster(url):
         raise ConfigError(f"{NEEDS_REDIS}; give --url redis://localhost:6379/0")

@@ -3,8 +3,8 @@ local function now()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- The number of the last change.  It begins with the time: a Redis that lost all it had
--- goes on with a number that nobody takes for the next.
+-- The number of the last change.  It starts from the time: a Redis that lost its data
+-- continues with a number that no node takes for the next.
 local function last(root)
   local time = redis.call("TIME")
   redis.call("SET", root .. ":number", time[1] .. string.format("%06d", time[2]), "NX")
@@ -12,10 +12,10 @@ local function last(root)
 end
 
 -- Numbers a change and publishes it to every node.
-local function tell(root, news)
+local function publish(root, change)
   last(root)
   redis.call("INCR", root .. ":number")
   local number = redis.call("GET", root .. ":number")
-  redis.call("SPUBLISH", root .. ":changes", number .. "\t" .. news)
+  redis.call("SPUBLISH", root .. ":changes", number .. "\t" .. change)
   return number
 end
