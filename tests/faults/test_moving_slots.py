@@ -165,7 +165,9 @@ async def test_shared_data_goes_on_after_its_slot_moved(cluster: Cluster) -> Non
         counter = await shared.counter("orders")
         lock = await shared.lock("door")
         assert await counter.increment_and_get() == 1
-        await asyncio.to_thread(cluster.move_slot, shared._there().calls.root("orders"))
+        await asyncio.to_thread(
+            cluster.move_slot, shared._opened().calls.root("orders")
+        )
         await asyncio.to_thread(cluster.move_slot, f"{{{prefix}:locks}}")
 
         assert await counter.increment_and_get() == 2

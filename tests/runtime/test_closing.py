@@ -84,7 +84,7 @@ async def test_a_bus_that_fails_to_close_keeps_nothing_open(
         pass
 
     assert runtime.is_closed
-    assert "the bus was not closed well" in caplog.text
+    assert "the bus could not be closed cleanly" in caplog.text
 
 
 async def test_a_runtime_whose_bus_does_not_start_is_closed_again() -> None:

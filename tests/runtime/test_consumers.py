@@ -289,9 +289,9 @@ async def test_a_workers_message_in_line_behind_its_stop_is_refused(
     await blocked.told()
     undeploying = asyncio.create_task(runtime.undeploy(deployment))
     # The line now holds the stop; the message comes in behind it.
-    await until(lambda: len(instance.context._line._calls) == 1)  # type: ignore[attr-defined]
+    await until(lambda: len(instance.context._ordered._calls) == 1)  # type: ignore[attr-defined]
     asked = asyncio.create_task(bus_of(runtime).request("slow", 1))
-    await until(lambda: len(instance.context._line._calls) == 2)  # type: ignore[attr-defined]
+    await until(lambda: len(instance.context._ordered._calls) == 2)  # type: ignore[attr-defined]
     release.tell()
     await stopping.told()
     go_on.tell()

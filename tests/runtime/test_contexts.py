@@ -23,7 +23,7 @@ async def test_each_call_from_outside_makes_a_context_on_the_next_loop(
 ) -> None:
     contexts = [threaded.context() for _ in range(4)]
 
-    names = [context.place.name for context in contexts]
+    names = [context.host.name for context in contexts]
     assert len(set(contexts)) == 4
     assert names == ["kue-loop-0", "kue-loop-1"] * 2
 
@@ -32,7 +32,7 @@ async def test_without_threads_contexts_are_on_the_loop_that_opened_it() -> None
     async with Runtime() as runtime:
         context = runtime.context()
 
-        assert context.place.loop is asyncio.get_running_loop()
+        assert context.host.loop is asyncio.get_running_loop()
 
 
 async def test_in_a_context_the_current_one_is_given(runtime: Runtime) -> None:
@@ -53,7 +53,7 @@ async def test_a_context_stays_on_one_thread_for_life(threaded: Runtime) -> None
 
     seen = {name for _ in range(10) for name in await context.call(look)}
 
-    assert seen == {context.place.name}
+    assert seen == {context.host.name}
 
 
 async def test_what_a_context_is_asked_to_run_is_run_in_order(runtime: Runtime) -> None:
@@ -93,7 +93,7 @@ async def test_an_async_function_runs_in_its_context(runtime: Runtime) -> None:
 
     context.run(look)
 
-    assert await seen.told() == (context, context.place.name)
+    assert await seen.told() == (context, context.host.name)
 
 
 async def test_a_plain_thread_may_run_something_in_a_context(runtime: Runtime) -> None:
@@ -101,7 +101,7 @@ async def test_a_plain_thread_may_run_something_in_a_context(runtime: Runtime) -
 
     threading.Thread(target=context.run, args=(lambda: seen.tell(thread()),)).start()
 
-    assert await seen.told() == context.place.name
+    assert await seen.told() == context.host.name
 
 
 async def test_a_call_returns_what_the_function_returns(runtime: Runtime) -> None:
@@ -259,7 +259,7 @@ async def test_each_instance_of_a_verticle_has_a_context_of_its_own(
     await threaded.deploy(Looking, instances=4)
 
     assert len(set(contexts)) == 4
-    assert {context.place.name for context in contexts} == {"kue-loop-0", "kue-loop-1"}
+    assert {context.host.name for context in contexts} == {"kue-loop-0", "kue-loop-1"}
 
 
 async def test_runtimes_know_only_their_own_contexts(runtime: Runtime) -> None:
@@ -322,7 +322,7 @@ async def test_a_handler_that_wants_to_exit_does_not_end_the_loop(
     context.run(done.tell)
 
     await done.told()
-    await until(lambda: f"tried to end {context.place.name}" in caplog.text)
+    await until(lambda: f"tried to end {context.host.name}" in caplog.text)
 
 
 @pytest.mark.parametrize("loops", [-1, 257])

@@ -328,14 +328,14 @@ async def test_an_answer_that_is_older_than_a_call_takes_no_lock_away(
     shared: RedisShared,
 ) -> None:
     lock = await shared.lock("door", timeout=0)
-    assert shared._open is not None
-    locks, place = shared._open.locks, lock._place
+    assert shared._session is not None
+    locks, entry = shared._session.locks, lock._entry
 
     async def hear() -> None:
-        answer = (LockAction("?", place), -place.ticket)
-        locks._hear(LockReply([answer], place.born, 1.0, 1))
+        answer = (LockAction("?", entry), -entry.ticket)
+        locks._apply(LockReply([answer], entry.born, 1.0, 1))
 
-    await shared._open.home.call(hear)
+    await shared._session.thread.call(hear)
 
     assert lock.is_held
 
@@ -654,7 +654,7 @@ async def test_what_is_not_open_is_refused(redis_server: RedisServer) -> None:
         with pytest.raises(RuntimeClosed, match="is not open"):
             await use()
     async with shared:
-        with pytest.raises(RuntimeClosed, match="opened once"):
+        with pytest.raises(RuntimeClosed, match="opened only once"):
             await shared.open()
     await shared.close()
     for use in uses:

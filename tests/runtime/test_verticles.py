@@ -134,7 +134,7 @@ async def test_a_verticle_is_found_by_name(runtime: Runtime) -> None:
         ("nothing", "write module:Class"),
         ("nowhere.to.be.found:Door", "no module 'nowhere'"),
         (f"{__name__}:Absent", "has no 'Absent'"),
-        (f"{__name__}:__name__", "makes no verticle"),
+        (f"{__name__}:__name__", "does not make a verticle"),
     ],
 )
 async def test_a_name_that_says_nothing_is_refused(
@@ -183,7 +183,7 @@ async def test_a_verticle_is_deployed_once(runtime: Runtime) -> None:
 
 
 async def test_what_is_no_verticle_is_refused(runtime: Runtime) -> None:
-    with pytest.raises(TypeError, match="'text' is no verticle"):
+    with pytest.raises(TypeError, match="'text' is not a verticle"):
         await runtime.deploy(not_a_verticle)
 
 
@@ -596,7 +596,7 @@ async def test_close_hooks_run_in_the_context_after_stop_the_last_first(
             self.context.remove_close_hook(self.never)
 
         async def close(self) -> None:
-            seen.append(self.context.place.loop is asyncio.get_running_loop())
+            seen.append(self.context.host.loop is asyncio.get_running_loop())
 
         def never(self) -> None:
             seen.append("never")

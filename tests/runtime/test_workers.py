@@ -301,7 +301,7 @@ async def test_blocking_code_runs_in_a_worker_thread_and_its_result_comes_back(
     name, back = await context.call(ask)
 
     assert name.startswith("kue-worker-")
-    assert back == context.place.name
+    assert back == context.host.name
 
 
 async def test_arguments_are_handed_on(runtime: Runtime) -> None:

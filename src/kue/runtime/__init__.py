@@ -1,5 +1,5 @@
 """
-The runtime: verticles on event loops and worker threads.
+The runtime of verticles, on event loops and worker threads.
 
     class Greeter(Verticle):
         async def start(self) -> None:

@@ -1,4 +1,4 @@
-"""The blocked-thread watch of a runtime: who holds a loop or a worker, and where?"""
+"""The blocked-thread monitor of a runtime: reports what blocks a loop or a worker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_ENTRANCES = {
+_ENTRY_POINTS = {
     LoopContext._invoke.__code__,
     LoopContext._finish.__code__,
     LoopContext._complete.__code__,
@@ -36,12 +36,12 @@ _ENTRANCES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitorLimits:
-    """How often the watch looks and what it takes for blocked, in seconds."""
+    """How often the monitor checks and what it considers blocked, in seconds."""
 
     interval: float = 1.0
     loop: float = 2.0
     worker: float = 60.0
-    #: From when on the stack is shown.
+    #: From when on the stack is logged.
     stack: float = 5.0
 
     def __post_init__(self) -> None:
@@ -51,51 +51,51 @@ class MonitorLimits:
 
 
 class BlockedMonitor:
-    """Looks at loops and pools from a thread of its own, and warns at each look."""
+    """Checks loops and pools from its own thread, and warns at each check."""
 
     def __init__(
         self,
         limits: MonitorLimits,
-        places: Iterable[LoopHost],
+        hosts: Iterable[LoopHost],
         pools: Callable[[], list[ThreadPool]],
     ) -> None:
         self._limits = limits
         self._pools = pools
-        self._probes = [(place, _probe(place, limits)) for place in places]
-        self._over = threading.Event()
+        self._probes = [(host, _probe(host, limits)) for host in hosts]
+        self._stopped = threading.Event()
         self._thread = threading.Thread(
-            target=self._watch, name="kue blocked-thread watch", daemon=True
+            target=self._run, name="kue blocked-thread monitor", daemon=True
         )
         self._thread.start()
 
     def stop(self) -> None:
-        self._over.set()
+        self._stopped.set()
 
-    def _watch(self) -> None:
-        while not self._over.is_set():
-            overslept = oversleep(self._over, self._limits.interval)
-            for place, probe in self._probes:
-                # Before it is asked: that would let the loop go on.
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            overslept = oversleep(self._stopped, self._limits.interval)
+            for host, probe in self._probes:
+                # Before it is probed: that would let the loop go on.
                 if (found := probe.check(overslept)) is not None:
-                    self._warn(place.name, found, self._limits.loop)
+                    self._warn(host.name, found, self._limits.loop)
             for pool in self._pools():
-                self._look_at(pool)
-            answers = [probe.ping() for _, probe in self._probes]
-            if not any(answers):
-                # All loops were closed without us.
+                self._check(pool)
+            alive = [probe.ping() for _, probe in self._probes]
+            if not any(alive):
+                # All loops were closed from outside.
                 return
 
-    def _look_at(self, pool: ThreadPool) -> None:
+    def _check(self, pool: ThreadPool) -> None:
         for busy in pool.busy():
             held = time.monotonic() - busy.since
             frame = sys._current_frames().get(busy.thread)
-            # If it has gone on to something else, the frame is of that.
+            # If it runs another call by now, the frame belongs to that.
             if held > pool.limit and frame is not None and _is_still(busy, pool):
                 self._warn(busy.name, blockage(held, frame), pool.limit)
 
     def _warn(self, thread: str, found: BlockedLoop, limit: float) -> None:
         context, depth = context_in(found.frame)
-        whose = "" if context is None else f" by {context.deployment or 'a handler'}"
+        owner = "" if context is None else f" by {context.deployment or 'a handler'}"
         stack = ""
         if found.seconds >= self._limits.stack:
             stack = "\n" + "".join(traceback.format_stack(found.frame, depth)).rstrip()
@@ -104,18 +104,18 @@ class BlockedMonitor:
             thread,
             found.seconds * 1000,
             limit * 1000,
-            whose,
+            owner,
             found.where,
             stack,
         )
 
 
 def context_in(innermost: FrameType) -> tuple[Context | None, int | None]:
-    """Return the context that *innermost* runs in, and how deep; None if in none."""
+    """Return the context of a frame, and its depth; None if there is none."""
     frame: FrameType | None = innermost
     depth = 0
     while frame is not None:
-        if frame.f_code in _ENTRANCES:
+        if frame.f_code in _ENTRY_POINTS:
             context: Context = frame.f_locals["self"]
             return context, depth
         frame = frame.f_back
@@ -123,10 +123,10 @@ def context_in(innermost: FrameType) -> tuple[Context | None, int | None]:
     return None, None
 
 
-def _probe(place: LoopHost, limits: MonitorLimits) -> LoopProbe:
+def _probe(host: LoopHost, limits: MonitorLimits) -> LoopProbe:
     return LoopProbe(
-        place.loop,
-        place.thread,
+        host.loop,
+        host.thread,
         limit=limits.loop,
         again=True,
         idle=(event_loops.__file__,),

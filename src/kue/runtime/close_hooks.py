@@ -1,4 +1,4 @@
-"""Close hooks: what is called when the one who owns it ends."""
+"""Close hooks: functions called when their owner is closed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class CloseHooks:
     """
     Hooks of one owner: a verticle's context, or the runtime.
 
-    Each is called once, the last added first, for it may build on those before it.
-    May be filled from any thread.
+    Each is called once, the last added first, since it may depend on earlier ones.
+    Hooks may be added from any thread.
     """
 
     def __init__(self) -> None:
@@ -28,11 +28,11 @@ class CloseHooks:
         self._hooks[hook] = None
 
     def remove(self, hook: Hook) -> None:
-        """Forget *hook*, if it is there."""
+        """Remove *hook*, if it is there."""
         self._hooks.pop(hook, None)
 
     async def close(self) -> None:
-        """Call all of them; one that fails is logged and keeps no other from it."""
+        """Call all of them; a failure is logged and does not stop the others."""
         while self._hooks:
             hook, _ = self._hooks.popitem()
             try:

@@ -1,9 +1,9 @@
 """
 Contexts: where handlers run.
 
-A context belongs to one event loop for life; whoever registers a handler in it (a
-timer, a consumer) has it called there again.  A worker context has a thread of a pool
-instead, never two at once, and keeps the order.
+A context belongs to one event loop for life; a handler registered in it (of a timer, a
+consumer) is always called there.  A worker context has a thread of a pool instead,
+never two at once, and keeps the order.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ T = TypeVar("T")
 _current: contextvars.ContextVar[Context | None] = contextvars.ContextVar(
     "kue context", default=None
 )
-#: Tasks that ask for the end of a context they run in: they are let finish.
-_spared: contextvars.ContextVar[frozenset[object]] = contextvars.ContextVar(
-    "kue spared tasks", default=frozenset()
+#: Tasks that requested the end of a context in which they run: they may finish.
+_protected: contextvars.ContextVar[frozenset[object]] = contextvars.ContextVar(
+    "kue protected tasks", default=frozenset()
 )
 
 
@@ -51,12 +51,12 @@ def current_context() -> Context | None:
 
 class Context(ABC):
     """
-    Where the handlers of one verticle run, or those that were registered together.
+    Where the handlers of one verticle run, or handlers that were registered together.
 
     Args:
         hooks: Called when the context ends: its verticle's, or the runtime's.
-        blocking: Where `execute_blocking` runs what it is given.
-        config: What the verticle was given when it was deployed.
+        blocking: The pool of `execute_blocking`.
+        config: The config with which the verticle was deployed.
     """
 
     is_worker = False
@@ -64,7 +64,7 @@ class Context(ABC):
     def __init__(
         self,
         runtime: Runtime,
-        place: LoopHost,
+        host: LoopHost,
         *,
         hooks: CloseHooks,
         blocking: ThreadPool,
@@ -72,23 +72,23 @@ class Context(ABC):
         config: dict[str, Any] | None = None,
     ) -> None:
         self.runtime = runtime
-        #: The loop on which its timers wait; handlers too, unless it is a worker's.
-        self.place = place
+        #: The loop of its timers, and of its handlers unless it is a worker's.
+        self.host = host
         self.deployment = deployment
         self.config: dict[str, Any] = {} if config is None else config
-        #: For whoever runs in it; it is nobody else's.
+        #: For the code that runs in it, and no other.
         self.data: dict[str, Any] = {}
-        #: Told of what a handler raises, instead of the runtime's or the log.
+        #: Called with what a handler raises, instead of the runtime's or the log.
         self.exception_handler: Callable[[BaseException], object] | None = None
         self._hooks = hooks
         self._blocking = blocking
         self._blocking_in_order = OrderedCalls(blocking)
-        #: Those that were made in it, which end with it.
+        #: Consumers made in it, which end with it.
         self.consumers = Consumers(self)
         self._is_closed = False
 
     def __repr__(self) -> str:
-        kind = "worker" if self.is_worker else self.place.name
+        kind = "worker" if self.is_worker else self.host.name
         return f"<context of {self.deployment or 'nobody'} on {kind}>"
 
     @property
@@ -99,9 +99,9 @@ class Context(ABC):
 
     def run(self, function: Callable[[Unpack[A]], object], *args: *A) -> None:
         """
-        Have *function*, plain or async, called in this context soon, from any thread.
+        Call *function*, plain or async, in this context soon; from any thread.
 
-        Calls are made in the order they were asked for.  What it raises goes to the
+        Calls are made in the order of submission.  What it raises goes to the
         exception handler.
 
         Raises:
@@ -115,7 +115,7 @@ class Context(ABC):
         function: Callable[[], object],
         then: Callable[[], object] | None = None,
     ) -> None:
-        """Do as `run`, and call *then* when it has ended, in whichever way."""
+        """Like `run`, and call *then* when it has ended, successfully or not."""
 
     async def call(self, function: Callable[[Unpack[A]], Awaitable[T]], *args: *A) -> T:
         """
@@ -124,18 +124,18 @@ class Context(ABC):
         From within the context it is called at once.
 
         Raises:
-            RuntimeClosed: The context is closed, or was before it ended.
+            RuntimeClosed: The context is closed, or was closed before the call ended.
         """
-        if self._is_here():
+        if self._is_current():
             return await function(*args)
         future = self._begin(partial(function, *args))
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
-            if was_asked_to_end():
-                self._give_up(future)
+            if was_cancelled():
+                self._cancel(future)
                 raise
-            raise RuntimeClosed(f"{self!r} was closed meanwhile") from None
+            raise RuntimeClosed(f"{self!r} was closed during the call") from None
 
     async def execute_blocking(
         self,
@@ -146,16 +146,16 @@ class Context(ABC):
         """
         Call *function*, which blocks, in a worker thread and return what it returns.
 
-        What one context asks for is done one after another, in order; without
-        *ordered* side by side with whatever else there is.
+        Calls of one context are made one after another, in order; those without
+        *ordered* run in parallel with all others.
         """
-        line = self._blocking_in_order if ordered else self._blocking
-        return await on_thread(line, partial(function, *args), self.variables())
+        pool = self._blocking_in_order if ordered else self._blocking
+        return await on_thread(pool, partial(function, *args), self.variables())
 
     # -- its end ---------------------------------------------------------------
 
     def add_close_hook(self, hook: Hook) -> None:
-        """Have *hook* called when the context ends, after its verticle was stopped."""
+        """Call *hook* when the context ends, after its verticle was stopped."""
         self._hooks.add(hook)
 
     def remove_close_hook(self, hook: Hook) -> None:
@@ -165,7 +165,7 @@ class Context(ABC):
     async def close(self) -> None:
         """Call the hooks, and end what still runs; only for contexts of a verticle."""
 
-    # -- for those who build on it ---------------------------------------------
+    # -- for other parts of the runtime ----------------------------------------
 
     def variables(self) -> contextvars.Context:
         """Return the caller's context variables, with this as the current context."""
@@ -174,7 +174,7 @@ class Context(ABC):
         return variables
 
     def report(self, error: BaseException) -> None:
-        """Tell the exception handler of what a handler raised."""
+        """Pass what a handler raised to the exception handler."""
         handler = self.exception_handler or self.runtime.exception_handler
         try:
             if handler is None:
@@ -186,11 +186,11 @@ class Context(ABC):
 
     @abstractmethod
     def handler(self, function: Handler) -> Handler:
-        """Return what calls *function* with a message where this context runs."""
+        """Return a handler that calls *function* where this context runs."""
 
     @abstractmethod
     def keep(self, task: asyncio.Task[Any]) -> None:
-        """Have *task*, which runs a handler on its loop, end with the context."""
+        """End *task*, which runs a handler on its loop, with the context."""
 
     def check(self) -> None:
         """Raise `RuntimeClosed` if it is closed."""
@@ -199,61 +199,61 @@ class Context(ABC):
 
     @abstractmethod
     def _begin(self, function: Callable[[], Awaitable[T]]) -> Future[T]:
-        """Have *function* called and return what will know how it ends."""
+        """Start a call of *function* and return the future of its result."""
 
     @abstractmethod
-    def _give_up(self, future: Future[Any]) -> None:
-        """Cancel what `_begin` began: nobody waits for it any more."""
+    def _cancel(self, future: Future[Any]) -> None:
+        """Cancel what `_begin` started."""
 
     @abstractmethod
-    def _is_here(self) -> bool:
-        """Tell whether this code runs in the context, on its loop."""
+    def _is_current(self) -> bool:
+        """Return whether this code runs in the context, on its loop."""
 
 
 async def on_thread(
-    line: ThreadPool | OrderedCalls,
+    pool: ThreadPool | OrderedCalls,
     function: Callable[[], T],
     variables: contextvars.Context,
 ) -> T:
     """
-    Call *function* on a thread of *line* and return what it returns.
+    Call *function* on a thread of *pool* and return what it returns.
 
     Raises:
-        TypeError: It is a coroutine function, which blocks nobody.
+        TypeError: It is a coroutine function, which does not block.
     """
     if inspect.iscoroutinefunction(getattr(function, "func", function)):
-        raise TypeError(f"{function!r} is async: await it, it need not be executed")
+        raise TypeError(f"{function!r} is async; await it instead")
     future: Future[T] = Future()
-    line.submit(partial(fulfil, future, partial(variables.run, function)))
+    pool.submit(partial(fulfil, future, partial(variables.run, function)))
     return await asyncio.wrap_future(future)
 
 
-async def over(future: Future[T]) -> T:
-    """Wait for *future*, which others wait for too: giving up leaves it alone."""
+async def wait_shielded(future: Future[T]) -> T:
+    """Wait for *future*, which others wait for too; cancellation leaves it alone."""
     return await asyncio.shield(asyncio.wrap_future(future))
 
 
-def spared() -> frozenset[object]:
-    """Return the tasks that asked for what is being done, and so outlive it."""
-    return _spared.get()
+def protected_tasks() -> frozenset[object]:
+    """Return the tasks that requested the current operation, and so outlive it."""
+    return _protected.get()
 
 
-def sparing_me() -> contextvars.Context:
-    """Return context variables under which the running task outlives its context."""
+def protecting_current_task() -> contextvars.Context:
+    """Return context variables in which the running task outlives its context."""
     variables = contextvars.copy_context()
-    variables.run(_spared.set, _spared.get() | {asyncio.current_task()})
+    variables.run(_protected.set, _protected.get() | {asyncio.current_task()})
     return variables
 
 
-def runs_here(loop: asyncio.AbstractEventLoop) -> bool:
-    """Tell whether *loop* is the one that runs in this thread."""
+def is_running_loop(loop: asyncio.AbstractEventLoop) -> bool:
+    """Return whether *loop* is the one that runs in this thread."""
     try:
         return asyncio.get_running_loop() is loop
     except RuntimeError:
         return False
 
 
-def was_asked_to_end() -> bool:
-    """Tell whether the running task was cancelled, and not what it waits for."""
+def was_cancelled() -> bool:
+    """Return whether the running task was cancelled, and not what it waits for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

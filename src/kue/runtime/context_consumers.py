@@ -1,4 +1,4 @@
-"""The consumers of a context: where its handlers run, until it ends."""
+"""The consumers of a context, which end with it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 class Consumers:
     """
-    Consumers that one context made; they live on its loop, whoever's thread makes them.
+    Consumers made in one context, from any thread; they live on its loop.
 
-    They are a `kue.bus.consumer_context.Home`.
+    They are a `kue.bus.consumer_context.ConsumerContext`.
     """
 
     def __init__(self, context: Context) -> None:
@@ -27,17 +27,17 @@ class Consumers:
         self._consumers: dict[Consumer, None] = {}
         self._lock = threading.Lock()
         #: Whether the verticle is being stopped.
-        self.are_over = False
+        self.have_ended = False
 
     def add(
         self, address: str, handler: Handler | None, *, local: bool, **rest: int
     ) -> Consumer:
         """
-        Listen at *address*.
+        Register a consumer of *address*.
 
         Raises:
             ValueError: The runtime has no bus.
-            TypeError: Without a handler, it could not be read where this code runs.
+            TypeError: There is no handler, and this code runs on another loop.
             RuntimeClosed: The context is closed.
         """
         context = self._context
@@ -48,7 +48,7 @@ class Consumers:
         if handler is not None:
             handler = context.handler(handler)
         elif running() is not self.loop:
-            raise TypeError("it is read on another loop than this; give a handler")
+            raise TypeError("it can only be read on its own loop; give a handler")
         make = context.variables().run
         consumer = make(bus.consumer, address, handler, local=local, home=self, **rest)
         with self._lock:
@@ -57,16 +57,16 @@ class Consumers:
         return consumer
 
     def end(self) -> None:
-        """Have all of them listen no more; what waits is refused."""
-        self.are_over = True
+        """Unregister all of them; waiting messages are discarded."""
+        self.have_ended = True
         for consumer in list(self._consumers):
             consumer.unregister()
 
-    # -- what the bus asks -----------------------------------------------------
+    # -- called by the bus -----------------------------------------------------
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        return self._context.place.loop
+        return self._context.host.loop
 
     def keep(self, task: asyncio.Task[Any]) -> None:
         self._context.keep(task)

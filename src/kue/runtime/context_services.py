@@ -1,4 +1,4 @@
-"""What code in a context asks its runtime for: messages, timers, threads."""
+"""Services for code in a context: consumers, timers and worker threads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 A = TypeVarTuple("A")
 T = TypeVar("T")
 
-#: Threads of a pool, unless told otherwise.
+#: Threads of a pool by default.
 WORKERS = 20
 
 
@@ -38,7 +38,7 @@ class ContextServices(ABC):
 
     @abstractmethod
     def hold_pool(self, name: str, size: int, limit: float | None = None) -> ThreadPool:
-        """Return the pool of that *name*, which is there until it is released."""
+        """Return the pool called *name*, which exists until it is released."""
 
     @abstractmethod
     def _current(self) -> Context | None:
@@ -56,7 +56,7 @@ class ContextServices(ABC):
         concurrency: int = 1,
     ) -> Consumer:
         """
-        Listen at *address* of the bus, in this context or in a new one.
+        Register a consumer of *address*, in this context or in a new one.
 
         It ends with the verticle that made it, or with the runtime.
         """
@@ -68,7 +68,7 @@ class ContextServices(ABC):
 
     def set_timer(self, delay: Duration, handler: TimerHandler) -> int:
         """
-        Have *handler* called once, in this context; return the timer's id.
+        Call *handler* once, in this context; return the timer's id.
 
         Raises:
             ValueError: The delay is shorter than a millisecond.
@@ -77,14 +77,14 @@ class ContextServices(ABC):
 
     def set_periodic(self, delay: Duration, handler: TimerHandler) -> int:
         """
-        Have *handler* called every *delay*, in this context; return the timer's id.
+        Call *handler* every *delay*, in this context; return the timer's id.
 
-        A call that is due while the one before it still runs is left out.
+        A call that is due while the previous one still runs is skipped.
         """
         return self._timers.set(self.context(), delay, handler, is_periodic=True)
 
     def cancel_timer(self, timer_id: int) -> bool:
-        """Cancel a timer; False if it is over, or never was."""
+        """Cancel a timer; False if it has ended, or never existed."""
         return self._timers.cancel(timer_id)
 
     # -- blocking code ---------------------------------------------------------
@@ -98,8 +98,8 @@ class ContextServices(ABC):
         """
         Call *function*, which blocks, in a worker thread and return what it returns.
 
-        What one context asks for is done in order, unless it is not *ordered*; outside
-        of a context there is no order.
+        Calls of one context are made in order, unless *ordered* is false; outside of a
+        context there is no order.
         """
         return await self.context().execute_blocking(function, *args, ordered=ordered)
 
@@ -107,9 +107,9 @@ class ContextServices(ABC):
         self, name: str, size: int = WORKERS, *, limit: float | None = None
     ) -> WorkerExecutor:
         """
-        Return the pool of that *name*, for blocking code; close it after use.
+        Return the pool called *name*, for blocking code; close it after use.
 
-        One that a verticle asked for is closed with it.
+        One requested by a verticle is closed with it.
         """
         executor = WorkerExecutor(self._pools, self.hold_pool(name, size, limit))
         context = self._current()

@@ -1,5 +1,5 @@
 """
-Deploying and undeploying, whole or not at all.
+Deployment of verticles: deploying and undeploying, all instances or none.
 
 A verticle that is deployed by another is its child and ends before it.
 """
@@ -15,7 +15,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kue.model.payload import decode, encode
-from kue.runtime.context import current_context, over, sparing_me, was_asked_to_end
+from kue.runtime.context import (
+    current_context,
+    protecting_current_task,
+    wait_shielded,
+    was_cancelled,
+)
 from kue.runtime.errors import AlreadyUndeployed, RuntimeClosed, UnknownDeployment
 from kue.runtime.verticle import Source, Verticle, find, make
 
@@ -39,11 +44,11 @@ class DeploymentOptions:
     instances: int = 1
     #: Whether it runs on threads of a pool instead of an event loop.
     worker: bool = False
-    #: The pool for a worker, and for what others execute there; None is the runtime's.
+    #: The pool of a worker, and of blocking calls of others; None is the runtime's.
     pool: str | None = None
-    #: How many threads the pool gets, if it is not there yet.
+    #: How many threads the pool gets, if it does not exist yet.
     pool_size: int = 20
-    #: Seconds that one of its threads may be held; None is the runtime's limit.
+    #: Seconds that a call may hold a thread; None is the runtime's limit.
     pool_limit: float | None = None
 
     def __post_init__(self) -> None:
@@ -59,7 +64,7 @@ class DeploymentOptions:
 
 
 class Instance:
-    """One verticle of a deployment, and where it runs."""
+    """One verticle of a deployment, and its context."""
 
     def __init__(self, verticle: Verticle, context: Context) -> None:
         self.verticle = verticle
@@ -71,7 +76,7 @@ class Instance:
         await self.context.call(self._start)
 
     async def stop(self) -> None:
-        """Stop the verticle, if it has started; give up starting, if it is at it."""
+        """Stop the verticle if it has started; cancel its start if it is starting."""
         await self.context.call(self._stop)
 
     # -- in the context --------------------------------------------------------
@@ -83,18 +88,18 @@ class Instance:
 
     async def _stop(self) -> None:
         if self._starting is not None and not self._starting.done():
-            # Once: it may be cleaning up.
+            # Only once: it may be cleaning up.
             if not self._starting.cancelling():
                 self._starting.cancel()
             await asyncio.wait([self._starting])
-        # What stops must not be asked for more, nor what its handlers need be gone.
+        # It must get no more messages, while what its handlers need still exists.
         self.context.consumers.end()
         if self._is_started:
             await self.verticle.stop()
 
 
 class Deployment:
-    """One or more instances of a verticle that come and go together."""
+    """One or more instances of a verticle, started and stopped together."""
 
     def __init__(
         self,
@@ -110,7 +115,7 @@ class Deployment:
         self.children: dict[str, Deployment] = {}
         self.instances: list[Instance] = []
         self.pool: ThreadPool | None = None
-        #: Whether someone has begun to undeploy it.
+        #: Whether it is being undeployed.
         self.is_ending = False
         self.ended: Future[None] = Future()
 
@@ -134,11 +139,11 @@ class Deployer:
         return tuple(self._deployments.values())
 
     def has(self, deployment_id: str) -> bool:
-        """Tell whether something is deployed under this id."""
+        """Return whether something is deployed under this id."""
         return deployment_id in self._deployments
 
     def parent(self) -> Deployment | None:
-        """Return the deployment whose code this is, if it is one of ours."""
+        """Return the deployment whose code is running, if it is of this runtime."""
         context = current_context()
         if context is None or context.runtime is not self._runtime:
             return None
@@ -151,7 +156,7 @@ class Deployer:
         *,
         deployment_id: str | None = None,
     ) -> str:
-        """Start all instances, or none; return the id they are undeployed by."""
+        """Start all instances, or none; return the deployment id."""
         self._check(None)
         work = self._deploy(source, options, deployment_id)
         task = asyncio.create_task(work, name="kue deploy")
@@ -159,30 +164,30 @@ class Deployer:
         try:
             return await task
         except asyncio.CancelledError:
-            if was_asked_to_end():
+            if was_cancelled():
                 raise
-            raise RuntimeClosed("the runtime was closed meanwhile") from None
+            raise RuntimeClosed("the runtime was closed during the call") from None
         finally:
             del self._starting[task]
             ended.set_result(None)
 
     async def undeploy(self, deployment_id: str) -> None:
         """
-        Stop the children, then the verticle, then what it registered.
+        Stop the children, then the verticle, then its timers and hooks.
 
-        Goes on to the end, even if whoever asked is cancelled.
+        Continues to the end even if the caller is cancelled.
 
         Raises:
             UnknownDeployment: Nothing is deployed under this id.
-            AlreadyUndeployed: Someone else is at it.
+            AlreadyUndeployed: It is being undeployed.
             Exception: What the verticle raised when it was stopped; it is undeployed.
         """
         deployment = self._deployments.get(deployment_id)
         if deployment is None:
             raise UnknownDeployment(deployment_id)
-        if not self._begin_to_end(deployment):
+        if not self._mark_ending(deployment):
             raise AlreadyUndeployed(deployment_id)
-        errors = await self._to_the_end(self._take_down(deployment))
+        errors = await self._run_to_end(self._take_down(deployment))
         for error in errors[1:]:
             logger.error("%s failed to stop, too", deployment.name, exc_info=error)
         if errors:
@@ -191,19 +196,19 @@ class Deployer:
     async def close(self) -> None:
         """Undeploy everything, the last deployed first; failures are logged."""
         self._is_closed = True
-        await self._give_up_starting()
+        await self._cancel_starting()
         for deployment in reversed(self.deployments):
             if deployment.parent is None:
                 await self._end(deployment)
 
-    # -- up --------------------------------------------------------------------
+    # -- deploying -------------------------------------------------------------
 
     async def _deploy(
         self, source: Source, options: DeploymentOptions, deployment_id: str | None
     ) -> str:
         parent = self.parent()
         if isinstance(source, str):
-            # An import may take its time.
+            # An import may take long.
             source = await self._runtime.execute_blocking(find, source)
         verticles = make(source, options.instances)
         name = type(verticles[0]).__name__
@@ -211,10 +216,10 @@ class Deployer:
         try:
             self._prepare(deployment, verticles)
             await _start(deployment)
-            self._enter(deployment)
+            self._register(deployment)
         except BaseException:
             deployment.is_ending = True
-            errors = await self._to_the_end(self._take_down(deployment))
+            errors = await self._run_to_end(self._take_down(deployment))
             for error in errors:
                 logger.error("%s failed to stop", name, exc_info=error)
             raise
@@ -231,7 +236,7 @@ class Deployer:
             verticle.context = self._runtime.new_context(deployment)
             deployment.instances.append(Instance(verticle, verticle.context))
 
-    def _enter(self, deployment: Deployment) -> None:
+    def _register(self, deployment: Deployment) -> None:
         with self._lock:
             self._check(deployment.parent)
             self._deployments[deployment.id] = deployment
@@ -244,16 +249,16 @@ class Deployer:
         if parent is not None and parent.is_ending:
             raise AlreadyUndeployed(parent.id)
 
-    # -- down ------------------------------------------------------------------
+    # -- undeploying -----------------------------------------------------------
 
     async def _take_down(self, deployment: Deployment) -> list[BaseException]:
-        """End *deployment* whatever happens; return what its verticles raised."""
+        """End *deployment* in any case; return what its verticles raised."""
         try:
             for child in reversed(tuple(deployment.children.values())):
                 await self._end(child)
-            errors = await _outcomes(one.stop() for one in deployment.instances)
+            errors = await _errors_of(one.stop() for one in deployment.instances)
             closing = (one.context.close() for one in deployment.instances)
-            return errors + await _outcomes(closing)
+            return errors + await _errors_of(closing)
         finally:
             self._forget(deployment)
 
@@ -266,44 +271,46 @@ class Deployer:
         deployment.ended.set_result(None)
 
     async def _end(self, deployment: Deployment) -> None:
-        """Take it down, or wait for whoever is at it."""
-        if not self._begin_to_end(deployment):
-            await over(deployment.ended)
+        """Take it down, or wait until that is done by another caller."""
+        if not self._mark_ending(deployment):
+            await wait_shielded(deployment.ended)
             return
-        for error in await self._to_the_end(self._take_down(deployment)):
+        for error in await self._run_to_end(self._take_down(deployment)):
             logger.error("%s failed to stop", deployment.name, exc_info=error)
 
-    def _begin_to_end(self, deployment: Deployment) -> bool:
+    def _mark_ending(self, deployment: Deployment) -> bool:
         with self._lock:
             was_ending, deployment.is_ending = deployment.is_ending, True
             return not was_ending
 
-    async def _give_up_starting(self) -> None:
+    async def _cancel_starting(self) -> None:
         for task, ended in tuple(self._starting.items()):
             task.get_loop().call_soon_threadsafe(task.cancel)
-            await over(ended)
+            await wait_shielded(ended)
 
-    async def _to_the_end(
+    async def _run_to_end(
         self, work: Coroutine[Any, Any, list[BaseException]]
     ) -> list[BaseException]:
-        """Do *work* even if whoever asked for it is cancelled, or ended by it."""
+        """Do *work* even if the caller is cancelled, or ended by it."""
         loop = asyncio.get_running_loop()
-        task = loop.create_task(work, name="kue undeploy", context=sparing_me())
+        task = loop.create_task(
+            work, name="kue undeploy", context=protecting_current_task()
+        )
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return await asyncio.shield(task)
 
 
 async def _start(deployment: Deployment) -> None:
-    """Start all instances side by side; raise what the first of them raised."""
-    errors = await _outcomes(one.start() for one in deployment.instances)
+    """Start all instances in parallel; raise the first error."""
+    errors = await _errors_of(one.start() for one in deployment.instances)
     for error in errors[1:]:
         logger.error("%s failed to start, too", deployment.name, exc_info=error)
     if errors:
         raise errors[0]
 
 
-async def _outcomes(work: Any) -> list[BaseException]:
-    """Wait for all of *work* and return what went wrong."""
+async def _errors_of(work: Any) -> list[BaseException]:
+    """Wait for all of *work* and return the errors."""
     results = await asyncio.gather(*work, return_exceptions=True)
     return [result for result in results if isinstance(result, BaseException)]

@@ -1,4 +1,4 @@
-"""The event loops of a runtime: threads, or the one loop that opened it."""
+"""Event loops of a runtime: one per thread, or the loop that opened it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LoopHost:
 
 class EventLoops:
     """
-    Hands out loops in turn.
+    Hands out loops round robin.
 
     Args:
         count: How many threads; 0 means that the loop of the caller is the only one.
@@ -36,25 +36,26 @@ class EventLoops:
         self, count: int, factory: Callable[[], asyncio.AbstractEventLoop]
     ) -> None:
         self._threads = [LoopThread(f"kue-loop-{n}", factory) for n in range(count)]
-        self.places = tuple(thread.place for thread in self._threads) or (_here(),)
-        self._turns = itertools.cycle(self.places)
+        hosts = tuple(thread.host for thread in self._threads)
+        self.hosts = hosts or (_current_host(),)
+        self._cycle = itertools.cycle(self.hosts)
         self._lock = threading.Lock()
 
     def next(self) -> LoopHost:
         with self._lock:
-            return next(self._turns)
+            return next(self._cycle)
 
     async def close(self) -> None:
-        """End the threads, and wait for those that do not wait for us."""
+        """End the threads, and wait for all but the calling one."""
         for thread in self._threads:
             thread.close()
         for thread in self._threads:
-            if thread.place.thread != threading.get_ident():
+            if thread.host.thread != threading.get_ident():
                 await asyncio.to_thread(thread.join)
 
 
 class LoopThread:
-    """A thread that runs an event loop from its birth until `close`."""
+    """A thread that runs an event loop from its start until `close`."""
 
     def __init__(
         self, name: str, factory: Callable[[], asyncio.AbstractEventLoop]
@@ -63,10 +64,10 @@ class LoopThread:
         self._closing = asyncio.Event()
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
-        self.place = LoopHost(self._loop, self._thread.ident or 0, name)
+        self.host = LoopHost(self._loop, self._thread.ident or 0, name)
 
     def close(self) -> None:
-        """Cancel what still runs, then end; may be called from the loop itself."""
+        """Cancel running tasks, then end; may be called from the loop itself."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._closing.set)
 
@@ -74,21 +75,22 @@ class LoopThread:
         self._thread.join()
 
     def _serve(self) -> None:
-        life = self._loop.create_task(self._live(), name=f"{self._thread.name} life")
-        while not life.done():
+        name = f"{self._thread.name} close"
+        task = self._loop.create_task(self._wait_closed(), name=name)
+        while not task.done():
             try:
-                self._loop.run_until_complete(life)
+                self._loop.run_until_complete(task)
             except (SystemExit, KeyboardInterrupt):
-                # A handler's wish to exit ends the loop, and others run on it too.
+                # An exit by a handler would end the loop, which others use as well.
                 logger.exception("a handler tried to end %s", self._thread.name)
-        end(self._loop)
+        close_loop(self._loop)
 
-    async def _live(self) -> None:
+    async def _wait_closed(self) -> None:
         await self._closing.wait()
 
 
-def end(loop: asyncio.AbstractEventLoop) -> None:
-    """Cancel what is left on *loop*, which does not run, wait for it, and close."""
+def close_loop(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel all tasks of *loop*, which is not running, wait for them, and close it."""
     loop.run_until_complete(_cancel_rest())
     loop.run_until_complete(loop.shutdown_asyncgens())
     loop.run_until_complete(loop.shutdown_default_executor())
@@ -102,6 +104,6 @@ async def _cancel_rest() -> None:
     await asyncio.gather(*rest, return_exceptions=True)
 
 
-def _here() -> LoopHost:
+def _current_host() -> LoopHost:
     thread = threading.current_thread()
     return LoopHost(asyncio.get_running_loop(), thread.ident or 0, thread.name)

@@ -1,4 +1,4 @@
-"""Pools by name for blocking code, besides those that verticles name."""
+"""Named thread pools for blocking code, in addition to those of verticles."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ T = TypeVar("T")
 
 
 class WorkerExecutor:
-    """A pool by name, for blocking code.  It ends when the last holder closes it."""
+    """A named pool for blocking code.  It ends when the last holder closes it."""
 
     def __init__(self, pools: ThreadPools, pool: ThreadPool) -> None:
         self._pools = pools
         self._pool = pool
-        self._lines: WeakKeyDictionary[Context, OrderedCalls] = WeakKeyDictionary()
+        self._ordered: WeakKeyDictionary[Context, OrderedCalls] = WeakKeyDictionary()
         self._is_closed = False
 
     async def execute_blocking(
@@ -33,15 +33,15 @@ class WorkerExecutor:
         *args: *A,
         ordered: bool = True,
     ) -> T:
-        """Do as `Runtime.execute_blocking`, on the threads of this pool."""
+        """Like `Runtime.execute_blocking`, on the threads of this pool."""
         if self._is_closed:
             raise RuntimeClosed(f"the executor {self._pool.name!r} is closed")
-        line: ThreadPool | OrderedCalls = self._pool
+        target: ThreadPool | OrderedCalls = self._pool
         context = current_context()
         if ordered and context is not None:
-            line = self._lines.setdefault(context, OrderedCalls(self._pool))
+            target = self._ordered.setdefault(context, OrderedCalls(self._pool))
         variables = contextvars.copy_context()
-        return await on_thread(line, partial(function, *args), variables)
+        return await on_thread(target, partial(function, *args), variables)
 
     def close(self) -> None:
         if not self._is_closed:

@@ -6,7 +6,12 @@ import asyncio
 import inspect
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kue.runtime.context import Context, current_context, runs_here, spared
+from kue.runtime.context import (
+    Context,
+    current_context,
+    is_running_loop,
+    protected_tasks,
+)
 from kue.runtime.errors import RuntimeClosed
 
 if TYPE_CHECKING:
@@ -21,10 +26,10 @@ T = TypeVar("T")
 
 
 class LoopContext(Context):
-    """A context on an event loop: handlers take turns when they await."""
+    """A context on an event loop: handlers interleave when they await."""
 
-    def __init__(self, runtime: Runtime, place: LoopHost, **rest: Any) -> None:
-        super().__init__(runtime, place, **rest)
+    def __init__(self, runtime: Runtime, host: LoopHost, **rest: Any) -> None:
+        super().__init__(runtime, host, **rest)
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def queue(
@@ -33,8 +38,8 @@ class LoopContext(Context):
         then: Callable[[], object] | None = None,
     ) -> None:
         self.check()
-        loop = self.place.loop
-        call = loop.call_soon if runs_here(loop) else loop.call_soon_threadsafe
+        loop = self.host.loop
+        call = loop.call_soon if is_running_loop(loop) else loop.call_soon_threadsafe
         try:
             call(self._invoke, function, then, context=self.variables())
         except RuntimeError:
@@ -56,10 +61,10 @@ class LoopContext(Context):
     def _await(
         self, answer: Awaitable[object], then: Callable[[], object] | None
     ) -> None:
-        task = self.place.loop.create_task(self._finish(answer))
+        task = self.host.loop.create_task(self._finish(answer))
         self.keep(task)
         if inspect.iscoroutine(answer):
-            # If it was cancelled before it began; else it does nothing.
+            # In case it was cancelled before it began; else this does nothing.
             task.add_done_callback(lambda _: answer.close())
         if then is not None:
             task.add_done_callback(lambda _: then())
@@ -71,7 +76,7 @@ class LoopContext(Context):
             self.report(exc)
 
     def handler(self, function: Handler) -> Handler:
-        # A consumer calls it in this very loop.
+        # The consumer calls it in the same loop.
         return function
 
     def _begin(self, function: Callable[[], Awaitable[T]]) -> Future[T]:
@@ -81,14 +86,14 @@ class LoopContext(Context):
     def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         try:
             return self.variables().run(
-                asyncio.run_coroutine_threadsafe, work, self.place.loop
+                asyncio.run_coroutine_threadsafe, work, self.host.loop
             )
         except RuntimeError:
             work.close()
             raise RuntimeClosed(f"the loop of {self!r} is closed") from None
 
-    def _give_up(self, future: Future[Any]) -> None:
-        # Which cancels the task, too.
+    def _cancel(self, future: Future[Any]) -> None:
+        # That cancels the task, too.
         future.cancel()
 
     async def _complete(self, function: Callable[[], Awaitable[T]]) -> T:
@@ -101,16 +106,16 @@ class LoopContext(Context):
         self._tasks.add(task)
         task.add_done_callback(self._drop)
         if self.deployment is None:
-            # Nobody else knows of it: it ends with the runtime.
-            self._hooks.add(self._end_tasks_there)
+            # Nothing else tracks it: it ends with the runtime.
+            self._hooks.add(self._end_tasks_in_loop)
 
     def _drop(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if self.deployment is None and not self._tasks:
-            self._hooks.remove(self._end_tasks_there)
+            self._hooks.remove(self._end_tasks_in_loop)
 
-    def _is_here(self) -> bool:
-        return current_context() is self and runs_here(self.place.loop)
+    def _is_current(self) -> bool:
+        return current_context() is self and is_running_loop(self.host.loop)
 
     async def close(self) -> None:
         await self.call(self._end)
@@ -120,11 +125,11 @@ class LoopContext(Context):
         self._is_closed = True
         await self._end_tasks()
 
-    async def _end_tasks_there(self) -> None:
+    async def _end_tasks_in_loop(self) -> None:
         await asyncio.wrap_future(self._submit(self._end_tasks()))
 
     async def _end_tasks(self) -> None:
-        rest = self._tasks - {asyncio.current_task()} - spared()
+        rest = self._tasks - {asyncio.current_task()} - protected_tasks()
         for task in rest:
             task.cancel()
         if rest:

@@ -1,8 +1,8 @@
 """
-Thread pools by name, for code that blocks.
+Named thread pools for blocking code.
 
 Threads are daemons: a function that never returns must not keep the program from
-leaving.
+exiting.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_THREADS = 1000
 
 @dataclass(frozen=True, slots=True)
 class BusyThread:
-    """A thread that runs something, and since when by the monotonic clock."""
+    """A thread that runs a call, and since when by the monotonic clock."""
 
     thread: int
     name: str
@@ -41,7 +41,7 @@ class ThreadPool:
     """
     At most *size* threads, started when there is work; first come, first served.
 
-    A call must not raise; whoever hands one in catches.
+    A call must not raise; the caller of `submit` wraps it.
     """
 
     def __init__(self, name: str, size: int, *, limit: float) -> None:
@@ -51,19 +51,19 @@ class ThreadPool:
             )
         self.name = name
         self.size = size
-        #: For how many seconds a call may hold its thread before that is told.
+        #: Seconds that a call may hold its thread before that is logged.
         self.limit = limit
         self._calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._threads = 0
-        #: Calls that wait or run; a thread more is started when they exceed threads.
+        #: Calls that wait or run; another thread is started when they exceed threads.
         self._open = 0
         self._is_closed = False
         self._busy: dict[int, BusyThread] = {}
 
     def submit(self, call: Call) -> None:
         """
-        Have a thread make *call*.
+        Make *call* on a thread.
 
         Raises:
             RuntimeClosed: The pool is closed.
@@ -77,11 +77,11 @@ class ThreadPool:
             self._calls.put(call)
 
     def busy(self) -> list[BusyThread]:
-        """Return the threads that run something."""
+        """Return the threads that run a call."""
         return list(self._busy.values())
 
     def close(self) -> None:
-        """Take no more calls; those that were taken are still made."""
+        """Accept no more calls; those accepted are still made."""
         with self._lock:
             if not self._is_closed:
                 self._is_closed = True
@@ -100,20 +100,20 @@ class ThreadPool:
             self._busy[ident] = BusyThread(ident, me.name, time.monotonic())
             call()
             del self._busy[ident]
-            # What the last call held must not live until the next.
+            # What the last call referenced must not live until the next.
             del call
             with self._lock:
                 self._open -= 1
 
 
 def fulfil(future: Future[T], function: Callable[[], T]) -> None:
-    """Call *function*, unless nobody wants it any more, and tell how it ended."""
+    """Call *function*, unless *future* was cancelled, and set its result or error."""
     if not future.set_running_or_notify_cancel():
         return
     try:
         result = function()
     except StopIteration as exc:
-        # asyncio will not carry one.
+        # A future of asyncio cannot hold one.
         future.set_exception(RuntimeError(f"the function raised {exc!r}"))
     except BaseException as exc:
         future.set_exception(exc)
@@ -125,7 +125,7 @@ def fulfil(future: Future[T], function: Callable[[], T]) -> None:
 
 
 class OrderedCalls:
-    """Makes calls on a pool one after another, in the order they came."""
+    """Makes calls on a pool one after another, in the order they were submitted."""
 
     def __init__(self, pool: ThreadPool) -> None:
         self._pool = pool
@@ -145,11 +145,11 @@ class OrderedCalls:
         call()
         while (following := self._next()) is not None:
             try:
-                # Back to the end of the pool's line: others wait there too.
+                # Back to the end of the pool's queue: other calls wait there too.
                 self._pool.submit(partial(self._run, following))
                 return
             except RuntimeClosed:
-                # The pool still makes the calls it took, and it took this one.
+                # The pool still makes the calls it accepted, and it accepted this one.
                 following()
 
     def _next(self) -> Call | None:
@@ -162,8 +162,8 @@ class ThreadPools:
     """
     The pools of a runtime by name.
 
-    A name has one pool for as long as someone holds it: the first says how large it is,
-    and the last to let go closes it.
+    A name has one pool for as long as it is held: the first holder sets its size, and
+    the last one to release it closes it.
     """
 
     def __init__(self) -> None:

@@ -10,9 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kue.bus.consumer import reply_discarded
-from kue.runtime.context import Context, current_context, over, runs_here
+from kue.runtime.context import Context, current_context, is_running_loop, wait_shielded
 from kue.runtime.errors import RuntimeClosed
-from kue.runtime.event_loops import end
+from kue.runtime.event_loops import close_loop
 from kue.runtime.thread_pool import OrderedCalls, ThreadPool, fulfil
 
 if TYPE_CHECKING:
@@ -30,16 +30,16 @@ class WorkerContext(Context):
     A context on the threads of a pool: a handler ends before the next begins.
 
     An async handler gets an event loop that runs for as long as the handler does; a
-    task that it leaves behind goes on only while another handler runs.
+    task that it leaves behind continues only while another handler runs.
     """
 
     is_worker = True
 
     def __init__(
-        self, runtime: Runtime, place: LoopHost, *, pool: ThreadPool, **rest: Any
+        self, runtime: Runtime, host: LoopHost, *, pool: ThreadPool, **rest: Any
     ) -> None:
-        super().__init__(runtime, place, **rest)
-        self._line = OrderedCalls(pool)
+        super().__init__(runtime, host, **rest)
+        self._ordered = OrderedCalls(pool)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._calls: dict[Future[Any], asyncio.Task[Any]] = {}
 
@@ -49,7 +49,8 @@ class WorkerContext(Context):
         then: Callable[[], object] | None = None,
     ) -> None:
         self.check()
-        self._line.submit(partial(self.variables().run, self._invoke, function, then))
+        call = partial(self.variables().run, self._invoke, function, then)
+        self._ordered.submit(call)
 
     def _invoke(
         self, function: Callable[[], object], then: Callable[[], object] | None
@@ -57,10 +58,10 @@ class WorkerContext(Context):
         try:
             self._run(function)
         except asyncio.CancelledError:
-            # As on a loop: whoever cancelled it knows.
+            # As on an event loop, a cancellation is not reported.
             pass
         except BaseException as exc:
-            # Even a wish to exit: the thread serves others too.
+            # Even an exit: the thread serves others too.
             self.report(exc)
         if then is not None:
             then()
@@ -79,7 +80,7 @@ class WorkerContext(Context):
             try:
                 self.check()
                 call = partial(self.variables().run, work)
-                self._line.submit(partial(fulfil, future, call))
+                self._ordered.submit(partial(fulfil, future, call))
             except RuntimeClosed:
                 reply_discarded(message)
                 return
@@ -88,18 +89,18 @@ class WorkerContext(Context):
         return handle
 
     def _handle(self, function: Handler, message: Message) -> None:
-        if self.consumers.are_over:
-            # It waited in line behind the end of the verticle.
+        if self.consumers.have_ended:
+            # It was queued behind the end of the verticle.
             reply_discarded(message)
             return
         try:
             self._run(partial(function, message))
         except (SystemExit, KeyboardInterrupt, GeneratorExit) as exc:
-            # The loop that is told of it serves others too.
+            # The loop that receives it serves others too.
             raise RuntimeError(f"the handler raised {exc!r}") from exc
 
     def keep(self, task: asyncio.Task[Any]) -> None:
-        # It waits for a thread, and ends when that does.
+        # It waits for a thread, and ends with that.
         pass
 
     def _begin(self, function: Callable[[], Awaitable[T]]) -> Future[T]:
@@ -110,7 +111,7 @@ class WorkerContext(Context):
         def work() -> T:
             return variables.run(self._invoke_call, future, function)
 
-        self._line.submit(partial(fulfil, future, work))
+        self._ordered.submit(partial(fulfil, future, work))
         return future
 
     def _invoke_call(
@@ -128,32 +129,32 @@ class WorkerContext(Context):
             self._loop = self.runtime.loop_factory()
         return self._loop.create_task(_awaited(answer))
 
-    def _give_up(self, future: Future[Any]) -> None:
+    def _cancel(self, future: Future[Any]) -> None:
         task = self._calls.get(future)
         if task is not None:
-            # It may end meanwhile, and the context with it.
+            # The task may end in the meantime, and the context with it.
             with suppress(RuntimeError):
                 task.get_loop().call_soon_threadsafe(task.cancel)
 
-    def _is_here(self) -> bool:
+    def _is_current(self) -> bool:
         return (
             current_context() is self
             and self._loop is not None
-            and runs_here(self._loop)
+            and is_running_loop(self._loop)
         )
 
     async def close(self) -> None:
         await self.call(self._hooks.close)
         self._is_closed = True
         ended: Future[None] = Future()
-        # After the handler that asked for it, if that is who did.
-        self._line.submit(partial(fulfil, ended, self._end_loop))
-        if not self._is_here():
-            await over(ended)
+        # After the handler that called this, if one did.
+        self._ordered.submit(partial(fulfil, ended, self._close_loop))
+        if not self._is_current():
+            await wait_shielded(ended)
 
-    def _end_loop(self) -> None:
+    def _close_loop(self) -> None:
         if self._loop is not None:
-            end(self._loop)
+            close_loop(self._loop)
 
 
 async def _awaited(answer: Awaitable[T]) -> T:

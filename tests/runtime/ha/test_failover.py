@@ -121,10 +121,10 @@ async def runs_on(*runtimes: Runtime) -> None:
 
 def cut_off(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> Cut:
     """Have its roster out of reach until it is mended."""
-    monkeypatch.setattr(failover, "AWAY_SECONDS", 0)
+    monkeypatch.setattr(failover, "UNREACHABLE_SECONDS", 0)
     assert runtime._failover is not None
-    cut = Cut(runtime._failover._roster)
-    runtime._failover._roster = cut
+    cut = Cut(runtime._failover._assignments)
+    runtime._failover._assignments = cut
     return cut
 
 
@@ -336,7 +336,7 @@ async def test_a_node_that_is_cut_off_goes_on_where_one_is_enough(
     await until(lambda: "can be reached again" in caplog.text, seconds=PATIENCE)
 
     assert where() == [node_of(a)]
-    assert "runs here now" not in caplog.text
+    assert "runs on this node now" not in caplog.text
 
 
 async def test_what_cannot_be_written_down_is_not_deployed(
@@ -345,7 +345,7 @@ async def test_what_cannot_be_written_down_is_not_deployed(
     """The call may have arrived, and only its answer been lost."""
     a = await local.join()
     assert a._failover is not None
-    roster = a._failover._roster
+    roster = a._failover._assignments
     enter = roster.enter
 
     async def enter_unheard(duty_id: str, record: bytes) -> AssignmentResult:
@@ -375,7 +375,7 @@ async def test_a_node_that_cannot_say_that_it_leaves_closes_all_the_same(
     await a.close()
 
     assert where() == []
-    assert "was not told that this node leaves" in caplog.text
+    assert "could not be notified that this node leaves" in caplog.text
 
 
 async def test_only_what_has_a_name_fails_over(local: Group) -> None:
@@ -392,7 +392,7 @@ async def test_nothing_but_a_verticle_is_called_and_nothing_imported(
     """Whoever can write the record must not have anything else run."""
     sys.modules.pop("this", None)
     a = await local.join()
-    with pytest.raises(ValueError, match="no subclass of Verticle"):
+    with pytest.raises(ValueError, match="not a subclass of Verticle"):
         await a.deploy("os:abort", ha=True)
     b = await local.join()
     assert b.bus is not None
@@ -403,9 +403,9 @@ async def test_nothing_but_a_verticle_is_called_and_nothing_imported(
     await roster.enter("3", b'{"verticle":7}')
 
     wanted = [
-        "os:abort is no verticle of this program",
-        "this:Zen is no verticle of this program",
-        "7 is no verticle of this program",
+        "os:abort is not a verticle of this program",
+        "this:Zen is not a verticle of this program",
+        "7 is not a verticle of this program",
         "the verticle 3 cannot be read",
     ]
     await until(lambda: all(it in caplog.text for it in wanted), seconds=PATIENCE)
@@ -422,7 +422,7 @@ async def test_a_child_does_not_fail_over(local: Group) -> None:
 async def test_what_fails_over_has_a_config_of_limited_size(local: Group) -> None:
     a = await local.join()
 
-    with pytest.raises(BadPayload, match="what fails over has"):
+    with pytest.raises(BadPayload, match="the limit for failover"):
         await a.deploy(WITNESS, config={"big": "x" * 100_000}, ha=True)
 
 

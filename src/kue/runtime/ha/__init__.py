@@ -1,4 +1,4 @@
-"""High availability: what a dead node had deployed runs again on another."""
+"""High availability: verticles of a dead node fail over to another."""
 
 from kue.runtime.ha.failover import Failover
 from kue.runtime.ha.group import DEFAULT_GROUP, HA

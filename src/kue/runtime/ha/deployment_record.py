@@ -1,4 +1,4 @@
-"""What is written down of a verticle so that another node can deploy it."""
+"""The record of a deployment, from which another node can deploy the verticle."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class DeploymentRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     @classmethod
     def of(cls, source: Source, options: DeploymentOptions) -> Self:
         """
-        Write down what is to be deployed.
+        Return the record of what is to be deployed.
 
         Raises:
-            ValueError: Another process could not make it.
+            ValueError: Another process could not create it.
         """
         if not isinstance(source, str):
             raise ValueError(
@@ -58,23 +58,24 @@ class DeploymentRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
         Return it as JSON.
 
         Raises:
-            BadPayload: Its config is too large to be written down.
+            BadPayload: Its config is too large for a record.
         """
         encoded = _encoder.encode(self)
         if len(encoded) > MAX_DUTY:
             raise BadPayload(
                 "config",
-                f"makes {len(encoded):,} bytes, and what fails over has {MAX_DUTY:,}",
+                f"makes {len(encoded):,} bytes, and the limit for failover is "
+                f"{MAX_DUTY:,}",
             )
         return encoded
 
     @staticmethod
     def decode(record: bytes) -> DeploymentRecord:
         """
-        Read what `encode` wrote.
+        Decode what `encode` encoded.
 
         Raises:
-            msgspec.DecodeError: It is something else.
+            msgspec.DecodeError: It is not a record.
         """
         return _decoder.decode(record)
 

@@ -1,10 +1,10 @@
 """
-Keeps what this node runs in step with what it has to.
+Failover: keeps what this node runs in step with what is assigned to it.
 
-The roster says which verticles are this node's; whatever that is, and whoever changed
-it, each pass starts what is missing and stops what is another's.  So there is one way
-for all of it: a node that died is taken over from, one that was taken for dead and
-comes back gives up what others took, a group that lost its quorum stops.
+The cluster records which verticles are assigned to this node.  However that changed,
+each pass starts what is missing and stops what is another node's.  That covers every
+case: a dead node is taken over from, a live node that was considered dead stops what
+others took, and a group that lost its quorum stops.
 
 All of it happens in the loop that opened the runtime.
 """
@@ -21,7 +21,7 @@ import msgspec
 
 from kue.bus.assignments import MAX_DUTIES, AssignmentResult
 from kue.model.errors import StoreError
-from kue.runtime.context import runs_here
+from kue.runtime.context import is_running_loop
 from kue.runtime.errors import RuntimeClosed
 from kue.runtime.ha.deployment_record import DeploymentRecord
 from kue.runtime.verticle import find_class, known_class
@@ -38,42 +38,42 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Seconds between two looks at the roster, if nothing happens.
+#: Seconds between two passes, if nothing happens.
 PASS_SECONDS = 1.0
 #: The same while a node is gone, but not for long enough.
 _SOON_SECONDS = 0.2
-#: A node that has not seen the roster for so many seconds knows of itself alone.
-AWAY_SECONDS = 5.0
+#: A node that has not reached the group for so many seconds counts only itself.
+UNREACHABLE_SECONDS = 5.0
 #: Seconds for a verticle to start on the node that takes it over.
 START_SECONDS = 120.0
 _RESIGN_SECONDS = 2.0
 
 
 class Failover:
-    """The verticles that this node answers for."""
+    """The verticles assigned to this node."""
 
     def __init__(self, deployer: Deployer, cluster: ClusterManager, ha: HA) -> None:
         self._deployer = deployer
         self._cluster = cluster
         self._ha = ha
-        self._roster = cluster.roster(ha.group)
+        self._assignments = cluster.roster(ha.group)
         self._loop = asyncio.get_running_loop()
-        #: Held while the roster is asked and the answer is taken in.
+        #: Held while assignments are read and applied.
         self._lock = asyncio.Lock()
-        self._poked = asyncio.Event()
-        #: What the roster says is ours.
+        self._wakeup = asyncio.Event()
+        #: The assignments of this node.
         self._duties: dict[str, DeploymentRecord] = {}
         self._running: set[str] = set()
-        #: Those that are being started or stopped.
+        #: Duties that are being started or stopped.
         self._busy: dict[str, asyncio.Task[None]] = {}
-        #: Those that may have been written down before their deployment failed.
-        self._void: set[str] = set()
+        #: Duties that may have been recorded before their deployment failed.
+        self._orphans: set[str] = set()
         self._nodes = 0
         self._is_waiting = False
         self._seen_at = time.monotonic()
-        self._is_away = False
+        self._is_unreachable = False
         self._is_closed = False
-        self._life: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
 
     @property
     def has_quorum(self) -> bool:
@@ -81,23 +81,23 @@ class Failover:
         return self._nodes >= self._ha.quorum
 
     async def open(self) -> None:
-        """Join the group, and begin."""
-        self._cluster.watch(self._poked.set)
-        await self._look()
-        self._poked.set()
-        self._life = asyncio.create_task(self._live(), name="kue ha")
+        """Join the group, and start the passes."""
+        self._cluster.watch(self._wakeup.set)
+        await self._refresh()
+        self._wakeup.set()
+        self._task = asyncio.create_task(self._run(), name="kue ha")
 
     async def close(self) -> None:
-        """Leave the group; nobody takes over what this node has deployed."""
-        await self._there(self._close())
+        """Leave the group; no node takes over what this one has deployed."""
+        await self._in_loop(self._close())
 
     async def deploy(self, source: Source, options: DeploymentOptions) -> str:
         """
-        Deploy a verticle that outlives this node; below the quorum, write it down.
+        Deploy a verticle that outlives this node; below the quorum, only record it.
 
         Raises:
             ValueError: It cannot run elsewhere, it is a child, or there are too many.
-            StoreError: The roster cannot be reached; nothing is deployed.
+            StoreError: The group cannot be reached; nothing is deployed.
             Exception: What the verticle raised.
         """
         if self._deployer.parent() is not None:
@@ -106,100 +106,103 @@ class Failover:
                 "deploy the parent with ha=True"
             )
         record = DeploymentRecord.of(source, options)
-        return await self._there(self._deploy(record, record.encode()))
+        return await self._in_loop(self._deploy(record, record.encode()))
 
     def has(self, deployment_id: str) -> bool:
-        """Tell whether this node answers for it."""
+        """Return whether it is assigned to this node."""
         return deployment_id in self._duties
 
     async def strike(self, deployment_id: str) -> bool:
-        """End a duty; tell whether it runs and is left to be undeployed."""
-        return await self._there(self._strike(deployment_id))
+        """End a duty; return whether it runs and is left to be undeployed."""
+        return await self._in_loop(self._strike(deployment_id))
 
     # -- passes ----------------------------------------------------------------
 
-    async def _live(self) -> None:
+    async def _run(self) -> None:
         while True:
-            await self._rest()
+            await self._wait()
             try:
-                await self._look()
+                await self._refresh()
             except StoreError as exc:
-                self._lose_touch(exc)
+                self._mark_unreachable(exc)
             except Exception:
-                # Whatever it was, the next pass must come.
-                logger.exception("a look at the verticles of the group failed")
-            self._act()
+                # The passes must go on.
+                logger.exception("the assignments of the group could not be applied")
+            self._reconcile()
 
-    async def _rest(self) -> None:
+    async def _wait(self) -> None:
         seconds = _SOON_SECONDS if self._is_waiting else PASS_SECONDS
         try:
             async with asyncio.timeout(seconds):
-                await self._poked.wait()
+                await self._wakeup.wait()
         except TimeoutError:
             pass
-        self._poked.clear()
+        self._wakeup.clear()
 
-    async def _look(self) -> None:
-        """Learn how large the group is, and what is ours."""
+    async def _refresh(self) -> None:
+        """Read the size of the group, and the assignments of this node."""
         async with self._lock:
             ha = self._ha
-            await self._strike_void()
-            view = await self._roster.survey(quorum=ha.quorum, grace=ha.grace)
+            await self._strike_orphans()
+            view = await self._assignments.survey(quorum=ha.quorum, grace=ha.grace)
             if view is None:
-                # The cluster takes us for dead and will soon know better.
+                # The cluster considers this node dead, and it will rejoin soon.
                 return
-            self._be_in_touch()
-            await self._learn(view.duties - self._duties.keys())
-            await self._insist(self._duties.keys() - view.duties)
+            self._mark_reachable()
+            await self._take_over(view.duties - self._duties.keys())
+            await self._keep(self._duties.keys() - view.duties)
             had_quorum = self.has_quorum
             self._nodes, self._is_waiting = view.nodes, view.is_waiting
         if self._duties and had_quorum != self.has_quorum:
             word = "has" if self.has_quorum else "lost"
             logger.warning("the group %s %s its quorum", self._ha.group, word)
 
-    async def _strike_void(self) -> None:
-        for duty_id in [*self._void]:
-            await self._roster.strike(duty_id)
-            self._void.discard(duty_id)
+    async def _strike_orphans(self) -> None:
+        for duty_id in [*self._orphans]:
+            await self._assignments.strike(duty_id)
+            self._orphans.discard(duty_id)
 
-    async def _learn(self, ids: Collection[str]) -> None:
-        """Take over what others left."""
-        for duty_id, record in (await self._roster.read(ids)).items():
+    async def _take_over(self, ids: Collection[str]) -> None:
+        """Take over duties of other nodes."""
+        for duty_id, record in (await self._assignments.read(ids)).items():
             try:
                 self._duties[duty_id] = DeploymentRecord.decode(record)
             except msgspec.DecodeError:
                 logger.exception("the verticle %s cannot be read", duty_id)
-                await self._roster.hand_back(duty_id)
+                await self._assignments.hand_back(duty_id)
 
-    async def _insist(self, ids: Collection[str]) -> None:
-        """Keep what is nobody else's, as after a Redis that lost what it had."""
+    async def _keep(self, ids: Collection[str]) -> None:
+        """Keep duties that no other node holds, as after a Redis that lost data."""
         for duty_id in ids:
             record = self._duties[duty_id]
-            entry = await self._roster.enter(duty_id, record.encode())
+            entry = await self._assignments.enter(duty_id, record.encode())
             if entry is not AssignmentResult.OK:
                 del self._duties[duty_id]
                 logger.warning(
-                    "%s %s is no longer ours: %s", record.verticle, duty_id, entry
+                    "%s %s is no longer assigned to this node: %s",
+                    record.verticle,
+                    duty_id,
+                    entry,
                 )
 
-    def _be_in_touch(self) -> None:
+    def _mark_reachable(self) -> None:
         self._seen_at = time.monotonic()
-        if self._is_away:
-            self._is_away = False
+        if self._is_unreachable:
+            self._is_unreachable = False
             logger.warning("the group %s can be reached again", self._ha.group)
 
-    def _lose_touch(self, error: StoreError) -> None:
-        if not self._is_away:
-            self._is_away = True
+    def _mark_unreachable(self, error: StoreError) -> None:
+        if not self._is_unreachable:
+            self._is_unreachable = True
             logger.warning("the group %s is out of reach: %s", self._ha.group, error)
-        if time.monotonic() - self._seen_at > AWAY_SECONDS:
-            # Cut off from the others, this is a group of one.
+        if time.monotonic() - self._seen_at > UNREACHABLE_SECONDS:
+            # Disconnected from the others, this is a group of one.
             self._nodes = min(self._nodes, 1)
 
     # -- starting and stopping -------------------------------------------------
 
-    def _act(self) -> None:
-        """Start what is missing and stop what is too much."""
+    def _reconcile(self) -> None:
+        """Start what is missing and stop what is not assigned."""
         wanted = self._duties.keys() if self.has_quorum else set()
         for duty_id in wanted - self._running - self._busy.keys():
             self._begin(duty_id, self._bring_up(duty_id, self._duties[duty_id]))
@@ -212,8 +215,8 @@ class Failover:
 
     def _end(self, duty_id: str) -> None:
         del self._busy[duty_id]
-        if not self._is_away:
-            self._poked.set()
+        if not self._is_unreachable:
+            self._wakeup.set()
 
     async def _bring_up(self, duty_id: str, record: DeploymentRecord) -> None:
         try:
@@ -228,19 +231,19 @@ class Failover:
         except Exception:
             logger.exception("%s could not be started here", record.verticle)
             if self._deployer.has(duty_id):
-                # It was, in the very moment in which that took too long.
+                # It was started just when the timeout expired.
                 await self._bring_down(duty_id)
             await self._hand_back(duty_id)
         else:
             self._running.add(duty_id)
-            logger.info("%s %s runs here now", record.verticle, duty_id)
+            logger.info("%s %s runs on this node now", record.verticle, duty_id)
 
     async def _hand_back(self, duty_id: str) -> None:
         async with self._lock:
             try:
-                await self._roster.hand_back(duty_id)
+                await self._assignments.hand_back(duty_id)
             except StoreError:
-                # It stays ours, and the next pass tries once more.
+                # It stays assigned, and the next pass tries again.
                 return
             self._duties.pop(duty_id, None)
 
@@ -248,17 +251,17 @@ class Failover:
         try:
             await self._deployer.undeploy(duty_id)
         except Exception:
-            logger.exception("the verticle %s was not stopped well", duty_id)
+            logger.exception("the verticle %s could not be stopped cleanly", duty_id)
         self._running.discard(duty_id)
 
-    # -- what users ask, in our loop -------------------------------------------
+    # -- called by users, in our loop ------------------------------------------
 
     async def _deploy(self, record: DeploymentRecord, encoded: bytes) -> str:
         if self._is_closed:
             raise RuntimeClosed("the runtime is closed")
-        # An import may take its time.
+        # An import may take long.
         kind = await asyncio.to_thread(find_class, record.verticle)
-        await self._look()
+        await self._refresh()
         duty_id = str(uuid.uuid4())
         if not self.has_quorum:
             await self._enter(duty_id, record, encoded)
@@ -273,7 +276,7 @@ class Failover:
         try:
             await self._enter(duty_id, record, encoded)
         except BaseException:
-            self._void.add(duty_id)
+            self._orphans.add(duty_id)
             await self._deployer.undeploy(duty_id)
             raise
         return duty_id
@@ -281,12 +284,12 @@ class Failover:
     async def _enter(
         self, duty_id: str, record: DeploymentRecord, encoded: bytes
     ) -> None:
-        """Have it written down, and answer for it from now on."""
+        """Record it, and be assigned to it from now on."""
         async with self._lock:
-            if await self._roster.enter(duty_id, encoded) is AssignmentResult.FULL:
+            if await self._assignments.enter(duty_id, encoded) is AssignmentResult.FULL:
                 raise ValueError(
                     f"the group {self._ha.group!r} has {MAX_DUTIES:,} verticles, "
-                    "which is the most"
+                    "which is the maximum"
                 )
             self._duties[duty_id] = record
             if self._deployer.has(duty_id):
@@ -294,7 +297,7 @@ class Failover:
 
     async def _strike(self, duty_id: str) -> bool:
         async with self._lock:
-            await self._roster.strike(duty_id)
+            await self._assignments.strike(duty_id)
             self._duties.pop(duty_id, None)
         busy = self._busy.get(duty_id)
         if busy is not None:
@@ -306,26 +309,26 @@ class Failover:
 
     async def _close(self) -> None:
         self._is_closed = True
-        if self._life is not None:
-            self._life.cancel()
-            await asyncio.wait([self._life])
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
         for task in [*self._busy.values()]:
             task.cancel()
             await asyncio.wait([task])
         try:
             async with asyncio.timeout(_RESIGN_SECONDS):
-                await self._roster.resign()
+                await self._assignments.resign()
         except (StoreError, TimeoutError) as exc:
             logger.warning(
-                "the group %s was not told that this node leaves, and takes over "
-                "from it: %s",
+                "the group %s could not be notified that this node leaves, and takes "
+                "over from it: %s",
                 self._ha.group,
                 exc,
             )
 
-    async def _there(self, work: Coroutine[Any, Any, T]) -> T:
-        """Have *work* done in the loop of the cluster."""
-        if runs_here(self._loop):
+    async def _in_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run *work* in the loop of the cluster."""
+        if is_running_loop(self._loop):
             return await work
-        asked = asyncio.run_coroutine_threadsafe(work, self._loop)
-        return await asyncio.wrap_future(asked)
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        return await asyncio.wrap_future(future)

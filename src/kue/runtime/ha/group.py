@@ -1,4 +1,4 @@
-"""The group of nodes that a node fails over in."""
+"""The failover group of a node."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ MAX_GRACE = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HA:
-    """Whose verticles a node takes over, and when."""
+    """The group within which verticles fail over, and when."""
 
-    #: Nodes of one group take over from each other, and from nobody else.
+    #: Nodes of one group take over from each other, and from no others.
     group: str = DEFAULT_GROUP
     #: How many nodes the group must have for its verticles to run.
     quorum: int = 1

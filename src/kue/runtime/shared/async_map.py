@@ -1,4 +1,4 @@
-"""A shared map that is kept in this process."""
+"""A shared map in this process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Cancellable(Protocol):
 
 
 #: Calls a function in so many seconds.
-Alarms = Callable[[float, Callable[[], None]], Cancellable]
+CallLater = Callable[[float, Callable[[], None]], Cancellable]
 
 
 @dataclass(eq=False, slots=True)
@@ -29,18 +29,18 @@ class _Entry:
     text: bytes
     #: By the monotonic clock.
     until: float | None = None
-    alarm: Cancellable | None = None
+    timer: Cancellable | None = None
 
     @property
-    def is_over(self) -> bool:
+    def is_expired(self) -> bool:
         return self.until is not None and time.monotonic() >= self.until
 
 
 class LocalAsyncMap:
     """An `AsyncMap` for all threads of one runtime."""
 
-    def __init__(self, alarms: Alarms) -> None:
-        self._alarms = alarms
+    def __init__(self, call_later: CallLater) -> None:
+        self._call_later = call_later
         self._entries: dict[str, _Entry] = {}
         self._lock = threading.Lock()
 
@@ -59,44 +59,44 @@ class LocalAsyncMap:
     ) -> JSON:
         entry = _entry(value, ttl)
         with self._lock:
-            there = self._text(check_key(key))
-            if there is None:
+            current = self._text(check_key(key))
+            if current is None:
                 self._set(key, entry)
-        return thaw(there)
+        return thaw(current)
 
     async def remove(self, key: str) -> JSON:
         with self._lock:
-            there = self._text(check_key(key))
+            current = self._text(check_key(key))
             self._drop(key)
-        return thaw(there)
+        return thaw(current)
 
     async def remove_if_present(self, key: str, value: JSON) -> bool:
         text = freeze(value)
         with self._lock:
-            is_it = self._text(check_key(key)) == text
-            if is_it:
+            is_equal = self._text(check_key(key)) == text
+            if is_equal:
                 self._drop(key)
-        return is_it
+        return is_equal
 
     async def replace(
         self, key: str, value: JSON, *, ttl: Duration | None = None
     ) -> JSON:
         entry = _entry(value, ttl)
         with self._lock:
-            there = self._text(check_key(key))
-            if there is not None:
+            current = self._text(check_key(key))
+            if current is not None:
                 self._set(key, entry)
-        return thaw(there)
+        return thaw(current)
 
     async def replace_if_present(
         self, key: str, old: JSON, new: JSON, *, ttl: Duration | None = None
     ) -> bool:
         text, entry = freeze(old), _entry(new, ttl)
         with self._lock:
-            is_it = self._text(check_key(key)) == text
-            if is_it:
+            is_equal = self._text(check_key(key)) == text
+            if is_equal:
                 self._set(key, entry)
-        return is_it
+        return is_equal
 
     async def clear(self) -> None:
         with self._lock:
@@ -118,28 +118,28 @@ class LocalAsyncMap:
     def _texts(self) -> dict[str, bytes]:
         with self._lock:
             entries = self._entries.items()
-            return {key: entry.text for key, entry in entries if not entry.is_over}
+            return {key: entry.text for key, entry in entries if not entry.is_expired}
 
     # -- under the lock --------------------------------------------------------
 
     def _text(self, key: str) -> bytes | None:
         entry = self._entries.get(key)
-        # Its alarm may be late.
-        return None if entry is None or entry.is_over else entry.text
+        # Its timer may be late.
+        return None if entry is None or entry.is_expired else entry.text
 
     def _set(self, key: str, entry: _Entry) -> None:
         if entry.until is not None:
             seconds = entry.until - time.monotonic()
-            entry.alarm = self._alarms(seconds, partial(self._expire, key, entry))
+            entry.timer = self._call_later(seconds, partial(self._expire, key, entry))
         self._drop(key)
         self._entries[key] = entry
 
     def _drop(self, key: str) -> None:
         entry = self._entries.pop(key, None)
-        if entry is not None and entry.alarm is not None:
-            entry.alarm.cancel()
+        if entry is not None and entry.timer is not None:
+            entry.timer.cancel()
 
-    # -- by the alarm ----------------------------------------------------------
+    # -- by the timer ----------------------------------------------------------
 
     def _expire(self, key: str, entry: _Entry) -> None:
         with self._lock:

@@ -1,9 +1,9 @@
 """
-What shared data can do, wherever it is kept.
+Shared data: the contract of maps, locks and counters.
 
-`LocalShared` keeps it in this runtime.  Whatever else keeps it, for many processes to
-share, does what the tests in tests/runtime/test_shared.py ask of both.  So that it
-can, names and keys are text and values are JSON, and everybody gets copies.
+`LocalShared` keeps it in this runtime.  Every other implementation, for many processes
+to share, passes the same tests (tests/runtime/test_shared.py).  To make that possible,
+names and keys are text and values are JSON, and every caller gets copies.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ class AsyncMap(Protocol):
     """
     A map from text to JSON.
 
-    None is neither a key nor a value: it says that there is nothing.  Where a value is
-    compared, 1, 1.0 and true differ, and the order of an object's keys does not count.
-    With a ttl an entry ends by itself; without, it stays, even if one with a ttl was
-    there before.
+    None is neither a key nor a value: it means that there is no entry.  In comparisons,
+    1, 1.0 and true differ, and the order of an object's keys does not count.  An entry
+    with a ttl expires; one without stays, even if it replaced one with a ttl.
     """
 
     async def get(self, key: str) -> JSON: ...
@@ -36,23 +35,23 @@ class AsyncMap(Protocol):
     async def put_if_absent(
         self, key: str, value: JSON, *, ttl: Duration | None = None
     ) -> JSON:
-        """Put *value* where nothing is; return what is there, None if it was put."""
+        """Put *value* if there is none; return the one there, None if it was put."""
 
     async def remove(self, key: str) -> JSON:
-        """Remove and return what is there."""
+        """Remove and return the value."""
 
     async def remove_if_present(self, key: str, value: JSON) -> bool:
-        """Remove what is there if it equals *value*; tell whether it did."""
+        """Remove the value if it equals *value*; return whether it did."""
 
     async def replace(
         self, key: str, value: JSON, *, ttl: Duration | None = None
     ) -> JSON:
-        """Put *value* in the place of what is there, and return that; else None."""
+        """Replace the current value, if there is one, and return that; else None."""
 
     async def replace_if_present(
         self, key: str, old: JSON, new: JSON, *, ttl: Duration | None = None
     ) -> bool:
-        """Put *new* in the place of *old*, if that is there; tell whether it was."""
+        """Replace *old* by *new*, if it is the value; return whether it was."""
 
     async def clear(self) -> None: ...
 
@@ -71,22 +70,22 @@ class Lock(Protocol):
     @property
     def is_held(self) -> bool:
         """
-        Whether it is still ours: not after its release, nor after its loss.
+        Whether this process still holds it: not after its release, nor after its loss.
 
-        Kept elsewhere, it can be lost, if this process was frozen or cut off for longer
-        than its lease; others may hold it then.
+        A lock in Redis can be lost if this process was frozen or disconnected for
+        longer than its lease; others may hold it then.
         """
 
     @property
     def fence(self) -> int:
         """
-        A number that grows with each who holds the lock.
+        The fencing token: a number that grows with each holder of the lock.
 
-        What the lock guards can so refuse whoever lost it, and does not know yet.
+        The guarded resource can use it to reject a holder that has lost the lock.
         """
 
     async def release(self) -> None:
-        """Hand it to whoever has waited longest; only the first call counts."""
+        """Hand it to the longest waiter; only the first call counts."""
 
     async def __aenter__(self) -> Self: ...
 
@@ -99,7 +98,7 @@ class Lock(Protocol):
 
 
 class Counter(Protocol):
-    """A whole number of 64 bits that begins at 0."""
+    """A 64-bit integer that starts at 0."""
 
     async def get(self) -> int: ...
 
@@ -118,15 +117,15 @@ class Counter(Protocol):
         """
 
     async def get_and_add(self, number: int) -> int:
-        """Add *number* and return what was there before."""
+        """Add *number* and return the previous value."""
 
     async def compare_and_set(self, expected: int, number: int) -> bool:
-        """Make it *number* if it is *expected*; tell whether it was."""
+        """Set it to *number* if it is *expected*; return whether it was."""
 
 
 class Shared(Protocol):
     """
-    Keeps maps, locks and counters; the same name always gives the same one.
+    Maps, locks and counters; the same name always gives the same one.
 
     A runtime opens it before its bus and closes it after.
     """

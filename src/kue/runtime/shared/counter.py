@@ -1,4 +1,4 @@
-"""A counter that is kept in this process."""
+"""A shared counter in this process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kue.runtime.shared.values import check_number
 
 
 class LocalCounter:
-    """A whole number that all threads of one runtime count with."""
+    """An integer shared by all threads of one runtime."""
 
     def __init__(self) -> None:
         self._number = 0
@@ -39,7 +39,7 @@ class LocalCounter:
     async def compare_and_set(self, expected: int, number: int) -> bool:
         check_number(number)
         with self._lock:
-            is_so = self._number == expected
-            if is_so:
+            is_equal = self._number == expected
+            if is_equal:
                 self._number = number
-            return is_so
+            return is_equal

@@ -1,4 +1,4 @@
-"""Shared data that is kept in this runtime."""
+"""Shared data in this runtime."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from kue.runtime.shared.locks import LocalLocks
 
 if TYPE_CHECKING:
     from kue.model.duration import Duration
-    from kue.runtime.shared.async_map import Alarms
+    from kue.runtime.shared.async_map import CallLater
     from kue.runtime.shared.contract import Lock
 
 
 class LocalShared:
     """
-    Keeps maps, locks and counters, for all threads of the runtime.
+    Maps, locks and counters for all threads of the runtime.
 
     Args:
-        alarms: Calls something later; entries with a ttl end by it.
+        call_later: Calls a function later; entries with a ttl expire by it.
     """
 
-    def __init__(self, alarms: Alarms) -> None:
-        self._alarms = alarms
+    def __init__(self, call_later: CallLater) -> None:
+        self._call_later = call_later
         self._maps: dict[str, LocalAsyncMap] = {}
         self._counters: dict[str, LocalCounter] = {}
         self._locks = LocalLocks()
@@ -35,7 +35,7 @@ class LocalShared:
         """Do nothing."""
 
     async def map(self, name: str) -> LocalAsyncMap:
-        return self._maps.setdefault(name, LocalAsyncMap(self._alarms))
+        return self._maps.setdefault(name, LocalAsyncMap(self._call_later))
 
     async def lock(self, name: str, *, timeout: Duration) -> Lock:
         return await self._locks.acquire(name, timeout)

@@ -1,4 +1,4 @@
-"""Locks that are kept in this process: first come, first served, on any thread."""
+"""Locks in this process: first come, first served, on any thread."""
 
 from __future__ import annotations
 
@@ -17,68 +17,69 @@ if TYPE_CHECKING:
 
     from kue.model.duration import Duration
 
-#: Those who wait, the first first; each is told when it is its turn.
-Line = OrderedDict["Future[None]", None]
+#: Waiters, the first first; each is done when the lock is handed to it.
+Waiters = OrderedDict["Future[None]", None]
 
 
 class LocalLocks:
     """
-    Hands locks out.
+    The locks of one runtime.
 
-    A lock is handed on, never let go of in between: nobody can push in.
+    A lock is handed to the next waiter without being free in between: no caller can
+    jump the queue.
     """
 
     def __init__(self) -> None:
-        #: Locks that are held, and who waits for each.
-        self._lines: dict[str, Line] = {}
+        #: Locks that are held, and the waiters for each.
+        self._queues: dict[str, Waiters] = {}
         self._mutex = threading.Lock()
         self._fences = itertools.count(1)
 
     async def acquire(self, name: str, timeout: Duration) -> LocalLock:
         seconds = milliseconds(timeout, field="timeout") / 1000
-        turn = self._join(name)
-        if turn is not None:
-            await self._wait(name, turn, seconds)
+        waiter = self._join(name)
+        if waiter is not None:
+            await self._wait(name, waiter, seconds)
         return LocalLock(self, name, next(self._fences))
 
     def release(self, name: str) -> None:
         with self._mutex:
-            line = self._lines[name]
-            if line:
-                turn, _ = line.popitem(last=False)
-                turn.set_result(None)
+            queue = self._queues[name]
+            if queue:
+                waiter, _ = queue.popitem(last=False)
+                waiter.set_result(None)
             else:
-                del self._lines[name]
+                del self._queues[name]
 
     def _join(self, name: str) -> Future[None] | None:
-        """Take the lock, or a place in the line and return when it is its turn."""
+        """Take the lock, or join the queue and return the future of the lock."""
         with self._mutex:
-            line = self._lines.get(name)
-            if line is None:
-                self._lines[name] = OrderedDict()
+            queue = self._queues.get(name)
+            if queue is None:
+                self._queues[name] = OrderedDict()
                 return None
-            turn: Future[None] = Future()
-            line[turn] = None
-            return turn
+            waiter: Future[None] = Future()
+            queue[waiter] = None
+            return waiter
 
-    async def _wait(self, name: str, turn: Future[None], seconds: float) -> None:
+    async def _wait(self, name: str, waiter: Future[None], seconds: float) -> None:
         try:
             async with asyncio.timeout(seconds):
-                # The future itself must stay whole: whoever releases sets it.
-                await asyncio.shield(asyncio.wrap_future(turn))
+                # The future itself must not be cancelled: `release` sets it.
+                await asyncio.shield(asyncio.wrap_future(waiter))
         except BaseException as exc:
-            self._leave(name, turn)
+            self._leave(name, waiter)
             if isinstance(exc, TimeoutError):
                 raise LockTimedOut(name) from None
             raise
 
-    def _leave(self, name: str, turn: Future[None]) -> None:
+    def _leave(self, name: str, waiter: Future[None]) -> None:
         with self._mutex:
-            is_mine = turn.done()
-            if not is_mine:
-                del self._lines[name][turn]
-        if is_mine:
-            # It came in the same moment; it is the next one's.
+            is_held = waiter.done()
+            if not is_held:
+                del self._queues[name][waiter]
+        if is_held:
+            # It was handed over just now; pass it on.
             self.release(name)
 
 

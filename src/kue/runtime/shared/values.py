@@ -1,4 +1,4 @@
-"""Keys and values of shared maps, and the numbers of counters."""
+"""Validation and encoding of keys, values and counters of shared data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _encoder = msgspec.json.Encoder(order="sorted")
 
 def check_key(key: object) -> str:
     """
-    Return *key* if it can be one.
+    Return *key* if it is valid.
 
     Raises:
         TypeError: It is not text.
@@ -31,11 +31,11 @@ def check_key(key: object) -> str:
 
 def freeze(value: JSON) -> bytes:
     """
-    Return *value* as the one JSON text that equal values have.
+    Return *value* as canonical JSON: equal values have the same text.
 
     Raises:
         TypeError: It is None.
-        BadPayload: It is not JSON, or too much of it.
+        BadPayload: It is not JSON, or too large.
     """
     if value is None:
         raise TypeError("a value must not be None; remove the key instead")
@@ -43,7 +43,7 @@ def freeze(value: JSON) -> bytes:
 
 
 def thaw(text: bytes | None) -> JSON:
-    """Return a value of the reader's own, None for none."""
+    """Return a new copy of the value, None for none."""
     return None if text is None else decode(text)
 
 
@@ -64,10 +64,10 @@ def check_ttl(ttl: Duration | None) -> int:
 
 def check_number(number: object) -> int:
     """
-    Return *number* if a counter can have it.
+    Return *number* if it is valid for a counter.
 
     Raises:
-        TypeError: It is no whole number.
+        TypeError: It is not an integer.
         OverflowError: It has more than 64 bits.
     """
     if not isinstance(number, int) or isinstance(number, bool):

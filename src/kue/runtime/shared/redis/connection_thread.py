@@ -1,8 +1,8 @@
 """
-Where all that speaks to Redis lives: a thread with an event loop of its own.
+The thread of the Redis connections of shared data, with its own event loop.
 
-A link belongs to one loop, and shared data is used from many.  And a handler that
-blocks its loop must not keep leases from being renewed.
+A Redis client belongs to one loop, and shared data is used from many.  And a handler
+that blocks its loop must not prevent the renewal of leases.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ T = TypeVar("T")
 
 
 class ConnectionThread:
-    """Runs from its making until `close`."""
+    """Runs from its creation until `close`."""
 
     def __init__(self) -> None:
         self._thread = LoopThread("kue-shared", new_event_loop)
-        self._loop = self._thread.place.loop
+        self._loop = self._thread.host.loop
         self._is_closed = False
         self._calls: set[Future[Any]] = set()
 
     async def call(self, function: Callable[[Unpack[A]], Awaitable[T]], *args: *A) -> T:
         """
-        Call an async *function* there and return what it returns.
+        Call an async *function* in the thread and return what it returns.
 
         Raises:
-            RuntimeClosed: It is closed, or was meanwhile.
+            RuntimeClosed: It is closed, or was closed during the call.
         """
-        answer: Future[T] = Future()
-        self._calls.add(answer)
-        answer.add_done_callback(self._calls.discard)
+        future: Future[T] = Future()
+        self._calls.add(future)
+        future.add_done_callback(self._calls.discard)
         try:
-            self.post(self._begin, answer, function, args)
-            return await asyncio.wrap_future(answer)
+            self.post(self._begin, future, function, args)
+            return await asyncio.wrap_future(future)
         finally:
-            # Whatever happened, nobody waits for it any more.
-            answer.cancel()
+            # In any case, nothing waits for it any more.
+            future.cancel()
 
     def post(self, function: Callable[[Unpack[A]], object], *args: *A) -> None:
-        """Have a plain *function* called there soon."""
+        """Call a plain *function* in the thread soon."""
         if self._is_closed:
             raise RuntimeClosed("this shared data was closed")
         try:
@@ -59,45 +59,45 @@ class ConnectionThread:
             raise RuntimeClosed("this shared data was closed") from None
 
     async def close(self) -> None:
-        """End the thread, and whatever is still called there."""
+        """End the thread, and cancel the calls that run there."""
         self._is_closed = True
         self._thread.close()
         await asyncio.to_thread(self._thread.join)
-        for answer in tuple(self._calls):
-            # It was posted in the last moment, and nobody came for it.
-            _fail(answer, RuntimeClosed("this shared data was closed meanwhile"))
+        for future in tuple(self._calls):
+            # It was posted at the last moment and never started.
+            _fail(future, RuntimeClosed("this shared data was closed during the call"))
 
     def _begin(
         self,
-        answer: Future[T],
+        future: Future[T],
         function: Callable[..., Awaitable[T]],
         args: tuple[Any, ...],
     ) -> None:
-        task = self._loop.create_task(_fulfil(answer, function, args))
+        task = self._loop.create_task(_fulfil(future, function, args))
 
-        def end(answer: Future[T]) -> None:
-            if answer.cancelled():
+        def end(future: Future[T]) -> None:
+            if future.cancelled():
                 with suppress(RuntimeClosed):
                     self.post(task.cancel)
 
-        answer.add_done_callback(end)
+        future.add_done_callback(end)
 
 
 async def _fulfil(
-    answer: Future[T], function: Callable[..., Awaitable[T]], args: tuple[Any, ...]
+    future: Future[T], function: Callable[..., Awaitable[T]], args: tuple[Any, ...]
 ) -> None:
     try:
         result = await function(*args)
     except asyncio.CancelledError:
-        _fail(answer, RuntimeClosed("this shared data was closed meanwhile"))
+        _fail(future, RuntimeClosed("this shared data was closed during the call"))
     except BaseException as exc:
-        _fail(answer, exc)
+        _fail(future, exc)
     else:
         with suppress(InvalidStateError):
-            answer.set_result(result)
+            future.set_result(result)
 
 
-def _fail(answer: Future[Any], exc: BaseException) -> None:
-    # Whoever asked may have gone.
+def _fail(future: Future[Any], exc: BaseException) -> None:
+    # The caller may have gone.
     with suppress(InvalidStateError):
-        answer.set_exception(exc)
+        future.set_exception(exc)

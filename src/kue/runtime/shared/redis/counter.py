@@ -1,4 +1,4 @@
-"""A counter that is kept in Redis."""
+"""A shared counter in Redis."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class RedisCounter:
-    """A whole number that all processes count with."""
+    """An integer shared by all processes."""
 
     def __init__(self, calls: IdempotentCalls, name: str) -> None:
         self._calls = calls
@@ -36,7 +36,7 @@ class RedisCounter:
         check_number(number)
         total = await self._calls.change("counter_add", self._root, self._name, number)
         if total is None:
-            raise too_large(f"{number} more than there is")
+            raise too_large(f"{number} more than the current value")
         return int(total)
 
     async def get_and_add(self, number: int) -> int:

@@ -1,4 +1,4 @@
-"""Calls to Redis that are made once, however often they are sent."""
+"""Idempotent calls to Redis: executed once, even if they are sent again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PACKAGE = "kue.runtime.shared.redis"
 #: Maps and counters are spread over so many hash tags, and so over a Redis Cluster.
 #: All processes must agree on it.
 SLICES = 64
-#: As many as a link has connections for.
+#: As many as the client has connections for.
 _CALLERS = 16
 
 
@@ -26,43 +26,43 @@ class IdempotentCalls:
     """
     Makes calls for maps and counters, from any thread.
 
-    Each caller has one call under way, and numbers it: by that lua/lib/once.lua sees
-    what was done already.
+    Each caller makes one call at a time, and numbers it: lua/lib/once.lua recognises a
+    repetition by the number.
     """
 
     def __init__(
-        self, home: ConnectionThread, link: RedisClient, prefix: str, process: str
+        self, thread: ConnectionThread, client: RedisClient, prefix: str, process: str
     ) -> None:
-        self._home = home
-        self._link = link
+        self._thread = thread
+        self._client = client
         self._prefix = quote(prefix)
         self._callers = [f"{process}:{number}" for number in range(_CALLERS)]
         self._free = asyncio.Semaphore(_CALLERS)
         self._numbers = itertools.count(1)
 
     def root(self, name: str) -> str:
-        """Return the hash tag of the slice that keeps *name*."""
+        """Return the hash tag of the slice that holds *name*."""
         return f"{{{self._prefix}:shared:{crc32(name.encode()) % SLICES}}}"
 
     async def command(self, root: str, *command: Any) -> Any:
         """Send a command that only reads."""
-        return await self._home.call(self._command, root, command)
+        return await self._thread.call(self._command, root, command)
 
     async def read(self, script: str, root: str, *args: Any) -> Any:
         """Run a script that only reads."""
-        return await self._home.call(self._read, script, root, args)
+        return await self._thread.call(self._read, script, root, args)
 
     async def change(self, script: str, root: str, *args: Any) -> bytes | None:
-        """Run a script that answers + and some text, which is returned, or -."""
-        return await self._home.call(self._change, script, root, args)
+        """Run a script that returns + and some text, which is returned, or -."""
+        return await self._thread.call(self._change, script, root, args)
 
-    # -- at home ---------------------------------------------------------------
+    # -- in the connection thread ----------------------------------------------
 
     async def _command(self, root: str, command: tuple[Any, ...]) -> Any:
-        return await self._link.read(root, *command)
+        return await self._client.read(root, *command)
 
     async def _read(self, script: str, root: str, args: tuple[Any, ...]) -> Any:
-        return await self._link.run_loaded(load(script, PACKAGE), root, *args)
+        return await self._client.run_loaded(load(script, PACKAGE), root, *args)
 
     async def _change(
         self, script: str, root: str, args: tuple[Any, ...]
@@ -71,7 +71,7 @@ class IdempotentCalls:
             caller = self._callers.pop()
             number = next(self._numbers)
             try:
-                answer: bytes = await self._link.run_loaded(
+                answer: bytes = await self._client.run_loaded(
                     load(script, PACKAGE), root, caller, number, *args
                 )
             finally:

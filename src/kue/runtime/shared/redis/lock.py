@@ -1,4 +1,4 @@
-"""A lock that is held in Redis."""
+"""A lock in Redis that this process holds."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ class RedisLock:
     """A lock that this process holds, as far as it knows."""
 
     def __init__(
-        self, home: ConnectionThread, locks: RedisLocks, place: LockTicket
+        self, thread: ConnectionThread, locks: RedisLocks, entry: LockTicket
     ) -> None:
-        self._home = home
+        self._thread = thread
         self._locks = locks
-        self._place = place
+        self._entry = entry
 
     @property
     def is_held(self) -> bool:
-        return self._place.state is LockState.HELD and self._locks.is_safe
+        return self._entry.state is LockState.HELD and self._locks.is_safe
 
     @property
     def fence(self) -> int:
-        return self._place.ticket
+        return self._entry.ticket
 
     async def release(self) -> None:
-        # Closing has released it.
+        # If it is closed, that has released the lock.
         with suppress(RuntimeClosed):
-            await self._home.call(self._locks.release, self._place)
+            await self._thread.call(self._locks.release, self._entry)
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""Places in the lines of locks, as the process that has them knows them."""
+"""Entries in the queues of locks, and their states as this process knows them."""
 
 from __future__ import annotations
 
@@ -10,69 +10,72 @@ _numbers = itertools.count(1)
 
 
 class LockState(Enum):
-    #: Redis has not told yet.
-    COMING = auto()
+    #: Redis has not confirmed it yet.
+    JOINING = auto()
     WAITING = auto()
-    #: Redis lost the line, and those who held a lock are let back first.
-    AWAY = auto()
+    #: Redis lost the queue; holders of locks may rejoin before this entry does.
+    REJOINING = auto()
     HELD = auto()
-    #: Others were let in: this process was silent for too long.
+    #: Others may hold it: the lease of this process expired.
     LOST = auto()
-    #: Released, or given up.
+    #: Released, or no longer wanted.
     LEFT = auto()
 
 
 class LockTicket:
-    """A place in the line of *lock*; its futures belong to the loop of the locks."""
+    """An entry in the queue of *lock*; its futures belong to the loop of the locks."""
 
     def __init__(self, lock: str, number: int = 0) -> None:
         self.lock = lock
         self.number = number or next(_numbers)
-        self.state = LockState.COMING
-        #: Where in the line; the fencing number once the lock is held.
+        self.state = LockState.JOINING
+        #: Position in the queue; the fencing token once the lock is held.
         self.ticket = 0
-        #: The line is in what Redis remembers since then.
+        #: When Redis had its first step; differs after it lost its data.
         self.born = b""
-        #: With this ticket it was called, maybe before Redis told that it has it.
-        self.called = 0
+        #: The ticket that was granted the lock, maybe before Redis confirmed the entry.
+        self.granted = 0
 
     def begin(self) -> None:
-        """Be waited for; on the loop of the locks."""
+        """Create the futures; on the loop of the locks."""
         loop = asyncio.get_running_loop()
-        #: Done when the place is in the line, and when it is the first.
+        #: Done when the entry is in the queue, and when it is the first.
         self.joined: asyncio.Future[None] = loop.create_future()
-        self.turn: asyncio.Future[None] = loop.create_future()
-        #: Done when Redis knows that it was left, or could not be told.
-        self.gone: asyncio.Future[None] = loop.create_future()
+        self.acquired: asyncio.Future[None] = loop.create_future()
+        #: Done when Redis has removed it, or does not answer.
+        self.removed: asyncio.Future[None] = loop.create_future()
 
-    def hear(self, ticket: int, born: bytes) -> None:
-        """Go along with what Redis says: a negative ticket has to wait."""
+    def update(self, ticket: int, born: bytes) -> None:
+        """Apply a reply of Redis: an entry with a negative ticket has to wait."""
         self.born = born
-        if self.state not in (LockState.COMING, LockState.WAITING, LockState.AWAY):
+        if self.state not in _UNDECIDED:
             return
         self.ticket = abs(ticket)
-        if ticket > 0 or self.called == self.ticket:
+        if ticket > 0 or self.granted == self.ticket:
             self.state = LockState.HELD
-            _tell(self.turn)
+            _resolve(self.acquired)
         else:
             self.state = LockState.WAITING
-        _tell(self.joined)
+        _resolve(self.joined)
 
-    def call(self, ticket: int) -> None:
-        """Be the first in the line, if it is there with this ticket."""
-        self.called = ticket
+    def grant(self, ticket: int) -> None:
+        """Hold the lock, if the entry is in the queue with this ticket."""
+        self.granted = ticket
         if self.state is LockState.WAITING:
-            self.hear(-self.ticket, self.born)
+            self.update(-self.ticket, self.born)
 
     def fail(self, error: Exception) -> None:
-        """Tell who waits for the place that there will be none."""
-        for future in (self.joined, self.turn):
+        """Fail the futures: the entry will never get the lock."""
+        for future in (self.joined, self.acquired):
             if not future.done():
                 future.set_exception(error)
-                # Nobody may be there to hear it.
+                # Nothing may wait for it.
                 future.exception()
 
 
-def _tell(future: asyncio.Future[None]) -> None:
+_UNDECIDED = (LockState.JOINING, LockState.WAITING, LockState.REJOINING)
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)

@@ -1,4 +1,4 @@
-"""What locks ask of Redis: steps, one at a time, each with many acts."""
+"""Requests of locks to Redis: steps, one at a time, each with many actions."""
 
 from __future__ import annotations
 
@@ -16,86 +16,86 @@ if TYPE_CHECKING:
     from kue.runtime.shared.redis.lock_queue import LockTicket
     from kue.store.redis.wire.client import RedisClient
 
-#: Acts in one step.
+#: Actions in one step.
 _MANY = 500
 
 
 class LockAction(NamedTuple):
-    """What is to be done with a place: + come, - leave, ? look, ! be back."""
+    """What to do with an entry: + join, - leave, ? check, ! rejoin as holder."""
 
     what: str
-    place: LockTicket
+    entry: LockTicket
 
 
 class LockReply(NamedTuple):
-    """What a step told."""
+    """The reply to a step."""
 
-    acts: list[tuple[LockAction, int]]
-    #: Stays the same as long as Redis loses nothing.
+    actions: list[tuple[LockAction, int]]
+    #: Stays the same as long as Redis loses no data.
     born: bytes
-    #: Seconds until the first lease ends, whosoever it is.
+    #: Seconds until the first lease of any process ends.
     soonest: float
-    #: How many places of this process Redis has.
-    places: int
+    #: How many entries of this process Redis has.
+    entries: int
 
 
 class LockRequests:
     """
-    Carries acts to Redis in the order they came.
+    Sends actions to Redis in the order they were added.
 
-    Only one step is under way at a time; what is to be done meanwhile makes the next.
-    That keeps the order of those who come to a line, and one call for many is cheap.
+    Only one step is under way at a time; actions added in the meantime make the next.
+    That keeps the order in which entries join a queue, and one call for many is cheap.
     """
 
     def __init__(
-        self, link: RedisClient, root: str, process: str, lease: float
+        self, client: RedisClient, root: str, process: str, lease: float
     ) -> None:
-        self._link = link
+        self._client = client
         self._root = root
         self._process = process
         self._lease = lease
         self._waiting: deque[LockAction] = deque()
         self._numbers = itertools.count(1)
-        #: Until then this process lives in the eyes of Redis, by the monotonic clock.
+        #: When the lease of this process ends, by the monotonic clock.
         self.safe_until = 0.0
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, what: str, place: LockTicket) -> None:
-        self._waiting.append(LockAction(what, place))
+    def add(self, what: str, entry: LockTicket) -> None:
+        self._waiting.append(LockAction(what, entry))
 
     def take(self) -> list[LockAction]:
         return [self._waiting.popleft() for _ in range(min(_MANY, len(self._waiting)))]
 
-    async def make(self, acts: list[LockAction]) -> LockReply:
+    async def make(self, actions: list[LockAction]) -> LockReply:
         """
         Make a step, which renews the lease.
 
         Raises:
-            StoreError: It may have been made nevertheless.
+            StoreError: It may have been made anyway.
         """
-        words: list[str | int] = []
-        for what, place in acts:
-            words += (what, place.number, quote(place.lock), place.ticket)
+        args: list[str | int] = []
+        for what, entry in actions:
+            args += (what, entry.number, quote(entry.lock), entry.ticket)
         began = time.monotonic()
-        born, soonest, places, *tickets = await self._link.run_loaded(
+        born, soonest, entries, *tickets = await self._client.run_loaded(
             load("step", PACKAGE),
             self._root,
             self._process,
             round(self._lease * 1000),
             next(self._numbers),
-            *words,
+            *args,
             heartbeat=True,
         )
         self.safe_until = began + self._lease
-        told = list(zip(acts, tickets, strict=True))
-        return LockReply(told, born, soonest / 1000, places)
+        replies = list(zip(actions, tickets, strict=True))
+        return LockReply(replies, born, soonest / 1000, entries)
 
-    async def places(self) -> dict[int, str]:
-        """Return the places that Redis has, and the lock of each."""
+    async def entries(self) -> dict[int, str]:
+        """Return the entries that Redis has, and the lock of each."""
         key = f"{self._root}:of:{self._process}"
-        found = pairs(await self._link.read(self._root, "HGETALL", key))
+        found = pairs(await self._client.read(self._root, "HGETALL", key))
         return {
             int(number): unquote(lock.decode())
             for number, lock in found

@@ -1,4 +1,4 @@
-"""A shared map that is kept in Redis."""
+"""A shared map in Redis."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kue.model.payload import JSON
     from kue.runtime.shared.redis.idempotent_calls import IdempotentCalls
 
-#: A map of so many entries is read at once, a larger one in pieces.
+#: A map of up to so many entries is read at once, a larger one in pieces.
 WHOLE = 256
 #: Entries in a piece, and the bytes that one should have.
 _FEWEST, _MOST = 8, 1024
@@ -66,7 +66,7 @@ class RedisMap:
         return int(await self._calls.read("map_size", self._root, self._name))
 
     async def keys(self) -> list[str]:
-        # In a large map that changes meanwhile, one may be read twice.
+        # In a large map that changes during the scan, a key may be read twice.
         found: dict[str, None] = {}
         async for piece in self._scan("keys"):
             found |= dict.fromkeys(key.decode() for key in piece)
@@ -104,6 +104,6 @@ class RedisMap:
             yield piece
             if cursor == b"0":
                 return
-            # Neither is Redis to be held up, nor are there to be more calls than need.
+            # Large pieces would block Redis, small ones need more calls.
             is_large = sum(map(len, piece)) > _BYTES
             count = max(_FEWEST, count // 4) if is_large else min(_MOST, count * 2)

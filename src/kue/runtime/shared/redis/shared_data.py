@@ -1,32 +1,32 @@
 """
 Shared data in Redis.
 
-Maps and counters are spread by their names over 64 slices, each with a hash tag of its
-own (``{kue:shared:<n>}``): what one script touches is in one slot of a Redis Cluster.
-Locks share one tag (``{kue:locks}``), for a process renews all it has at once.  Names
-are percent-encoded.
+Maps and counters are spread by their names over 64 slices, each with its own hash tag
+(``{kue:shared:<n>}``): what one script touches is in one slot of a Redis Cluster.
+Locks share one tag (``{kue:locks}``), since a process renews all of them at once.
+Names are percent-encoded.
 
 In a slice:
 
 ===================  ======  =======================================================
 key, after the tag   type    holds
 ===================  ======  =======================================================
-``:map:<name>``      hash    keys and values, JSON; expires if all its entries end
-``:ends:<name>``     zset    keys of entries that end; score = when, ms
+``:map:<name>``      hash    keys and values, JSON; expires if all its entries do
+``:ends:<name>``     zset    keys of entries that expire; score = when, ms
 ``:counter:<name>``  string  the number
-``:call:<caller>``   string  number, tab, answer of the caller's last call; a minute
+``:call:<caller>``   string  number, tab, reply to the caller's last call; a minute
 ===================  ======  =======================================================
 
 Of locks:
 
 ===================  ======  =======================================================
-``:line:<lock>``     zset    places, ``<process>.<n>``; score = ticket; the first
-                             holds the lock
+``:line:<lock>``     zset    queue of entries, ``<process>.<n>``; score = ticket; the
+                             first holds the lock
 ``:ticket``          string  the last ticket
-``:processes``       zset    processes with places; score = when the lease ends, ms
+``:processes``       zset    processes with entries; score = end of the lease, ms
 ``:of:<process>``    hash    n → lock; ``step`` → number of its last step
-``:server``          hash    ``run``: which Redis it is; ``born``: since when it is so
-``:to:<process>``    –       channel: n, tab, ticket of a place that is now first
+``:server``          hash    ``run``: id of the Redis server; ``born``: first step
+``:to:<process>``    –       channel: n, tab, ticket of an entry that is now first
 ===================  ======  =======================================================
 """
 
@@ -56,25 +56,25 @@ if TYPE_CHECKING:
     from kue.model.duration import Duration
     from kue.store.redis.wire.url import RedisAddress
 
-#: As long as a node of a cluster may be silent.  Half of what a lock is waited for
-#: unless told otherwise, so that whoever waits outlives a holder that died.
+#: As long as the lease of a node of a cluster.  Half of the default timeout of a lock,
+#: so that a waiter outlives a holder that died.
 LEASE_SECONDS = 5.0
-#: Shorter ones could not be renewed in time, longer ones nobody would wait for.
+#: Shorter ones could not be renewed in time; nobody would wait for longer ones.
 _SHORTEST, _LONGEST = 0.5, 3600.0
 _BUDGET_SECONDS = 5.0
 
 
 class RedisShared:
     """
-    Keeps maps, locks and counters for all processes that name the same Redis.
+    Maps, locks and counters for all processes that use the same Redis.
 
-    Hand it to a runtime, which opens and closes it, or write
+    Pass it to a runtime, which opens and closes it, or write
     ``async with RedisShared(url) as shared``.
 
     Args:
-        prefix: Those with another have other maps, locks and counters.
-        lease: After so many seconds of silence a process is taken for dead, and the
-            locks it held are handed on.
+        prefix: Separates maps, locks and counters that share a Redis.
+        lease: A process that does not renew its lease for so many seconds is considered
+            dead, and its locks are handed on.
     """
 
     def __init__(
@@ -87,22 +87,22 @@ class RedisShared:
         self._prefix = check_name(prefix, what="prefix")
         self._address = read_url(url)
         self._lease = lease
-        self._open: _Open | None = None
-        self._is_over = False
+        self._session: _Session | None = None
+        self._is_closed = False
 
     async def open(self) -> Self:
         """
-        Begin; once.
+        Connect; once.
 
         Raises:
             StoreUnavailable: Redis does not answer.
-            StoreRefused: It does not let us in.
+            StoreRefused: It denies access.
         """
-        if self._open is not None or self._is_over:
-            raise RuntimeClosed("shared data is opened once; make another")
-        self._open = _Open(self._address, self._prefix, self._lease)
+        if self._session is not None or self._is_closed:
+            raise RuntimeClosed("shared data can be opened only once; create another")
+        self._session = _Session(self._address, self._prefix, self._lease)
         try:
-            await self._open.home.call(self._open.begin)
+            await self._session.thread.call(self._session.begin)
         except BaseException:
             await self.close()
             raise
@@ -110,12 +110,12 @@ class RedisShared:
 
     async def close(self) -> None:
         """Release all locks of this process and end; closing twice is fine."""
-        was_open, self._open, self._is_over = self._open, None, True
-        if was_open is not None:
+        session, self._session, self._is_closed = self._session, None, True
+        if session is not None:
             try:
-                await was_open.home.call(was_open.end)
+                await session.thread.call(session.end)
             finally:
-                await was_open.home.close()
+                await session.thread.close()
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -129,11 +129,12 @@ class RedisShared:
         await self.close()
 
     async def map(self, name: str) -> RedisMap:
-        return RedisMap(self._there().calls, check_name(name, what="the name of a map"))
+        calls = self._opened().calls
+        return RedisMap(calls, check_name(name, what="the name of a map"))
 
     async def counter(self, name: str) -> RedisCounter:
         check_name(name, what="the name of a counter")
-        return RedisCounter(self._there().calls, name)
+        return RedisCounter(self._opened().calls, name)
 
     async def lock(self, name: str, *, timeout: Duration = LOCK_TIMEOUT) -> RedisLock:
         """
@@ -143,38 +144,38 @@ class RedisShared:
             LockTimedOut: It was not free in time.
             StoreUnavailable: Redis does not answer.
         """
-        place = LockTicket(check_name(name, what="the name of a lock"))
+        entry = LockTicket(check_name(name, what="the name of a lock"))
         seconds = milliseconds(timeout, field="timeout") / 1000
-        here = self._there()
+        session = self._opened()
         try:
-            await here.home.call(here.locks.take, place, seconds)
+            await session.thread.call(session.locks.acquire, entry, seconds)
         except BaseException:
-            # It may come in the same moment; it is the next one's.
+            # It may have been acquired just now; pass it on.
             with suppress(RuntimeClosed):
-                here.home.post(here.locks.leave, place)
+                session.thread.post(session.locks.leave, entry)
             raise
-        return RedisLock(here.home, here.locks, place)
+        return RedisLock(session.thread, session.locks, entry)
 
-    def _there(self) -> _Open:
-        if self._open is None:
+    def _opened(self) -> _Session:
+        if self._session is None:
             raise RuntimeClosed("this shared data is not open; use async with")
-        return self._open
+        return self._session
 
 
-class _Open:
-    """What there is from opening to closing."""
+class _Session:
+    """The connections, from opening to closing."""
 
     def __init__(self, address: RedisAddress, prefix: str, lease: float) -> None:
         process = secrets.token_hex(8)
         self._root = f"{{{quote(prefix)}:locks}}"
-        self._link = RedisClient(address, budget_seconds=_BUDGET_SECONDS)
-        self.home = ConnectionThread()
-        self.calls = IdempotentCalls(self.home, self._link, prefix, process)
-        self.locks = RedisLocks(self._link, self._root, process, lease)
+        self._client = RedisClient(address, budget_seconds=_BUDGET_SECONDS)
+        self.thread = ConnectionThread()
+        self.calls = IdempotentCalls(self.thread, self._client, prefix, process)
+        self.locks = RedisLocks(self._client, self._root, process, lease)
 
     async def begin(self) -> None:
-        await self._link.read(self._root, "PING")
+        await self._client.read(self._root, "PING")
 
     async def end(self) -> None:
         await self.locks.close()
-        await self._link.close()
+        await self._client.close()

@@ -1,14 +1,13 @@
 #!lua flags=allow-oom
 --[[
-  step: a process lives, and comes to lines, leaves them and looks at them.
+  step: renew the lease of a process; join, leave and check the queues of locks.
 
-  Whoever is first in the line of a lock holds it.  A place is numbered by its process;
-  its ticket says where in the line it is, and is its fencing number once it holds the
-  lock.
+  The first entry in the queue of a lock holds it.  A process numbers its entries.  The
+  ticket of an entry is its position in the queue, and its fencing token once it holds
+  the lock.
 
-  A step renews the lease of its process.  Processes whose lease has ended are removed,
-  with all their places; not so when Redis was restarted or replaced meanwhile, for then
-  nobody could renew anything.
+  Processes whose lease has expired are removed, with all their entries; but not if Redis
+  was restarted or replaced in the meantime, because then no process could renew.
 
   KEYS
     1  root  tag that every key of the locks begins with
@@ -16,18 +15,18 @@
     1  process
     2  lease   ms
     3  number  of this step; one that arrives after its successor changes nothing
-    4  …       acts, each of four words: what, place, lock, ticket
-               "+"  come to the line
+    4  …       actions, each of four words: what, entry, lock, ticket
+               "+"  join the queue
                "-"  leave it
-               "?"  look
-               "!"  be back in a line that is empty, with the ticket of before
+               "?"  check
+               "!"  rejoin an empty queue with the previous ticket
 
-  Returns  when the first step was made here, which stays the same as long as nothing
-           gets lost; ms until the first lease ends; how many places the process has;
-           and for each act the ticket: as it is for whoever holds the lock, negative
-           for those who wait, 0 for those not in the line
+  Returns  the time of the first step in this Redis, which stays the same as long as no
+           data is lost; ms until the first lease expires; how many entries the process
+           has; and for each action the ticket: positive for the holder of the lock,
+           negative for a waiting entry, 0 for one that is not in the queue
            | "LATE"
-  Events   place, tab, ticket to the process whose place is now the first
+  Events   entry, tab, ticket to the process whose entry is now the first
 ]]
 
 local root, process, lease = KEYS[1], ARGV[1], tonumber(ARGV[2])
@@ -37,15 +36,15 @@ local time = redis.call("TIME")
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local micros = time[1] * 1000000 + time[2]
 
-local function line(lock)
+local function queue(lock)
   return root .. ":line:" .. lock
 end
 
-local function places(of)
-  return root .. ":of:" .. of
+local function entries(owner)
+  return root .. ":of:" .. owner
 end
 
--- Never repeats, not even in a Redis that lost all it had.
+-- Never repeats, not even in a Redis that lost its data.
 local function next_ticket()
   local ticket = math.max(tonumber(redis.call("GET", tickets) or 0) + 1, micros)
   redis.call("SET", tickets, string.format("%.0f", ticket))
@@ -53,41 +52,41 @@ local function next_ticket()
 end
 
 local function first(lock)
-  return redis.call("ZRANGE", line(lock), 0, 0)[1]
+  return redis.call("ZRANGE", queue(lock), 0, 0)[1]
 end
 
-local function ticket_of(place, lock)
-  local token = process .. "." .. place
-  local ticket = tonumber(redis.call("ZSCORE", line(lock), token) or 0)
+local function ticket_of(entry, lock)
+  local token = process .. "." .. entry
+  local ticket = tonumber(redis.call("ZSCORE", queue(lock), token) or 0)
   return first(lock) == token and ticket or -ticket
 end
 
-local function come(place, lock, ticket)
-  redis.call("HSET", places(process), place, lock)
-  redis.call("ZADD", line(lock), "NX", ticket, process .. "." .. place)
+local function join(entry, lock, ticket)
+  redis.call("HSET", entries(process), entry, lock)
+  redis.call("ZADD", queue(lock), "NX", ticket, process .. "." .. entry)
 end
 
-local function leave(who, place, lock)
-  local token = who .. "." .. place
+local function leave(owner, entry, lock)
+  local token = owner .. "." .. entry
   local was_first = first(lock) == token
-  redis.call("HDEL", places(who), place)
-  redis.call("ZREM", line(lock), token)
-  local next = redis.call("ZRANGE", line(lock), 0, 0, "WITHSCORES")
+  redis.call("HDEL", entries(owner), entry)
+  redis.call("ZREM", queue(lock), token)
+  local next = redis.call("ZRANGE", queue(lock), 0, 0, "WITHSCORES")
   if was_first and next[1] then
-    local other, its = string.match(next[1], "^(%x+)%.(%d+)$")
-    redis.call("SPUBLISH", root .. ":to:" .. other, its .. "\t" .. next[2])
+    local other, number = string.match(next[1], "^(%x+)%.(%d+)$")
+    redis.call("SPUBLISH", root .. ":to:" .. other, number .. "\t" .. next[2])
   end
 end
 
-local function remove(who)
-  local all = redis.call("HGETALL", places(who))
+local function remove(owner)
+  local all = redis.call("HGETALL", entries(owner))
   for i = 1, #all, 2 do
     if all[i] ~= "step" then
-      leave(who, all[i], all[i + 1])
+      leave(owner, all[i], all[i + 1])
     end
   end
-  redis.call("DEL", places(who))
-  redis.call("ZREM", processes, who)
+  redis.call("DEL", entries(owner))
+  redis.call("ZREM", processes, owner)
 end
 
 local function is_another_redis()
@@ -98,13 +97,13 @@ local function is_another_redis()
 end
 
 -- Check.
-local last = redis.call("HGET", places(process), "step")
+local last = redis.call("HGET", entries(process), "step")
 if last and tonumber(last) > tonumber(ARGV[3]) then
   return "LATE"
 end
 
 -- Move: leases first.
-redis.call("HSET", places(process), "step", ARGV[3])
+redis.call("HSET", entries(process), "step", ARGV[3])
 redis.call("ZADD", processes, now + lease, process)
 if is_another_redis() then
   for _, other in ipairs(redis.call("ZRANGE", processes, 0, -1)) do
@@ -117,30 +116,30 @@ else
   end
 end
 
-local answers = {}
+local replies = {}
 for i = 4, #ARGV, 4 do
-  local what, place, lock = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+  local what, entry, lock = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   if what == "+" then
-    if ticket_of(place, lock) == 0 then
-      come(place, lock, next_ticket())
+    if ticket_of(entry, lock) == 0 then
+      join(entry, lock, next_ticket())
     end
   elseif what == "!" then
     if not first(lock) then
-      come(place, lock, ARGV[i + 3])
+      join(entry, lock, ARGV[i + 3])
     end
   elseif what == "-" then
-    leave(process, place, lock)
+    leave(process, entry, lock)
   end
-  answers[#answers + 1] = ticket_of(place, lock)
+  replies[#replies + 1] = ticket_of(entry, lock)
 end
 
--- The number of its last step is kept while an earlier one could be on its way.
-local count = redis.call("HLEN", places(process)) - 1
+-- The number of the last step is kept while an earlier one could be on its way.
+local count = redis.call("HLEN", entries(process)) - 1
 if count > 0 then
-  redis.call("PERSIST", places(process))
+  redis.call("PERSIST", entries(process))
 else
   redis.call("ZREM", processes, process)
-  redis.call("PEXPIRE", places(process), 60000)
+  redis.call("PEXPIRE", entries(process), 60000)
 end
 redis.call("HSETNX", server, "born", string.format("%.0f", micros))
 local soonest = redis.call("ZRANGE", processes, 0, 0, "WITHSCORES")[2]
@@ -148,5 +147,5 @@ return {
   redis.call("HGET", server, "born"),
   soonest and soonest - now or lease,
   count,
-  unpack(answers),
+  unpack(replies),
 }
