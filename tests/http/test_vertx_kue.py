@@ -182,7 +182,7 @@ async def test_a_range_goes_up_or_down(
     assert await ids(vertx, f"{where}/0/to/2/desc") == made[:0:-1]
     assert await ids(vertx, f"{where}/2/to/9/DESC") == made[1::-1]
     assert await refused(vertx, "GET", f"{where}/0/to/2/sideways") == (
-        "order is asc or desc, not 'sideways'"
+        "order must be asc or desc, not 'sideways'"
     )
 
 

@@ -44,5 +44,5 @@ def test_the_longest_type_fits_into_an_address() -> None:
 
 @pytest.mark.parametrize("root", ["", ".", "a.", "a b", "a..b", "é", "a" * 101])
 def test_a_root_is_a_plain_name(root: str) -> None:
-    with pytest.raises(ValueError, match="root is a name such as"):
+    with pytest.raises(ValueError, match="root must be a name such as"):
         Addresses(root)

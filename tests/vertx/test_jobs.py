@@ -162,14 +162,14 @@ async def test_ids_are_no_more_than_one_answer_has(
     assert await service.get_ids_by_state("INACTIVE") == [1, 2, 3]
     await q.enqueue("email")
 
-    with pytest.raises(ValueError, match="4 jobs are inactive, and one answer has"):
+    with pytest.raises(ValueError, match="4 jobs are inactive, and a reply has"):
         await service.get_ids_by_state("INACTIVE")
 
 
 WRONG: list[tuple[Callable[[JobService], Awaitable[Any]], str]] = [
     (lambda it: it.card("LOST"), "state 'LOST' is unknown; there are INACTIVE"),
-    (lambda it: it.job_range(0, 1, "up"), "order is asc or desc, not 'up'"),
-    (lambda it: it.job_range(3, 1), "a range goes forward; 3 to 1 does not"),
+    (lambda it: it.job_range(0, 1, "up"), "order must be asc or desc, not 'up'"),
+    (lambda it: it.job_range(3, 1), "a range cannot end before it begins: 3 to 1"),
     (lambda it: it.job_range(0, 1000), "a range has at most 1,000 jobs"),
 ]
 

@@ -122,7 +122,7 @@ async def test_of_several_for_one_queue_one_tells_events(
     bus: EventBus, url: str, file_q: Kue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And another does when that one has ended."""
-    monkeypatch.setattr(verticles, "PATIENCE", "10ms")
+    monkeypatch.setattr(verticles, "LOCK_TIMEOUT", "10ms")
     heard = Heard()
     on(bus, "job_enqueue", heard)
     async with Runtime(bus=bus) as runtime:

@@ -1,9 +1,9 @@
 """
-Kue on the event bus.
+Vert.x Kue's API: jobs on the event bus.
 
-`KueVerticle` puts a queue there: its events at the addresses of `Addresses`, and its
-`JobService`, which `JobServiceProxy` asks from any node.  `on` and `on_job` listen.
-`KueWorker` runs jobs as a verticle; `CallbackKue` is the queue for callers who want
+`KueVerticle` publishes the events of a queue at the addresses of `Addresses` and offers
+its `JobService`, which `JobServiceProxy` calls from any node.  `on` and `on_job`
+subscribe.  `KueWorker` runs jobs as a verticle; `CallbackKue` is the queue with
 callbacks.
 """
 

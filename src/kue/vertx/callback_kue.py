@@ -1,9 +1,9 @@
 """
-Kue for callers who want callbacks.
+Callback API of the queue.
 
 Every verb takes, as its last argument, a ``handler(result, error)``: one of the two is
 None.  It is called on the event loop that ran when the verb was called, and may be a
-coroutine function.  What it raises is logged and harms nobody.
+coroutine function.  What it raises is logged and affects nothing else.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 #: ``handler(result, error)``.
 Reply = Callable[[Any, Exception | None], object]
-#: ``handler(job)``, which says with `job_done` or `job_done_fail` how it ended.
+#: ``handler(job)``, which ends the run with `job_done` or `job_done_fail`.
 Work = Callable[["ActiveJob"], object]
 
 
@@ -38,23 +38,23 @@ class CallbackKue:
     """
     A queue whose verbs call back.
 
-    `process` starts to work at once; `close` ends that.
+    `process` starts to run jobs at once; `close` ends that.
     """
 
     def __init__(self, q: Kue) -> None:
         self._q = q
         self._service = JobService(q)
         self._background = BackgroundTasks()
-        #: Runs that have not said how they ended, by job and fence.
+        #: Runs without an outcome yet, by job and fence.
         self._runs: dict[tuple[int, int], asyncio.Future[tuple[Any, Any]]] = {}
 
     @classmethod
     def create_kue(cls, url: str | None = None, **settings: Any) -> Self:
-        """Make a queue; the arguments are those of `Kue`."""
+        """Create a queue; the arguments are those of `Kue`."""
         return cls(Kue(url, **settings))
 
     def close(self, handler: Reply | None = None) -> None:
-        """Hand back what runs, and close the queue."""
+        """Requeue running jobs, and close the queue."""
         self._call(handler or _nothing, self._q.close)
 
     # -- jobs ------------------------------------------------------------------
@@ -79,23 +79,23 @@ class CallbackKue:
         total: float,
         handler: Reply,
     ) -> None:
-        """Say how far a job is; the result is the job."""
+        """Report the progress of a job; the result is the job."""
 
-        async def tell() -> object:
+        async def report() -> object:
             await job.progress(complete, total)
             return job
 
-        self._call(handler, tell)
+        self._call(handler, report)
 
-    # -- working ---------------------------------------------------------------
+    # -- running jobs ----------------------------------------------------------
 
     def process(self, type: str, n: int, handler: Work) -> None:
         """Run jobs of *type* on the event loop, up to *n* at once."""
 
         async def call(job: Any) -> None:
-            answer = handler(job)
-            if inspect.isawaitable(answer):
-                await answer
+            returned = handler(job)
+            if inspect.isawaitable(returned):
+                await returned
 
         self._work(type, n, call)
 
@@ -106,22 +106,22 @@ class CallbackKue:
         self._work(type, n, in_thread(handler))
 
     def job_done(self, job: ActiveJob, result: JSON = None) -> None:
-        """End a run well, from any thread; only the first word counts."""
+        """Let a run succeed, from any thread; only the first call counts."""
         self._end(job, result, None)
 
     def job_done_fail(self, job: ActiveJob, error: object) -> None:
-        """End a run badly, from any thread."""
+        """Let a run fail, from any thread."""
         is_error = isinstance(error, Exception)
         self._end(job, None, error if is_error else HandlerError(str(error)))
 
     def _work(self, type: str, n: int, call: Callable[[Any], Awaitable[Any]]) -> None:
         async def run(job: ActiveJob) -> JSON:
-            # Before the handler begins: it may be done at once.
-            ending = asyncio.get_running_loop().create_future()
-            self._runs[job.id, job.fence] = ending
+            # Before the handler begins: it may end the run at once.
+            outcome = asyncio.get_running_loop().create_future()
+            self._runs[job.id, job.fence] = outcome
             try:
                 await call(job)
-                result, error = await ending
+                result, error = await outcome
             finally:
                 del self._runs[job.id, job.fence]
             if error is not None:
@@ -139,9 +139,9 @@ class CallbackKue:
             logger.exception("jobs of type %r are no longer run", type)
 
     def _end(self, job: ActiveJob, result: JSON, error: object) -> None:
-        ending = self._runs.get((job.id, job.fence))
-        if ending is not None:
-            ending.get_loop().call_soon_threadsafe(_settle, ending, (result, error))
+        outcome = self._runs.get((job.id, job.fence))
+        if outcome is not None:
+            outcome.get_loop().call_soon_threadsafe(_settle, outcome, (result, error))
 
     # -- the JobService --------------------------------------------------------
 
@@ -220,17 +220,17 @@ async def _reply(
     except Exception as exc:
         error = exc
     try:
-        answer = handler(result, error)
-        if inspect.isawaitable(answer):
-            await answer
+        returned = handler(result, error)
+        if inspect.isawaitable(returned):
+            await returned
     except Exception:
         logger.exception("callback %r raised", handler)
 
 
-def _settle(ending: asyncio.Future[Any], how: tuple[Any, Any]) -> None:
-    if not ending.done():
-        ending.set_result(how)
+def _settle(outcome: asyncio.Future[Any], value: tuple[Any, Any]) -> None:
+    if not outcome.done():
+        outcome.set_result(value)
 
 
 def _nothing(result: Any, error: Exception | None) -> None:
-    """Nobody wants to know."""
+    """Ignore the result."""

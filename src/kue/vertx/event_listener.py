@@ -1,8 +1,8 @@
 """
-Listening on the bus to what happens to jobs, from any node.
+Event listeners: subscribe on the bus to events of jobs, from any node.
 
-Handlers are called with what `kue.vertx.event_payloads` says; they may be coroutine
-functions.  One that raises is logged and disturbs nobody.
+Handlers are called with the payloads of `kue.vertx.event_payloads`; they may be
+coroutine functions.  What one raises is logged and affects no other.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kue.vertx.addresses import ANY, Addresses
 if TYPE_CHECKING:
     from kue.bus import Consumer, EventBus, Message
 
-#: Called with what is told of an event.
+#: Called with the payload of an event.
 Listener = Callable[[Any], object]
 
 #: Events that may wait for a slow handler; further ones are discarded, and counted.
@@ -44,19 +44,19 @@ def on(
     """
     Call *handler* with each such event of any job: "job_complete", "error" …
 
-    Await ``ready()`` of what is returned to be sure that every node knows of it.
+    Await ``ready()`` of the returned consumer to be sure that every node knows it.
 
     Raises:
-        ValueError: There is no such event; the message lists those there are.
+        ValueError: There is no such event; the message lists the valid ones.
     """
     if event != _ERROR:
         event = QUEUE_PREFIX + kind_of(event, prefix=QUEUE_PREFIX).value
-    where = (addresses or Addresses()).queue(event)
+    address = (addresses or Addresses()).queue(event)
 
-    async def hear(message: Message) -> None:
+    async def receive(message: Message) -> None:
         await _call(handler, message.body)
 
-    return bus.consumer(where, hear, buffer=BUFFER)
+    return bus.consumer(address, receive, buffer=BUFFER)
 
 
 def on_job(
@@ -69,11 +69,11 @@ def on_job(
     """
     Call *handler* with each such event of *job*: "progress", "complete" …
 
-    Ends by itself once the job has ended; a listener for "remove" once it is removed.
-    However many listen to one job, a node says so once, at one address.
+    It ends when the job has ended; a listener for "remove" when the job is removed.
+    However many listeners a job has, a node announces one address for them.
 
     Args:
-        job: A job, its JSON, or ``{"address_id": …, "type": …}`` of one that is to be.
+        job: A job, its JSON, or ``{"address_id": …, "type": …}`` of a future job.
 
     Raises:
         ValueError: There is no such event, or the job's address is not known yet.
@@ -81,17 +81,17 @@ def on_job(
     wanted = kind_of(event).value
     ends = {wanted} if wanted == Kind.REMOVE else _ENDS
 
-    async def hear(message: Message) -> None:
-        told = message.body
+    async def receive(message: Message) -> None:
+        payload = message.body
         try:
-            if told["event"] == wanted:
-                await _call(handler, told["body"])
+            if payload["event"] == wanted:
+                await _call(handler, payload["body"])
         finally:
-            if told["event"] in ends:
+            if payload["event"] in ends:
                 consumer.unregister()
 
-    where = (addresses or Addresses()).job(ANY, *_address(job))
-    consumer = bus.consumer(where, hear, buffer=BUFFER)
+    address = (addresses or Addresses()).job(ANY, *_address(job))
+    consumer = bus.consumer(address, receive, buffer=BUFFER)
     return consumer
 
 
@@ -102,12 +102,12 @@ def _address(job: Addressed | Mapping[str, Any]) -> tuple[str, str]:
         address_id, type = job.address_id, job.type
     if not address_id or not type:
         raise ValueError(
-            f"where events of {job!r} are told is not known; refresh() it first"
+            f"the address of events of {job!r} is not known; refresh() it first"
         )
     return address_id, type
 
 
 async def _call(handler: Listener, body: Any) -> None:
-    answer = handler(body)
-    if inspect.isawaitable(answer):
-        await answer
+    result = handler(body)
+    if inspect.isawaitable(result):
+        await result

@@ -1,8 +1,8 @@
 """
-What is told of an event on the bus: one form for each.
+Payloads of events on the bus.
 
-*job* is the job as `kue.vertx.job_json.show` has it, read after the event: it is never
-older than what it tells of, and may be newer.  Of a job that is gone by then only
+*job* is the job as `kue.vertx.job_json.show` returns it, read after the event: it is
+never older than the event, and may be newer.  Of a job that was removed by then only
 ``address_id``, ``id``, ``type`` and, if it ended, ``state`` are left.
 
 ===================================  =========================  ======================
@@ -19,7 +19,7 @@ error                                ``{"id", "type",           (at ``error``, a
                                      "message"}``               the job's)
 ===================================  =========================  ======================
 
-At the queue's address it is always ``{"job": job, "extra": extra}``.
+At the queue's address the payload is always ``{"job": job, "extra": extra}``.
 """
 
 from __future__ import annotations
@@ -33,63 +33,63 @@ if TYPE_CHECKING:
     from kue.model.events import Event
     from kue.model.job import Job
 
-#: What the end of a job that is gone left it in.
-_LEFT_IN = {
+#: The state of a removed job, by its last event.
+_FINAL_STATES = {
     Kind.COMPLETE: "COMPLETE",
     Kind.FAILED: "FAILED",
     Kind.CANCELLED: "FAILED",
 }
-#: Those who tell of an event why it came to be.
-_EXPLAINED = {
+#: Events with a reason, and the field that has it.
+_REASON_FIELDS = {
     Kind.FAILED_ATTEMPT: "message",
     Kind.FAILED: "message",
     Kind.CANCELLED: "reason",
     Kind.RELEASE: "reason",
 }
-#: Events of runs that failed, and of jobs that cannot be used.
-TROUBLE = frozenset({Kind.FAILED_ATTEMPT, Kind.FAILED, Kind.ERROR})
+#: Events of failed runs, and of jobs that cannot be used.
+FAILURES = frozenset({Kind.FAILED_ATTEMPT, Kind.FAILED, Kind.ERROR})
 
 
-def shown(event: Event, job: Job | None, address_id: str | None) -> dict[str, Any]:
+def shown_job(event: Event, job: Job | None, address_id: str | None) -> dict[str, Any]:
     """Return the job that *event* is about, or what is left of it."""
     if job is not None:
         return show(job)
     left = {
         "address_id": address_id,
         "id": event.job_id,
-        "state": _LEFT_IN.get(event.kind),
+        "state": _FINAL_STATES.get(event.kind),
         "type": event.type,
     }
     return {name: value for name, value in left.items() if value is not None}
 
 
 def extra(event: Event) -> dict[str, Any] | None:
-    """Return what an event tells besides the job."""
+    """Return what an event has in addition to the job."""
     if event.kind is Kind.PROGRESS:
         detail = event.detail
         return {"progress": detail.get("progress", 0), "data": detail.get("data")}
-    name = _EXPLAINED.get(event.kind)
+    name = _REASON_FIELDS.get(event.kind)
     return None if name is None else {name: event.detail.get(name, "")}
 
 
-def of_job(event: Event, job: dict[str, Any]) -> Any:
-    """Return what is told at the address of the job."""
+def job_payload(event: Event, job: dict[str, Any]) -> Any:
+    """Return the payload at the address of the job."""
     if event.kind is Kind.PROGRESS:
         return event.detail.get("progress", 0)
     if event.kind is Kind.REMOVE:
         return {"id": event.job_id}
     if event.kind is Kind.ERROR:
-        return trouble(event)
-    told = extra(event)
-    return job if told is None else {"job": job, "extra": told}
+        return error_payload(event)
+    more = extra(event)
+    return job if more is None else {"job": job, "extra": more}
 
 
-def of_queue(event: Event, job: dict[str, Any]) -> dict[str, Any]:
-    """Return what is told at the address of the queue."""
+def queue_payload(event: Event, job: dict[str, Any]) -> dict[str, Any]:
+    """Return the payload at the address of the queue."""
     return {"job": job, "extra": extra(event)}
 
 
-def trouble(event: Event) -> dict[str, Any]:
-    """Return what is told at ``error``, of the job and of the queue."""
+def error_payload(event: Event) -> dict[str, Any]:
+    """Return the payload at ``error``, of the job and of the queue."""
     message = event.detail.get("message", "")
     return {"id": event.job_id, "type": event.type, "message": message}

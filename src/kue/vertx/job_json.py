@@ -1,12 +1,12 @@
 """
-A job as Vert.x Kue shows it, to its REST API and on the event bus.
+Jobs as JSON of Vert.x Kue, for its REST API and the event bus.
 
 ``priority`` and ``state`` are names in capitals, ``attempts`` and ``max_attempts``
 numbers, times Unix ms and 0 when there is none yet; ``backoff``, ``error`` and
 ``result`` are left out when there is none.
 
-Vert.x Kue and Kue know five states: inactive, active, complete, failed and delayed.  To
-them a blocked job is inactive, and a cancelled one failed.
+Vert.x Kue and Automattic's Kue have five states: inactive, active, complete, failed and
+delayed.  There a blocked job is inactive, and a cancelled one failed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kue.client.queue import Kue
     from kue.model.job import Job
 
-#: What both call the states, and which of ours are meant.
+#: The names of states in both, and the states of this Kue.
 STATES: Mapping[str, tuple[State, ...]] = MappingProxyType(
     {
         "inactive": (State.WAITING, State.BLOCKED),
@@ -39,17 +39,17 @@ _NAMES = {state: name for name, states in STATES.items() for state in states}
 
 
 def name_of(state: State) -> str:
-    """Return what both call *state*."""
+    """Return the name of *state* in both."""
     return _NAMES[state]
 
 
 def attempts_made(job: Job) -> int:
-    """Return how many attempts have ended; the one that runs is not counted yet."""
+    """Return how many attempts have ended; a running one does not count."""
     return job.attempts - 1 if job.state is State.ACTIVE else job.attempts
 
 
 def reason_of(job: Job) -> str | None:
-    """Return why a job is failed to both that was cancelled; None for others."""
+    """Return the failure message of a cancelled job; None for others."""
     if job.state is not State.CANCELLED:
         return None
     reason = job.history[-1].reason if job.history else ""
@@ -57,12 +57,12 @@ def reason_of(job: Job) -> str | None:
 
 
 def due_at(job: Job) -> int:
-    """Return when the job may run, or could have run, first."""
+    """Return when the job may run first, or could have."""
     return job.promote_at or job.created_at + job.spec.delay
 
 
 def show(job: Job) -> dict[str, Any]:
-    """Return a job as Vert.x Kue's JSON has it."""
+    """Return a job as JSON of Vert.x Kue."""
     optional = {
         "backoff": msgspec.to_builtins(job.spec.backoff),
         "error": job.error.message if job.error else reason_of(job),
@@ -94,11 +94,11 @@ def show(job: Job) -> dict[str, Any]:
 
 
 def _level(priority: int) -> str:
-    """Return the name of the level nearest to *priority*: there, it is one of five."""
+    """Return the name of the level nearest to *priority*: Vert.x Kue has five."""
     return min(Priority, key=lambda level: abs(level - priority)).name
 
 
-# -- asking by these states ----------------------------------------------------
+# -- queries by these states ---------------------------------------------------
 
 
 async def counts(q: Kue, type: str | None = None) -> dict[str, int]:
@@ -136,7 +136,7 @@ def read_state(text: str) -> str:
     Return the state that Vert.x Kue calls *text*, in any case.
 
     Raises:
-        ValueError: There is none of that name.
+        ValueError: There is no such state.
     """
     name = text.lower()
     if name not in STATES:
@@ -147,12 +147,12 @@ def read_state(text: str) -> str:
 
 def read_order(text: str) -> Order:
     """
-    Return which end a list begins with.
+    Return the order of a list.
 
     Raises:
-        ValueError: It is neither.
+        ValueError: It is neither asc nor desc.
     """
     order = text.lower()
     if order not in ("asc", "desc"):
-        raise ValueError(f"order is asc or desc, not {text[:40]!r}")
+        raise ValueError(f"order must be asc or desc, not {text[:40]!r}")
     return cast("Order", order)

@@ -1,7 +1,7 @@
 """
-The JobService: what can be asked of a queue, here or over the bus.
+The JobService: queries and operations on jobs, local or over the event bus.
 
-Jobs, states and the numbers of a range are as Vert.x Kue has them: a job is the JSON of
+Jobs, states and ranges are those of Vert.x Kue: a job is the JSON of
 `kue.vertx.job_json.show`, states have its five names in any case, ranges count from 0
 and include both ends.
 """
@@ -26,26 +26,26 @@ if TYPE_CHECKING:
     from kue.runtime import Verticle
     from kue.vertx.service_binding import Interceptor
 
-#: Jobs that one range may have.
+#: Most jobs of one range.
 MAX_RANGE = 1000
-#: Ids that one answer may have.
+#: Most ids of one reply.
 MAX_IDS = 10_000
 
 JobId = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
-#: A place in a list of jobs.
-Place = Annotated[int, msgspec.Meta(ge=0, lt=2**40)]
+#: An index into a list of jobs.
+Index = Annotated[int, msgspec.Meta(ge=0, lt=2**40)]
 Type = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
-Word = Annotated[str, msgspec.Meta(max_length=20)]
+ShortText = Annotated[str, msgspec.Meta(max_length=20)]
 JobJson = dict[str, Any]
 
 
 class JobService:
     """
-    What Vert.x Kue's service of that name answers.
+    The service of that name of Vert.x Kue.
 
     Raises:
-        ValueError: Something given makes no sense, or asks for too much.
-        StoreError: see there.
+        ValueError: An argument is invalid, or a range too large.
+        StoreError: See `kue.model.errors`.
     """
 
     def __init__(self, q: Kue) -> None:
@@ -61,7 +61,7 @@ class JobService:
         return job_json.show(job)
 
     async def remove_job(self, id: JobId) -> None:
-        """Remove a job, even if it runs; one that is gone is no error."""
+        """Remove a job, even if it runs; a missing one is not an error."""
         await self._q.remove_many([id], force=True)
 
     async def exists_job(self, id: JobId) -> bool:
@@ -74,13 +74,18 @@ class JobService:
     # -- ranges ----------------------------------------------------------------
 
     async def job_range_by_state(
-        self, state: Word, from_: Place, to: Place, order: Word = "asc"
+        self, state: ShortText, from_: Index, to: Index, order: ShortText = "asc"
     ) -> list[JobJson]:
         """Return jobs number *from_* to *to* of those in *state*."""
         return await self._range(from_, to, order, name=job_json.read_state(state))
 
     async def job_range_by_type(
-        self, type: Type, state: Word, from_: Place, to: Place, order: Word = "asc"
+        self,
+        type: Type,
+        state: ShortText,
+        from_: Index,
+        to: Index,
+        order: ShortText = "asc",
     ) -> list[JobJson]:
         """Return jobs number *from_* to *to* of those of *type* in *state*."""
         return await self._range(
@@ -88,18 +93,18 @@ class JobService:
         )
 
     async def job_range(
-        self, from_: Place, to: Place, order: Word = "asc"
+        self, from_: Index, to: Index, order: ShortText = "asc"
     ) -> list[JobJson]:
         """Return jobs number *from_* to *to* of all."""
         return await self._range(from_, to, order)
 
-    async def get_ids_by_state(self, state: Word) -> list[int]:
+    async def get_ids_by_state(self, state: ShortText) -> list[int]:
         """Return the ids of all jobs in *state*, unless they are too many."""
         name = job_json.read_state(state)
         count = await self.card(state)
         if count > MAX_IDS:
             raise ValueError(
-                f"{count:,} jobs are {name}, and one answer has at most {MAX_IDS:,} "
+                f"{count:,} jobs are {name}, and a reply has at most {MAX_IDS:,} "
                 "ids; ask for ranges"
             )
         return [
@@ -116,7 +121,7 @@ class JobService:
         type: str | None = None,
     ) -> list[JobJson]:
         if last < first:
-            raise ValueError(f"a range goes forward; {first} to {last} does not")
+            raise ValueError(f"a range cannot end before it begins: {first} to {last}")
         if last - first >= MAX_RANGE:
             raise ValueError(f"a range has at most {MAX_RANGE:,} jobs; ask for fewer")
         jobs = await job_json.part(
@@ -131,11 +136,11 @@ class JobService:
 
     # -- counts ----------------------------------------------------------------
 
-    async def card_by_type(self, type: Type, state: Word) -> int:
+    async def card_by_type(self, type: Type, state: ShortText) -> int:
         """Return how many jobs of *type* are in *state*."""
         return (await job_json.counts(self._q, type))[job_json.read_state(state)]
 
-    async def card(self, state: Word) -> int:
+    async def card(self, state: ShortText) -> int:
         """Return how many jobs are in *state*."""
         return (await job_json.counts(self._q))[job_json.read_state(state)]
 
@@ -160,12 +165,12 @@ class JobService:
         return await self._q.types()
 
     async def get_work_time(self) -> int:
-        """Return how long runs of the last 24 hours took, all together, in ms."""
+        """Return the total duration of runs of the last 24 hours, in ms."""
         return await self._q.work_time()
 
 
 class JobServiceProxy(Proxy, JobService, of=JobService):
-    """A `JobService` that asks the one on the bus; see `Proxy`."""
+    """A `JobService` that calls the one on the bus; see `Proxy`."""
 
     def __init__(
         self,

@@ -1,9 +1,9 @@
 """
-Services on the bus: the async methods of an object, called from anywhere.
+Services on the event bus: the async methods of an object, called from any node.
 
 A request is a JSON object of named arguments with the method's name in the header
-``action``, the reply what the method returns.  Names are in camel case on the wire:
-``get_job(job_id)`` is action ``getJob`` with ``jobId``; an underscore at the end, where
+``action``; the reply is what the method returns.  Names are in camel case on the wire:
+``get_job(job_id)`` is action ``getJob`` with ``jobId``; a trailing underscore, where
 Python needs one, is left out.  Arguments are checked against the method's annotations.
 
 What a method raises is a RECIPIENT_FAILURE with code -1 (a `RequestFailed` keeps its
@@ -40,13 +40,13 @@ logger = logging.getLogger(__name__)
 
 ACTION = "action"
 TOKEN = "auth-token"
-#: Calls of one service that may overlap; others wait their turn.
+#: Concurrent calls of one service; others wait.
 CONCURRENCY = 100
 
-#: What a service does not do at all, as Vert.x has it.
+#: The code of an unknown action in Vert.x.
 _NO_ACTION = 500
 _UNAUTHORIZED = 401
-#: Raised by a proxy as they are raised by the service.
+#: Errors that a proxy raises as the service does.
 _SAME = {
     error.__name__: error
     for error in (
@@ -69,7 +69,7 @@ class ServiceCall:
 
 
 Proceed = Callable[[], Awaitable[Any]]
-#: Wraps a call: it may look, refuse by raising, or change what is returned.
+#: Wraps a call: it may inspect it, reject it by raising, or change its result.
 Interceptor = Callable[[ServiceCall, Proceed], Awaitable[Any]]
 TokenCheck = Callable[[str], bool | Awaitable[bool]]
 
@@ -85,15 +85,15 @@ def bind(
     concurrency: int = CONCURRENCY,
 ) -> Consumer:
     """
-    Register *service* at *address*; what is returned unregisters it.
+    Register *service* at *address*; the returned consumer unregisters it.
 
     Args:
         bus: The bus, or a verticle: the service then ends with it.
         interceptors: Around every call, the first outermost; see `only`.
-        local: Only this node may ask.
-        debug: Tell whoever asked the message and the stack of every failure.
+        local: Only this node may call it.
+        debug: Send message and stack of every failure to the caller.
     """
-    endpoint = _Endpoint(service, tuple(interceptors), is_open=debug)
+    endpoint = _Endpoint(service, tuple(interceptors), is_debug=debug)
     return bus.consumer(address, endpoint.handle, local=local, concurrency=concurrency)
 
 
@@ -110,17 +110,17 @@ def only(action: str, interceptor: Interceptor) -> Interceptor:
 
 def authorised(check: TokenCheck) -> Interceptor:
     """
-    Return an interceptor that lets in whoever has a token that *check* accepts.
+    Return an interceptor that admits callers with a token that *check* accepts.
 
-    The token is the header ``auth-token``; without one the call is refused.
+    The token is the header ``auth-token``; without one the call is rejected.
     """
 
     async def intercept(call: ServiceCall, proceed: Proceed) -> Any:
         token = call.message.headers.get(TOKEN)
-        is_good = token is not None and check(token)
-        if inspect.isawaitable(is_good):
-            is_good = await is_good
-        if not is_good:
+        is_valid = token is not None and check(token)
+        if inspect.isawaitable(is_valid):
+            is_valid = await is_valid
+        if not is_valid:
             raise RequestFailed("Unauthorized", code=_UNAUTHORIZED)
         return await proceed()
 
@@ -169,19 +169,19 @@ def _on_wire(name: str) -> str:
     return first + "".join(map(str.capitalize, rest))
 
 
-# -- the side of the service -----------------------------------------------------
+# -- server side -----------------------------------------------------------------
 
 
 class _Endpoint:
-    """Answers the requests to one service."""
+    """Handles the requests to one service."""
 
     def __init__(
-        self, service: object, interceptors: tuple[Interceptor, ...], *, is_open: bool
+        self, service: object, interceptors: tuple[Interceptor, ...], *, is_debug: bool
     ) -> None:
         self._service = service
         self._actions = actions(type(service))
         self._interceptors = interceptors
-        self._is_open = is_open
+        self._is_debug = is_debug
 
     async def handle(self, message: Message) -> None:
         call = ServiceCall(message.headers.get(ACTION) or "", message)
@@ -194,19 +194,19 @@ class _Endpoint:
 
     async def _pass(self, call: ServiceCall, at: int) -> Any:
         if at == len(self._interceptors):
-            return await self._do(call)
+            return await self._invoke(call)
         return await self._interceptors[at](call, lambda: self._pass(call, at + 1))
 
-    async def _do(self, call: ServiceCall) -> Any:
+    async def _invoke(self, call: ServiceCall) -> Any:
         if not call.action:
             raise RequestFailed("action not specified", code=_NO_ACTION)
         action = self._actions.get(call.action)
         if action is None:
             shown = call.action[:100]
             raise RequestFailed(f"Invalid action: {shown}", code=_NO_ACTION)
-        given = call.message.body
+        body = call.message.body
         try:
-            checked = msgspec.convert({} if given is None else given, action.arguments)
+            checked = msgspec.convert({} if body is None else body, action.arguments)
         except msgspec.ValidationError as exc:
             raise ValueError(f"{action.name}: {exc}") from None
         return await getattr(self._service, action.method)(
@@ -218,22 +218,22 @@ class _Endpoint:
             return RequestFailed(exc.text, code=exc.code, debug=exc.debug)
         debug: dict[str, Any] = {"causeName": type(exc).__name__}
         text = str(exc)
-        if self._is_open:
+        if self._is_debug:
             debug["causeMessage"] = text
             debug["causeStackTrace"] = traceback.format_exception(exc)
         if not isinstance(exc, KueError | ValueError):
             logger.error("action %s failed", action, exc_info=exc)
-            # Its text may hold what is none of the asker's business; the log has it.
+            # Its text may hold what the caller must not see; the log has it.
             text = f"{action} failed: {type(exc).__name__}"
         return RequestFailed(text, debug=debug)
 
 
-# -- the side of who asks --------------------------------------------------------
+# -- client side -----------------------------------------------------------------
 
 
 class Proxy:
     """
-    Asks a service on the bus: a subclass has the methods of the class that it is *of*.
+    Calls a service on the bus: a subclass has the methods of the class that it is *of*.
 
     ::
 
@@ -245,9 +245,9 @@ class Proxy:
     as such, everything else as `RequestFailed`, and so does the bus.
 
     Args:
-        timeout: How long a reply is waited for, in seconds.
-        token: Sent with each request, for services that ask for one.
-        local: Ask only services of this node.
+        timeout: How long to wait for a reply, in seconds.
+        token: Sent with each request, for services that require one.
+        local: Call only services of this node.
     """
 
     def __init__(
@@ -271,14 +271,17 @@ class Proxy:
             for action in actions(of).values():
                 setattr(cls, action.method, _remote(action, getattr(of, action.method)))
 
-    async def _ask(self, action: ServiceMethod, given: dict[str, Any]) -> Any:
+    async def _request(self, action: ServiceMethod, arguments: dict[str, Any]) -> Any:
         headers = {ACTION: action.name}
         if self._token is not None:
             headers[TOKEN] = self._token
         try:
             reply = await self._bus.request(
                 self._address,
-                {_on_wire(name): msgspec.to_builtins(it) for name, it in given.items()},
+                {
+                    _on_wire(name): msgspec.to_builtins(value)
+                    for name, value in arguments.items()
+                },
                 timeout=self._timeout,
                 headers=headers,
                 local=self._local,
@@ -295,9 +298,9 @@ def _remote(action: ServiceMethod, method: Callable[..., Any]) -> Callable[..., 
     signature = inspect.signature(method)
 
     @functools.wraps(method)
-    async def ask(self: Proxy, *args: Any, **kwargs: Any) -> Any:
-        given = dict(signature.bind(self, *args, **kwargs).arguments)
-        del given["self"]
-        return await self._ask(action, given)
+    async def call_remote(self: Proxy, *args: Any, **kwargs: Any) -> Any:
+        arguments = dict(signature.bind(self, *args, **kwargs).arguments)
+        del arguments["self"]
+        return await self._request(action, arguments)
 
-    return ask
+    return call_remote

@@ -1,11 +1,11 @@
 """
-Kue as verticles of a runtime: `KueVerticle` and `KueWorker`.
+Verticles of Kue: `KueVerticle` and `KueWorker`.
 
-Both are deployed with a config that says which queue is meant::
+Both are deployed with a config that names the queue::
 
     await runtime.deploy("kue.vertx:KueVerticle", config={"url": "redis://localhost"})
 
-or made with a queue that lives on the event loop of the runtime: ``KueVerticle(q)``.
+or created with a queue that lives on the event loop of the runtime: ``KueVerticle(q)``.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: How long a start waits to be the one that tells events, before it stands by.
-PATIENCE = "1s"
-#: One turn of standing by.
-STAND_BY = "10m"
-#: How often it is looked whether the lock is still held.
+#: How long a start waits for the lock of publishing events, before it is a standby.
+LOCK_TIMEOUT = "1s"
+#: How long one attempt of a standby to get the lock lasts.
+STANDBY_TIMEOUT = "10m"
+#: How often to check that the lock is still held.
 CHECK_SECONDS = 1.0
 
 C = TypeVar("C", bound="QueueConfig")
@@ -50,22 +50,22 @@ C = TypeVar("C", bound="QueueConfig")
 class QueueConfig(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 ):
-    """Which queue; what is not given is as `kue.model.settings` has it."""
+    """The queue; defaults are those of `kue.model.settings`."""
 
     url: str | None = None
     prefix: str | None = None
 
 
 class ServiceConfig(QueueConfig, frozen=True, kw_only=True):
-    """How a queue is put on the bus."""
+    """How a queue is offered on the bus."""
 
     #: What its addresses begin with.
     root: str = ROOT
-    #: Whether events are told.
+    #: Whether events are published.
     events: bool = True
-    #: Whether only this node may ask the service.
+    #: Whether only this node may call the service.
     local: bool = False
-    #: Whether failures of the service tell their stack.
+    #: Whether failures of the service include their stack.
     debug: bool = False
 
 
@@ -85,7 +85,7 @@ class QueueVerticle(Verticle):
         self._given = q
 
     def read_config(self, kind: type[C]) -> C:
-        """Return what it was deployed with."""
+        """Return the config it was deployed with."""
         if self.context.is_worker:
             raise ConfigError(
                 f"{type(self).__name__} lives on an event loop; "
@@ -97,7 +97,7 @@ class QueueVerticle(Verticle):
             raise ConfigError(f"config of {type(self).__name__}: {exc}") from exc
 
     async def open_queue(self, config: QueueConfig) -> Kue:
-        """Return the queue, connected; one that is made here ends with the verticle."""
+        """Return the queue, connected; one created here is closed with the verticle."""
         q = self._given
         if q is None:
             q = Kue(config.url, prefix=config.prefix)
@@ -116,17 +116,17 @@ class QueueVerticle(Verticle):
         if bus is None:
             raise ConfigError(
                 f"{type(self).__name__} needs an event bus, and this runtime has none; "
-                "make it with Runtime(bus=EventBus())"
+                "create it with Runtime(bus=EventBus())"
             )
         return bus
 
 
 class KueVerticle(QueueVerticle):
     """
-    Puts a queue on the bus: its events and its `JobService`.
+    Offers a queue on the bus: its events and its `JobService`.
 
-    Where several are deployed for one queue, all answer requests and one tells events;
-    when that one ends, another does.
+    Where several are deployed for one queue, all handle requests and one publishes
+    events; when that one ends, another takes over.
     """
 
     #: Around every call of the service; see `kue.vertx.service_binding`.
@@ -146,87 +146,90 @@ class KueVerticle(QueueVerticle):
             debug=config.debug,
         )
         if config.events:
-            shift = _Shift(
+            publisher = _LockedPublisher(
                 self, EventPublisher(q, bus, addresses), _lock_name(q, config)
             )
-            self.context.add_close_hook(shift.end)
-            await shift.begin()
+            self.context.add_close_hook(publisher.end)
+            await publisher.begin()
         await service.ready()
         logger.info("Kue Verticle is running...")
 
 
-class _Shift:
-    """Sees to it that one of several relays tells events: who holds the lock."""
+class _LockedPublisher:
+    """Lets one of several publishers publish: the one that holds the lock."""
 
-    def __init__(self, verticle: Verticle, relay: EventPublisher, name: str) -> None:
+    def __init__(
+        self, verticle: Verticle, publisher: EventPublisher, name: str
+    ) -> None:
         self._shared = verticle.runtime.shared
-        self._relay = relay
+        self._publisher = publisher
         self._name = name
         self._lock: Lock | None = None
         self._background = BackgroundTasks()
 
     async def begin(self) -> None:
-        """Tell events from now on, or as soon as nobody else does."""
+        """Publish events from now on, or as soon as no other does."""
         with contextlib.suppress(LockTimedOut):
-            await self._take_over(PATIENCE)
-        self._background.start(self._go_on(), "kue relay shift")
+            await self._take_over(LOCK_TIMEOUT)
+        self._background.start(self._keep_lock(), "kue event publisher lock")
 
     async def end(self) -> None:
         await self._background.close()
         await self._hand_over()
 
-    async def _go_on(self) -> None:
+    async def _keep_lock(self) -> None:
         while True:
             try:
                 if self._lock is None:
-                    await self._take_over(STAND_BY)
+                    await self._take_over(STANDBY_TIMEOUT)
                 elif self._lock.is_held:
                     await asyncio.sleep(CHECK_SECONDS)
                 else:
-                    logger.warning("another node may tell events; standing by")
+                    logger.warning("another node may publish events; standing by")
                     await self._hand_over()
             except LockTimedOut:
                 continue
             except KueError as exc:
-                logger.warning("events cannot be told for now: %s", exc)
+                logger.warning("events cannot be published for now: %s", exc)
                 await asyncio.sleep(CHECK_SECONDS)
 
-    async def _take_over(self, patience: str) -> None:
-        self._lock = await self._shared.lock(self._name, timeout=patience)
-        await self._relay.start()
+    async def _take_over(self, timeout: str) -> None:
+        self._lock = await self._shared.lock(self._name, timeout=timeout)
+        await self._publisher.start()
 
     async def _hand_over(self) -> None:
-        await self._relay.stop()
+        await self._publisher.stop()
         lock, self._lock = self._lock, None
         if lock is not None:
             await lock.release()
 
 
 def _lock_name(q: Kue, config: ServiceConfig) -> str:
-    known = q.settings
-    which = f"{known.url}\n{known.prefix}\n{config.root}".encode()
-    return f"kue relay {hashlib.sha256(which).hexdigest()[:32]}"
+    settings = q.settings
+    identity = f"{settings.url}\n{settings.prefix}\n{config.root}".encode()
+    return f"kue relay {hashlib.sha256(identity).hexdigest()[:32]}"
 
 
 class KueWorker(QueueVerticle):
     """
     Runs jobs for as long as it is deployed.
 
-    A subclass says who handles them::
+    A subclass registers their handlers::
 
         class Mailer(KueWorker):
             def register(self, q: Kue) -> None:
                 q.process("email", 20, self.send)
 
-    or it is made with a queue that knows: ``KueWorker(q)``.  When it is undeployed it
-    takes no more jobs, waits for those in hand and, after its grace, hands them back.
+    or it is created with a queue that has handlers: ``KueWorker(q)``.  When it is
+    undeployed it claims no more jobs, waits for the running ones and, after its grace,
+    requeues them.
     """
 
     _worker: Worker | None = None
     _run: asyncio.Task[None] | None = None
 
     def register(self, q: Kue) -> None:
-        """Say who handles which jobs."""
+        """Register the handlers of jobs."""
 
     async def start(self) -> None:
         config = self.read_config(WorkerConfig)
