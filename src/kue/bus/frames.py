@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kue.bus.codecs import Codecs
     from kue.bus.message import MessageSender
 
-#: Bytes of body and headers, unless the bus says otherwise.  Redis cuts off a
+#: Bytes of body and headers, unless the bus sets another limit.  Redis cuts off a
 #: subscriber that has 32 MB waiting.
 MAX_SIZE = 12 * 1024 * 1024
 #: Highest limit that a bus may set.

@@ -89,7 +89,7 @@ class Membership:
             await asyncio.shield(self._publisher)
 
     async def end(self) -> None:
-        """Publish nothing more, and fail those who wait for it."""
+        """Publish nothing more, and fail the futures that wait for it."""
         if self._publisher is not None:
             self._publisher.cancel()
             await asyncio.gather(self._publisher, return_exceptions=True)

@@ -93,7 +93,7 @@ class NodeOutbox:
         return (self._stream, self._number) if self._number else self._previous
 
     def put(self, frame: Frame) -> bool:
-        """Take a frame, unless there is no room."""
+        """Queue a frame; return False if there is no room."""
         bytes_ = size(frame)
         if len(self._waiting) >= MAX_FRAMES or self._bytes + bytes_ > MAX_BYTES:
             return False

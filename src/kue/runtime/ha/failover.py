@@ -154,8 +154,8 @@ class Failover:
             had_quorum = self.has_quorum
             self._nodes, self._is_waiting = view.nodes, view.is_waiting
         if self._duties and had_quorum != self.has_quorum:
-            word = "has" if self.has_quorum else "lost"
-            logger.warning("the group %s %s its quorum", self._ha.group, word)
+            verb = "has" if self.has_quorum else "lost"
+            logger.warning("the group %s %s its quorum", self._ha.group, verb)
 
     async def _strike_orphans(self) -> None:
         for duty_id in [*self._orphans]:

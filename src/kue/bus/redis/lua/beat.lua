@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  beat: heartbeat of a node; the first one after the death of another removes that.
+  beat: heartbeat of a node, which also removes dead nodes.
 
   A node is dead when it has sent no heartbeat for a lease.  One whose process was killed
   has lost its subscription, too, and is dead as soon as a heartbeat is overdue.
