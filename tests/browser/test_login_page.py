@@ -128,7 +128,7 @@ async def test_too_many_tries_are_told_how_long_to_wait(
         await expect(page.get_by_role("button", name="Log in")).to_be_enabled()
     await log_in(page, "ann")
 
-    wait = re.compile(r"that was tried too often; wait \d+ s")
+    wait = re.compile(r"too many attempts; wait \d+ s")
     await expect(page.get_by_role("alert")).to_have_text(wait)
     await expect(page).to_have_url(f"{site}/login")
 

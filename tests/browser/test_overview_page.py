@@ -244,8 +244,8 @@ async def test_a_backlog_that_grows_is_a_warning_with_the_time_it_takes(
     await opened(page, address)
 
     one = warning(page, "backlog")
-    await expect(one).to_contain_text("60 jobs came and 10 ended")
-    await expect(one).to_contain_text("the 50 that wait take 25 min at this pace")
+    await expect(one).to_contain_text("60 jobs added and 10 ended")
+    await expect(one).to_contain_text("the 50 waiting take 25 min at this rate")
 
 
 async def test_designer_4_queues_without_a_worker_are_one_warning(

@@ -133,7 +133,7 @@ def test_an_address_that_others_reach_needs_a_user(
     assert exit_code("dashboard", "--host", "0.0.0.0", "--port", "0") == 2
 
     told = capfd.readouterr().err
-    assert "others than this machine can reach 0.0.0.0" in told
+    assert "other machines can reach 0.0.0.0" in told
     assert "kue user add NAME --role admin\n" in told
     assert "kue dashboard --host 0.0.0.0\n" in told
 
@@ -141,8 +141,8 @@ def test_an_address_that_others_reach_needs_a_user(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--prefix", "/a b"), "is no plain path"),
-        (("--proxy", "nginx"), "is no address"),
+        (("--prefix", "/a b"), "is not a plain path"),
+        (("--proxy", "nginx"), "is not an address"),
         (("--keyfile", "key.pem"), "give --certfile, too"),
         (("--host", "nobody.invalid"), "there is no host 'nobody.invalid'"),
         (("nothing:q",), "there is no module 'nothing'"),

@@ -115,7 +115,7 @@ async def test_an_address_that_others_reach_needs_a_user(folder: Path) -> None:
         code = await up.ended()
 
     assert code == 2
-    assert "others than this machine can reach 0.0.0.0" in up.said
+    assert "other machines can reach 0.0.0.0" in up.said
     assert "kue up app:q --host 0.0.0.0" in up.said
 
 

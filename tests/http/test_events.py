@@ -19,7 +19,7 @@ from kue import Kue
 from kue.http import create_app
 from kue.http.auth.access import Anyone, Role, User
 from kue.http.framework.api import Api
-from kue.http.framework.problem import AWAY
+from kue.http.framework.problem import UNAVAILABLE
 from kue.http.streaming.broadcast import EventBroadcast
 from kue.http.streaming.client_buffer import BufferLimits
 from kue.http.v1.events import routes, section
@@ -681,14 +681,15 @@ async def test_a_websocket_of_another_page_is_closed_with_1008(
     q: Kue, origin: str
 ) -> None:
     async with line_to(q, origin=origin) as line:
-        assert await line.closed() == (1008, "the page is of another origin")
+        reason = "the request is from a page of another origin"
+        assert await line.closed() == (1008, reason)
 
 
 async def test_a_websocket_of_a_stranger_is_closed_with_1008(q: Kue) -> None:
     async with line_to(q, guard=Nobody()) as line:
         code, reason = await line.closed()
 
-    assert (code, reason[:15]) == (1008, "say who you are")
+    assert (code, reason[:14]) == (1008, "authentication")
 
 
 async def test_a_websocket_that_asks_for_nonsense_is_closed_with_1008(q: Kue) -> None:
@@ -703,14 +704,14 @@ async def test_a_websocket_is_closed_with_1013_while_nobody_can_tell_whose_it_is
     q: Kue,
 ) -> None:
     async with line_to(q, guard=Adrift()) as line:
-        assert await line.closed() == (1013, AWAY)
+        assert await line.closed() == (1013, UNAVAILABLE)
 
 
 async def test_a_websocket_too_many_is_closed_with_1013(q: Kue) -> None:
     async with line_to(q, bounds=BufferLimits(clients=0)) as line:
         code, reason = await line.closed()
 
-    assert (code, reason) == (1013, "there are too many streams open already")
+    assert (code, reason) == (1013, "too many streams are open already")
 
 
 async def test_websockets_are_closed_when_the_server_stops(q: Kue) -> None:
@@ -720,4 +721,4 @@ async def test_websockets_are_closed_when_the_server_stops(q: Kue) -> None:
 
         await app.state.live.close()
 
-        assert await line.closed() == (1013, "the server stops")
+        assert await line.closed() == (1013, "the server is stopping")

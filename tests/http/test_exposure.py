@@ -114,5 +114,5 @@ def test_the_address_shown_has_scheme_and_prefix() -> None:
 def test_a_refusal_says_why_and_what_to_run() -> None:
     refusal = str(UnprotectedServer("0.0.0.0", ("kue user add NAME", "kue dashboard")))
 
-    assert "others than this machine can reach 0.0.0.0" in refusal
+    assert "other machines can reach 0.0.0.0" in refusal
     assert "\n  kue user add NAME\n  kue dashboard" in refusal

@@ -667,7 +667,7 @@ async def test_who_operates_removes_nothing(http: Http, q: Kue) -> None:
         answer = await client.delete(f"/jobs/{job_id}")
 
     assert answer.status_code == 403
-    assert answer.json()["detail"] == "this takes the role admin"
+    assert answer.json()["detail"] == "this needs the role admin"
     assert await q.exists(job_id)
 
 

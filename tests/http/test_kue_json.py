@@ -177,7 +177,7 @@ async def test_a_list_is_judged_by_the_jobs_there_are(
 async def test_a_search_for_too_much_is_an_error(kue: httpx.AsyncClient) -> None:
     answer = await told(kue, "GET", f"/job/search?q={'a' * 201}")
 
-    assert answer == {"error": "a search is for at most 200 letters"}
+    assert answer == {"error": "a search text has at most 200 characters"}
 
 
 async def test_a_range_has_both_its_ends(q: Kue, kue: httpx.AsyncClient) -> None:
@@ -714,7 +714,7 @@ async def test_a_body_that_does_not_say_it_is_json_is_not_read(
         ('{"data": {}}', "Must provide job type"),
         ('{"type": 7}', "type must be text, not 7"),
         ('{"type": "email", "options": 7}', "options must be an object"),
-        ("7", "a body is an object or a list"),
+        ("7", "the body must be an object or a list"),
         ("{", "the body is not JSON: "),
         ("[" * 100_000, "the body is not JSON: "),
         (f"[{','.join(['0'] * 1001)}]", "one request adds at most 1,000 jobs, not"),
@@ -782,7 +782,7 @@ async def test_a_role_that_is_too_low_changes_nothing(
         answer = await ask(client, method, path.replace("1", str(done)))
 
     assert answer.status_code == 403
-    assert answer.json() == {"error": f"this takes the role {role}"}
+    assert answer.json() == {"error": f"this needs the role {role}"}
     assert sum((await q.counts()).values()) == 1
     assert await state(q, done) is State.COMPLETE
 
@@ -810,7 +810,7 @@ async def test_who_does_not_say_who_they_are_is_401(q: Kue) -> None:
             answer = await ask(client, method, path)
             assert answer.status_code == 401
             assert answer.headers["www-authenticate"] == "Bearer"
-            assert answer.json()["error"].startswith("say who you are")
+            assert answer.json()["error"].startswith("authentication is required")
 
 
 @pytest.fixture

@@ -241,9 +241,9 @@ async def test_what_is_on_its_way_when_a_reader_comes_back_is_told_once(
             place = await told_up(reader)
             event = Event(kind=Kind.UPDATE, job_id=7, type="email", at=1)
             # As the subscription does, in the moment before readers are handed it.
-            live._tell(event)
+            live._publish(event)
             with live.join(ALL, place) as back:
-                live._tell(event)
+                live._publish(event)
 
                 heard = await caught_up(back, 2)
 

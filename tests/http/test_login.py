@@ -277,7 +277,7 @@ async def test_a_token_is_made_told_once_used_and_revoked(q: Kue) -> None:
         "open_mode": False,
     }
     assert (added.status_code, refused.status_code) == (201, 403)
-    assert refused.json()["detail"] == "this takes the scope read"
+    assert refused.json()["detail"] == "this needs the scope read"
     [shown] = listed.json()["tokens"]
     assert "secret" not in shown
     assert shown["used_at"] >= token["created_at"]

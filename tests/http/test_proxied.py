@@ -102,7 +102,7 @@ def test_a_prefix_is_written_in_one_way(given: str, meant: str) -> None:
     ["/a b", "/a//b", "/../x", "/a?b", "/<b>", "/" + "x" * 300],
 )
 def test_a_prefix_that_is_no_plain_path_is_refused(prefix: str) -> None:
-    with pytest.raises(ConfigError, match="is no plain path"):
+    with pytest.raises(ConfigError, match="is not a plain path"):
         checked(prefix)
 
 
@@ -188,5 +188,5 @@ async def test_who_has_no_address_is_believed_on_a_socket_in_the_file_system(
 
 
 def test_a_proxy_that_is_no_address_is_refused() -> None:
-    with pytest.raises(ConfigError, match="the proxy 'nginx' is no address"):
+    with pytest.raises(ConfigError, match="the proxy 'nginx' is not an address"):
         ProxyHeaders(Ear(), ["nginx"])

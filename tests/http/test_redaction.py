@@ -219,7 +219,7 @@ def test_hidden_values_that_are_sent_back_stay_what_they_are() -> None:
 def test_a_mask_where_nothing_was_hidden_is_refused(sent: Any) -> None:
     kept = {"password": "a", "list": [{"token": "b"}, {"token": "c"}]}
 
-    with pytest.raises(Refused, match="give it anew"):
+    with pytest.raises(Refused, match="give the value itself"):
         Redaction().restore(sent, kept)
 
 

@@ -259,8 +259,8 @@ async def test_a_socket_in_the_file_system_is_served(q: Kue, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"prefix": "/a b"}, "is no plain path"),
-        ({"proxies": ("nginx",)}, "is no address"),
+        ({"prefix": "/a b"}, "is not a plain path"),
+        ({"proxies": ("nginx",)}, "is not an address"),
         ({"keyfile": "key.pem"}, "give --certfile, too"),
         ({"certfile": "nowhere.pem"}, "the certificate cannot be used"),
     ],

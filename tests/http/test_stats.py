@@ -208,8 +208,8 @@ async def test_a_backlog_that_grows_is_warned_of_with_the_time_it_takes(
     [warning] = [one for one in stats["warnings"] if one["code"] == "backlog"]
     assert warning["queue"] == "email"
     assert warning["message"] == (
-        "backlog of 'email' grows: 40 jobs came and 10 ended in the last 5 minutes; "
-        "the 30 that wait take 15 min at this pace"
+        "backlog of 'email' grows: 40 jobs added and 10 ended in the last 5 minutes; "
+        "the 30 waiting take 15 min at this rate"
     )
     queue = (await client.get("/queues/email")).json()
     assert queue["drain_ms"] == 15 * MINUTE
@@ -223,7 +223,7 @@ async def test_a_backlog_of_which_nothing_ends_says_so(
 
     [warning] = (await client.get("/stats")).json()["warnings"]
 
-    assert warning["message"].endswith("; 40 wait, and none ends")
+    assert warning["message"].endswith("; 40 are waiting, and none ended")
 
 
 async def test_jobs_that_are_delayed_are_no_backlog(

@@ -589,7 +589,7 @@ async def test_a_role_that_is_too_low_changes_nothing(
         answer = await ask(client, method, path.replace("1", str(done)))
 
     assert answer.status_code == 403
-    assert answer.json() == {"error": f"this takes the role {role}"}
+    assert answer.json() == {"error": f"this needs the role {role}"}
     assert sum((await q.counts()).values()) == 1
     assert (await get(q, done)).state is State.COMPLETE
 
@@ -616,7 +616,7 @@ async def test_who_does_not_say_who_they_are_is_401(q: Kue) -> None:
         for method, path, _ in TABLE:
             answer = await ask(client, method, path)
             assert answer.status_code == 401
-            assert answer.json()["error"].startswith("say who you are")
+            assert answer.json()["error"].startswith("authentication is required")
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from kue import Kue
-    from kue.http.auth.access import Question
+    from kue.http.auth.access import GuardCallback
 
 
 class Server:
@@ -72,7 +72,7 @@ async def up(line: ClientConnection) -> str:
 
 @asynccontextmanager
 async def server_of(
-    q: Kue, bounds: BufferLimits | None = None, guard: Question | None = None
+    q: Kue, bounds: BufferLimits | None = None, guard: GuardCallback | None = None
 ) -> AsyncIterator[Server]:
     live = EventBroadcast(q, bounds)
     async with serving(create_app(q, live=live, guard=guard or Anyone())) as address:
@@ -124,12 +124,12 @@ async def test_a_page_of_another_origin_is_closed_with_1008(server: Server) -> N
 
     assert closed.value.rcvd is not None
     assert closed.value.rcvd.code == 1008
-    assert closed.value.rcvd.reason == "the page is of another origin"
+    assert closed.value.rcvd.reason == "the request is from a page of another origin"
 
 
 async def test_whoever_may_no_longer_listen_is_told_with_1008(q: Kue) -> None:
     users = [User("ann", Role.VIEWER)]
-    guard: Question = lambda connection: users[-1] if users else None  # noqa: E731
+    guard: GuardCallback = lambda connection: users[-1] if users else None  # noqa: E731
     async with (
         server_of(q, BufferLimits(recheck=0.01), guard) as server,
         server.line() as line,
@@ -141,7 +141,7 @@ async def test_whoever_may_no_longer_listen_is_told_with_1008(q: Kue) -> None:
 
     assert closed.value.rcvd is not None
     assert closed.value.rcvd.code == 1008
-    assert closed.value.rcvd.reason == "you may no longer listen"
+    assert closed.value.rcvd.reason == "you no longer have access"
 
 
 async def test_a_reader_that_is_slow_is_told_what_it_missed(q: Kue) -> None:

@@ -1,4 +1,4 @@
-"""Kue over HTTP: an API and a dashboard, as an ASGI application."""
+"""HTTP API and dashboard of a queue, as an ASGI application."""
 
 from kue.http.app import create_app
 from kue.http.auth.access import Role, Scope, User

@@ -1,4 +1,4 @@
-"""The HTTP side of a queue as one ASGI application."""
+"""The ASGI application: API, dashboard and compatible APIs of a queue."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ if TYPE_CHECKING:
     from starlette.types import Scope as ASGIScope
 
     from kue.client.queue import Kue
-    from kue.http.auth.access import Guard, Question
+    from kue.http.auth.access import Guard, GuardCallback
 
 logger = logging.getLogger(__name__)
 
-#: Below this, packing an answer costs more than sending it.
+#: Smaller responses are not compressed: that would cost more than it saves.
 GZIP_BYTES = 1024
 
 
 def create_app(
     q: Kue,
     *,
-    guard: Guard | Question | None = None,
+    guard: Guard | GuardCallback | None = None,
     read_only: bool = False,
     hosts: Iterable[str] | None = None,
     badge: str = "",
@@ -61,39 +61,41 @@ def create_app(
     live: EventBroadcast | None = None,
 ) -> Starlette:
     """
-    Return API and dashboard of *q*, to be served alone or mounted under any prefix.
+    Return the API and dashboard of *q*, to serve alone or mount under any prefix.
 
-    The queue stays the caller's, who closes it after the streams: ``app.state.live``.
+    The caller closes the queue, after the event streams: ``app.state.live``.
 
     Args:
-        guard: Tells who asks: `Accounts`, or a function of one's own, plain or async,
-            that takes the request and returns a `User` or None.  Left out, only this
-            machine is let in, with the start-up token: ``KUE_DASHBOARD_TOKEN``, or a
+        guard: Identifies the user: an `AccountGuard`, or a plain or async function
+            that takes the request and returns a `User` or None.  By default only this
+            machine has access, with the start-up token: ``KUE_DASHBOARD_TOKEN``, or a
             random one that is logged.  ``app.state.open_path`` is the path with it.
-        read_only: Refuse every change but logging in and out.
-        hosts: Names that the server answers to besides those of loopback; ``*`` is any.
-            Left out, only loopback is meant while there is no guard and the app is
-            served alone; under a prefix it is the outer application's business.
+        read_only: Refuse every change except logging in and out.
+        hosts: Host names of the server in addition to those of loopback; ``*`` allows
+            any.  By default only loopback is allowed if there is no guard and the app
+            is served alone; under a prefix the outer application decides.
         badge: Which environment this is, such as "production".
-        redact: Names of keys whose values are hidden besides the usual ones, or a
-            `Redaction`.
+        redact: Names of keys whose values are hidden in addition to the usual ones, or
+            a `Redaction`.
     """
-    rules = AppOptions(
+    options = AppOptions(
         read_only=read_only,
         badge=EnvironmentBadge.of(badge),
         redaction=redact if isinstance(redact, Redaction) else Redaction(redact),
     )
-    known = LocalhostGuard() if guard is None else guard_of(guard)
+    app_guard = LocalhostGuard() if guard is None else guard_of(guard)
     startup = (
-        known.startup if isinstance(known, LocalhostGuard | LocalAccountGuard) else None
+        app_guard.startup
+        if isinstance(app_guard, LocalhostGuard | LocalAccountGuard)
+        else None
     )
-    live = live or EventBroadcast(q, redaction=rules.redaction)
+    live = live or EventBroadcast(q, redaction=options.redaction)
     app = Starlette(
         routes=[
-            Mount(BASE, routes=_native(q, known, rules, live)),
-            Mount("/kue", routes=automattic_kue.routes(q, known, rules)),
-            Mount("/vertx-kue", routes=vertx_kue.routes(q, known, rules)),
-            ScrapeRoute(q, Api(q, known, rules)),
+            Mount(BASE, routes=_native(q, app_guard, options, live)),
+            Mount("/kue", routes=automattic_kue.routes(q, app_guard, options)),
+            Mount("/vertx-kue", routes=vertx_kue.routes(q, app_guard, options)),
+            ScrapeRoute(q, Api(q, app_guard, options)),
             *dashboard(startup),
         ],
         middleware=[
@@ -101,7 +103,7 @@ def create_app(
             Middleware(
                 CsrfProtection,
                 hosts=AllowedHosts(
-                    hosts, is_open=isinstance(known, Anyone | LocalhostGuard)
+                    hosts, is_open=isinstance(app_guard, Anyone | LocalhostGuard)
                 ),
             ),
             Middleware(GZipMiddleware, minimum_size=GZIP_BYTES),
@@ -110,10 +112,10 @@ def create_app(
     )
     app.state.live = live
     app.state.node = ServerBusNode(q.settings)
-    app.state.samples = BusSamples(q.settings, rules.redaction)
-    if isinstance(known, LocalhostGuard):
-        app.state.open_path = f"/{known.startup.query}"
-        _announce(known.startup)
+    app.state.samples = BusSamples(q.settings, options.redaction)
+    if isinstance(app_guard, LocalhostGuard):
+        app.state.open_path = f"/{app_guard.startup.query}"
+        _announce(app_guard.startup)
     live.closing += [app.state.node.close, app.state.samples.close]
     return app
 
@@ -122,7 +124,7 @@ class ScrapeRoute(Route):
     """
     ``/metrics``, where Prometheus looks by default.
 
-    The dashboard has a page there; browsers that ask for one get that.
+    Browsers, which accept HTML, get the dashboard's page of the same path.
     """
 
     def __init__(self, q: Kue, api: Api) -> None:
@@ -139,19 +141,19 @@ class ScrapeRoute(Route):
 
 
 def _announce(startup: StartupToken) -> None:
-    """Log how to get in: a warning, which is seen without any set-up of logging."""
+    """Log how to get access: as a warning, which is shown without any logging setup."""
     shown = f"?{PARAMETER}=${VARIABLE}" if startup.is_given else startup.query
     logger.warning(
-        "the dashboard has no guard: only this machine gets in, with the token; add %s "
-        "to its address, or pass guard= to create_app()",
+        "the dashboard has no guard: access is limited to this machine and needs the "
+        "token; add %s to the address, or pass guard= to create_app()",
         shown,
     )
 
 
 def _native(
-    q: Kue, guard: Guard, rules: AppOptions, live: EventBroadcast
+    q: Kue, guard: Guard, options: AppOptions, live: EventBroadcast
 ) -> list[BaseRoute]:
-    api = Api(q, guard, rules)
+    api = Api(q, guard, options)
 
     async def show_document(request: Request) -> Response:
         return JSONResponse(located(_document(), request.scope.get(ROOT, "")))

@@ -1,4 +1,4 @@
-"""How one application behaves: what its host decided when it was made."""
+"""Application options: read-only mode, environment badge, redaction, read limits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kue.http.security.redaction import Redaction
 
 Tone: TypeAlias = Literal["red", "amber", "neutral"]
 
-#: How many of each are under way at the same time.
+#: How many of each are served at the same time.
 LISTS_AT_ONCE, SEARCHES_AT_ONCE = 4, 2
 #: Characters of a badge.
 MAX_BADGE = 40
@@ -26,7 +26,7 @@ _TONES: dict[Tone, frozenset[str]] = {
 
 
 class EnvironmentBadge(msgspec.Struct, frozen=True):
-    """Says which environment it is, so that nobody mistakes it for another."""
+    """Names the environment, so that nobody mistakes it for another."""
 
     text: str
     tone: Tone = "neutral"
@@ -34,7 +34,7 @@ class EnvironmentBadge(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, text: str) -> EnvironmentBadge | None:
         """
-        Return the badge that says *text*; words for production make it red.
+        Return the badge with *text*; words for production make it red.
 
         Raises:
             ValueError: It is too long.
@@ -52,7 +52,7 @@ class EnvironmentBadge(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class AppOptions:
-    """What holds for every request."""
+    """Options that apply to every request."""
 
     read_only: bool = False
     badge: EnvironmentBadge | None = None
@@ -63,13 +63,13 @@ class AppOptions:
 
     def check_change(self) -> None:
         """
-        Let a change through.
+        Check that changes are allowed.
 
         Raises:
-            Refused: Nothing is to be changed here.
+            Refused: The server is read-only.
         """
         if self.read_only:
             raise Refused(
                 HTTPStatus.FORBIDDEN,
-                "this server is read-only: it was started to look, not to change",
+                "this server is read-only: it was started with changes disabled",
             )

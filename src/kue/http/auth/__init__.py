@@ -1,7 +1,7 @@
 """
-People and programs that may look after a queue: users, their sessions, API tokens.
+Authentication and access: users, login sessions, API tokens, roles and scopes.
 
-They are kept in the queue's own store.  Nothing here knows of HTTP.
+Accounts are kept in the queue's own store.  What is exported here needs no HTTP.
 """
 
 from kue.http.auth.account_records import AccountError, NameTaken, NoSuchAccount

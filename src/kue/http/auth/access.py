@@ -1,4 +1,4 @@
-"""Who asks, and what they may do."""
+"""Authentication and scopes: guards, and what the user of a request may do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = [
     "Anyone",
     "CallbackGuard",
     "Guard",
-    "Question",
+    "GuardCallback",
     "Role",
     "Scope",
     "User",
@@ -33,13 +33,13 @@ __all__ = [
 
 @dataclass(frozen=True)
 class User:
-    """Who asks: someone with a role, or a program with scopes of its own."""
+    """The user of a request: a person with a role, or a program with its own scopes."""
 
     name: str
     role: Role | None = None
-    #: Those of the role, if left out.
+    #: Those of the role, if omitted.
     scopes: frozenset[Scope] = frozenset()
-    #: Whether the start-up token of a server without users let them in.
+    #: Whether they used the start-up token of a server without users.
     is_open: bool = False
 
     def __post_init__(self) -> None:
@@ -52,18 +52,20 @@ class User:
 
 @runtime_checkable
 class Guard(Protocol):
-    """Tells who asks."""
+    """Identifies the user of a request."""
 
     async def who(self, connection: HTTPConnection) -> User | None:
-        """Return whose request it is; None when nobody said."""
+        """Return the user of a request; None if it is not authenticated."""
 
 
-#: A host application's own answer to who asks; it may be a plain or an async function.
-Question: TypeAlias = Callable[["HTTPConnection"], User | Awaitable[User | None] | None]
+#: A plain or async function of the host application, in place of a guard.
+GuardCallback: TypeAlias = Callable[
+    ["HTTPConnection"], User | Awaitable[User | None] | None
+]
 
 
 class Anyone:
-    """A guard that lets everyone in: for those whom something else has let through."""
+    """A guard that accepts every request: for those that were checked before."""
 
     def __init__(self, role: Role = Role.ADMIN) -> None:
         self._user = User("local", role)
@@ -73,38 +75,38 @@ class Anyone:
 
 
 class CallbackGuard:
-    """A guard that asks a function of the host application."""
+    """A guard that calls a function of the host application."""
 
-    def __init__(self, question: Question) -> None:
-        self._question = question
+    def __init__(self, callback: GuardCallback) -> None:
+        self._callback = callback
 
     async def who(self, connection: HTTPConnection) -> User | None:
-        if inspect.iscoroutinefunction(self._question):
-            return cast("User | None", await self._question(connection))
-        # In a thread: it may ask a database, or be of a framework that insists on one.
-        answer = await run_in_threadpool(self._question, connection)
+        if inspect.iscoroutinefunction(self._callback):
+            return cast("User | None", await self._callback(connection))
+        # In a thread: it may query a database, or belong to a framework that needs one.
+        answer = await run_in_threadpool(self._callback, connection)
         if inspect.isawaitable(answer):
             return await answer
         return answer
 
 
-def guard_of(given: Guard | Question) -> Guard:
-    """Return the guard that was given, as what or by what function it may be."""
+def guard_of(given: Guard | GuardCallback) -> Guard:
+    """Return *given*, or the guard that calls it if it is a function."""
     return given if isinstance(given, Guard) else CallbackGuard(given)
 
 
 async def identify(guard: Guard, connection: HTTPConnection) -> User:
     """
-    Return who asks.
+    Return the user of a request.
 
     Raises:
-        Refused: Nobody said.
+        Refused: It is not authenticated.
     """
     user = await guard.who(connection)
     if user is None:
         raise Refused(
             HTTPStatus.UNAUTHORIZED,
-            "say who you are: a session or a token",
+            "authentication is required: log in, or send an API token",
             headers={"WWW-Authenticate": "Bearer"},
         )
     return user
@@ -112,24 +114,24 @@ async def identify(guard: Guard, connection: HTTPConnection) -> User:
 
 def check_scope(user: User, needed: Scope | None) -> None:
     """
-    Let a user through who may; None is what everyone may who is known.
+    Check that *user* has the scope *needed*; None allows every known user.
 
     Raises:
-        Refused: They may not.
+        Refused: They do not have it.
     """
     if needed is None or user.may(needed):
         return
     if user.role is None:
-        raise Refused(HTTPStatus.FORBIDDEN, f"this takes the scope {needed}")
-    raise Refused(HTTPStatus.FORBIDDEN, f"this takes the role {needed.role.label}")
+        raise Refused(HTTPStatus.FORBIDDEN, f"this needs the scope {needed}")
+    raise Refused(HTTPStatus.FORBIDDEN, f"this needs the role {needed.role.label}")
 
 
 async def admit(guard: Guard, connection: HTTPConnection, needed: Scope | None) -> User:
     """
-    Return who asks, if they may.
+    Return the user of a request, if they have the scope *needed*.
 
     Raises:
-        Refused: Nobody said who it is, or they may not.
+        Refused: The request is not authenticated, or they do not have it.
     """
     user = await identify(guard, connection)
     check_scope(user, needed)

@@ -1,4 +1,4 @@
-"""Records of accounts in the store: names, errors, and changes that do not collide."""
+"""Account records in the store: names, errors, and changes that do not collide."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: No colon: `token:…` is what programs are called.
+#: No colon: programs are named `token:…`.
 _NAME = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,63}")
-#: Tries to change a record that others change at the same moment.
+#: Attempts to change a record that others change at the same time.
 _TRIES = 10
 
 
@@ -32,7 +32,7 @@ class NoSuchAccount(AccountError):
 
 
 class NameTaken(AccountError):
-    """There is such a user already."""
+    """There is a user of this name already."""
 
 
 def name_of(text: str) -> str:
@@ -40,19 +40,19 @@ def name_of(text: str) -> str:
     Return *text* as the name of a user or token: small letters, digits and ``._@+-``.
 
     Raises:
-        ValueError: It cannot be one.
+        ValueError: It is not a valid name.
     """
     name = text.lower()
     if not _NAME.fullmatch(name):
         raise ValueError(
-            "a name has 1 to 64 letters, digits and ._@+-, and begins with one of the "
-            f"first two; not {text[:70]!r}"
+            "a name has 1 to 64 letters, digits and ._@+-, and begins with a letter or "
+            f"digit; not {text[:70]!r}"
         )
     return name
 
 
 def digest(secret: str) -> str:
-    """Return what is kept of a secret that nobody can guess."""
+    """Return the hash to store of a secret that nobody can guess."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -76,14 +76,14 @@ class AccountRecords(Generic[T]):
     async def add(
         self, name: str, value: T, *, until: int | None = None, now: int | None = None
     ) -> bool:
-        """Write a record that must be new; tell whether it was."""
+        """Write a new record; return False if there is one of that name."""
         text = _text(value)
         return await self._store.keep(
             self._room, name, text, was=None, until=until, now=now
         )
 
     async def change(self, name: str, edit: Callable[[T], T]) -> T | None:
-        """Edit a record, whoever else does; return it, or None when there is none."""
+        """Edit a record despite concurrent edits; return it, or None without one."""
         for _ in range(_TRIES):
             text = await self._store.kept(self._room, name)
             value = None if text is None else self._read(text)
@@ -92,7 +92,7 @@ class AccountRecords(Generic[T]):
             edited = edit(value)
             if await self._store.keep(self._room, name, _text(edited), was=text):
                 return edited
-        raise StoreUnavailable(f"too many change {name!r} at this moment; try again")
+        raise StoreUnavailable(f"too many clients are changing {name!r}; try again")
 
     async def replace(
         self,
@@ -103,7 +103,7 @@ class AccountRecords(Generic[T]):
         until: int | None = None,
         now: int | None = None,
     ) -> bool:
-        """Write a record if it still is *was*: one that is gone does not come back."""
+        """Write a record if it still is *was*: a removed one does not come back."""
         return await self._store.keep(
             self._room, name, _text(value), was=_text(was), until=until, now=now
         )
@@ -115,7 +115,7 @@ class AccountRecords(Generic[T]):
         try:
             return self._decode(text)
         except (msgspec.ValidationError, msgspec.DecodeError):
-            # Damaged, or of another version: nobody is let in by it.
+            # Damaged, or of another version: it gives nobody access.
             return None
 
 

@@ -1,4 +1,4 @@
-"""Cookies that prove who asks: for this application alone, out of reach of scripts."""
+"""Authentication cookies: for this application only, out of reach of scripts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def cookie_for(connection: HTTPConnection, name: str, secret: str, seconds: int) -> str:
-    """Return the Set-Cookie header that has a browser keep *secret* for *seconds*."""
+    """Return the Set-Cookie header that makes a browser keep *secret* for *seconds*."""
     # Where the application is mounted: others on the same host do not get it.
     path = quote(connection.scope.get(ROOT) or "/", safe="/-._~!$&'()*+,=:@%")
     is_secure = connection.scope.get("scheme") in ("https", "wss")

@@ -1,4 +1,4 @@
-"""A guard that knows accounts: sessions by cookie, programs by token."""
+"""Login: a guard for users with session cookies and programs with API tokens."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from kue.http.auth.passwords import PasswordHasher
 
 COOKIE = "kue_session"
-#: Failed logins before it takes longer: for one name, and from one address.
+#: Failed logins before throttling: for one name, and from one address.
 FREE_BY_NAME, FREE_BY_ADDRESS = 5, 20
-#: How long nobody needs to log in after the first user was added.
-LOOK_SECONDS = 2.0
+#: How long no login is needed after the first user was added.
+RECHECK_SECONDS = 2.0
 
 
 class AccountGuard:
     """
-    Users, sessions and tokens in the store of *q*.
+    A guard for the users, sessions and tokens in the store of *q*.
 
     Args:
-        hasher: What a new password's hash costs.
-        by_name: Slows down who guesses the password of one user.
-        by_address: Slows down who guesses from one address.
+        hasher: The cost of hashing a new password.
+        by_name: Throttles guesses of one user's password.
+        by_address: Throttles guesses from one address.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class AccountGuard:
         self._by_address = by_address or LoginThrottle(FREE_BY_ADDRESS)
 
     async def who(self, connection: HTTPConnection) -> User | None:
-        """Return whose token or session it is; a token that is none is nobody's."""
+        """Return the user of the token or else the session; None if it is not valid."""
         header = connection.headers.get("authorization")
         if header is not None:
             return await self._bearer(header)
@@ -73,26 +73,26 @@ class AccountGuard:
         return User(f"token:{token.name}", scopes=frozenset(token.scopes))
 
     def is_session(self, connection: HTTPConnection) -> bool:
-        """Tell whether whoever was let in was so by a session, which can be ended."""
+        """Return whether the user came with a session, which can be ended."""
         return "authorization" not in connection.headers
 
     async def log_in(
         self, connection: HTTPConnection, name: str, password: str
     ) -> tuple[User, str]:
         """
-        Begin a session, and end the one there was; return whose, and the cookie.
+        Begin a session and end the previous one; return the user and the cookie.
 
         Raises:
-            Refused: Name or password is wrong, or it was tried too often.
+            Refused: Name or password is wrong, or there were too many attempts.
         """
         address = connection.client.host if connection.client else ""
-        known = _known(name)
-        self._check(known, address)
-        account = await self.users.verify(known, password)
+        normalized = _normalized(name)
+        self._check(normalized, address)
+        account = await self.users.verify(normalized, password)
         if account is None:
             raise Refused(HTTPStatus.UNAUTHORIZED, "name or password is wrong")
-        self._by_name.clear(known)
-        self._by_address.pardon(address)
+        self._by_name.clear(normalized)
+        self._by_address.uncount(address)
         await self.end(connection)
         secret = await self._sessions.begin(account)
         user = User(account.name, account.role)
@@ -103,7 +103,7 @@ class AccountGuard:
         if wait:
             raise Refused(
                 HTTPStatus.TOO_MANY_REQUESTS,
-                f"that was tried too often; wait {wait} s",
+                f"too many attempts; wait {wait} s",
                 headers={"Retry-After": str(wait)},
             )
         self._by_name.count(name)
@@ -113,10 +113,10 @@ class AccountGuard:
         self, connection: HTTPConnection, name: str, current: str, new: str
     ) -> str:
         """
-        Give a user another password, which ends all sessions; return the next cookie.
+        Change a user's password, which ends all sessions; return a new cookie.
 
         Raises:
-            Refused: The current password is wrong, or was tried too often.
+            Refused: The current password is wrong, or there were too many attempts.
             ValueError: The new one is too short or too long.
         """
         address = connection.client.host if connection.client else ""
@@ -128,13 +128,13 @@ class AccountGuard:
                 field="body.current",
             )
         self._by_name.clear(name)
-        self._by_address.pardon(address)
+        self._by_address.uncount(address)
         account = await self.users.set_password(name, new)
         secret = await self._sessions.begin(account)
         return cookie_for(connection, COOKIE, secret, MAX_MS // 1000)
 
     async def log_out(self, connection: HTTPConnection) -> str:
-        """End the session; return the cookie that takes the place of its own."""
+        """End the session; return the cookie that replaces its own."""
         await self.end(connection)
         return cookie_for(connection, COOKIE, "", 0)
 
@@ -147,10 +147,10 @@ class AccountGuard:
 
 class LocalAccountGuard(AccountGuard):
     """
-    Accounts of a server that only this machine reaches.
+    A guard for the accounts of a server that only this machine can reach.
 
-    Until there is a user it is in open mode: the start-up token lets in, as API tokens
-    do.  From then on the start-up token is worth nothing.
+    Until there is a user it is in open mode: the start-up token gives access, as API
+    tokens do.  From then on the start-up token is not valid.
     """
 
     def __init__(
@@ -159,12 +159,12 @@ class LocalAccountGuard(AccountGuard):
         super().__init__(q, **settings)
         self.startup = startup or StartupToken()
         self._has_users = False
-        self._looked_at = -math.inf
+        self._checked_at = -math.inf
 
     async def who(self, connection: HTTPConnection) -> User | None:
-        known = await super().who(connection)
-        if known is not None or await self.has_users():
-            return known
+        user = await super().who(connection)
+        if user is not None or await self.has_users():
+            return user
         return self.startup.admit(connection)
 
     def is_session(self, connection: HTTPConnection) -> bool:
@@ -173,15 +173,15 @@ class LocalAccountGuard(AccountGuard):
     async def has_users(self) -> bool:
         """Return whether there was a user a few seconds ago, or ever before."""
         now = time.monotonic()
-        if not self._has_users and now - self._looked_at > LOOK_SECONDS:
+        if not self._has_users and now - self._checked_at > RECHECK_SECONDS:
             self._has_users = bool(await self.users.all())
-            self._looked_at = now
+            self._checked_at = now
         return self._has_users
 
 
-def _known(name: str) -> str:
+def _normalized(name: str) -> str:
     try:
         return name_of(name)
     except ValueError:
-        # Nobody is called that; all such names share their tries.
+        # No user has such a name; all such names share one counter.
         return ""

@@ -1,4 +1,4 @@
-"""Slows down who guesses passwords; remembers a bounded number of them."""
+"""Login throttle: slows down guessing of passwords, with bounded memory."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 @dataclass
 class _Tries:
     number: int
-    #: When the last was.
+    #: When the last one was.
     at: float
 
 
 class LoginThrottle:
     """
-    Counts tries by key: some are free, after which each costs twice the wait before.
+    Counts tries by key: some are free, then each doubles the wait.
 
-    Counted when they begin, so that many at once are many.  It is the memory of one
-    process; several servers each allow as many.
+    Tries are counted when they begin, so that concurrent ones count, too.  The counters
+    are those of one process; several servers each allow as many.
     """
 
     def __init__(
@@ -44,8 +44,8 @@ class LoginThrottle:
         self._tries: OrderedDict[str, _Tries] = OrderedDict()
 
     def wait(self, key: str) -> int:
-        """Return for how many seconds *key* must not try; 0 when it may."""
-        tries = self._known(key)
+        """Return how many seconds *key* must wait; 0 if it may try now."""
+        tries = self._current(key)
         if tries is None or tries.number < self._free:
             return 0
         cost = min(self._longest, 2.0 ** (tries.number - self._free))
@@ -53,7 +53,7 @@ class LoginThrottle:
 
     def count(self, key: str) -> None:
         """Count a try."""
-        tries = self._known(key)
+        tries = self._current(key)
         number = 1 if tries is None else min(tries.number + 1, self._free + 64)
         self._tries[key] = _Tries(number, self._clock())
         self._tries.move_to_end(key)
@@ -64,13 +64,13 @@ class LoginThrottle:
         """Forget the tries of *key*."""
         self._tries.pop(key, None)
 
-    def pardon(self, key: str) -> None:
-        """Take back the last try of *key*: it was right."""
-        tries = self._known(key)
+    def uncount(self, key: str) -> None:
+        """Take back the last try of *key*, which succeeded."""
+        tries = self._current(key)
         if tries is not None:
             tries.number -= 1
 
-    def _known(self, key: str) -> _Tries | None:
+    def _current(self, key: str) -> _Tries | None:
         tries = self._tries.get(key)
         if tries is not None and self._clock() - tries.at > self._forget:
             del self._tries[key]

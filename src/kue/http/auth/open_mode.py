@@ -34,19 +34,19 @@ if TYPE_CHECKING:
     from starlette.datastructures import Headers
     from starlette.requests import HTTPConnection, Request
 
-#: A variable with a token of the user's choice; without it, every start has another.
+#: An environment variable with a token; without it, every start has another.
 VARIABLE = "KUE_DASHBOARD_TOKEN"
-#: The parameter of the address that has the token.
+#: The query parameter with the token.
 PARAMETER = "token"
 #: Its value on the login page, after a token that is not valid.
 REFUSED = "refused"
 MIN_LENGTH = 16
 COOKIE = "kue_open"
 WEEK_SECONDS = 604_800
-#: Headers of which each is set by proxies alone.
+#: Headers that only proxies set.
 PROXY_HEADERS = frozenset({"forwarded", "via", "x-real-ip"})
 PROXY_PREFIX = "x-forwarded-"
-#: Who comes with the start-up token.
+#: The user of requests with the start-up token.
 LOCAL = User("local", Role.ADMIN, is_open=True)
 
 _PRINTABLE = re.compile(r"[!-~]+")
@@ -58,10 +58,10 @@ class StartupToken:
     The secret of a server in open mode.
 
     Args:
-        secret: That of a server that was started before; else `VARIABLE`, else random.
+        secret: The one of an earlier start; by default `VARIABLE`, or else random.
 
     Raises:
-        ConfigError: It is too short to be a secret, or cannot stand in a header.
+        ConfigError: It is too short for a secret, or not allowed in a header.
     """
 
     def __init__(self, secret: str = "") -> None:
@@ -79,7 +79,7 @@ class StartupToken:
 
     def admit(self, connection: HTTPConnection) -> User:
         """
-        Return who comes with the token.
+        Return the user, if the request has the token.
 
         Raises:
             Refused: The request came through a proxy, or without the token.
@@ -96,7 +96,7 @@ class StartupToken:
         return LOCAL
 
     def exchange(self, request: Request) -> Response:
-        """Answer a page with the token in its address: a cookie, and the page again."""
+        """Redirect to the page without the token, with a cookie if it is valid."""
         root = request.scope.get(ROOT, "")
         others = [
             (name, value)
@@ -136,17 +136,17 @@ class StartupToken:
 
 class LocalhostGuard:
     """
-    The guard of an application that was given none: this machine, with the token.
+    The default guard of an application: only this machine, with the token.
 
-    Both ends are looked at, the address of the client and the name it asked for, though
-    neither proves anything about requests that a proxy forwards.
+    Checks the address of the client and the host name it used, though neither proves
+    anything about requests that a proxy forwards.
     """
 
     def __init__(self, startup: StartupToken | None = None) -> None:
         self.startup = startup or StartupToken()
 
     async def who(self, connection: HTTPConnection) -> User | None:
-        # Before all else: servers may take the client's address from such headers.
+        # First of all: servers may take the client's address from such headers.
         refuse_proxied(connection.headers)
         client = connection.client
         name = host_of(connection.headers.get("host", ""))
@@ -161,7 +161,7 @@ class LocalhostGuard:
 
 def refuse_proxied(headers: Headers) -> None:
     """
-    Let a request through that no proxy has touched, as far as its headers tell.
+    Check that no proxy forwarded a request, as far as its headers show.
 
     Raises:
         Refused: A proxy forwarded it.
@@ -170,9 +170,9 @@ def refuse_proxied(headers: Headers) -> None:
         if name in PROXY_HEADERS or name.startswith(PROXY_PREFIX):
             raise Refused(
                 HTTPStatus.FORBIDDEN,
-                f"a proxy forwarded this request ({name}), and nobody has to log in "
-                "here; add a user (kue user add NAME --role admin) and start kue "
-                "dashboard with --proxy, or pass guard= to create_app()",
+                f"a proxy forwarded this request ({name}), but there is no login here; "
+                "add a user (kue user add NAME --role admin) and start kue dashboard "
+                "with --proxy, or pass guard= to create_app()",
             )
 
 

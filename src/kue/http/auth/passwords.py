@@ -1,7 +1,7 @@
 """
-Passwords: hashed with scrypt, and never kept or told otherwise.
+Password hashing with scrypt; passwords are never stored or returned otherwise.
 
-A hash carries what it was made with, so that the cost can be raised later and old ones
+A hash contains its parameters, so that the cost can be raised later and old hashes can
 still be checked.
 """
 
@@ -16,12 +16,12 @@ from typing import NamedTuple
 MIN_LENGTH, MAX_LENGTH = 8, 1024
 _SALT_BYTES = 16
 _KEY_BYTES = 32
-#: Hashes made at once in one process: each takes a core and 16 MB.
+#: Hashes computed at once in one process: each takes a core and 16 MB.
 _AT_ONCE = 2
 
 
 class PasswordHasher(NamedTuple):
-    """What a hash costs: 128 × n × r bytes of memory, p times."""
+    """The cost of a hash: 128 × n × r bytes of memory, p times."""
 
     n: int = 2**14
     r: int = 8
@@ -29,18 +29,18 @@ class PasswordHasher(NamedTuple):
 
     def hash(self, password: str) -> str:
         """
-        Return what to keep of *password*.
+        Return the hash to store of *password*.
 
         Raises:
             ValueError: It is too short or too long.
         """
         check_password(password)
         salt = secrets.token_bytes(_SALT_BYTES)
-        return f"{self.form}:{salt.hex()}:{self._key(password, salt)}"
+        return f"{self.prefix}:{salt.hex()}:{self._key(password, salt)}"
 
     @property
-    def form(self) -> str:
-        """How a hash begins that was made so."""
+    def prefix(self) -> str:
+        """The beginning of hashes with these parameters."""
         return f"scrypt:{self.n}:{self.r}:{self.p}"
 
     def _key(self, password: str, salt: bytes) -> str:
@@ -57,19 +57,19 @@ class PasswordHasher(NamedTuple):
         return key.hex()
 
 
-def matches(password: str, kept: str) -> bool:
-    """Tell whether *kept* was made of *password*; takes as long either way."""
+def matches(password: str, hashed: str) -> bool:
+    """Return whether *hashed* is a hash of *password*; takes as long either way."""
     try:
-        kind, n, r, p, salt, key = kept.split(":")
+        kind, n, r, p, salt, key = hashed.split(":")
         hasher = PasswordHasher(int(n), int(r), int(p))
-        found = hasher._key(password[:MAX_LENGTH], bytes.fromhex(salt))
+        computed = hasher._key(password[:MAX_LENGTH], bytes.fromhex(salt))
     except ValueError:
         return False
-    return kind == "scrypt" and hmac.compare_digest(found, key)
+    return kind == "scrypt" and hmac.compare_digest(computed, key)
 
 
 def check_password(password: str) -> None:
-    """Raise `ValueError` for a password that cannot be."""
+    """Raise `ValueError` for a password that is too short or too long."""
     if not MIN_LENGTH <= len(password) <= MAX_LENGTH:
         raise ValueError(
             f"a password has {MIN_LENGTH} to {MAX_LENGTH:,} characters, "
@@ -78,26 +78,26 @@ def check_password(password: str) -> None:
 
 
 class PasswordVerifier:
-    """Checks passwords beside the event loop, a few at a time."""
+    """Checks passwords in threads, a few at a time."""
 
     def __init__(self, hasher: PasswordHasher) -> None:
         self._hasher = hasher
-        self._turns = asyncio.Semaphore(_AT_ONCE)
-        # Of no password: nobody knows one, and to try is as much work.
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+        # Matches no known password; checking it takes as long as a real one.
         salt, key = secrets.token_hex(_SALT_BYTES), secrets.token_hex(_KEY_BYTES)
-        self._decoy = f"{hasher.form}:{salt}:{key}"
+        self._decoy = f"{hasher.prefix}:{salt}:{key}"
 
     async def hash(self, password: str) -> str:
-        async with self._turns:
+        async with self._slots:
             return await asyncio.to_thread(self._hasher.hash, password)
 
-    async def verify(self, password: str, kept: str | None) -> bool:
+    async def verify(self, password: str, hashed: str | None) -> bool:
         """
-        Tell whether *password* is the one that *kept* was made of.
+        Return whether *hashed* is a hash of *password*.
 
-        Without one it takes the same time and is False: how long a login takes does
-        not tell whether there is such a user.
+        Without a hash it is False after the same time: how long a login takes must not
+        reveal whether there is such a user.
         """
-        async with self._turns:
-            is_right = await asyncio.to_thread(matches, password, kept or self._decoy)
-        return is_right and kept is not None
+        async with self._slots:
+            is_right = await asyncio.to_thread(matches, password, hashed or self._decoy)
+        return is_right and hashed is not None

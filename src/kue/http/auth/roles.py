@@ -1,4 +1,4 @@
-"""What someone may do."""
+"""Roles and scopes: what a user or an API token may do."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from enum import IntEnum, StrEnum
 
 
 class Scope(StrEnum):
-    """A right; every operation takes one."""
+    """A permission that operations need."""
 
-    #: Look.
+    #: Read.
     READ = "read"
     #: Add jobs.
     ENQUEUE = "enqueue"
     #: Retry, cancel, edit, pause.
     MANAGE = "manage"
-    #: Remove for good, and say who may do what.
+    #: Remove permanently, and manage users and tokens.
     ADMIN = "admin"
 
     @property
@@ -24,7 +24,7 @@ class Scope(StrEnum):
 
 
 class Role(IntEnum):
-    """Rights that people have together; each role has all of those before it."""
+    """The scopes of a person; each role has all scopes of those before it."""
 
     VIEWER = 1
     OPERATOR = 2
@@ -36,7 +36,7 @@ class Role(IntEnum):
 
     @property
     def label(self) -> str:
-        """As people and programs write it."""
+        """Its name as people and programs write it."""
         return self.name.lower()
 
     @classmethod
@@ -45,7 +45,7 @@ class Role(IntEnum):
         Return the role called *label*.
 
         Raises:
-            ValueError: There is none.
+            ValueError: There is no such role.
         """
         for role in cls:
             if role.label == label:

@@ -1,8 +1,8 @@
 """
-Sessions of people who logged in: a secret in their browser, its hash in the store.
+Login sessions: a secret in the user's browser, its hash in the store.
 
-A session is over when it was not used for 12 hours, 7 days after it began, and at once
-when the user logs out, is removed or gets another password.
+A session ends after 12 hours without use, 7 days after it began, and at once when the
+user logs out, is removed or gets another password.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 ROOM = "session"
 IDLE_MS = 12 * 3_600_000
 MAX_MS = 7 * 24 * 3_600_000
-#: Use is written down no more often than this.
+#: The last use is stored no more often than this.
 TOUCH_MS = 60_000
 #: Bytes of a session's secret: 256 bits.
 _BYTES = 32
 
 
 class LoginSession(msgspec.Struct, frozen=True):
-    """A session as it is kept, under the hash of its secret."""
+    """A session as stored, under the hash of its secret."""
 
     user: str
-    #: That of the user's password when it began.
+    #: The stamp of the user's password when it began.
     stamp: str
     #: Unix ms.
     began: int
@@ -45,25 +45,25 @@ class LoginSession(msgspec.Struct, frozen=True):
 
 
 class LoginSessions:
-    """Who is logged in."""
+    """The sessions of logged-in users."""
 
     def __init__(self, store: Store, users: UserAccounts) -> None:
         self._store = store
         self._users = users
-        self._room = AccountRecords(store, ROOM, LoginSession)
+        self._records = AccountRecords(store, ROOM, LoginSession)
 
     async def begin(self, account: UserAccount, *, now: int | None = None) -> str:
-        """Begin a session; return its secret, which is kept nowhere else."""
+        """Begin a session; return its secret, which is stored nowhere else."""
         moment = await self._store.now() if now is None else now
         session = LoginSession(account.name, account.stamp, moment, moment)
         secret = secrets.token_urlsafe(_BYTES)
-        await self._room.add(digest(secret), session, until=session.until, now=now)
+        await self._records.add(digest(secret), session, until=session.until, now=now)
         return secret
 
     async def find(self, secret: str, *, now: int | None = None) -> UserAccount | None:
-        """Return whose session it is, and note that it is used; None if it is over."""
+        """Return the user of a session, and store its use; None if it has ended."""
         key = digest(secret)
-        session = await self._room.get(key, now=now)
+        session = await self._records.get(key, now=now)
         if session is None:
             return None
         account = await self._users.find(session.user)
@@ -72,11 +72,13 @@ class LoginSessions:
         moment = await self._store.now() if now is None else now
         if moment - session.used >= TOUCH_MS:
             used = msgspec.structs.replace(session, used=moment)
-            # A store without room must not log people out.
+            # A full store must not log users out.
             with suppress(StoreError):
-                await self._room.replace(key, session, used, until=used.until, now=now)
+                await self._records.replace(
+                    key, session, used, until=used.until, now=now
+                )
         return account
 
     async def end(self, secret: str) -> bool:
-        """End a session; tell whether there was one."""
-        return await self._room.remove(digest(secret))
+        """End a session; return whether there was one."""
+        return await self._records.remove(digest(secret))

@@ -1,4 +1,4 @@
-"""API tokens: what programs show, with the rights they were made with."""
+"""API tokens of programs, each with its own scopes."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ if TYPE_CHECKING:
     from kue.store.contract import Store
 
 ROOM = "token"
-#: Use is written down no more often than this.
+#: The last use is stored no more often than this.
 TOUCH_MS = 60_000
 _FORM = re.compile(r"kue_([0-9a-f]{12})_[A-Za-z0-9_-]{43}")
 
 
 class ApiToken(msgspec.Struct, frozen=True, kw_only=True):
-    """A token as it is kept: without its secret."""
+    """A token as stored: without its secret."""
 
-    #: The part that may be told.
+    #: The part that is not secret.
     id: str
     #: What it is for.
     name: str
     scopes: tuple[Scope, ...]
     #: SHA-256 of the whole token, which nobody can guess.
     secret: str
-    #: Who made it.
+    #: The user who created it.
     by: str
     #: Unix ms.
     created_at: int
-    #: Past this it is worth nothing; None when it lasts.
+    #: When it expires; None if never.
     until: int | None = None
-    #: None when it never was.
+    #: When it was last used; None if never.
     used_at: int | None = None
 
 
 class ApiTokens:
-    """What programs may do."""
+    """The API tokens of a queue."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._room = AccountRecords(store, ROOM, ApiToken)
+        self._records = AccountRecords(store, ROOM, ApiToken)
 
     async def add(
         self,
@@ -61,17 +61,17 @@ class ApiTokens:
         now: int | None = None,
     ) -> tuple[ApiToken, str]:
         """
-        Make a token; return it, and its secret, which is kept nowhere.
+        Create a token; return it and its secret, which is stored nowhere.
 
         Raises:
-            ValueError: The name cannot be one, it has no scope or is over already.
+            ValueError: The name is not valid, it has no scope or has expired already.
         """
         wanted = set(scopes)
         if not wanted:
-            raise ValueError("a token has one scope at least")
+            raise ValueError("a token needs at least one scope")
         moment = await self._store.now() if now is None else now
         if until is not None and until <= moment:
-            raise ValueError("the time at which the token ends has passed")
+            raise ValueError("the token would have expired already")
         number = secrets.token_hex(6)
         secret = f"kue_{number}_{secrets.token_urlsafe(32)}"
         token = ApiToken(
@@ -83,42 +83,42 @@ class ApiTokens:
             created_at=moment,
             until=until,
         )
-        await self._room.add(number, token, until=until, now=now)
+        await self._records.add(number, token, until=until, now=now)
         return token, secret
 
     async def find(self, secret: str, *, now: int | None = None) -> ApiToken | None:
-        """Return the token with this secret, and note its use; None if it is none."""
-        form = _FORM.fullmatch(secret)
-        if form is None:
+        """Return the token with this secret, and store its use; None without one."""
+        match = _FORM.fullmatch(secret)
+        if match is None:
             return None
-        token = await self._room.get(form[1], now=now)
+        token = await self._records.get(match[1], now=now)
         if token is None or not secrets.compare_digest(token.secret, digest(secret)):
             return None
         moment = await self._store.now() if now is None else now
         if token.used_at is None or moment - token.used_at >= TOUCH_MS:
             used = msgspec.structs.replace(token, used_at=moment)
-            # A store without room must not shut programs out.
+            # A full store must not lock programs out.
             with suppress(StoreError):
-                await self._room.replace(
+                await self._records.replace(
                     token.id, token, used, until=token.until, now=now
                 )
         return token
 
     async def all(self) -> list[ApiToken]:
         """Return all tokens, the oldest first."""
-        tokens = (await self._room.all()).values()
+        tokens = (await self._records.all()).values()
         return sorted(tokens, key=lambda token: (token.created_at, token.id))
 
     async def remove(self, token_id: str) -> ApiToken:
         """
-        Revoke a token; return what it was.
+        Revoke a token and return it.
 
         Raises:
-            NoSuchAccount: There is none with this id.
+            NoSuchAccount: There is no token with this id.
         """
-        form = re.fullmatch(r"[0-9a-f]{12}", token_id)
-        token = await self._room.get(token_id) if form else None
+        match = re.fullmatch(r"[0-9a-f]{12}", token_id)
+        token = await self._records.get(token_id) if match else None
         if token is None:
             raise NoSuchAccount(f"there is no token {token_id[:70]!r}")
-        await self._room.remove(token_id)
+        await self._records.remove(token_id)
         return token

@@ -1,4 +1,4 @@
-"""People who log in."""
+"""User accounts: the names, roles and passwords of people who log in."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ ROOM = "user"
 
 
 class UserAccount(msgspec.Struct, frozen=True, kw_only=True):
-    """A user as it is kept."""
+    """A user as stored."""
 
     name: str
     role: Role
     #: Hashed, see `kue.http.auth.passwords`.
     password: str
-    #: Changes with the password: sessions that began before it are over.
+    #: Changes with the password, which ends earlier sessions.
     stamp: str
     #: Unix ms.
     created_at: int
 
 
 class UserAccounts:
-    """Who may log in, with which role."""
+    """The users of a queue."""
 
     def __init__(self, store: Store, hasher: PasswordHasher | None = None) -> None:
         self._store = store
-        self._room = AccountRecords(store, ROOM, UserAccount)
+        self._records = AccountRecords(store, ROOM, UserAccount)
         self._verifier = PasswordVerifier(hasher or PasswordHasher())
 
     async def add(self, name: str, password: str, role: Role) -> UserAccount:
@@ -48,26 +48,26 @@ class UserAccounts:
         Add a user.
 
         Raises:
-            ValueError: Name or password cannot be one.
-            NameTaken: There is such a user.
+            ValueError: Name or password is not valid.
+            NameTaken: There is a user of this name.
         """
-        known = name_of(name)
+        normalized = name_of(name)
         check_password(password)
         account = UserAccount(
-            name=known,
+            name=normalized,
             role=role,
             password=await self._verifier.hash(password),
             stamp=secrets.token_hex(8),
             created_at=await self._store.now(),
         )
-        if not await self._room.add(known, account):
-            raise NameTaken(f"there is a user {known!r} already")
+        if not await self._records.add(normalized, account):
+            raise NameTaken(f"there is a user {normalized!r} already")
         return account
 
     async def find(self, name: str) -> UserAccount | None:
-        """Return a user; None when nobody is called that."""
+        """Return a user; None if there is no such user."""
         try:
-            return await self._room.get(name_of(name))
+            return await self._records.get(name_of(name))
         except ValueError:
             return None
 
@@ -76,28 +76,28 @@ class UserAccounts:
         Return a user.
 
         Raises:
-            NoSuchAccount: Nobody is called that.
+            NoSuchAccount: There is no such user.
         """
         account = await self.find(name)
         if account is None:
-            raise _nobody(name)
+            raise _no_such_user(name)
         return account
 
     async def all(self) -> list[UserAccount]:
         """Return all users, by name."""
-        return list((await self._room.all()).values())
+        return list((await self._records.all()).values())
 
     async def set_role(self, name: str, role: Role) -> UserAccount:
-        """Give a user another role; sessions go on with it."""
+        """Change a user's role; sessions continue with the new one."""
         return await self._change(name, role=role)
 
     async def set_password(self, name: str, password: str) -> UserAccount:
         """
-        Give a user another password, and end all sessions.
+        Change a user's password, and end all sessions.
 
         Raises:
-            ValueError: It cannot be one.
-            NoSuchAccount: Nobody is called that.
+            ValueError: It is too short or too long.
+            NoSuchAccount: There is no such user.
         """
         await self.get(name)
         hashed = await self._verifier.hash(password)
@@ -108,26 +108,26 @@ class UserAccounts:
         Remove a user, and end all sessions.
 
         Raises:
-            NoSuchAccount: Nobody is called that.
+            NoSuchAccount: There is no such user.
         """
         account = await self.get(name)
-        await self._room.remove(account.name)
+        await self._records.remove(account.name)
 
     async def verify(self, name: str, password: str) -> UserAccount | None:
-        """Return whose password it is; takes as long when there is no such user."""
+        """Return the user if the password is right; takes as long for unknown users."""
         account = await self.find(name)
-        kept = None if account is None else account.password
-        return account if await self._verifier.verify(password, kept) else None
+        hashed = None if account is None else account.password
+        return account if await self._verifier.verify(password, hashed) else None
 
     async def _change(self, name: str, **changes: object) -> UserAccount:
-        account = await self._room.change(
+        account = await self._records.change(
             (await self.get(name)).name,
             lambda one: msgspec.structs.replace(one, **changes),
         )
         if account is None:
-            raise _nobody(name)
+            raise _no_such_user(name)
         return account
 
 
-def _nobody(name: str) -> NoSuchAccount:
+def _no_such_user(name: str) -> NoSuchAccount:
     return NoSuchAccount(f"there is no user {name[:70]!r}")

@@ -1,1 +1,1 @@
-"""The APIs of Kue's two ancestors, for programs that speak to those."""
+"""Compatible APIs of Automattic's Kue and Vert.x Kue, for existing programs."""

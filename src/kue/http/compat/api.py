@@ -1,4 +1,4 @@
-"""The door to an ancestor's API: who may in, and how errors are told."""
+"""Routes of a compatible API: access, audit log and the format of its errors."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ _SCOPES = {"GET": Scope.READ, "DELETE": Scope.ADMIN}
 
 class CompatApi:
     """
-    Lets requests in to one API, and tells in its words what is wrong.
+    Checks the access of requests to one API, and reports errors in its format.
 
-    Who asks is told by the guard, which neither ancestor had.
+    Users are identified by the guard, which neither original had.
     """
 
     def __init__(
         self,
         q: Kue,
         guard: Guard,
-        rules: AppOptions,
-        tell: Callable[[Refused], Response],
+        options: AppOptions,
+        show_error: Callable[[Refused], Response],
         *,
         name: str,
     ) -> None:
         self._guard = guard
-        self._rules = rules
-        self._audit = AuditLog(q, rules.redaction)
-        self._tell = tell
+        self._options = options
+        self._audit = AuditLog(q, options.redaction)
+        self._show_error = show_error
         self._name = name
 
     def route(
@@ -64,27 +64,27 @@ class CompatApi:
         scope: Scope | None = None,
         limit: ReadLimit | None = None,
     ) -> Route:
-        """Return the route to *handler*; by default GET looks and DELETE is admins'."""
+        """Return the route to *handler*; by default GET is READ and DELETE is ADMIN."""
         needed = scope or _SCOPES.get(method, Scope.MANAGE)
         if needed is Scope.READ:
-            return Route(path, self._looking(handler, limit), methods=[method])
-        route = Route(path, self._changing(handler, needed), methods=[method])
+            return Route(path, self._read_endpoint(handler, limit), methods=[method])
+        route = Route(path, self._change_endpoint(handler, needed), methods=[method])
         if route.methods is not None:
-            # It comes with every GET, but must change nothing.
+            # Starlette adds it to every GET, but it must change nothing.
             route.methods.discard("HEAD")
         return route
 
     def ranges(self, span: str, handler: Handler) -> list[Route]:
-        """Return the routes to parts of lists: all jobs, of a state, of a type too."""
+        """Return the routes to ranges: of all jobs, of a state, of a type and state."""
         return [
             self.route(
-                "GET", f"/jobs/{whose}{span}{order}", handler, limit=self._rules.lists
+                "GET", f"/jobs/{whose}{span}{order}", handler, limit=self._options.lists
             )
             for whose in ("", "{state}/", "{type:path}/{state}/")
             for order in ("", "/{order}")
         ]
 
-    def _looking(self, handler: Handler, limit: ReadLimit | None) -> Handler:
+    def _read_endpoint(self, handler: Handler, limit: ReadLimit | None) -> Handler:
         async def answer(request: Request) -> Response:
             try:
                 check_scope(await identify(self._guard, request), Scope.READ)
@@ -92,11 +92,11 @@ class CompatApi:
                     return await limit.answer(lambda: handler(request))
                 return await handler(request)
             except Exception as exc:
-                return self._tell(_explained(exc, request))
+                return self._show_error(_refusal(exc, request))
 
         return answer
 
-    def _changing(self, handler: Handler, needed: Scope) -> Handler:
+    def _change_endpoint(self, handler: Handler, needed: Scope) -> Handler:
         act = f"{self._name}.{handler.__name__}"
 
         async def answer(request: Request) -> Response:
@@ -104,14 +104,14 @@ class CompatApi:
             try:
                 user = await identify(self._guard, request)
                 check_scope(user, needed)
-                self._rules.check_change()
-                # The gate looks at methods, and one of Kue's GETs changes something.
+                self._options.check_change()
+                # `CsrfProtection` goes by methods, and one of Kue's GETs is a change.
                 check_origin(request)
                 response = await handler(request)
                 status = response.status_code
             except Exception as exc:
-                problem = _explained(exc, request)
-                response, status = self._tell(problem), problem.status
+                problem = _refusal(exc, request)
+                response, status = self._show_error(problem), problem.status
             if user is not None:
                 body = getattr(request.state, "body", b"")
                 await self._audit.note_change(request, user, act, status, body)
@@ -120,10 +120,10 @@ class CompatApi:
         return answer
 
 
-def _explained(exc: Exception, request: Request) -> Refused:
-    known = refused(exc)
-    if known is not None:
-        return known
+def _refusal(exc: Exception, request: Request) -> Refused:
+    problem = refused(exc)
+    if problem is not None:
+        return problem
     logger.error("%s %s failed", request.method, request.url.path, exc_info=exc)
     return Refused(
         HTTPStatus.INTERNAL_SERVER_ERROR,
@@ -133,10 +133,10 @@ def _explained(exc: Exception, request: Request) -> Refused:
 
 async def read_json(request: Request) -> JSON:
     """
-    Return the body of a request; None of an empty one.
+    Return the JSON body of a request; None if it is empty.
 
     Raises:
-        Refused: It is not JSON, or too much of it.
+        Refused: It is not JSON, or too large.
     """
     body = await read_body(request)
     try:

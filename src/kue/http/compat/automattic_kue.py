@@ -1,9 +1,9 @@
 """
-The JSON API of Automattic's Kue, for programs and dashboards made for it.
+JSON API of Automattic's Kue, for programs and dashboards made for it.
 
-As there, an error is mostly 200 with ``{"error": …}``, numbers of a job are text, and
-its id is text where one job is asked for.  A word that is no state is refused rather
-than taken for a new state, and jobs are started and completed by workers alone.
+As there, most errors are 200 with ``{"error": …}``, numbers of a job are text, and so
+is its id where one job is requested.  Unlike there, an unknown state is refused rather
+than becoming a new state, and only workers start and complete jobs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from starlette.routing import Route
 from kue.http.auth.access import Scope
 from kue.http.compat import jobs
 from kue.http.compat.api import CompatApi, read_json
-from kue.http.framework.problem import Refused, given, refused
+from kue.http.framework.problem import Refused, input_errors, refused
 from kue.http.options import AppOptions
 from kue.model.errors import JobNotFound
 from kue.vertx import job_json
@@ -40,53 +40,53 @@ if TYPE_CHECKING:
 MAX_JOBS = 1000
 
 _JSON = "application/json"
-#: Said with 200, as long as nobody adds jobs.
-_SAID_WITH_OK = {HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}
+#: Errors that are sent with 200, except when adding jobs.
+_SENT_WITH_OK = {HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}
 
 
-def routes(q: Kue, guard: Guard, rules: AppOptions | None = None) -> list[Route]:
+def routes(q: Kue, guard: Guard, options: AppOptions | None = None) -> list[Route]:
     """
     Return the routes of the API, to be mounted under any prefix.
 
-    Those that look need a viewer, DELETE an admin, everything else an operator: also
+    Reading needs the role viewer, DELETE admin, everything else operator: also
     ``GET /inactive/:id``, which restarts a job.
     """
-    known = rules or AppOptions()
-    api = _Api(q, known.redaction)
-    door = CompatApi(q, guard, known, _tell, name="kue")
-    adding = CompatApi(q, guard, known, _tell_adding, name="kue")
+    options = options or AppOptions()
+    api = _Api(q, options.redaction)
+    compat = CompatApi(q, guard, options, _show_error, name="kue")
+    adding = CompatApi(q, guard, options, _show_adding_error, name="kue")
     plain = [
-        door.route("GET", "/stats", api.stats),
-        door.route("GET", "/job/search", api.search, limit=known.searches),
-        door.route("GET", "/job/types", api.types),
-        *door.ranges("{first}..{last}", api.range),
-        door.route("GET", "/jobs/{type:path}/{state}/stats", api.count),
-        door.route("GET", "/job/{id}", api.job),
-        door.route("GET", "/job/{id}/log", api.log),
-        door.route("PUT", "/job/{id}/state/{state}", api.put_state),
-        door.route("PUT", "/job/{id}/priority/{priority}", api.put_priority),
-        door.route("DELETE", "/job/{id}", api.remove),
+        compat.route("GET", "/stats", api.stats),
+        compat.route("GET", "/job/search", api.search, limit=options.searches),
+        compat.route("GET", "/job/types", api.types),
+        *compat.ranges("{first}..{last}", api.range),
+        compat.route("GET", "/jobs/{type:path}/{state}/stats", api.count),
+        compat.route("GET", "/job/{id}", api.job),
+        compat.route("GET", "/job/{id}/log", api.log),
+        compat.route("PUT", "/job/{id}/state/{state}", api.put_state),
+        compat.route("PUT", "/job/{id}/priority/{priority}", api.put_priority),
+        compat.route("DELETE", "/job/{id}", api.remove),
         adding.route("POST", "/job", api.add, scope=Scope.ENQUEUE),
-        door.route("GET", "/inactive/{id}", api.restart, scope=Scope.MANAGE),
+        compat.route("GET", "/inactive/{id}", api.restart, scope=Scope.MANAGE),
     ]
     return plain + [_slashed(route) for route in plain]
 
 
 def _slashed(route: Route) -> Route:
-    """Return the same with a slash at its end, as Express has it and clients send."""
+    """Return the route with a slash at its end, as Express allows and clients send."""
     slashed = Route(f"{route.path}/", route.endpoint)
     slashed.methods = route.methods
     return slashed
 
 
 class _Api:
-    """What the routes do."""
+    """The handlers of the routes."""
 
     def __init__(self, q: Kue, redaction: Redaction) -> None:
         self._q = q
         self._redaction = redaction
 
-    # -- looking ---------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------
 
     async def stats(self, request: Request) -> Response:
         counted = await jobs.counts(self._q)
@@ -102,29 +102,31 @@ class _Api:
         return _reply(await self._q.types())
 
     async def range(self, request: Request) -> Response:
-        """Pages are picked in the order jobs run in, and sorted by id."""
-        asked = request.path_params
-        first, last = _span(asked["first"], asked["last"])
-        name = asked["state"].lower() if "state" in asked else None
+        """Take a range in the order jobs run in, and return it sorted by id."""
+        params = request.path_params
+        first, last = _span(params["first"], params["last"])
+        name = params["state"].lower() if "state" in params else None
         if name not in (None, *job_json.STATES):
             return _reply([])
         if first < 0 or (last is not None and last < 0):
-            total = await jobs.total(self._q, name=name, type=asked.get("type"))
+            total = await jobs.total(self._q, name=name, type=params.get("type"))
             first = _from_end(first, total)
             last = None if last is None else (last if last >= 0 else total + last)
         if last is not None and last < first:
             return _reply([])
-        found = await jobs.page(self._q, first, last, name=name, type=asked.get("type"))
-        is_descending = asked.get("order") == "desc"
+        found = await jobs.page(
+            self._q, first, last, name=name, type=params.get("type")
+        )
+        is_descending = params.get("order") == "desc"
         found.sort(key=lambda job: job.id, reverse=is_descending)
         return _reply([_show(self._redaction.job(job)) for job in found])
 
     async def count(self, request: Request) -> Response:
-        asked = request.path_params
-        name = asked["state"].lower()
+        params = request.path_params
+        name = params["state"].lower()
         if name not in job_json.STATES:
             return _reply({"count": 0})
-        return _reply({"count": await jobs.count(self._q, name, asked["type"])})
+        return _reply({"count": await jobs.count(self._q, name, params["type"])})
 
     async def job(self, request: Request) -> Response:
         job = self._redaction.job(jobs.job_of(await self._get(request)))
@@ -149,29 +151,31 @@ class _Api:
         if not isinstance(priority, int):
             raise Refused(HTTPStatus.BAD_REQUEST, "invalid priority")
         handle = await self._get(request)
-        with given():
+        with input_errors():
             await handle.update(priority=priority)
         return _reply({"message": "updated priority"})
 
     async def remove(self, request: Request) -> Response:
-        """A job that runs is removed as well, as Kue does."""
+        """Remove a job, even if it is running, as Kue does."""
         handle = await self._get(request)
         await handle.remove(force=True)
         return _reply({"message": f"job {handle.id} removed"})
 
     async def restart(self, request: Request) -> Response:
-        """A GET that changes something, because Kue's is."""
+        """Restart a job: a GET that changes something, as in Kue."""
         handle = await self._get(request)
         await jobs.put(handle, "inactive")
         return _reply({"message": f"job {handle.id} inactive"})
 
     async def add(self, request: Request) -> Response:
-        """One job, or many: those that can be added are, whatever the others are."""
+        """Add one job, or many: valid ones are added even if others are not."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip()
-        # Kue takes another kind of body for none.
+        # Kue ignores a body of another content type.
         body = await read_json(request) if kind.lower() == _JSON else None
         if body is not None and not isinstance(body, dict | list):
-            raise Refused(HTTPStatus.BAD_REQUEST, "a body is an object or a list")
+            raise Refused(
+                HTTPStatus.BAD_REQUEST, "the body must be an object or a list"
+            )
         if not body:
             return Response(status_code=HTTPStatus.NO_CONTENT)
         if isinstance(body, list):
@@ -184,14 +188,14 @@ class _Api:
                 HTTPStatus.BAD_REQUEST,
                 f"one request adds at most {MAX_JOBS:,} jobs, not {len(wanted):,}",
             )
-        # Asked for at once, they travel to the store together, in this order.
+        # Enqueued concurrently, they go to the store together, in this order.
         answers = await asyncio.gather(
             *(self._add(one) for one in wanted), return_exceptions=True
         )
-        told = [_told(answer) for answer in answers]
-        failed = [status for _, status in told if status is not HTTPStatus.OK]
+        results = [_result(answer) for answer in answers]
+        failed = [status for _, status in results if status is not HTTPStatus.OK]
         return _reply(
-            [value for value, _ in told], failed[0] if failed else HTTPStatus.OK
+            [value for value, _ in results], failed[0] if failed else HTTPStatus.OK
         )
 
     async def _add(self, wanted: JSON) -> int:
@@ -199,7 +203,7 @@ class _Api:
         if not isinstance(wanted, dict) or not wanted.get("type"):
             raise Refused(HTTPStatus.BAD_REQUEST, "Must provide job type")
         options = wanted.get("options") or {}
-        with given():
+        with input_errors():
             if not isinstance(options, dict):
                 raise ValueError("options must be an object")
             handle = await self._q.enqueue(
@@ -221,8 +225,8 @@ class _Api:
 
 
 def _span(first: str, last: str) -> tuple[int, int | None]:
-    """Read the ends of a range; -1 as the last is the end of all, and None here."""
-    start, stop = _place(first), _place(last)
+    """Return the ends of a range; a last of -1 is the end of all, and None here."""
+    start, stop = _position(first), _position(last)
     if start is None or stop is None:
         raise Refused(
             HTTPStatus.BAD_REQUEST,
@@ -231,18 +235,18 @@ def _span(first: str, last: str) -> tuple[int, int | None]:
     return start, None if stop == -1 else stop
 
 
-def _place(text: str) -> int | None:
-    """Return the place that *text* is; negative ones count from the end."""
+def _position(text: str) -> int | None:
+    """Return the position in *text*; negative ones count from the end."""
     number = jobs.number_of(text.removeprefix("-"))
     return -number if number is not None and text.startswith("-") else number
 
 
-def _from_end(place: int, total: int) -> int:
-    return place if place >= 0 else max(0, total + place)
+def _from_end(position: int, total: int) -> int:
+    return position if position >= 0 else max(0, total + position)
 
 
 def _show(job: Job) -> dict[str, JSON]:
-    """Return a job as Kue's JSON has it; what it does not have yet is left out."""
+    """Return a job in Kue's JSON; what it does not have yet is omitted."""
     made = job_json.attempts_made(job)
     shown = {
         "id": job.id,
@@ -277,7 +281,7 @@ def _text(number: int | None) -> str | None:
 
 
 def _error(job: Job) -> str | None:
-    """Return the last error as its first line and its stack, as Node writes them."""
+    """Return the last error as a line and its stack, in the format of Node."""
     if job.error is None:
         return job_json.reason_of(job)
     summary = f"{job.error.kind}: {job.error.message}"
@@ -288,8 +292,8 @@ def _created(job_id: int) -> dict[str, JSON]:
     return {"message": "job created", "id": job_id}
 
 
-def _told(answer: int | BaseException) -> tuple[JSON, HTTPStatus]:
-    """Return what is said of one job of many; raise what is a fault of ours."""
+def _result(answer: int | BaseException) -> tuple[JSON, HTTPStatus]:
+    """Return the result for one job of many; internal errors are raised."""
     if not isinstance(answer, BaseException):
         return _created(answer), HTTPStatus.OK
     problem = refused(answer) if isinstance(answer, Exception) else None
@@ -298,18 +302,18 @@ def _told(answer: int | BaseException) -> tuple[JSON, HTTPStatus]:
     return {"error": problem.detail}, _status(problem)
 
 
-def _tell(problem: Refused) -> Response:
-    if problem.status in _SAID_WITH_OK:
+def _show_error(problem: Refused) -> Response:
+    if problem.status in _SENT_WITH_OK:
         return _reply({"error": problem.detail})
-    return _tell_adding(problem)
+    return _show_adding_error(problem)
 
 
-def _tell_adding(problem: Refused) -> Response:
+def _show_adding_error(problem: Refused) -> Response:
     return _reply({"error": problem.detail}, _status(problem), problem.headers)
 
 
 def _status(problem: Refused) -> HTTPStatus:
-    # Kue calls whatever its store does a fault of the server.
+    # Kue reports every error of its store as one of the server.
     return min(problem.status, HTTPStatus.INTERNAL_SERVER_ERROR)
 
 

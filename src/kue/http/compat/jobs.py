@@ -1,7 +1,7 @@
 """
-What the APIs of both ancestors share: pages, moves by hand and options.
+Jobs in both compatible APIs: pages, searches, changes of state and options.
 
-They name states as `kue.vertx.job_json` does.
+States have the names of `kue.vertx.job_json`.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from kue.model.job import Job
     from kue.model.payload import JSON
 
-#: Jobs in one answer: dashboards made for Kue show 200 at a time, and ask for one more.
+#: Jobs in one response: dashboards made for Kue show 200, and ask for one more.
 MAX_PAGE = 201
 #: Jobs that are read first, to see how large they are.
 FEW = 20
-#: Letters of what is searched for.
+#: Characters of a search text.
 MAX_TEXT = 200
-#: A search looks at so many jobs, the newest first, in steps.
-MAX_SEARCHED, LOOKED_AT = 10_000, 1_000
-#: The header that says so, where there are more.
+#: How many jobs a search reads, the newest first, and in steps of how many.
+MAX_SEARCHED, SEARCH_STEP = 10_000, 1_000
+#: The header that reports it, if there are more.
 SEARCHED = "Kue-Searched"
 
 #: Short enough that every engine can count with it.
@@ -47,11 +47,11 @@ _PRIORITY = re.compile(r"-?[0-9]{1,4}")
 
 
 def number_of(text: str) -> int | None:
-    """Return the id or place that *text* is; None when it can be none."""
+    """Return the id or position in *text*; None if it is not one."""
     return int(text) if _DIGITS.fullmatch(text) else None
 
 
-# -- looking -------------------------------------------------------------------
+# -- reading -------------------------------------------------------------------
 
 
 def job_of(handle: JobHandle[Any]) -> Job:
@@ -71,7 +71,7 @@ async def count(q: Kue, name: str, type: str) -> int:
 
 
 async def total(q: Kue, *, name: str | None = None, type: str | None = None) -> int:
-    """Return how many jobs a range can have: of all states, of one, of a type too."""
+    """Return how many jobs there are: of all states or one, of all types or one."""
     counted = await job_json.counts(q, type)
     return sum(counted.values()) if name is None else counted[name]
 
@@ -89,7 +89,7 @@ async def page(
     Return jobs number *first* to *last* (None: all that follow), both included.
 
     Raises:
-        Refused: They are more than one answer may have.
+        Refused: They are more than one response may have.
     """
     wanted = MAX_PAGE + 1
     if last is not None:
@@ -111,7 +111,7 @@ async def page(
 
 
 def _check_bytes(jobs: list[Job], wanted: int) -> None:
-    """Refuse *wanted* jobs that are as large as *jobs*, if they are too large."""
+    """Refuse *wanted* jobs of the average size of *jobs*, if they are too large."""
     size = sum(map(bytes_of_job, jobs))
     if len(jobs) > 1 and size * wanted > MAX_PAGE_BYTES * len(jobs):
         raise Refused(
@@ -125,17 +125,17 @@ async def search(
     q: Kue, text: str, redaction: Redaction
 ) -> tuple[list[str], dict[str, str]]:
     """
-    Return the ids of jobs whose data shows all words of *text*, the newest first.
+    Return the ids of jobs whose visible data has all words of *text*, newest first.
 
-    Looks at the newest `MAX_SEARCHED` jobs.  Also returns headers of the answer: that
-    it did not look at all there are.
+    Reads the newest `MAX_SEARCHED` jobs.  Also returns headers of the response: that
+    not all jobs were read.
 
     Raises:
         Refused: The text is too long.
     """
     if len(text) > MAX_TEXT:
         raise Refused(
-            HTTPStatus.BAD_REQUEST, f"a search is for at most {MAX_TEXT} letters"
+            HTTPStatus.BAD_REQUEST, f"a search text has at most {MAX_TEXT} characters"
         )
     ids: list[str] = []
     cursor: str | None = None
@@ -144,14 +144,14 @@ async def search(
     def is_found(job: Job) -> bool:
         return all(redaction.finds(word, job.data) for word in words)
 
-    for _ in range(MAX_SEARCHED // LOOKED_AT if words else 0):
+    for _ in range(MAX_SEARCHED // SEARCH_STEP if words else 0):
         found = await q.find(
-            # The store looks for one word, the one that is rarest by its looks.
+            # The store searches for one word: the longest, probably the rarest.
             text=max(words, key=len),
             limit=MAX_PAGE - len(ids),
             cursor=cursor,
             descending=True,
-            scan=LOOKED_AT,
+            scan=SEARCH_STEP,
             accept=is_found,
         )
         ids += [str(job.id) for job in found.jobs]
@@ -166,14 +166,14 @@ async def search(
 
 async def put(handle: JobHandle[Any], name: str) -> None:
     """
-    Move a job to the state called *name*, as far as that can be done by hand.
+    Move a job to the state called *name*, if that can be done by hand.
 
-    One that is there already stays as it is; a delayed one waits its own delay.  To be
-    made failed is to be cancelled: the worker of one that runs is asked to end it.
+    A job in that state already stays as it is; a delayed one waits for its own delay.
+    Making it failed cancels it: the worker of a running job is asked to stop it.
 
     Raises:
-        InvalidTransition: It is where it cannot be moved from, or only a worker brings
-            jobs there.
+        InvalidTransition: It cannot be moved from its state, or only workers move jobs
+            to the new one.
         UniqueHeld: Another job has taken its unique key.
     """
     job = job_of(handle)
@@ -199,11 +199,11 @@ def options_of(given: Mapping[str, JSON], *, attempts: str) -> dict[str, Any]:
     """
     Return the options of a job, as ``q.enqueue`` takes them.
 
-    Durations are milliseconds.  Whatever is 0, null or empty counts as not given, as
-    both have it; what is unknown is left out.  *attempts* is what they call those.
+    Durations are milliseconds.  A value of 0, null or empty counts as not given, as in
+    both originals; unknown options are ignored.  *attempts* is the name of that option.
 
     Raises:
-        ValueError: One of them makes no sense.
+        ValueError: One of them is not valid.
     """
     options: dict[str, Any] = {}
     if number := _whole(given, attempts):
@@ -228,7 +228,7 @@ def priority_of(value: JSON) -> JSON:
 
 
 def _truncated(value: JSON) -> JSON:
-    """Return a number without its fraction: JavaScript knows no whole numbers."""
+    """Return a number without its fraction: JavaScript has no integers."""
     return int(value) if isinstance(value, float) and math.isfinite(value) else value
 
 
@@ -245,7 +245,7 @@ def _whole(given: Mapping[str, JSON], field: str) -> int:
 
 
 def _backoff(value: JSON) -> JSON:
-    # Kue took the source of a function, too, and evaluated it.
+    # Kue also accepted the source of a function, and evaluated it.
     if value is not True and not isinstance(value, dict):
         raise ValueError(
             f"backoff must be true or an object, not {reprlib.repr(value)}"

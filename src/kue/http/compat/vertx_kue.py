@@ -1,8 +1,8 @@
 """
-The REST API of Vert.x Kue, for programs made for it.
+REST API of Vert.x Kue, for programs made for it.
 
 Every body is pretty-printed JSON.  A job has the fields of `kue.vertx.job_json.show`.
-The search and the route to a job's priority, which its dashboard looked for, are there.
+The search and the route to a job's priority, which its dashboard requested, work here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from starlette.responses import Response
 from kue.http.auth.access import Scope
 from kue.http.compat import jobs
 from kue.http.compat.api import CompatApi, read_json
-from kue.http.framework.problem import Refused, given
+from kue.http.framework.problem import Refused, input_errors
 from kue.http.options import AppOptions
 from kue.model.errors import JobNotFound
 from kue.vertx import job_json
@@ -36,39 +36,41 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def routes(q: Kue, guard: Guard, rules: AppOptions | None = None) -> list[Route]:
+def routes(q: Kue, guard: Guard, options: AppOptions | None = None) -> list[Route]:
     """
     Return the routes of the API, to be mounted under any prefix.
 
-    Those that look need a viewer, DELETE an admin, everything else an operator.
+    Reading needs the role viewer, DELETE admin, everything else operator.
     """
-    known = rules or AppOptions()
-    api = _Api(q, known.redaction)
-    door = CompatApi(q, guard, known, _tell, name="vertx")
+    options = options or AppOptions()
+    api = _Api(q, options.redaction)
+    compat = CompatApi(q, guard, options, _show_error, name="vertx")
     return [
-        door.route("GET", "/job/search/{text:path}", api.search, limit=known.searches),
-        door.route("GET", "/stats", api.stats),
-        door.route("GET", "/job/types", api.types),
-        *door.ranges("{first}/to/{last}", api.range),
-        door.route("GET", "/jobs/{type:path}/{state}/stats", api.count),
-        door.route("PUT", "/job", api.add, scope=Scope.ENQUEUE),
-        door.route("PUT", "/job/{id}/state/{state}", api.put_state),
-        door.route("PUT", "/job/{id}/priority/{priority}", api.put_priority),
-        door.route("GET", "/job/{id}", api.job),
-        door.route("GET", "/job/{id}/log", api.log),
-        door.route("DELETE", "/job/{id}", api.remove),
-        door.route("POST", "/inactive/{id}", api.restart),
+        compat.route(
+            "GET", "/job/search/{text:path}", api.search, limit=options.searches
+        ),
+        compat.route("GET", "/stats", api.stats),
+        compat.route("GET", "/job/types", api.types),
+        *compat.ranges("{first}/to/{last}", api.range),
+        compat.route("GET", "/jobs/{type:path}/{state}/stats", api.count),
+        compat.route("PUT", "/job", api.add, scope=Scope.ENQUEUE),
+        compat.route("PUT", "/job/{id}/state/{state}", api.put_state),
+        compat.route("PUT", "/job/{id}/priority/{priority}", api.put_priority),
+        compat.route("GET", "/job/{id}", api.job),
+        compat.route("GET", "/job/{id}/log", api.log),
+        compat.route("DELETE", "/job/{id}", api.remove),
+        compat.route("POST", "/inactive/{id}", api.restart),
     ]
 
 
 class _Api:
-    """What the routes do."""
+    """The handlers of the routes."""
 
     def __init__(self, q: Kue, redaction: Redaction) -> None:
         self._q = q
         self._redaction = redaction
 
-    # -- looking ---------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------
 
     async def search(self, request: Request) -> Response:
         text = request.path_params["text"]
@@ -83,24 +85,24 @@ class _Api:
         return _reply(await self._q.types())
 
     async def range(self, request: Request) -> Response:
-        asked = request.path_params
-        first, last = _span(asked["first"], asked["last"])
+        params = request.path_params
+        first, last = _span(params["first"], params["last"])
         found = await jobs.page(
             self._q,
             first,
             last,
-            _read(job_json.read_order, asked.get("order", "asc")),
-            name=_read(job_json.read_state, asked["state"])
-            if "state" in asked
+            _read(job_json.read_order, params.get("order", "asc")),
+            name=_read(job_json.read_state, params["state"])
+            if "state" in params
             else None,
-            type=asked.get("type"),
+            type=params.get("type"),
         )
         return _reply([job_json.show(self._redaction.job(job)) for job in found])
 
     async def count(self, request: Request) -> Response:
-        asked = request.path_params
-        name = _read(job_json.read_state, asked["state"])
-        return _reply({"count": await jobs.count(self._q, name, asked["type"])})
+        params = request.path_params
+        name = _read(job_json.read_state, params["state"])
+        return _reply({"count": await jobs.count(self._q, name, params["type"])})
 
     async def job(self, request: Request) -> Response:
         try:
@@ -119,11 +121,11 @@ class _Api:
         """
         Add a job.
 
-        Of the job that the body is, only what a job is asked for by counts: an id, a
-        state or attempts made in it are not its sender's to say.
+        The body is a job, of which only the options of a new one count: an id, a state
+        or attempts made are ignored.
         """
         body = await read_json(request)
-        with given():
+        with input_errors():
             wanted = _wanted(body)
             handle = await self._q.enqueue(
                 wanted["type"], wanted.get("data") or {}, **_options(wanted)
@@ -138,13 +140,13 @@ class _Api:
 
     async def put_priority(self, request: Request) -> Response:
         handle = await self._get(request)
-        with given():
+        with input_errors():
             priority = jobs.priority_of(request.path_params["priority"])
             await handle.update(priority=priority)
         return _reply({"message": "job_priority_updated"})
 
     async def remove(self, request: Request) -> Response:
-        """A job that runs is removed as well, and one that is gone is no error."""
+        """Remove a job, even if it is running; a missing one is not an error."""
         job_id = _id(request)
         await self._q.remove_many([job_id], force=True)
         return _reply({"message": f"job {job_id} removed"})
@@ -192,7 +194,7 @@ def _wanted(body: JSON) -> dict[str, JSON]:
 
 def _options(wanted: dict[str, JSON]) -> dict[str, Any]:
     options = jobs.options_of(wanted, attempts="max_attempts")
-    # Who sends a job may listen for it at this address already.
+    # The sender may be subscribed to this address already.
     if address := wanted.get("address_id"):
         options["address_id"] = address
     return options
@@ -202,7 +204,7 @@ def _bad(detail: str) -> Refused:
     return Refused(HTTPStatus.BAD_REQUEST, detail)
 
 
-def _tell(problem: Refused) -> Response:
+def _show_error(problem: Refused) -> Response:
     if problem.status is HTTPStatus.NOT_FOUND:
         return _reply({"message": "job_not_found"}, problem.status)
     status = problem.status

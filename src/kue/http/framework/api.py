@@ -1,4 +1,4 @@
-"""Requests become calls of operations, and what those return becomes answers."""
+"""Dispatch of requests to operations: access, body, response and audit log."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _JSON = "application/json"
 _encode = msgspec.json.Encoder().encode
 
 
-#: Who asks where everyone may.
+#: The user of operations that need no authentication.
 NOBODY = User("")
 
 
 @dataclass
-class _Visit:
-    """What is known of a request so far."""
+class _Caller:
+    """The user of a request, once identified."""
 
     user: User | None = None
 
@@ -55,14 +55,14 @@ class Api:
         self,
         q: Kue,
         guard: Guard,
-        rules: AppOptions | None = None,
+        options: AppOptions | None = None,
         *,
         max_body: int = MAX_BODY,
     ) -> None:
         self._q = q
         self._guard = guard
-        self._rules = rules or AppOptions()
-        self._audit = AuditLog(q, self._rules.redaction)
+        self._options = options or AppOptions()
+        self._audit = AuditLog(q, self._options.redaction)
         self._max_body = max_body
 
     def routes(self, sections: Iterable[Section]) -> list[Route]:
@@ -84,16 +84,16 @@ class Api:
         self, operation: Operation
     ) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            visit = _Visit()
+            caller = _Caller()
             try:
-                response = await self._answer(operation, request, visit)
+                response = await self._answer(operation, request, caller)
             except Exception as exc:
                 response = problem_of(exc, request)
-            # Operations that no right is needed for note themselves what counts.
-            if operation.is_change and operation.scope is not None and visit.user:
+            # Operations without a scope write their own audit entries.
+            if operation.is_change and operation.scope is not None and caller.user:
                 await self._audit.note_change(
                     request,
-                    visit.user,
+                    caller.user,
                     operation.act,
                     response.status_code,
                     getattr(request.state, "body", b""),
@@ -105,7 +105,7 @@ class Api:
     def guarded(
         self, scope: Scope, show: Callable[[Request], Awaitable[Response]]
     ) -> Callable[[Request], Awaitable[Response]]:
-        """Return *show* for those who have *scope*."""
+        """Return *show*, limited to users with *scope*."""
 
         async def answer(request: Request) -> Response:
             try:
@@ -117,34 +117,34 @@ class Api:
         return answer
 
     async def _answer(
-        self, operation: Operation, request: Request, visit: _Visit
+        self, operation: Operation, request: Request, caller: _Caller
     ) -> Response:
         if not operation.is_open:
-            visit.user = await identify(self._guard, request)
-            check_scope(visit.user, operation.scope)
+            caller.user = await identify(self._guard, request)
+            check_scope(caller.user, operation.scope)
             if operation.is_change and operation.scope is not None:
-                self._rules.check_change()
+                self._options.check_change()
         body = await self._body(operation, request)
         arguments = operation.arguments(request, body)
-        call = RequestContext(
+        context = RequestContext(
             self._q,
-            visit.user or NOBODY,
+            caller.user or NOBODY,
             request,
             self._guard,
-            self._rules,
+            self._options,
             self._audit,
         )
 
         async def make() -> Response:
-            result = await operation.handler(call, **arguments)
+            result = await operation.handler(context, **arguments)
             if isinstance(result, Response):
                 return result
             response = reply(result, operation, request)
-            response.headers.update(call.headers)
+            response.headers.update(context.headers)
             return response
 
         if operation.is_list:
-            return await self._rules.lists.answer(make)
+            return await self._options.lists.answer(make)
         return await make()
 
     async def _body(self, operation: Operation, request: Request) -> bytes:
@@ -169,14 +169,14 @@ class Api:
 
 
 def reply(result: Any, operation: Operation, request: Request) -> Response:
-    """Return *result* as JSON, or that the caller has it already."""
+    """Return *result* as JSON, or 304 if the client has it already."""
     if result is None and operation.returns in (None, type(None)):
         return Response(status_code=HTTPStatus.NO_CONTENT)
     content = _encode(result)
     headers = {"Cache-Control": "no-store"}
     if operation.method == "GET":
         tag = f'W/"{hashlib.blake2b(content, digest_size=12).hexdigest()}"'
-        # Kept, but asked for each time.
+        # Cached, but revalidated each time.
         headers = {"Cache-Control": "no-cache", "ETag": tag}
         if tag in _tags(request.headers.get("if-none-match", "")):
             return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
@@ -186,12 +186,12 @@ def reply(result: Any, operation: Operation, request: Request) -> Response:
 
 
 def problem_of(exc: Exception, request: Request) -> Response:
-    """Return how the caller is told of *exc*; a fault of ours is logged."""
-    known = refused(exc)
-    if known is not None:
+    """Return the error response for *exc*; internal errors are logged."""
+    problem = refused(exc)
+    if problem is not None:
         if isinstance(exc, StoreError):
             logger.info("%s %s: %s", request.method, request.url.path, exc)
-        return known.response()
+        return problem.response()
     request_id = secrets.token_hex(8)
     logger.error(
         "%s %s failed, request %s",

@@ -1,4 +1,4 @@
-"""The API as an OpenAPI document, made of the operations and their types."""
+"""OpenAPI document of the API, generated from the operations and their types."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
 
 #: The path of the API, below that of the application.
 BASE = "/api/v1"
-#: How clients say who they are.
+#: How clients authenticate.
 SECURITY = {
     "bearer": {
         "type": "http",
         "scheme": "bearer",
-        "description": "A token: kue token add, or the start-up token.",
+        "description": "An API token (kue token add) or the start-up token.",
     },
     "session": {
         "type": "apiKey",
         "in": "cookie",
         "name": "kue_session",
-        "description": "The session of someone who logged in.",
+        "description": "The session of a logged-in user.",
     },
 }
-#: What a field is if it is left out.
+#: The default of a field that is omitted.
 DEFAULT = "x-default"
 REF = "#/components/schemas/{name}"
-#: A parameter, and how Starlette is to match it.
+#: A path parameter, with its Starlette convertor.
 _PARAMETER = re.compile(r"{(\w+)(?::\w+)?}")
 
-#: What may always be the answer.
+#: Errors of every operation.
 _ANYWHERE = (
     HTTPStatus.BAD_REQUEST,
     HTTPStatus.UNAUTHORIZED,
@@ -47,7 +47,7 @@ _ANYWHERE = (
     HTTPStatus.SERVICE_UNAVAILABLE,
 )
 
-#: What else may be when something is to change.
+#: Further errors of operations that change something.
 _CHANGING = (
     HTTPStatus.CONFLICT,
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
@@ -69,13 +69,13 @@ def openapi(sections: Sequence[Section], *, version: str) -> dict[str, Any]:
         "info": {
             "title": "Kue",
             "version": version,
-            "description": "Jobs, queues, workers and what happens to them. "
+            "description": "Jobs, queues, workers and their events. "
             "Times are Unix milliseconds.",
         },
         "tags": [
             {"name": section.tag, "description": section.about} for section in sections
         ],
-        # Where the paths are; `located` says it for an application below a prefix.
+        # The base of the paths; `located` sets it for an application below a prefix.
         "servers": [{"url": BASE}],
         "security": [{name: []} for name in SECURITY],
         "paths": paths,
@@ -90,12 +90,12 @@ def openapi(sections: Sequence[Section], *, version: str) -> dict[str, Any]:
 
 
 def located(document: dict[str, Any], root: str) -> dict[str, Any]:
-    """Return *document* of an application that is mounted at *root*."""
+    """Return *document* for an application that is mounted at *root*."""
     return {**document, "servers": [{"url": f"{root}{BASE}"}]}
 
 
 class _Schemas:
-    """JSON schemas of all types that operations name."""
+    """JSON schemas of all types that operations use."""
 
     def __init__(self, operations: Iterable[Operation]) -> None:
         types = [Problem]
@@ -114,7 +114,7 @@ class _Schemas:
         raise KeyError(type)
 
     def fields(self, type: Any) -> Iterable[tuple[str, dict[str, Any], bool]]:
-        """Yield name, schema and whether it is required of each field of a struct."""
+        """Yield name, schema and whether it is required for each field of a struct."""
         schema = self.components[type.__name__]
         for name, one in schema["properties"].items():
             yield name, one, name in schema.get("required", ())
@@ -144,8 +144,8 @@ def _without_defaults(schema: dict[str, Any]) -> dict[str, Any]:
     """
     Return the schema of an object whose fields have no defaults.
 
-    Generators take a field with a default for one that is always there: what may be
-    left out of a request would have to be given.  For people it is told all the same.
+    Code generators treat a field with a default as always present, so that optional
+    fields of a request would be required.  For readers the default is in ``x-default``.
     """
     fields = schema.get("properties")
     if fields is None:
@@ -158,7 +158,7 @@ def _without_defaults(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of what may also be null, without that: it may be left out."""
+    """Return a nullable schema without null: such a body may be omitted instead."""
     kinds = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
     return kinds[0] if len(kinds) == 1 else schema
 
@@ -189,7 +189,7 @@ def _query(operation: Operation, schemas: _Schemas) -> Iterable[dict[str, Any]]:
         return
     for name, schema, required in schemas.fields(operation.query):
         if name == PREFIXED:
-            continue  # there is no way to say data.<path>=; the description does
+            continue  # OpenAPI cannot express data.<path>=; see the description
         yield {"name": name, "in": "query", "required": required, "schema": schema}
 
 

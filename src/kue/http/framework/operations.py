@@ -1,9 +1,9 @@
 """
-Sections of the API: functions with types become routes, and pages of the document.
+Operations of the API, by section: typed functions become routes and documentation.
 
-What a function takes and returns is said once, by its annotations: parameters that the
-path names come from the path, ``query`` and ``body`` are msgspec structs.  The same
-types check what comes in, write what goes out and make the OpenAPI document.
+The annotations of a function define what it takes and returns: parameters named in the
+path come from the path, ``query`` and ``body`` are msgspec structs.  The same types
+validate requests, encode responses and generate the OpenAPI document.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ if TYPE_CHECKING:
 
 Handler = Callable[..., Awaitable[Any]]
 
-#: Fields of a query that take what follows a prefix: ``data.user_id=42``.
+#: The query field that collects parameters with a prefix: ``data.user_id=42``.
 PREFIXED = "data"
 
 
 @dataclass(frozen=True)
 class RequestContext:
-    """A request that was let in."""
+    """A request that was allowed, and what its operation works with."""
 
     q: Kue
     user: User
     request: Request
     guard: Guard
-    rules: AppOptions
+    options: AppOptions
     audit: AuditLog
-    #: Of the answer, besides those that every answer has.
+    #: Further headers of the response.
     headers: dict[str, str] = field(default_factory=dict)
 
     @property
     def redaction(self) -> Redaction:
-        return self.rules.redaction
+        return self.options.redaction
 
     async def pauses(self) -> list[Pause]:
-        """Return the pauses in force, as all may see them."""
+        """Return the active pauses, with secrets hidden."""
         hide = self.redaction.text
         return [
             replace(pause, reason=hide(pause.reason)) for pause in await self.q.paused()
@@ -68,10 +68,10 @@ class Operation:
     path: str
     handler: Handler
     tag: str
-    #: What it takes; None when it is enough to be known.
+    #: The scope it needs; None if authentication is enough.
     scope: Scope | None
     status: HTTPStatus
-    #: Whether everyone may, known or not.
+    #: Whether it needs no authentication.
     is_open: bool = False
     #: Whether it returns a list that may be large.
     is_list: bool = False
@@ -83,7 +83,7 @@ class Operation:
 
     @property
     def name(self) -> str:
-        """Unique in the document."""
+        """Its id, unique in the document."""
         return f"{self.tag}_{self.handler.__name__}"
 
     @property
@@ -92,7 +92,7 @@ class Operation:
 
     @property
     def act(self) -> str:
-        """What the audit log calls it."""
+        """Its name in the audit log."""
         return f"{self.tag}.{self.handler.__name__}"
 
     @property
@@ -105,16 +105,16 @@ class Operation:
 
     @property
     def is_body_optional(self) -> bool:
-        """Whether the body may be left out, which is the same as null."""
+        """Whether the body may be omitted, which is the same as null."""
         kind = msgspec.inspect.type_info(self.body)
         return isinstance(kind, msgspec.inspect.UnionType) and kind.includes_none
 
     def arguments(self, request: Request, body: bytes) -> dict[str, Any]:
         """
-        Return what to call the handler with besides the call itself.
+        Return the arguments of the handler after the context.
 
         Raises:
-            Refused: Something given does not fit.
+            Refused: The request is not valid.
         """
         arguments = {
             name: _read(request.path_params[name], type, f"path.{name}")
@@ -205,7 +205,7 @@ def _paragraphs(handler: Handler) -> list[str]:
 
 
 def _grouped(request: Request, query: Any) -> dict[str, Any]:
-    """Return the query with lists where the struct has lists, and prefixes joined."""
+    """Return the query with lists where the struct has lists, and prefixes grouped."""
     fields = {one.name: one for one in msgspec.structs.fields(query)}
     given: dict[str, Any] = {}
     for name, value in request.query_params.multi_items():
@@ -250,7 +250,7 @@ def _decode(body: bytes, type: Any) -> Any:
 
 
 def _located(exc: msgspec.ValidationError, name: str) -> tuple[str, str]:
-    """Take msgspec's message apart: ``Expected `int`, got `str` - at `$.limit```."""
-    told = str(exc).replace(" - at `key` in `$", " - at `$")
-    text, _, place = told.partition(" - at `$")
-    return text, name + place.rstrip("`")
+    """Split msgspec's message: ``Expected `int`, got `str` - at `$.limit```."""
+    message = str(exc).replace(" - at `key` in `$", " - at `$")
+    text, _, path = message.partition(" - at `$")
+    return text, name + path.rstrip("`")

@@ -1,4 +1,4 @@
-"""An application below a prefix, whether or not the prefix is still in the path."""
+"""Path prefix of an application, whether or not it is still in the path."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kue.model.errors import ConfigError
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-#: Segments of plain letters: nothing that would have to be escaped anywhere.
+#: Segments of plain characters, which never need escaping.
 _PREFIX = re.compile(r"(?:/(?!\.)[A-Za-z0-9._~-]+)+", re.ASCII)
 MAX_PREFIX = 200
 
@@ -20,8 +20,8 @@ class PathPrefix:
     """
     Serves *app* below *prefix*.
 
-    For hosts and proxies that strip a prefix and do not say so (``root_path``), as for
-    those that leave it in the path.
+    Works behind hosts and proxies that strip the prefix without setting ``root_path``,
+    and behind those that leave it in the path.
     """
 
     def __init__(self, prefix: str, app: ASGIApp) -> None:
@@ -34,23 +34,23 @@ class PathPrefix:
 
 def checked(prefix: str) -> str:
     """
-    Return *prefix* as it stands before a path: ``/jobs``, or nothing.
+    Return *prefix* as it precedes a path: ``/jobs``, or nothing.
 
     Raises:
-        ConfigError: It is no plain path.
+        ConfigError: It is not a plain path.
     """
     stripped = prefix.strip().strip("/")
     if not stripped:
         return ""
     if not is_plain(f"/{stripped}"):
         raise ConfigError(
-            f"the prefix {prefix!r} is no plain path; write one such as /jobs"
+            f"the prefix {prefix!r} is not a plain path; write one such as /jobs"
         )
     return f"/{stripped}"
 
 
 def is_plain(prefix: str) -> bool:
-    """Tell whether *prefix* is a path of plain segments, such as ``/ops/jobs``."""
+    """Return whether *prefix* is a path of plain segments, such as ``/ops/jobs``."""
     return len(prefix) <= MAX_PREFIX and _PREFIX.fullmatch(prefix) is not None
 
 
@@ -60,7 +60,7 @@ def below(scope: Scope, prefix: str) -> Scope:
         return scope
     root = scope.get("root_path", "")
     whole, path = root + prefix, scope["path"]
-    # Some routers hand on a path that they changed beyond recognition.
+    # Some routers pass on a path that they have changed beyond recognition.
     for kept in (path, unquote(scope.get("raw_path", b"").decode("latin-1"))):
         if _begins(kept, whole):
             return {**scope, "root_path": whole, "path": kept}

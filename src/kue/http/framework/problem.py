@@ -1,7 +1,7 @@
 """
-Errors as the API tells them: one form, RFC 9457, and never more than is good to tell.
+Error responses of the API: problem details (RFC 9457), without internals.
 
-What went wrong inside is logged, with the number the caller is given to ask about it.
+Internal errors are logged, with the request id that the client gets.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CONTENT_TYPE = "application/problem+json"
-#: What callers are told of a store that cannot be asked.
-AWAY = "the store cannot be reached, or does not answer as it should"
-#: Seconds after which asking again makes sense while the store is away.
+#: The detail of errors of the store.
+UNAVAILABLE = "the store cannot be reached, or does not answer as it should"
+#: Seconds after which clients should retry while the store is unavailable.
 RETRY_AFTER = "1"
 
 
 class Problem(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """Why a request was not answered as hoped."""
+    """Why a request failed (problem details, RFC 9457)."""
 
-    #: What kind of problem it is, in the words of HTTP.
+    #: The phrase of the HTTP status.
     title: str
     status: int
-    #: What is wrong with this very request, in a sentence.
+    #: What is wrong with this request, in a sentence.
     detail: str = ""
     #: Which part of the input it is about: ``query.limit``, ``body.priority``.
     field: str = ""
-    #: Names the request in the server's log.
+    #: Identifies the request in the server's log.
     request_id: str = ""
 
 
 class Refused(Exception):
-    """Ends a request with a problem."""
+    """Ends a request with an error response."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Refused(Exception):
         self.headers = headers or {}
 
     def response(self, request_id: str = "") -> Response:
-        """Return what the caller gets."""
+        """Return the error response."""
         problem = Problem(
             title=self.status.phrase,
             status=self.status.value,
@@ -82,7 +82,7 @@ class Refused(Exception):
 
 
 def refused(error: Exception) -> Refused | None:
-    """Return what *error* means to a caller; None for a fault of ours."""
+    """Return the error response for *error*; None for an internal error."""
     match error:
         case Refused():
             return error
@@ -92,17 +92,17 @@ def refused(error: Exception) -> Refused | None:
             return Refused(HTTPStatus.CONFLICT, str(error))
         case BadPayload():
             return Refused(HTTPStatus.BAD_REQUEST, str(error), field=error.field)
-        # Where the store is, is for the server's log.
+        # The address of the store is only for the server's log.
         case StoreFull():
             return _later(HTTPStatus.INSUFFICIENT_STORAGE, "the store is full")
         case StoreError():
-            return _later(HTTPStatus.SERVICE_UNAVAILABLE, AWAY)
+            return _later(HTTPStatus.SERVICE_UNAVAILABLE, UNAVAILABLE)
     return None
 
 
 @contextmanager
-def given(field: str = "") -> Iterator[None]:
-    """Take errors of what is done in here for errors of what the caller gave."""
+def input_errors(field: str = "") -> Iterator[None]:
+    """Turn a `ValueError` or `TypeError` inside into a 400 about *field*."""
     try:
         yield
     except (ValueError, TypeError) as exc:

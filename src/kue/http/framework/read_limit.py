@@ -1,9 +1,9 @@
 """
-Limits on large reads: how many lists of jobs are made, and sent, at the same time.
+Limits on large reads: how many lists of jobs are built and sent at the same time.
 
-A list may have some megabytes, and several times that while it is made into JSON.  So
-only a few are under way at once; the others wait for their turn, and are refused when
-that takes too long.
+A list may have some megabytes, and several times that while it is encoded as JSON.  So
+only a few are served at once; the others wait for their turn, and are refused if that
+takes too long.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: Requests that may wait for their turn, and for how many seconds.
 MAX_WAITING = 100
 WAIT_SECONDS = 10.0
-#: Seconds for sending; a client that has not read by then gets no more of the answer.
+#: Seconds for sending; a client that has not read by then is cut off.
 SEND_SECONDS = 30.0
 #: Bytes sent at once: servers wait for slow clients before a part, but not within one.
 PART_BYTES = 64 * 1024
@@ -41,10 +41,10 @@ class ReadLimit:
 
     async def answer(self, make: Callable[[], Awaitable[Response]]) -> Response:
         """
-        Make an answer in turn; its slot is free again when it has been sent.
+        Call *make* in turn; its slot is released when the response has been sent.
 
         Raises:
-            Refused: There were too many others for too long.
+            Refused: Too many others were waiting, or took too long.
         """
         await self._take()
         try:
@@ -68,20 +68,20 @@ class ReadLimit:
 
 
 class _Held(Response):
-    """An answer that holds a slot until it is sent, or its client is too slow."""
+    """A response that holds a slot until it is sent, or its client is too slow."""
 
-    def __init__(self, answer: Response, release: Callable[[], None]) -> None:
-        self._answer = answer
-        self.status_code = answer.status_code
-        self.raw_headers = answer.raw_headers
+    def __init__(self, response: Response, release: Callable[[], None]) -> None:
+        self._response = response
+        self.status_code = response.status_code
+        self.raw_headers = response.raw_headers
         self._release = release
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            # Servers close the connection of an answer without an end.
+            # Servers close the connection of an unfinished response.
             with suppress(TimeoutError):
                 async with asyncio.timeout(SEND_SECONDS):
-                    await self._answer(scope, receive, _in_parts(send))
+                    await self._response(scope, receive, _in_parts(send))
         finally:
             self._release()
 

@@ -1,4 +1,4 @@
-"""The body of a request: so much of it, and no more."""
+"""Request bodies, read up to a maximum size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kue.http.framework.problem import Refused
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-#: Bytes, before anything is made of them.
+#: Bytes, before decoding.
 MAX_BODY = 1024 * 1024
 
 
@@ -21,8 +21,8 @@ async def read_body(request: Request, limit: int = MAX_BODY) -> bytes:
     Return the body of *request*.
 
     Raises:
-        Refused: It is larger than *limit*, of which no more is read, and nothing if
-            the client declares it; or the client left before its end.
+        Refused: It is larger than *limit* (nothing is read if the client declares so),
+            or the client disconnected before its end.
     """
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > limit:
@@ -34,17 +34,17 @@ async def read_body(request: Request, limit: int = MAX_BODY) -> bytes:
             if len(body) > limit:
                 raise _too_large(limit)
     except ClientDisconnect:
-        # Nobody is there to be answered, and nothing went wrong here.
+        # Nobody reads this response, and it is not an error of the server.
         raise Refused(
-            HTTPStatus.BAD_REQUEST, "the client left before the body had arrived"
+            HTTPStatus.BAD_REQUEST, "the client disconnected before the end of the body"
         ) from None
-    # For the audit log, which tells in short what was asked for.
+    # For the audit log, which keeps an excerpt.
     request.state.body = bytes(body)
     return bytes(body)
 
 
 def _too_large(limit: int) -> Refused:
-    # The rest of the body is not waited for.
+    # The server does not wait for the rest of the body.
     return Refused(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         f"a body has at most {limit:,} bytes",

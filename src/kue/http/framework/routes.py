@@ -1,4 +1,4 @@
-"""Which operation a path means, and what else may be asked of it."""
+"""Routes of operations: literal paths before parameters, and allowed methods."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 class OperationRoute(Route):
     """
-    The way to one method of one path, among the *others* of the API.
+    Route to one method of one path, among the *others* of the API.
 
-    A path that one of them spells out is a name to none: ``/jobs/batch`` is no job.
-    Whoever uses a wrong method is told all that are right.
+    A literal path is never taken for a parameter: ``/jobs/batch`` is not a job.  A
+    wrong method is answered with all allowed ones.
     """
 
     def __init__(
@@ -39,21 +39,21 @@ class OperationRoute(Route):
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         match, child = super().matches(scope)
         if match is not Match.NONE and self.param_convertors:
-            is_meant = any(one is self for one in self._meant(scope))
-            return (match, child) if is_meant else (Match.NONE, {})
+            is_match = any(one is self for one in self._matching(scope))
+            return (match, child) if is_match else (Match.NONE, {})
         return match, child
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self.methods is not None and scope["method"] not in self.methods:
-            right = set().union(*(one.methods or () for one in self._meant(scope)))
+            allowed = set().union(*(one.methods or () for one in self._matching(scope)))
             raise HTTPException(
                 HTTPStatus.METHOD_NOT_ALLOWED,
-                headers={"Allow": ", ".join(sorted(right))},
+                headers={"Allow": ", ".join(sorted(allowed))},
             )
         await super().handle(scope, receive, send)
 
-    def _meant(self, scope: Scope) -> list[Route]:
-        """Return the routes whose path it is, whatever the method."""
+    def _matching(self, scope: Scope) -> list[Route]:
+        """Return the routes that match the path, whatever the method."""
         found = [
             one
             for one in self._others

@@ -1,4 +1,4 @@
-"""Who changed what, when and from where: written down as it happens."""
+"""Audit log: who changed what, when and from where."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Characters of a detail, and bytes of a body that one is made of.
+#: Characters of a detail, and bytes of a body that it is taken from.
 MAX_DETAIL, MAX_BODY = 500, 64 * 1024
-#: Seconds that an answer waits for its act to be written down.
-PATIENCE = 1.0
+#: Seconds that a response waits for its audit entry to be stored.
+STORE_SECONDS = 1.0
 
 
 class AuditLog:
@@ -42,8 +42,8 @@ class AuditLog:
         status: int,
         body: bytes = b"",
     ) -> None:
-        """Note a change that was made, may have been made, or was not allowed."""
-        if _counts(status):
+        """Record a change that was made, may have been made, or was not allowed."""
+        if _is_recorded(status):
             target = "/".join(str(one) for one in request.path_params.values())
             detail = self._detail(body)
             await self.note(request, user.name, what, status, target, detail)
@@ -58,11 +58,11 @@ class AuditLog:
         detail: str = "",
     ) -> None:
         """
-        Note an act.
+        Record an entry.
 
-        What is wrong with the store is logged, and takes nothing from the answer.
+        Errors of the store are logged, and do not affect the response.
         """
-        act = AuditEntry(
+        entry = AuditEntry(
             who=who,
             what=what,
             target=self._redaction.text(target)[:200],
@@ -70,42 +70,42 @@ class AuditLog:
             address=request.client.host if request.client else "",
             detail=detail,
         )
-        logger.info("%s: %s %s: %s", _plain(who), what, _plain(act.target), status)
+        logger.info("%s: %s %s: %s", _plain(who), what, _plain(entry.target), status)
         if status == HTTPStatus.SERVICE_UNAVAILABLE:
             return
         try:
-            async with asyncio.timeout(PATIENCE):
-                await self._q.store.note(act)
+            async with asyncio.timeout(STORE_SECONDS):
+                await self._q.store.note(entry)
         except (StoreError, TimeoutError) as exc:
             logger.warning(
                 "%s: %s %s is not in the audit log: %s",
                 _plain(who),
                 what,
-                _plain(act.target),
+                _plain(entry.target),
                 exc,
             )
 
     def _detail(self, body: bytes) -> str:
-        """Return in short what was asked for, without what is secret in it."""
+        """Return an excerpt of the body, with secrets hidden."""
         if not body or body == b"null":
             return ""
         if len(body) > MAX_BODY:
             return f"{len(body):,} bytes"
         try:
-            asked = msgspec.json.decode(body)
+            content = msgspec.json.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return f"{len(body):,} bytes"
-        text = msgspec.json.encode(self._redaction.hide(asked)).decode()
+        text = msgspec.json.encode(self._redaction.hide(content)).decode()
         return text if len(text) <= MAX_DETAIL else f"{text[: MAX_DETAIL - 1]}…"
 
 
 def _plain(text: str) -> str:
-    """Return *text* for a line of a log: terminals obey control characters."""
+    """Return *text* for a log line: terminals interpret control characters."""
     return text if text.isprintable() else text.encode("unicode_escape").decode()
 
 
-def _counts(status: int) -> bool:
-    """Tell whether something was done, may have been, or was not allowed."""
+def _is_recorded(status: int) -> bool:
+    """Return whether something was done, may have been, or was not allowed."""
     is_done = status < HTTPStatus.BAD_REQUEST
     is_unsure = status >= HTTPStatus.INTERNAL_SERVER_ERROR
     return is_done or is_unsure or status == HTTPStatus.FORBIDDEN

@@ -1,10 +1,10 @@
 """
-The gate before everything: requests that another site made a browser send.
+Protection against cross-site request forgery (CSRF) and DNS rebinding.
 
-A browser attaches cookies, and its place in the network, to whatever a page asks for.
-So a change, or a WebSocket, must come from a page of this very origin or from no page
-at all.  And a name that an attacker points at this machine (DNS rebinding) must not
-pass for this machine's own.
+A browser attaches cookies, and its place in the network, to every request of a page.
+So a change, or a WebSocket, must come from a page of the same origin or from no page
+at all.  And a host name that an attacker points at this machine (DNS rebinding) must
+not pass for one of its own.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-#: Where the application is mounted, for cookies; inside it, paths are taken apart.
+#: Scope key: where the application is mounted, for cookies; root_path changes inside.
 ROOT = "kue_root"
-#: Instead of names: any will do.
+#: Instead of host names: allows any.
 ANY_HOST = "*"
 #: Bytes of a request line with its headers.
 MAX_HEADERS = 32 * 1024
@@ -39,11 +39,11 @@ NOT_ALLOWED = 1008
 
 class AllowedHosts:
     """
-    The names a server answers to: those of loopback, and those it was given.
+    The host names a server answers to: those of loopback, and those it was given.
 
-    Where nobody said which, and anyone who reaches the server may do everything, only
-    loopback is meant.  An application that is mounted in another leaves it to that, and
-    one where people log in needs it not: their cookies are bound to the true name.
+    If none were given and no login is needed, only loopback is allowed.  A mounted
+    application leaves the check to the outer one.  With logins it is not needed:
+    cookies are bound to the true name.
     """
 
     def __init__(self, names: Iterable[str] | None, *, is_open: bool) -> None:
@@ -52,10 +52,10 @@ class AllowedHosts:
 
     def check(self, connection: HTTPConnection) -> None:
         """
-        Let a request through that means this server.
+        Check that a request is for this server.
 
         Raises:
-            Refused: It is for another name.
+            Refused: It is for another host name.
         """
         if not self._is_checked(connection):
             return
@@ -63,7 +63,7 @@ class AllowedHosts:
         if not (is_loopback(name) or name in (self._names or ())):
             raise Refused(
                 HTTPStatus.MISDIRECTED_REQUEST,
-                f"this server does not go by the name {name[:60]!r}; add it to hosts=",
+                f"this server does not answer to {name[:60]!r}; add it to hosts=",
             )
 
     def _is_checked(self, connection: HTTPConnection) -> bool:
@@ -73,7 +73,7 @@ class AllowedHosts:
 
 
 class CsrfProtection:
-    """Lets requests through to *app*."""
+    """Checks the head, host and origin of requests to *app*."""
 
     def __init__(self, app: ASGIApp, hosts: AllowedHosts) -> None:
         self._app = app
@@ -101,13 +101,13 @@ class CsrfProtection:
 
 def check_head(connection: HTTPConnection) -> None:
     """
-    Let a request through whose head is short, and says one thing of the body's length.
+    Check that the head of a request is not too long, and has one length of the body.
 
     Servers stop reading a head that is too long, but not one that came at once.  With
     two lengths, a proxy may have seen the end of the request elsewhere.
 
     Raises:
-        Refused: It is not; the connection ends with the answer.
+        Refused: It is not valid; the connection is closed after the response.
     """
     scope = connection.scope
     size = sum(len(name) + len(value) + _AROUND for name, value in scope["headers"])
@@ -129,20 +129,22 @@ def check_head(connection: HTTPConnection) -> None:
 
 def check_origin(connection: HTTPConnection) -> None:
     """
-    Let a request through that a page of this server made, or no page at all.
+    Check that a request comes from a page of this server, or from no page at all.
 
     Raises:
-        Refused: A page of another origin did.
+        Refused: It comes from a page of another origin.
     """
     site = connection.headers.get("sec-fetch-site")
     if site is not None:
         is_ours = site in ("same-origin", "none")
     else:
-        # Older browsers tell the origin of the page instead, and programs neither.
+        # Older browsers send the origin of the page instead, and programs neither.
         origin = connection.headers.get("origin")
         is_ours = origin is None or _is_same(origin, connection)
     if not is_ours:
-        raise Refused(HTTPStatus.FORBIDDEN, "the page is of another origin")
+        raise Refused(
+            HTTPStatus.FORBIDDEN, "the request is from a page of another origin"
+        )
 
 
 def _is_same(origin: str, connection: HTTPConnection) -> bool:
@@ -154,11 +156,11 @@ def _is_same(origin: str, connection: HTTPConnection) -> bool:
     if not host or parts.netloc.lower() != host:
         return False
     scheme = connection.scope.get("scheme", "http").replace("ws", "http")
-    # A proxy that ends TLS may not tell; never the other way round.
+    # A proxy that terminates TLS may not report it; never the other way round.
     return parts.scheme in {scheme, "https"}
 
 
 async def _close(websocket: WebSocket, problem: Refused) -> None:
-    # Accepted first: of a handshake that fails browsers tell nothing.
+    # Accepted first: browsers do not show why a handshake failed.
     await websocket.accept()
     await websocket.close(NOT_ALLOWED, problem.detail)

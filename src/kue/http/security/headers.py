@@ -1,4 +1,4 @@
-"""Headers that every answer has: browsers are told to trust it with little."""
+"""Security headers of every response, which restrict what browsers allow it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from starlette.datastructures import MutableHeaders
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-#: Nothing inline, nothing from elsewhere, framed by nobody.
+#: Nothing inline, nothing from other origins, no framing.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; font-src 'self'; manifest-src 'self'; frame-ancestors 'none'; "
@@ -26,7 +26,7 @@ HEADERS = {
 
 
 class SecurityHeaders:
-    """Adds the headers to whatever *app* answers."""
+    """Adds the headers to every response of *app*."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -36,11 +36,11 @@ class SecurityHeaders:
             await self._app(scope, receive, send)
             return
 
-        async def send_safely(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
             await send(message)
 
-        await self._app(scope, receive, send_safely)
+        await self._app(scope, receive, send_with_headers)

@@ -1,4 +1,4 @@
-"""Names in requests, and which of them mean this machine."""
+"""Host names in requests, and which of them are loopback."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 
 def host_of(header: str) -> str:
-    """Return the name in a Host header, without its port."""
+    """Return the host name in a Host header, without its port."""
     try:
         return (urlsplit(f"//{header}").hostname or "").lower().removesuffix(".")
     except ValueError:
@@ -15,7 +15,7 @@ def host_of(header: str) -> str:
 
 
 def is_loopback(name: str) -> bool:
-    """Tell whether a name or an address is this machine's own, which no network has."""
+    """Return whether a host name or an address can only mean this machine."""
     if name == "localhost" or name.endswith(".localhost"):
         return True
     try:
@@ -27,5 +27,5 @@ def is_loopback(name: str) -> bool:
 
 
 def without_zone(address: str) -> str:
-    """Leave out the interface: ``fe80::1%eth0``."""
+    """Return *address* without its interface: ``fe80::1%eth0``."""
     return address.partition("%")[0]

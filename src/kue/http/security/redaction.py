@@ -1,11 +1,11 @@
 """
-Values that nobody is to see: passwords, tokens, numbers of cards.
+Redaction of secrets: passwords, tokens, card numbers.
 
-What is told is decided by the names of keys, whatever their case and separators:
-``api_key``, ``apiKey`` and ``X-Api-Key`` are one.  A hidden value is shown as ``•••``.
-Who edits data sends that back where the value is to stay.  So are passwords inside
-URLs: ``redis://ann:•••@host``.  Names that jobs are found by, such as groups and tags,
-are shown as they are.
+What is hidden is decided by the names of keys, whatever their case and separators:
+``api_key``, ``apiKey`` and ``X-Api-Key`` are one.  A hidden value is shown as ``•••``;
+edited data has that where the value is to stay.  Passwords inside URLs are hidden, too:
+``redis://ann:•••@host``.  Names that jobs are found by, such as groups and tags, are
+shown as they are.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 #: What is shown instead of a value.
 MASK = "•••"
-#: Parts of keys; those of up to four letters must be a word of their own.
+#: Parts of keys; those of up to four letters must be a separate word.
 RULES = (
     "password",
     "passwd",
@@ -64,7 +64,7 @@ RULES = (
     "ssn",
     "social security",
 )
-#: With a number they are a count: ``max_tokens``.
+#: With a number as its value, such a key is a count: ``max_tokens``.
 _COUNTED = frozenset({"token"})
 _SHORT = 4
 _KNOWN_KEYS = 10_000
@@ -72,13 +72,13 @@ _KNOWN_KEYS = 10_000
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _GAP = re.compile(r"[\W_]+")
 #: ``key=`` and ``"key": `` in a text, and what may follow.  Keys begin where words do,
-#: so that no text takes long.
+#: so that every text is matched quickly.
 _KEY = re.compile(r"""(?<![\w-])([\w-]{1,64})["']?\s{0,4}[:=]\s{0,4}""")
 _VALUE = re.compile(
     r"""(?:(?:Bearer|Basic|Token)\s{1,4})?(?:"[^"]*"|'[^']*'|[^\s,;&"'(){}\[\]]+)""",
     re.IGNORECASE,
 )
-#: A password of a URL that was hidden.
+#: A hidden password in a URL.
 _HIDDEN_IN_URL = f":{MASK}@"
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
@@ -88,8 +88,8 @@ class Redaction:
     Hides values by the names of their keys.
 
     Args:
-        also: More rules, besides the usual ones.
-        only: Rules instead of the usual ones; nothing is hidden when there are none.
+        also: Rules in addition to the usual ones.
+        only: Rules instead of the usual ones; nothing is hidden if there are none.
     """
 
     def __init__(
@@ -99,14 +99,14 @@ class Redaction:
         rules |= {_squashed(rule) for rule in also}
         rules.discard("")
         self._words = frozenset(rule for rule in rules if len(rule) <= _SHORT)
-        # Told to hide nothing, it hides no passwords in URLs either.
+        # Without rules, passwords in URLs are not hidden either.
         self._hides_urls = bool(rules)
         self._parts = tuple(sorted(rule for rule in rules if len(rule) > _SHORT))
-        # One memory each: rules differ.
+        # A cache per instance: rules differ.
         self._rules_of = lru_cache(maxsize=_KNOWN_KEYS)(self._find)
 
     def is_secret(self, key: str, value: object = "") -> bool:
-        """Tell whether *value* is hidden under *key*; true, false and null are not."""
+        """Return whether *value* is hidden under *key*; booleans and null never are."""
         if value is None or isinstance(value, bool):
             return False
         found = self._rules_of(key)
@@ -115,7 +115,7 @@ class Redaction:
         return bool(found)
 
     def _find(self, key: str) -> frozenset[str]:
-        """Return the rules that *key* falls under."""
+        """Return the rules that match *key*."""
         text = _squashed(key)
         found = {part for part in self._parts if part in text}
         return frozenset(found | (self._words & _words(key)))
@@ -123,7 +123,7 @@ class Redaction:
     # -- hiding ----------------------------------------------------------------
 
     def hide(self, value: Any) -> Any:
-        """Return JSON without what is secret in it."""
+        """Return JSON with its secrets hidden."""
         if isinstance(value, dict):
             return {
                 key: MASK if self.is_secret(key, one) else self.hide(one)
@@ -134,14 +134,14 @@ class Redaction:
         return self._url(value) if isinstance(value, str) else value
 
     def _url(self, text: str) -> str:
-        """Return *text* without the passwords of the URLs in it."""
+        """Return *text* with the passwords of its URLs hidden."""
         return mask_credentials(text, MASK) if self._hides_urls else text
 
     def text(self, text: str) -> str:
         """
-        Return text for people without what is secret in it.
+        Return text for people with its secrets hidden.
 
-        Hidden are values that it names by their keys, and passwords in URLs.
+        Those are values that follow their keys, and passwords in URLs.
         """
         return self._url(self._by_keys(text))
 
@@ -149,7 +149,7 @@ class Redaction:
         parts: list[str] = []
         end = 0
         for key in _KEY.finditer(text):
-            # Others are not looked at further: their values may be keys in turn.
+            # Values of other keys are not skipped: they may be keys in turn.
             if key.start() < end or not self.is_secret(key[1]):
                 continue
             value = _VALUE.match(text, key.end())
@@ -159,7 +159,7 @@ class Redaction:
         return "".join([*parts, text[end:]])
 
     def detail(self, detail: dict[str, Any]) -> dict[str, Any]:
-        """Return what an event tells, as all may hear it."""
+        """Return the detail of an event with its secrets hidden."""
         hidden = self.hide(detail)
         for key in ("message", "reason"):
             if isinstance(hidden.get(key), str):
@@ -167,7 +167,7 @@ class Redaction:
         return dict(hidden)
 
     def job(self, job: Job) -> Job:
-        """Return a job as all may see it."""
+        """Return a job with its secrets hidden."""
         spec = replace(
             job.spec, data=self.hide(job.spec.data), meta=self.hide(job.spec.meta)
         )
@@ -175,7 +175,7 @@ class Redaction:
             job,
             spec=spec,
             unique=None if job.unique is None else self._url(job.unique),
-            # Of a pause it says the reason.
+            # It may contain the reason of a pause.
             held=self.text(job.held),
             progress_data=self.hide(job.progress_data),
             history=tuple(self._attempt(attempt) for attempt in job.history),
@@ -195,67 +195,67 @@ class Redaction:
         )
 
     def finds(self, text: str, data: JSON) -> bool:
-        """Tell whether *text* is in what is shown of *data*: what is hidden is not."""
+        """Return whether *text* is in the visible part of *data*."""
         shown = msgspec.json.encode(self.hide(data)).decode()
         return text.casefold() in shown.casefold()
 
     # -- editing ---------------------------------------------------------------
 
-    def restore(self, given: JSON, kept: JSON) -> JSON:
+    def restore(self, sent: JSON, stored: JSON) -> JSON:
         """
-        Return data as it was sent, with what was kept where it says ``•••``.
+        Return data as it was sent, with the stored values where it has ``•••``.
 
         Raises:
-            Refused: It says so where nothing was hidden.
+            Refused: It has ``•••`` where nothing was hidden.
         """
-        if isinstance(given, dict):
-            known = kept if isinstance(kept, dict) else {}
+        if isinstance(sent, dict):
+            values = stored if isinstance(stored, dict) else {}
             return {
-                key: self._restored(key, value, known) for key, value in given.items()
+                key: self._restored(key, value, values) for key, value in sent.items()
             }
-        if isinstance(given, list):
-            # Of a list that became longer or shorter nobody can tell which is which.
-            is_same = isinstance(kept, list) and len(kept) == len(given)
-            olds = kept if is_same and isinstance(kept, list) else [None] * len(given)
-            return [
-                self.restore(one, old) for one, old in zip(given, olds, strict=True)
-            ]
-        return self._restored_url(given, kept) if isinstance(given, str) else given
+        if isinstance(sent, list):
+            # The items of a list of another length cannot be matched.
+            is_same = isinstance(stored, list) and len(stored) == len(sent)
+            olds = (
+                stored if is_same and isinstance(stored, list) else [None] * len(sent)
+            )
+            return [self.restore(one, old) for one, old in zip(sent, olds, strict=True)]
+        return self._restored_url(sent, stored) if isinstance(sent, str) else sent
 
-    def _restored_url(self, given: str, kept: JSON) -> str:
-        """Return a text with the passwords of its URLs, where it was not changed."""
-        if not self._hides_urls or _HIDDEN_IN_URL not in given:
-            return given
-        if isinstance(kept, str) and self._url(kept) == given:
-            return kept
+    def _restored_url(self, sent: str, stored: JSON) -> str:
+        """Return a text with the passwords of its URLs, if it was not changed."""
+        if not self._hides_urls or _HIDDEN_IN_URL not in sent:
+            return sent
+        if isinstance(stored, str) and self._url(stored) == sent:
+            return stored
         raise Refused(
             HTTPStatus.BAD_REQUEST,
-            f"{given[:60]!r} has a hidden password, and is not what was shown there; "
+            f"{sent[:60]!r} has a hidden password, and is not what was shown there; "
             "give the password again",
             field="body.data",
         )
 
-    def _restored(self, key: str, value: JSON, known: dict[str, JSON]) -> JSON:
+    def _restored(self, key: str, value: JSON, values: dict[str, JSON]) -> JSON:
         if value != MASK or not self.is_secret(key, value):
-            return self.restore(value, known.get(key))
-        if key not in known or not self.is_secret(key, known[key]):
+            return self.restore(value, values.get(key))
+        if key not in values or not self.is_secret(key, values[key]):
             raise Refused(
                 HTTPStatus.BAD_REQUEST,
                 f"{key[:40]!r} is {MASK}, and no value of that name was hidden there; "
-                "give it anew",
+                "give the value itself",
                 field="body.data",
             )
-        return known[key]
+        return values[key]
 
 
 def _plain(value: str) -> str | int:
-    """Return a value of a text without its quotes, or some number for a number."""
+    """Return a value of a text without its quotes, or 0 for any number."""
     bare = value.strip("\"'")
     return 0 if _NUMBER.fullmatch(bare) else bare
 
 
 def _squashed(key: str) -> str:
-    """Return the letters and digits of *key*, small."""
+    """Return the letters and digits of *key*, in lower case."""
     text = unicodedata.normalize("NFKC", key).casefold()
     return "".join(char for char in text if char.isalnum())
 

@@ -1,4 +1,4 @@
-"""Where a server listens, and whether others than this machine can reach it."""
+"""Listen address of a server, and whether other machines can reach it."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from kue.model.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: How a socket in the file system is named instead of a host: ``unix:/run/kue.sock``.
+#: Prefix of a Unix socket in place of a host: ``unix:/run/kue.sock``.
 UNIX = "unix:"
 
 
 class UnprotectedServer(ConfigError):
-    """A server would be open to whoever can reach it."""
+    """A server would be open to every client that can reach it."""
 
     def __init__(self, where: str, commands: Sequence[str]) -> None:
         shown = "\n".join(f"  {command}" for command in commands)
         super().__init__(
-            f"others than this machine can reach {where}, and nobody would have to log "
-            f"in; add a user, then start again:\n{shown}"
+            f"other machines can reach {where}, and no login would be needed; add a "
+            f"user, then start again:\n{shown}"
         )
 
 
 @dataclass(frozen=True)
 class ListenAddress:
-    """Where to listen: names are looked up once, so that what was decided is used."""
+    """Where to listen; a name is resolved once, so that what was checked is used."""
 
     #: As it was given.
     host: str
     family: socket.AddressFamily
     #: What a socket is bound to.
-    place: Any
+    sockaddr: Any
 
     @classmethod
     def of(cls, host: str, port: int) -> ListenAddress:
         """
-        Look *host* up: a name, an IP address, or ``unix:/path``; empty is everywhere.
+        Resolve *host*: a name, an IP address, or ``unix:/path``; empty is everywhere.
 
         Raises:
             ConfigError: There is no such host.
@@ -61,12 +61,12 @@ class ListenAddress:
             raise ConfigError(
                 f"there is no host {host!r}: {exc}; give another --host"
             ) from exc
-        family, _, _, _, place = found[0]
-        return cls(host, family, place)
+        family, _, _, _, sockaddr = found[0]
+        return cls(host, family, sockaddr)
 
     @classmethod
     def bound(cls, listener: socket.socket, host: str) -> ListenAddress:
-        """Return where *listener* does listen, whatever *host* may mean by now."""
+        """Return where *listener* listens, whatever *host* may resolve to by now."""
         return cls(host, listener.family, listener.getsockname())
 
     @property
@@ -78,18 +78,18 @@ class ListenAddress:
         """
         Whether only this machine can reach it.
 
-        A socket in the file system is as private as its permissions.
+        A Unix socket is as private as its permissions.
         """
-        return self.is_unix or is_loopback(self.place[0])
+        return self.is_unix or is_loopback(self.sockaddr[0])
 
     def url(self, *, scheme: str = "http", prefix: str = "") -> str:
-        """Return what to type into a browser on this machine."""
+        """Return the URL for a browser on this machine."""
         if self.is_unix:
-            return f"{scheme}+unix://{self.place}{prefix}/"
-        ip = ipaddress.ip_address(without_zone(self.place[0]))
+            return f"{scheme}+unix://{self.sockaddr}{prefix}/"
+        ip = ipaddress.ip_address(without_zone(self.sockaddr[0]))
         host = self.host.strip("[]")
         if ip.is_unspecified:
-            # It means every address, and browsers do not know it.
+            # It means every address, which browsers cannot open.
             host = "127.0.0.1" if ip.version == 4 else "::1"
         shown = f"[{host}]" if ":" in host else host
-        return f"{scheme}://{shown}:{self.place[1]}{prefix}/"
+        return f"{scheme}://{shown}:{self.sockaddr[1]}{prefix}/"

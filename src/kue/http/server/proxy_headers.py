@@ -1,4 +1,4 @@
-"""What a proxy says of a request: believed of the proxies that were named, alone."""
+"""X-Forwarded-* headers, honoured only from trusted proxies."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class ProxyHeaders:
     Takes client, scheme, host and prefix from X-Forwarded-For, -Proto, -Host, -Prefix.
 
     Args:
-        proxies: Addresses and networks; the headers of everyone else mean nothing.
-        is_unix: Requests come through a socket in the file system: who may open it is
-            believed.
+        proxies: Trusted addresses and networks; headers from others are ignored.
+        is_unix: Requests come through a Unix socket: every client that may open it is
+            trusted.
 
     Raises:
-        ConfigError: One of *proxies* is no address.
+        ConfigError: One of *proxies* is not an address.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class ProxyHeaders:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] in ("http", "websocket") and self._is_proxy(scope["client"]):
-            scope = self._as_asked(scope)
+            scope = self._as_sent(scope)
         await self._app(scope, receive, send)
 
     def _is_proxy(self, client: tuple[str, int] | None) -> bool:
@@ -57,13 +57,13 @@ class ProxyHeaders:
             return False
         return any(ip in network for network in self._networks)
 
-    def _as_asked(self, scope: Scope) -> Scope:
-        """Return the request as the client made it."""
+    def _as_sent(self, scope: Scope) -> Scope:
+        """Return the request as the client sent it."""
         headers = Headers(scope=scope)
         scope = dict(scope)
         if client := self._client(_values(headers, "x-forwarded-for")):
             scope["client"] = (client, 0)
-        # The last is what the proxy next to us says.
+        # The last value comes from the proxy next to this server.
         scheme = _last(headers, "x-forwarded-proto").lower()
         if scheme in _SCHEMES:
             is_socket = scope["type"] == "websocket"
@@ -76,7 +76,7 @@ class ProxyHeaders:
         return below(scope, prefix) if is_plain(prefix) else scope
 
     def _client(self, addresses: list[str]) -> str | None:
-        """Return the nearest address that is no proxy of ours: all before may lie."""
+        """Return the last address that is not a trusted proxy: others may be forged."""
         for address in reversed(addresses):
             if not self._is_trusted(address):
                 return address if _is_address(address) else None
@@ -106,5 +106,5 @@ def _network(proxy: str) -> Network:
         return ipaddress.ip_network(proxy, strict=False)
     except ValueError as exc:
         raise ConfigError(
-            f"the proxy {proxy!r} is no address; write 10.0.0.7 or 10.0.0.0/8"
+            f"the proxy {proxy!r} is not an address; write 10.0.0.7 or 10.0.0.0/8"
         ) from exc

@@ -1,8 +1,8 @@
 """
-Serving an application: by uvicorn, in an event loop of ours, stopped in order.
+HTTP server: serves an application by uvicorn, in the caller's event loop.
 
-Streams end first, because a server waits for whatever is still being answered; then
-the server; what the application works with is closed by whoever opened it.
+At shutdown event streams end first, because uvicorn waits for unfinished responses;
+then the server.  The caller closes what the application works with.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
     from kue.http.server.address import ListenAddress
 
-#: Connections at once; more are told to come back later.
+#: Connections at once; more are answered with 503.
 MAX_CONNECTIONS = 1_200
-#: Bytes of what a client may say over a WebSocket, where nobody listens to it.
-MAX_SAID = 4 * 1024
-#: Seconds that a connection without a request is kept.
+#: Bytes of a message from a WebSocket client; it is ignored.
+MAX_WS_MESSAGE = 4 * 1024
+#: Seconds that an idle connection is kept.
 KEEP_ALIVE_SECONDS = 30
-#: Seconds for answers that are under way when the server stops.
+#: Seconds for responses that are unfinished when the server stops.
 GRACE_SECONDS = 5
 BACKLOG = 512
 
@@ -50,11 +50,11 @@ BACKLOG = 512
 class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How an application is served."""
 
-    #: Where it is, for a browser: ``/jobs``.
+    #: Its path, as browsers see it: ``/jobs``.
     prefix: str = ""
-    #: Whose X-Forwarded headers are believed: addresses and networks.
+    #: Proxies whose X-Forwarded headers are trusted: addresses and networks.
     proxies: tuple[str, ...] = ()
-    #: A certificate and its key, PEM; with them it is https.
+    #: A certificate and its key, PEM; with them the server uses https.
     certfile: str | None = None
     keyfile: str | None = None
     #: Log a line for every request.
@@ -65,27 +65,27 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
         return "https" if self.certfile else "http"
 
 
-def check(how: ServeOptions) -> None:
+def check(options: ServeOptions) -> None:
     """
-    Look at what was asked for, before anything is started.
+    Check the options, before anything is started.
 
     Raises:
-        ConfigError: A prefix, a proxy or a certificate makes no sense.
+        ConfigError: The prefix, a proxy or the certificate is not valid.
     """
-    _wrapped(_nothing, how, is_unix=False)
-    _context(how)
+    _wrapped(_nothing, options, is_unix=False)
+    _context(options)
 
 
 async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
-    """An application to check with."""
+    """An application for checking options."""
 
 
 def listen(address: ListenAddress) -> socket.socket:
     """
-    Return a socket that listens.
+    Return a listening socket.
 
     Raises:
-        ConfigError: It cannot; the message says what to do.
+        ConfigError: The address cannot be used; the message has advice.
     """
     listener = socket.socket(address.family, socket.SOCK_STREAM)
     try:
@@ -99,20 +99,20 @@ def listen(address: ListenAddress) -> socket.socket:
 
 def _bind(listener: socket.socket, address: ListenAddress) -> None:
     if address.is_unix:
-        _remove_stale(address.place)
-        # Nobody else may open it, from the first moment on.
+        _remove_stale(address.sockaddr)
+        # No other user may open it, from the first moment on.
         before = os.umask(0o177)
         try:
-            listener.bind(address.place)
+            listener.bind(address.sockaddr)
         finally:
             os.umask(before)
         return
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # Connections inherit it; asyncio sees to it only for sockets that it made itself.
+    # Connections inherit it; asyncio sets it only for sockets that it created.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if address.family is socket.AF_INET6:
         listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-    listener.bind(address.place)
+    listener.bind(address.sockaddr)
 
 
 def _remove_stale(path: str) -> None:
@@ -128,9 +128,9 @@ def _remove_stale(path: str) -> None:
 def _cannot_listen(address: ListenAddress, exc: OSError) -> ConfigError:
     if address.is_unix:
         return ConfigError(
-            f"cannot listen on {address.place}: {exc.strerror}; give another --host"
+            f"cannot listen on {address.sockaddr}: {exc.strerror}; give another --host"
         )
-    port = address.place[1]
+    port = address.sockaddr[1]
     if exc.errno == errno.EADDRINUSE:
         return ConfigError(
             f"port {port} is taken; choose another with --port, or any free one with "
@@ -142,24 +142,24 @@ def _cannot_listen(address: ListenAddress, exc: OSError) -> ConfigError:
             "with --port"
         )
     return ConfigError(
-        f"cannot listen on {address.place[0]}:{port}: {exc.strerror}; give another "
+        f"cannot listen on {address.sockaddr[0]}:{port}: {exc.strerror}; give another "
         "--host or --port"
     )
 
 
 @asynccontextmanager
 async def serving(
-    app: Starlette, listener: socket.socket, how: ServeOptions
+    app: Starlette, listener: socket.socket, options: ServeOptions
 ) -> AsyncIterator[asyncio.Task[None]]:
     """
-    Serve *app* for as long as the context lasts; yields the task that does.
+    Serve *app* for as long as the context lasts; yields the server's task.
 
     The socket is closed with it.
 
     Raises:
-        ConfigError: A prefix, a proxy or a certificate makes no sense.
+        ConfigError: The prefix, a proxy or the certificate is not valid.
     """
-    server = _server(app, listener, how)
+    server = _server(app, listener, options)
     task = asyncio.create_task(server.serve([listener]), name="kue http")
     try:
         await _until_started(server, task)
@@ -173,7 +173,7 @@ async def serving(
 
 
 class _Server(uvicorn.Server):
-    """One that leaves signals to whoever runs the event loop."""
+    """A server that leaves signals to the owner of the event loop."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -188,17 +188,17 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _server(app: Starlette, listener: socket.socket, how: ServeOptions) -> _Server:
+def _server(app: Starlette, listener: socket.socket, options: ServeOptions) -> _Server:
     config = uvicorn.Config(
-        _wrapped(app, how, is_unix=listener.family is socket.AF_UNIX),
+        _wrapped(app, options, is_unix=listener.family is socket.AF_UNIX),
         lifespan="off",
         http=SlowClientProtocol,
-        # The only one in newer versions; what older ones prefer is deprecated.
+        # The only one in newer versions; the default of older ones is deprecated.
         ws="websockets-sansio",
         log_config=None,
         log_level="warning",
-        access_log=how.access_log,
-        # Taken by `ProxyHeaders`, which knows of prefixes, too.
+        access_log=options.access_log,
+        # Handled by `ProxyHeaders`, which supports prefixes, too.
         proxy_headers=False,
         server_header=False,
         limit_concurrency=MAX_CONNECTIONS,
@@ -206,14 +206,14 @@ def _server(app: Starlette, listener: socket.socket, how: ServeOptions) -> _Serv
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,
         backlog=BACKLOG,
-        ws_max_size=MAX_SAID,
+        ws_max_size=MAX_WS_MESSAGE,
         # It would cost memory for every client, and most events are small.
         ws_per_message_deflate=False,
     )
     config.load()
-    config.ssl = _context(how)
-    if how.access_log:
-        # It says them at a level below that of what goes wrong.
+    config.ssl = _context(options)
+    if options.access_log:
+        # Requests are logged at a level below that of errors.
         access = logging.getLogger("uvicorn.access")
         access.setLevel(logging.INFO)
         access.addFilter(_hide_token)
@@ -221,7 +221,7 @@ def _server(app: Starlette, listener: socket.socket, how: ServeOptions) -> _Serv
 
 
 def _hide_token(record: logging.LogRecord) -> bool:
-    """Take the start-up token out of a line of the access log."""
+    """Remove the start-up token from a line of the access log."""
     if isinstance(record.args, tuple):
         record.args = tuple(
             without_token(one) if isinstance(one, str) else one for one in record.args
@@ -229,27 +229,27 @@ def _hide_token(record: logging.LogRecord) -> bool:
     return True
 
 
-def _wrapped(app: ASGIApp, how: ServeOptions, *, is_unix: bool) -> ASGIApp:
+def _wrapped(app: ASGIApp, options: ServeOptions, *, is_unix: bool) -> ASGIApp:
     app = SlowBodyLimit(app)
-    if prefix := checked(how.prefix):
+    if prefix := checked(options.prefix):
         app = PathPrefix(prefix, app)
-    if how.proxies or is_unix:
-        app = ProxyHeaders(app, how.proxies, is_unix=is_unix)
+    if options.proxies or is_unix:
+        app = ProxyHeaders(app, options.proxies, is_unix=is_unix)
     return app
 
 
-def _context(how: ServeOptions) -> ssl.SSLContext | None:
-    if how.certfile is None:
-        if how.keyfile is not None:
+def _context(options: ServeOptions) -> ssl.SSLContext | None:
+    if options.certfile is None:
+        if options.keyfile is not None:
             raise ConfigError("a key alone is not enough; give --certfile, too")
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        context.load_cert_chain(how.certfile, how.keyfile)
+        context.load_cert_chain(options.certfile, options.keyfile)
     except (OSError, ssl.SSLError) as exc:
         raise ConfigError(
-            f"the certificate cannot be used: {exc}; look at --certfile and --keyfile"
+            f"the certificate cannot be used: {exc}; check --certfile and --keyfile"
         ) from exc
     return context
 

@@ -1,9 +1,9 @@
 """
-Whether the server that we run in was told to stop.
+Shutdown of the uvicorn server that the application runs in, detected by polling.
 
-uvicorn waits for every answer that is under way before it says so to anybody, and an
-event stream is under way for ever.  What it does tell is who handles its signals: a
-method of itself.
+uvicorn waits for every unfinished response before it notifies the application, and an
+event stream never finishes.  But its signal handlers are methods of the server, which
+has a flag.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from __future__ import annotations
 import asyncio
 import signal
 
-#: Seconds between two looks.
-LOOK_SECONDS = 0.25
+#: Seconds between two checks.
+POLL_SECONDS = 0.25
 
 
 def is_stopping() -> bool:
-    """Tell whether a uvicorn of this process stops; False where there is none."""
+    """Return whether a uvicorn of this process is stopping; False if there is none."""
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     servers = [getattr(handler, "__self__", None) for handler in handlers]
     return any(getattr(server, "should_exit", False) is True for server in servers)
 
 
 async def until_stopping() -> None:
-    """Return when it does."""
-    while not is_stopping():  # noqa: ASYNC110 - nobody is told
-        await asyncio.sleep(LOOK_SECONDS)
+    """Return once it is stopping."""
+    while not is_stopping():  # noqa: ASYNC110 - there is no event
+        await asyncio.sleep(POLL_SECONDS)

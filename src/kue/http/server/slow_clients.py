@@ -1,4 +1,4 @@
-"""Clients that are slow, perhaps on purpose: each holds a connection, for so long."""
+"""Slow clients, perhaps slow on purpose: limits on how long they hold connections."""
 
 from __future__ import annotations
 
@@ -17,70 +17,70 @@ if TYPE_CHECKING:
 HEADER_SECONDS = 10.0
 #: Seconds for its body.
 BODY_SECONDS = 30.0
-#: Seconds within which a client reads some of an answer that waits for it.
+#: Seconds within which a client must read some of a response.
 READ_SECONDS = 60.0
 
 
 class SlowClientProtocol(H11Protocol):
-    """Hangs up on a client that does not end its headers, or does not read."""
+    """Disconnects a client that does not end its headers, or does not read."""
 
-    _deadline: asyncio.TimerHandle | None = None
-    _unread: asyncio.TimerHandle | None = None
+    _header_timer: asyncio.TimerHandle | None = None
+    _read_timer: asyncio.TimerHandle | None = None
     header_seconds = HEADER_SECONDS
     read_seconds = READ_SECONDS
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._expect()
+        self._check_headers()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        self._expect()
+        self._check_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._relax()
-        self._stop_waiting()
+        self._stop_header_timer()
+        self._stop_read_timer()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._unread = self.loop.call_later(self.read_seconds, self._drop)
+        self._read_timer = self.loop.call_later(self.read_seconds, self._abort)
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._stop_waiting()
+        self._stop_read_timer()
 
-    def _drop(self) -> None:
-        # To close is to wait until all is read.
+    def _abort(self) -> None:
+        # close() would wait until everything is read.
         if self in self.connections:
             self.transport.abort()
 
-    def _stop_waiting(self) -> None:
-        if self._unread is not None:
-            self._unread.cancel()
-            self._unread = None
+    def _stop_read_timer(self) -> None:
+        if self._read_timer is not None:
+            self._read_timer.cancel()
+            self._read_timer = None
 
-    def _expect(self) -> None:
-        is_asked = self.cycle is not None and not self.cycle.response_complete
-        if is_asked:
-            self._relax()
-        elif self._deadline is None:
-            self._deadline = self.loop.call_later(self.header_seconds, self._hang_up)
+    def _check_headers(self) -> None:
+        has_request = self.cycle is not None and not self.cycle.response_complete
+        if has_request:
+            self._stop_header_timer()
+        elif self._header_timer is None:
+            self._header_timer = self.loop.call_later(self.header_seconds, self._close)
 
-    def _relax(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+    def _stop_header_timer(self) -> None:
+        if self._header_timer is not None:
+            self._header_timer.cancel()
+            self._header_timer = None
 
-    def _hang_up(self) -> None:
-        self._deadline = None
-        # One that became a WebSocket is no longer among them.
+    def _close(self) -> None:
+        self._header_timer = None
+        # A connection that became a WebSocket is no longer among them.
         if self in self.connections:
             self.transport.close()
 
 
 class SlowBodyLimit:
-    """Refuses a request whose body does not come to an end."""
+    """Refuses a request whose body does not arrive in time."""
 
     def __init__(self, app: ASGIApp, *, seconds: float = BODY_SECONDS) -> None:
         self._app = app
@@ -96,7 +96,7 @@ class SlowBodyLimit:
 
         async def receive_promptly() -> Message:
             nonlocal is_whole
-            # What comes after the body is that the client left, whenever that is.
+            # After the body comes only the disconnection of the client, at any time.
             if is_whole:
                 return await receive()
             try:

@@ -1,12 +1,12 @@
 """
-What happens to jobs, for many who watch: one subscription, however many clients.
+Broadcast of job events to many clients, from one subscription to the store.
 
-Every client has a buffer of its own (`http.streaming.client_buffer`): one that is slow
-harms itself alone.  The newest events are kept for clients that come back and say which
-one they heard last.
+Every client has its own buffer (`http.streaming.client_buffer`): a slow client affects
+only itself.  The newest events are kept for clients that reconnect with the id of the
+last event they received.
 
-A client that was told ``lagged`` reads from the store what it must know; whatever
-happens after that, it is told.
+A client that received ``lagged`` reads from the store what it needs; it receives every
+event after that.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kue.client.queue import Kue
     from kue.store.contract import Events
 
-#: Events after which others get their turn.
+#: Events after which other tasks get their turn.
 BATCH = 200
 #: Digits of an event's number; no server lives long enough for more.
 MAX_DIGITS = 15
@@ -51,80 +51,82 @@ class EventBroadcast:
     """
     Events of a queue for the clients of one server.
 
-    The store is listened to from the first client on, and a while after the last left.
+    It is subscribed from the first client on, until a while after the last left.
     """
 
     def __init__(
         self,
         q: Kue,
-        bounds: BufferLimits | None = None,
+        limits: BufferLimits | None = None,
         redaction: Redaction | None = None,
     ) -> None:
         self._q = q
         self._redaction = redaction or Redaction()
-        self.bounds = bounds or BufferLimits()
-        #: Tells numbers of this life of the server from those of another.
+        self.limits = limits or BufferLimits()
+        #: Distinguishes event numbers of this process from those of another.
         self._epoch = secrets.token_hex(4)
         #: The number of the newest event.
         self._number = 0
-        self._ring = RecentMessages(self.bounds.ring, self.bounds.ring_bytes)
-        #: In the ring, but not yet with the readers.
-        self._fresh: list[StreamMessage] = []
-        self._readers: set[ClientBuffer] = set()
+        self._ring = RecentMessages(self.limits.ring, self.limits.ring_bytes)
+        #: In the ring, but not yet in the buffers of clients.
+        self._unsent: list[StreamMessage] = []
+        self._buffers: set[ClientBuffer] = set()
         self._is_up: bool | None = None
         self._is_closed = False
         self._background = BackgroundTasks()
         self._task: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        #: What else ends with the streams.
+        #: What else to close with the streams.
         self.closing: list[Callable[[], Awaitable[None]]] = []
 
     @property
     def is_full(self) -> bool:
-        """Whether there is no place for another client."""
-        return self._is_closed or len(self._readers) >= self.bounds.clients
+        """Whether no further client is accepted."""
+        return self._is_closed or len(self._buffers) >= self.limits.clients
 
     @contextmanager
-    def join(self, wish: EventFilter, last_id: str = "") -> Iterator[ClientBuffer]:
+    def join(
+        self, event_filter: EventFilter, last_id: str = ""
+    ) -> Iterator[ClientBuffer]:
         """
-        Give a client's reader, for as long as the context lasts.
+        Yield the buffer of a client, for as long as the context lasts.
 
-        From the moment it is told that the store is up, nothing is missed.  With
-        *last_id* it is first told what happened after that event.
+        Once the client has received that the store is up, it misses nothing.  With
+        *last_id* it first receives the events after that one.
         """
         self._flush()
-        reader = self._reader(wish, last_id)
+        buffer = self._buffer_for(event_filter, last_id)
         if self._is_up is not None:
-            reader.store(self._is_up)
-        self._readers.add(reader)
-        self._begin()
+            buffer.set_store_state(self._is_up)
+        self._buffers.add(buffer)
+        self._start()
         try:
-            yield reader
+            yield buffer
         finally:
-            self._readers.discard(reader)
-            self._rest()
+            self._buffers.discard(buffer)
+            self._stop_later()
 
     async def close(self) -> None:
-        """End every stream, and listen no more."""
+        """End every stream, and the subscription."""
         self._is_closed = True
-        for reader in self._readers:
-            reader.close()
-        self._stay()
+        for buffer in self._buffers:
+            buffer.close()
+        self._cancel_stop()
         await self._background.close()
         for close in self.closing:
             await close()
 
-    def _reader(self, wish: EventFilter, last_id: str) -> ClientBuffer:
+    def _buffer_for(self, event_filter: EventFilter, last_id: str) -> ClientBuffer:
         behind = self._behind(last_id)
         if behind is not None:
-            reader = ClientBuffer(wish, self.bounds, start=last_id)
-            reader.catch_up(self._ring.newest(behind))
-            return reader
-        reader = ClientBuffer(wish, self.bounds, start=self._id)
+            buffer = ClientBuffer(event_filter, self.limits, start=last_id)
+            buffer.catch_up(self._ring.newest(behind))
+            return buffer
+        buffer = ClientBuffer(event_filter, self.limits, start=self._id)
         if last_id:
-            reader.lag()
-        return reader
+            buffer.lag()
+        return buffer
 
     def _behind(self, last_id: str) -> int | None:
         """Return how many events came after *last_id*; None when not all are kept."""
@@ -139,10 +141,10 @@ class EventBroadcast:
     def _id(self) -> str:
         return f"{self._epoch}-{self._number}"
 
-    # -- listening -------------------------------------------------------------
+    # -- subscription ----------------------------------------------------------
 
-    def _begin(self) -> None:
-        self._stay()
+    def _start(self) -> None:
+        self._cancel_stop()
         if self._task is None or self._task.done():
             self._task = self._background.start(self._listen(), "kue live")
         if self._ending is None or self._ending.done():
@@ -150,16 +152,16 @@ class EventBroadcast:
 
     async def _end_with_server(self) -> None:
         await until_stopping()
-        for reader in self._readers:
-            reader.close()
+        for buffer in self._buffers:
+            buffer.close()
         self._stop()
 
-    def _rest(self) -> None:
-        if not self._readers and not self._is_closed:
+    def _stop_later(self) -> None:
+        if not self._buffers and not self._is_closed:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(self.bounds.linger, self._stop)
+            self._timer = loop.call_later(self.limits.linger, self._stop)
 
-    def _stay(self) -> None:
+    def _cancel_stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -173,79 +175,79 @@ class EventBroadcast:
             self._ending.cancel()
             self._ending = None
         self._is_up = None
-        # What happens from now on is not heard: a number is left out, so that whoever
-        # comes back with an earlier one is told so.
+        # Events from now on are not received: a number is skipped, so that a client
+        # that reconnects with an earlier one receives ``lagged``.
         self._flush()
         self._ring.clear()
         self._number += 1
 
     async def _listen(self) -> None:
-        outage = StoreRetry(self._q.store.name)
-        is_again = False
+        retry = StoreRetry(self._q.store.name)
+        is_reconnected = False
         while True:
             async with AsyncExitStack() as stack:
                 subscribe = partial(self._subscribe, stack)
-                events = await outage.persist("live events", subscribe)
-                self._say(is_up=True)
-                if is_again:
-                    # Only now: what happens after a client was told, it hears.
-                    self._tell(_lagged())
+                events = await retry.persist("live events", subscribe)
+                self._set_store_state(is_up=True)
+                if is_reconnected:
+                    # Only now: a client receives every event after this one.
+                    self._publish(_lagged())
                 await self._relay(events)
-                is_again = True
+                is_reconnected = True
 
     async def _subscribe(self, stack: AsyncExitStack) -> Events:
-        # Not `Kue.events`: it does not tell when it has begun to listen.
-        watch = self._q.store.watch(buffer=self.bounds.ring)
+        # Not `Kue.events`: it does not report when it is subscribed.
+        watch = self._q.store.watch(buffer=self.limits.ring)
         try:
             return await stack.enter_async_context(watch)
         except Exception:
-            self._say(is_up=False)
+            self._set_store_state(is_up=False)
             raise
 
     async def _relay(self, events: Events) -> None:
-        """Tell what the store tells, until the connection to it was lost."""
+        """Publish the events of the store, until the connection to it is lost."""
         while (event := await self._next(events)) is not None:
-            self._tell(event)
-            if len(self._fresh) >= BATCH:
+            self._publish(event)
+            if len(self._unsent) >= BATCH:
                 self._flush()
-                # There may be events for a long time yet.
+                # Events may keep coming for a long time.
                 await asyncio.sleep(0)
 
     async def _next(self, events: Events) -> Event | None:
         """Return the next event; None when the connection was lost before it."""
         while True:
             try:
-                async with asyncio.timeout(self.bounds.probe):
+                async with asyncio.timeout(self.limits.probe):
                     event = await anext(events)
             except TimeoutError:
-                if not await self._is_well():
+                if not await self._store_answers():
                     return None
                 continue
-            if not _is_break(event):
+            if not _is_connection_loss(event):
                 return event
-            await self._is_well()
+            await self._store_answers()
             return None
 
-    async def _is_well(self) -> bool:
-        """Ask the store, and tell the clients when it does not answer."""
+    async def _store_answers(self) -> bool:
+        """Return whether the store answers; notify the clients if it does not."""
         try:
             await self._q.now()
         except StoreError:
-            self._say(is_up=False)
+            self._set_store_state(is_up=False)
             return False
         return True
 
-    # -- telling ---------------------------------------------------------------
+    # -- publishing ------------------------------------------------------------
 
-    def _say(self, *, is_up: bool) -> None:
+    def _set_store_state(self, *, is_up: bool) -> None:
         if is_up is not self._is_up:
             self._is_up = is_up
-            for reader in self._readers:
-                reader.store(is_up)
+            for buffer in self._buffers:
+                buffer.set_store_state(is_up)
 
-    def _tell(self, event: Event) -> None:
+    def _publish(self, event: Event) -> None:
         self._number += 1
-        told = StreamPayload(
+        payload = StreamPayload(
             id=self._id,
             kind=event.kind.value,
             job_id=event.job_id,
@@ -254,22 +256,22 @@ class EventBroadcast:
             attempt=event.attempt,
             detail=self._redaction.detail(event.detail),
         )
-        message = StreamMessage(told, event)
+        message = StreamMessage(payload, event)
         self._ring.add((message,))
-        if not self._fresh:
+        if not self._unsent:
             asyncio.get_running_loop().call_soon(self._flush)
-        self._fresh.append(message)
+        self._unsent.append(message)
 
     def _flush(self) -> None:
-        """Hand the readers what is new, all at once: it is cheaper by far."""
-        fresh, self._fresh = self._fresh, []
-        if fresh:
-            for reader in self._readers:
-                reader.put(fresh)
+        """Put what is new into the buffers, all at once: that is much cheaper."""
+        unsent, self._unsent = self._unsent, []
+        if unsent:
+            for buffer in self._buffers:
+                buffer.put(unsent)
 
 
-def _is_break(event: Event) -> bool:
-    """Tell whether the store lost its connection, and so events of unknown number."""
+def _is_connection_loss(event: Event) -> bool:
+    """Return whether the connection to the store was lost, and so unknown events."""
     return event.kind is Kind.LAGGED and not event.detail.get("missed")
 
 

@@ -1,7 +1,7 @@
 """
-This server as a node of the event bus: from its first message until it idles.
+The server as a node of the event bus: from its first message until it is idle.
 
-Whoever sends a test message from the dashboard needs a bus; nobody else does.
+Only test messages from the dashboard need a bus.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from kue.bus import ClusterManager
     from kue.model.settings import Settings
 
-#: Messages that are under way at once.
+#: Messages in progress at once.
 MAX_USERS = 20
 #: Seconds without a message after which the server leaves the bus.
 IDLE_SECONDS = 60.0
 
 
 class JoinedBus(NamedTuple):
-    """A bus, and what it has joined."""
+    """A bus, and the cluster it has joined."""
 
     bus: EventBus
     cluster: ClusterManager
 
 
 class ServerBusNode:
-    """A bus that is there while it is used, and a while longer."""
+    """A bus that is joined while it is used, and a while longer."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -53,23 +53,23 @@ class ServerBusNode:
     @asynccontextmanager
     async def use(self) -> AsyncIterator[JoinedBus]:
         """
-        Give the bus for one message.
+        Yield the bus for one message.
 
         Raises:
-            Refused: Too many messages are under way.
+            Refused: Too many messages are in progress.
             StoreError: The cluster cannot be joined.
         """
         if self._users >= MAX_USERS:
             raise Refused(
                 HTTPStatus.TOO_MANY_REQUESTS,
-                f"{MAX_USERS} messages wait for their reply already",
+                f"{MAX_USERS} messages are waiting for a reply already",
                 headers={"Retry-After": RETRY_AFTER},
             )
         self._users += 1
         try:
             if self._joined is None:
                 self._joined = asyncio.get_running_loop().create_future()
-                self._background.start(self._stay(self._joined), "kue bus node")
+                self._background.start(self._run(self._joined), "kue bus node")
             yield await asyncio.shield(self._joined)
         finally:
             self._users -= 1
@@ -79,7 +79,7 @@ class ServerBusNode:
         """Leave the bus."""
         await self._background.close()
 
-    async def _stay(self, joined: asyncio.Future[JoinedBus]) -> None:
+    async def _run(self, joined: asyncio.Future[JoinedBus]) -> None:
         # Imported late: a server on SQLite needs no redis.
         from kue.bus.redis import RedisCluster
 
@@ -88,12 +88,12 @@ class ServerBusNode:
             async with EventBus(cluster) as bus:
                 joined.set_result(JoinedBus(bus, cluster))
                 await self._until_idle()
-                # Whoever comes from here on gets another.
+                # Later messages join again.
                 self._joined = None
         except StoreError as exc:
             if not joined.done():
                 joined.set_exception(exc)
-                # Whoever wanted it may be gone by now.
+                # Marked as retrieved: the caller may be gone by now.
                 joined.exception()
         finally:
             joined.cancel()

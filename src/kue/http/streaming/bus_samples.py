@@ -1,8 +1,8 @@
 """
-Messages of the event bus for whoever looks at them here: a few, cut and redacted.
+Samples of event bus messages for the dashboard: a few, truncated and redacted.
 
-Nodes show messages only while someone looks, and so does this server look only while
-it is asked again and again.
+Nodes publish samples only while they are asked to, and this server asks only while its
+clients do.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Messages that are kept for those who ask.
+#: Messages that are kept for clients.
 MAX_KEPT = 300
 #: Characters of a body.
 MAX_BODY = 500
-#: Seconds for which nobody asks after which this server looks no more.
+#: Seconds without a request after which this server stops sampling.
 IDLE_SECONDS = 10.0
-#: Seconds between two words to the nodes that someone looks.
-_LOOK_SECONDS = 2.0
+#: Seconds between two requests to the nodes for samples.
+_ASK_SECONDS = 2.0
 _PAUSE_SECONDS = 0.5
 
 
 class SampledMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that passed the bus."""
+    """A message that was sent on the bus."""
 
-    #: Counts what this server has seen.
+    #: Counts the samples of this server.
     id: int
     #: When it was sent, Unix ms.
     at: int
@@ -48,7 +48,7 @@ class SampledMessage(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     address: str
     kind: MessageKind
-    #: Bytes of the body as it travels.
+    #: Bytes of the encoded body.
     size: int
     #: Names of headers; their values are not shown.
     headers: list[str]
@@ -58,7 +58,7 @@ class SampledMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BusSamples:
-    """The newest messages that nodes of the bus show."""
+    """The newest samples of messages, from all nodes of the bus."""
 
     def __init__(self, settings: Settings, redaction: Redaction) -> None:
         self._settings = settings
@@ -75,16 +75,16 @@ class BusSamples:
         return self._number
 
     def since(self, number: int) -> list[SampledMessage]:
-        """Return those after *number* that are kept; from now on, some are shown."""
+        """Return the kept samples after *number*; sampling begins or continues."""
         self._asked_at = asyncio.get_running_loop().time()
         if self._task is None or self._task.done():
             self._task = self._background.start(self._follow(), "kue bus samples")
-        # A number that was not given yet is one of another life of this server.
+        # A number that was not used yet is from an earlier run of this server.
         after = number if number <= self._number else 0
         return [one for one in self._kept if one.id > after]
 
     async def close(self) -> None:
-        """Look no more."""
+        """Stop sampling."""
         await self._background.close()
 
     @property
@@ -95,29 +95,29 @@ class BusSamples:
         # Imported late: a server on SQLite needs no redis.
         from kue.bus.redis import inspect
 
-        known = self._settings
-        async with inspect(known.url, known.prefix) as inspector:
+        settings = self._settings
+        async with inspect(settings.url, settings.prefix) as inspector:
             while self._is_asked:
                 try:
                     await self._listen(inspector)
                 except StoreError as exc:
-                    logger.info("messages of the bus cannot be seen: %s", exc)
+                    logger.info("messages of the bus cannot be sampled: %s", exc)
                     await asyncio.sleep(_PAUSE_SECONDS)
         self._kept.clear()
 
     async def _listen(self, inspector: ClusterInspector) -> None:
         loop = asyncio.get_running_loop()
-        looked_at = float("-inf")
-        async with inspector.samples() as heard:
+        asked_at = float("-inf")
+        async with inspector.samples() as receive:
             while self._is_asked:
-                if loop.time() - looked_at >= _LOOK_SECONDS:
-                    looked_at = loop.time()
+                if loop.time() - asked_at >= _ASK_SECONDS:
+                    asked_at = loop.time()
                     await inspector.look()
-                for sample in await heard(_PAUSE_SECONDS):
+                for sample in await receive(_PAUSE_SECONDS):
                     self._number += 1
-                    self._kept.append(self._seen(sample))
+                    self._kept.append(self._sampled(sample))
 
-    def _seen(self, sample: MessageSample) -> SampledMessage:
+    def _sampled(self, sample: MessageSample) -> SampledMessage:
         return SampledMessage(
             id=self._number,
             at=sample.at,
@@ -146,7 +146,7 @@ class BusSamples:
 
 
 def hidden_text(redaction: Redaction, text: str, *, is_cut: bool) -> str:
-    """Return text without what is secret in it, though its end may be missing."""
+    """Return text with its secrets hidden, though its end may be missing."""
     if is_cut:
         # A quoted value that was cut has no closing quote, and would not be found.
         for quote in ('"', "'"):

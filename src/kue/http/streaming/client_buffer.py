@@ -1,8 +1,7 @@
 """
-What one client is told: the messages, and what waits for it.
+Buffer of one client of an event stream: its filter, and the messages that wait.
 
-A buffer that is full loses its oldest messages, and the client is told how many
-(``lagged``).
+A full buffer drops its oldest messages, and the client receives how many (``lagged``).
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from kue.model.events import Event, Kind
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-#: Bytes that go to a client in one piece.
-PIECE = 64 * 1024
-#: The kind of message that says whether the store is there: ``state``, up or down.
+#: Bytes that are sent to a client at once.
+CHUNK_BYTES = 64 * 1024
+#: The kind of message about the store: its ``state``, up or down.
 STORE = "store"
-#: Kinds that are not about a job, and that every client is told.
+#: Kinds that are not about a job, and go to every client.
 NOTICES = frozenset({STORE, Kind.LAGGED.value})
 
 _clock = SystemClock()
@@ -34,31 +33,31 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True)
 class BufferLimits:
-    """How much is kept, and how long is waited."""
+    """Sizes and times of event streams."""
 
     #: Clients at once.
     clients: int = 1_000
     #: Events that wait for one client, and their bytes.
     buffer: int = 1_000
     buffer_bytes: int = 1024 * 1024
-    #: Events kept for clients that come back, and their bytes.
+    #: Events kept for clients that reconnect, and their bytes.
     ring: int = 10_000
     ring_bytes: int = 16 * 1024 * 1024
-    #: Seconds to go on listening when the last client left: it may come back.
+    #: Seconds to stay subscribed after the last client left: it may reconnect.
     linger: float = 10.0
-    #: Seconds of silence after which the store is asked whether it is there.
+    #: Seconds without events after which the store is probed.
     probe: float = 5.0
-    #: Seconds between two pieces for one client, so that events travel together.
+    #: Seconds between two sends to one client, so that events are sent together.
     pause: float = 0.05
-    #: Seconds of silence after which a client gets a sign of life.
+    #: Seconds without messages after which a client gets a keep-alive.
     keep_alive: float = 15.0
-    #: Seconds after which it is asked again whether a client may still listen.
+    #: Seconds between two checks of whether a client still has access.
     recheck: float = 15.0
 
 
 @dataclass(frozen=True)
 class EventFilter:
-    """What a client wants to hear of; what is left out does not matter."""
+    """Which events a client wants; an omitted field matches all."""
 
     types: frozenset[str] = frozenset()
     kinds: frozenset[Kind] = frozenset()
@@ -79,13 +78,13 @@ class EventFilter:
 
 
 class StreamPayload(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client is told, as JSON."""
+    """The JSON of a message."""
 
-    #: Where a client that comes back goes on; empty for what is not repeated.
+    #: Where a client that reconnects resumes; empty for what is not repeated.
     id: str = ""
     #: A kind of event, or ``store``.
     kind: str
-    #: 0 for ``lagged`` and ``store``, which are about no job.
+    #: 0 for ``lagged`` and ``store``, which are not about a job.
     job_id: int = 0
     type: str = ""
     #: Unix ms.
@@ -96,15 +95,15 @@ class StreamPayload(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StreamMessage:
-    """Something told, written once for all clients."""
+    """A message, encoded once for all clients."""
 
     __slots__ = ("event", "frame")
 
-    def __init__(self, told: StreamPayload, event: Event | None = None) -> None:
+    def __init__(self, payload: StreamPayload, event: Event | None = None) -> None:
         #: None for notices.
         self.event = event
-        #: As server-sent events have it.
-        self.frame = _frame(told)
+        #: As a server-sent event.
+        self.frame = _frame(payload)
 
     @property
     def text(self) -> str:
@@ -114,11 +113,11 @@ class StreamMessage:
 
 
 class RecentMessages:
-    """The newest messages: so many at most, and of so many bytes."""
+    """The newest messages, limited in number and bytes."""
 
-    def __init__(self, size: int, weight: int) -> None:
-        self._size = size
-        self._weight = weight
+    def __init__(self, max_number: int, max_bytes: int) -> None:
+        self._max_number = max_number
+        self._max_bytes = max_bytes
         self._messages: deque[StreamMessage] = deque()
         self._bytes = 0
 
@@ -126,27 +125,27 @@ class RecentMessages:
         return len(self._messages)
 
     def add(self, messages: Sequence[StreamMessage]) -> int:
-        """Take messages in; return how many had to go."""
+        """Add messages; return how many were dropped."""
         before = len(self._messages) + len(messages)
         self._messages.extend(messages)
         self._bytes += sum(len(message.frame) for message in messages)
-        while len(self._messages) > self._size or self._bytes > self._weight:
+        while len(self._messages) > self._max_number or self._bytes > self._max_bytes:
             self._pop()
         return before - len(self._messages)
 
     def widen(self, messages: Iterable[StreamMessage]) -> None:
-        """Take messages in, and make room for as many more."""
+        """Add messages, and raise the limits by their number and bytes."""
         added = tuple(messages)
-        self._size += len(added)
-        self._weight += sum(len(message.frame) for message in added)
+        self._max_number += len(added)
+        self._max_bytes += sum(len(message.frame) for message in added)
         self.add(added)
 
-    def take(self, weight: int) -> list[StreamMessage]:
-        """Take the oldest out: one, and more as long as they are not too heavy."""
+    def take(self, max_bytes: int) -> list[StreamMessage]:
+        """Remove and return the oldest: one, and more up to about *max_bytes*."""
         taken: list[StreamMessage] = []
-        while self._messages and weight > 0:
+        while self._messages and max_bytes > 0:
             message = self._pop()
-            weight -= len(message.frame)
+            max_bytes -= len(message.frame)
             taken.append(message)
         return taken
 
@@ -164,79 +163,81 @@ class RecentMessages:
 
 
 class ClientBuffer:
-    """One client: what it wants to hear, and what waits to be told to it."""
+    """One client: its filter, and the messages that wait for it."""
 
-    def __init__(self, wish: EventFilter, bounds: BufferLimits, *, start: str) -> None:
-        self._wish = wish
-        self._bounds = bounds
+    def __init__(
+        self, event_filter: EventFilter, limits: BufferLimits, *, start: str
+    ) -> None:
+        self._filter = event_filter
+        self._limits = limits
         self._start = start
-        self._waiting = RecentMessages(bounds.buffer, bounds.buffer_bytes)
+        self._waiting = RecentMessages(limits.buffer, limits.buffer_bytes)
         self._missed: int | None = None
         self._is_up: bool | None = None
         self._was_up: bool | None = None
-        self._has_news = asyncio.Event()
-        self._rests_until = 0.0
+        self._has_messages = asyncio.Event()
+        self._pause_until = 0.0
         self.is_open = True
 
     def put(self, messages: Sequence[StreamMessage]) -> None:
-        """Take in what it wants to hear.  Never waits."""
-        wanted = messages if self._wish.is_all else self._wanted(messages)
+        """Add the messages that pass the filter.  Never waits."""
+        wanted = messages if self._filter.is_all else self._wanted(messages)
         if wanted:
             if missed := self._waiting.add(wanted):
                 self._missed = (self._missed or 0) + missed
-            self._has_news.set()
+            self._has_messages.set()
 
     def catch_up(self, messages: Iterable[StreamMessage]) -> None:
-        """Take in what it missed while it was away; none of it has to go."""
+        """Add what it missed while it was disconnected; none of it is dropped."""
         self._waiting.widen(self._wanted(messages))
         if self._waiting:
-            self._has_news.set()
+            self._has_messages.set()
 
     def lag(self) -> None:
-        """Note that it missed events, nobody knows how many."""
+        """Note that it missed an unknown number of events."""
         self._missed = self._missed or 0
-        self._has_news.set()
+        self._has_messages.set()
 
-    def store(self, is_up: bool) -> None:
-        """Note whether the store is there."""
+    def set_store_state(self, is_up: bool) -> None:
+        """Note whether the store is up."""
         self._is_up = is_up
-        self._has_news.set()
+        self._has_messages.set()
 
     def close(self) -> None:
-        """Let the client go when it has been told what waits."""
+        """End the stream after the messages that wait."""
         self.is_open = False
-        self._has_news.set()
+        self._has_messages.set()
 
     async def take(self) -> list[StreamMessage]:
-        """Return what there is to tell; nothing when it was silent for long."""
+        """Return the next messages; none after a long silence."""
         loop = asyncio.get_running_loop()
-        await asyncio.sleep(self._rests_until - loop.time())
+        await asyncio.sleep(self._pause_until - loop.time())
         try:
-            async with asyncio.timeout(self._bounds.keep_alive):
-                await self._has_news.wait()
+            async with asyncio.timeout(self._limits.keep_alive):
+                await self._has_messages.wait()
         except TimeoutError:
             return []
-        self._has_news.clear()
-        messages = [*self._notices(), *self._waiting.take(PIECE)]
+        self._has_messages.clear()
+        messages = [*self._notices(), *self._waiting.take(CHUNK_BYTES)]
         if self._waiting:
-            self._has_news.set()
+            self._has_messages.set()
         else:
-            self._rests_until = loop.time() + self._bounds.pause
+            self._pause_until = loop.time() + self._limits.pause
         return messages
 
     def _wanted(self, messages: Iterable[StreamMessage]) -> list[StreamMessage]:
-        wants = self._wish.wants
+        wants = self._filter.wants
         return [one for one in messages if one.event is None or wants(one.event)]
 
     def _notices(self) -> Iterator[StreamMessage]:
-        # Kept beside the events: they are not to be lost when those run over.
+        # Kept apart from the events: they must not be dropped with those.
         if self._is_up is not self._was_up:
             self._was_up = self._is_up
-            # The first has a number, so that a client which heard nothing can resume.
+            # The first has an id, so that a client without any event can resume.
             start, self._start = self._start, ""
             state = "up" if self._is_up else "down"
             yield _notice(STORE, {"state": state}, id=start)
-        # Not while the store is away: a client could not read what it missed.
+        # Not while the store is down: a client could not read what it missed.
         if self._missed is not None and self._is_up:
             missed, self._missed = self._missed, None
             yield _notice(Kind.LAGGED, {"missed": missed})
@@ -248,8 +249,8 @@ def _notice(kind: str, detail: dict[str, Any], *, id: str = "") -> StreamMessage
     )
 
 
-def _frame(told: StreamPayload) -> bytes:
-    name = f"event: {told.kind}\n" if told.kind in NOTICES else ""
-    place = f"id: {told.id}\n" if told.id else ""
+def _frame(payload: StreamPayload) -> bytes:
+    name = f"event: {payload.kind}\n" if payload.kind in NOTICES else ""
+    id_line = f"id: {payload.id}\n" if payload.id else ""
     # JSON has no line breaks, so it is one line of data.
-    return b"%sdata: %s\n\n" % ((name + place).encode(), _encode(told))
+    return b"%sdata: %s\n\n" % ((name + id_line).encode(), _encode(payload))

@@ -19,7 +19,7 @@ SECTIONS = (
     health.section,
     stats.section,
     queues.section,
-    # Before the single jobs: its paths have a word where theirs have an id.
+    # Before single jobs: its paths have a word where theirs have an id.
     bulk_actions.section,
     jobs.section,
     job_actions.section,

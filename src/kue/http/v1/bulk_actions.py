@@ -1,4 +1,4 @@
-"""One action on many jobs, in the background of the server that was asked."""
+"""Bulk actions: one action on many jobs, in the background of the server."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from msgspec import Meta
 from kue.client.bulk_actions import BulkResult, BulkSummary, JobGiven
 from kue.http.auth.access import Scope
 from kue.http.framework.operations import RequestContext, Section
-from kue.http.framework.problem import RETRY_AFTER, Refused, given
-from kue.http.v1.job_json import JobFilter, JobId, check_paths, found_openly
+from kue.http.framework.problem import RETRY_AFTER, Refused, input_errors
+from kue.http.v1.job_json import JobFilter, JobId, check_paths, visible_match
 from kue.http.v1.jobs import MAX_MANY
 from kue.model.errors import KueError
 from kue.model.job import FINAL, PROMOTABLE, UNFINISHED, State
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 #: How many run at once in one server.
 MAX_RUNNING = 4
-#: How many are remembered once they are over.
+#: How many are remembered after they ended.
 MAX_FINISHED = 100
 
 section = Section(
@@ -49,7 +49,7 @@ BulkState: TypeAlias = Literal["running", "done", "failed", "stopped"]
 
 
 class BulkAction(StrEnum):
-    """What is done to many jobs."""
+    """What to do to many jobs."""
 
     RETRY = "retry"
     CANCEL = "cancel"
@@ -69,7 +69,7 @@ STATES: Mapping[BulkAction, frozenset[State]] = MappingProxyType(
 
 
 class BulkFilter(JobFilter, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which jobs are meant: all in one state that match."""
+    """Selects all jobs in one state that match."""
 
     state: State
 
@@ -77,7 +77,7 @@ class BulkFilter(JobFilter, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class BulkRequest(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 ):
-    """What to do, and to which jobs: those named or those that match."""
+    """What to do, and to which jobs: some by id, or all that match."""
 
     action: BulkAction
     ids: Annotated[list[JobId], Meta(min_length=1, max_length=MAX_MANY)] | None = None
@@ -85,18 +85,18 @@ class BulkRequest(
 
 
 class BulkStarted(msgspec.Struct, frozen=True):
-    """What to ask by how far it is."""
+    """The id of an action, to query its progress."""
 
     id: str
 
 
 class BulkStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How far an action is."""
+    """The progress of an action."""
 
     id: str
     action: BulkAction
     state: BulkState
-    #: Jobs that were come to so far: the sum of the next three.
+    #: Jobs processed so far: the sum of the next three.
     looked_at: int
     done: int
     #: Gone, or in a state that does not allow it.
@@ -108,13 +108,13 @@ class BulkStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BulkTask:
-    """One action: under way, or over."""
+    """One action, running or ended."""
 
     def __init__(self, action: BulkAction) -> None:
         self.id = secrets.token_hex(8)
         self._action = action
         self._state: BulkState = "running"
-        self._swept = BulkSummary()
+        self._summary = BulkSummary()
         self._error: str | None = None
         self._is_stopping = False
 
@@ -128,19 +128,19 @@ class BulkTask:
             id=self.id,
             action=self._action,
             state=self._state,
-            looked_at=self._swept.total,
-            done=self._swept.done,
-            changed=self._swept.changed,
-            held=self._swept.held,
+            looked_at=self._summary.total,
+            done=self._summary.done,
+            changed=self._summary.changed,
+            held=self._summary.held,
             error=self._error,
         )
 
     def stop(self) -> None:
-        """Do no more once the batch in hand is done, so that what was done is known."""
+        """Stop after the current batch, so that what was done is known."""
         self._is_stopping = True
 
     async def run(self, batches: Batches, act: Act) -> None:
-        """Do *act* to all jobs of *batches*; what goes wrong is told by the status."""
+        """Do *act* to all jobs of *batches*; the status has errors."""
         try:
             await self._run(batches, act)
         except asyncio.CancelledError:
@@ -160,7 +160,7 @@ class BulkTask:
                 if self._is_stopping:
                     self._state = "stopped"
                     return
-                self._swept = self._swept.plus(await act(jobs))
+                self._summary = self._summary.plus(await act(jobs))
         self._state = "done"
 
 
@@ -168,109 +168,108 @@ class BulkTasks:
     """The actions that one server runs, and those it ran last."""
 
     def __init__(self) -> None:
-        self._known: dict[str, BulkTask] = {}
+        self._tasks: dict[str, BulkTask] = {}
 
     def start(self, q: Kue, action: BulkAction, batches: Batches, act: Act) -> BulkTask:
         """
-        Begin an action.
+        Start an action.
 
         Raises:
-            Refused: As many as may run at once do so.
+            Refused: Too many are running.
         """
-        running = sum(bulk.is_running for bulk in self._known.values())
+        running = sum(task.is_running for task in self._tasks.values())
         if running >= MAX_RUNNING:
             raise Refused(
                 HTTPStatus.TOO_MANY_REQUESTS,
-                f"{running} actions run already; wait for one of them, or stop it",
+                f"{running} actions are running already; wait for one, or stop it",
                 headers={"Retry-After": RETRY_AFTER},
             )
-        bulk = BulkTask(action)
-        self._known[bulk.id] = bulk
+        task = BulkTask(action)
+        self._tasks[task.id] = task
         # It ends before the store is closed.
         q._connection.background.start(
-            self._run(bulk, batches, act), f"kue bulk {action} {bulk.id}"
+            self._run(task, batches, act), f"kue bulk {action} {task.id}"
         )
-        return bulk
+        return task
 
     def find(self, bulk_id: str) -> BulkTask:
         """
-        Return an action that runs, or ended not long ago.
+        Return an action that is running, or ended recently.
 
         Raises:
-            Refused: There is none.
+            Refused: There is no such action.
         """
-        bulk = self._known.get(bulk_id)
-        if bulk is None:
+        task = self._tasks.get(bulk_id)
+        if task is None:
             raise Refused(
                 HTTPStatus.NOT_FOUND,
-                f"this server runs no action {bulk_id!r} and remembers none",
+                f"action {bulk_id!r} is not running on this server, or ended long ago",
             )
-        return bulk
+        return task
 
-    async def _run(self, bulk: BulkTask, batches: Batches, act: Act) -> None:
-        await bulk.run(batches, act)
-        finished = [one.id for one in self._known.values() if not one.is_running]
+    async def _run(self, task: BulkTask, batches: Batches, act: Act) -> None:
+        await task.run(batches, act)
+        finished = [one.id for one in self._tasks.values() if not one.is_running]
         for bulk_id in finished[:-MAX_FINISHED]:
-            del self._known[bulk_id]
+            del self._tasks[bulk_id]
 
 
 @section.post("", status=HTTPStatus.ACCEPTED)
-async def start(call: RequestContext, body: BulkRequest) -> BulkStarted:
+async def start(context: RequestContext, body: BulkRequest) -> BulkStarted:
     """
-    Retry, cancel, remove or promote many jobs: up to 1,000 named, or all that match.
+    Retry, cancel, remove or promote many jobs: up to 1,000 by id, or all that match.
 
-    It runs in the background and ends with the server.  What is added, started or ended
-    after it began is left alone, unless it was named.  Removing takes the role admin.
+    It runs in the background and ends with the server.  Jobs that are added, started or
+    ended after it began are left alone, unless given by id.  Removing needs the role
+    admin.
     """
-    if body.action is BulkAction.REMOVE and not call.user.may(Scope.ADMIN):
-        raise Refused(HTTPStatus.FORBIDDEN, "removing takes the role admin")
+    if body.action is BulkAction.REMOVE and not context.user.may(Scope.ADMIN):
+        raise Refused(HTTPStatus.FORBIDDEN, "removing needs the role admin")
     states = _states(body)
     if body.filter is not None:
-        check_paths(body.filter, call.redaction, "body.filter")
-        with given("body.filter.priority"):
-            _ = body.filter.wanted
-    # Asked here so that whoever asks hears of a store that is away.
-    now = await call.q.now()
+        check_paths(body.filter, context.redaction, "body.filter")
+        with input_errors("body.filter.priority"):
+            _ = body.filter.find_arguments
+    # Read here so that the client gets an error if the store is unavailable.
+    now = await context.q.now()
     batches = (
         _named(body.ids or ())
         if body.filter is None
-        else _matching(call, body.filter, now)
+        else _matching(context, body.filter, now)
     )
-    act = _act(call.q, body.action, states)
-    return BulkStarted(_bulks(call).start(call.q, body.action, batches, act).id)
+    act = _act(context.q, body.action, states)
+    return BulkStarted(_tasks(context).start(context.q, body.action, batches, act).id)
 
 
 @section.get("/{bulk_id}")
-async def show(call: RequestContext, bulk_id: str) -> BulkStatus:
-    """How far an action is; the server remembers the last 100 that ended."""
-    return _bulks(call).find(bulk_id).status
+async def show(context: RequestContext, bulk_id: str) -> BulkStatus:
+    """The progress of an action; the server remembers the last 100 that ended."""
+    return _tasks(context).find(bulk_id).status
 
 
 @section.delete("/{bulk_id}", status=HTTPStatus.NO_CONTENT)
-async def stop(call: RequestContext, bulk_id: str) -> None:
+async def stop(context: RequestContext, bulk_id: str) -> None:
     """
     Stop an action; what it has done stays done.
 
-    The batch in hand is finished, up to 500 jobs.
+    The current batch, up to 500 jobs, is finished.
     """
-    _bulks(call).find(bulk_id).stop()
+    _tasks(context).find(bulk_id).stop()
 
 
-def _bulks(call: RequestContext) -> BulkTasks:
-    """Return those of the application that was asked."""
-    state = call.request.app.state
-    if not hasattr(state, "bulks"):
-        state.bulks = BulkTasks()
-    bulks: BulkTasks = state.bulks
-    return bulks
+def _tasks(context: RequestContext) -> BulkTasks:
+    """Return the actions of the application."""
+    state = context.request.app.state
+    if not hasattr(state, "bulk_tasks"):
+        state.bulk_tasks = BulkTasks()
+    bulk_tasks: BulkTasks = state.bulk_tasks
+    return bulk_tasks
 
 
 def _states(body: BulkRequest) -> frozenset[State]:
-    """Return the states that jobs are to be in, when their turn comes."""
+    """Return the states that jobs must be in, when their turn comes."""
     if (body.ids is None) == (body.filter is None):
-        raise Refused(
-            HTTPStatus.BAD_REQUEST, "give one of ids and filter", field="body"
-        )
+        raise Refused(HTTPStatus.BAD_REQUEST, "give either ids or filter", field="body")
     allowed = STATES[body.action]
     if body.filter is None:
         return allowed
@@ -278,7 +277,7 @@ def _states(body: BulkRequest) -> frozenset[State]:
     if state not in allowed:
         raise Refused(
             HTTPStatus.BAD_REQUEST,
-            f"one cannot {body.action} jobs that are {state}, only those that are "
+            f"cannot {body.action} jobs that are {state}, only those that are "
             f"{', '.join(sorted(allowed))}",
             field="body.filter.state",
         )
@@ -306,15 +305,17 @@ async def _named(job_ids: Sequence[int]) -> Batches:
         yield ids[start : start + MAX_BATCH]
 
 
-async def _matching(call: RequestContext, wanted: BulkFilter, now: int) -> Batches:
+async def _matching(
+    context: RequestContext, job_filter: BulkFilter, now: int
+) -> Batches:
     """Yield jobs that match and have not moved since *now*; a batch may be empty."""
     cursor: str | None = None
-    accept = found_openly(wanted, call.redaction)
+    accept = visible_match(job_filter, context.redaction)
     while True:
-        # Downwards: a job that is retried and fails again comes in behind us.
-        page = await call.q.find(
-            state=wanted.state,
-            **wanted.wanted,
+        # Descending: a job that is retried and fails again is not found twice.
+        page = await context.q.find(
+            state=job_filter.state,
+            **job_filter.find_arguments,
             limit=MAX_BATCH,
             cursor=cursor,
             descending=True,

@@ -1,8 +1,8 @@
 """
-The event bus: its nodes, its addresses, some of its messages, and one of one's own.
+Event bus: its nodes, its addresses, samples of its messages, and sending one.
 
-A bus of several processes meets in Redis.  Where jobs are kept in SQLite there is none
-to look at, and all but the first of these say so with 404.
+A bus of several processes needs Redis.  With SQLite there is none, and all operations
+but the first return 404.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kue.bus.sampling import JsonTruncation
 from kue.bus.stats import counted, sums
 from kue.http.auth.access import Scope
 from kue.http.framework.operations import RequestContext, Section
-from kue.http.framework.problem import Refused, given
+from kue.http.framework.problem import Refused, input_errors
 from kue.http.security.redaction import MASK
 from kue.http.streaming.bus_samples import hidden_text
 from kue.http.v1.bus_json import (
@@ -52,33 +52,33 @@ if TYPE_CHECKING:
 
 section = Section("bus", "The event bus of all processes.", prefix="/bus")
 
-#: How long a reply is waited for at most, in ms.
+#: The longest wait for a reply, in ms.
 MAX_TIMEOUT = 30_000
-#: Bytes of a reply that is shown whole.
+#: Bytes of a reply that is not truncated.
 MAX_REPLY = 256 * 1024
 
 
 @section.get("")
-async def show_bus(call: RequestContext) -> BusView:
-    """Who has joined the bus, and what passes; without Redis, that there is none."""
-    if not _has_bus(call):
-        return BusView(available=False, reason=NEEDS_REDIS, nodes=[], total=_flow([]))
-    found = await _nodes(call)
-    told = [node.facts.bus.total for node in found if node.facts is not None]
+async def show_bus(context: RequestContext) -> BusView:
+    """Nodes of the bus and their rates; without Redis, that there is no bus."""
+    if not _has_bus(context):
+        return BusView(available=False, reason=NEEDS_REDIS, nodes=[], total=_rates([]))
+    found = await _nodes(context)
+    totals = [node.facts.bus.total for node in found if node.facts is not None]
     return BusView(
         available=True,
         reason="",
         nodes=[_node(node) for node in found],
-        total=_flow(told),
+        total=_rates(totals),
     )
 
 
 @section.get("/addresses")
-async def list_addresses(call: RequestContext, query: AddressQuery) -> AddressList:
+async def list_addresses(context: RequestContext, query: AddressQuery) -> AddressList:
     """Addresses with their consumers, rates and latency, the busiest first."""
     found = [
         (node.name, node.facts.bus)
-        for node in await _nodes(call)
+        for node in await _nodes(context)
         if node.facts is not None
     ]
     wanted = query.text.lower()
@@ -88,7 +88,7 @@ async def list_addresses(call: RequestContext, query: AddressQuery) -> AddressLi
             AddressView(
                 address=one.address,
                 nodes=one.nodes,
-                **msgspec.structs.asdict(_flow([one])),
+                **msgspec.structs.asdict(_rates([one])),
             )
             for one in matching[: query.limit]
         ],
@@ -98,47 +98,47 @@ async def list_addresses(call: RequestContext, query: AddressQuery) -> AddressLi
 
 
 @section.get("/samples")
-async def list_samples(call: RequestContext, query: SampleQuery) -> SampleList:
+async def list_samples(context: RequestContext, query: SampleQuery) -> SampleList:
     """
-    Some of the messages that are sent, as they are sent.
+    Samples of the messages that are sent.
 
-    Nodes show up to 20 a second each, while someone asks for them here at least every
-    ten seconds, and from a second after the first time on.  Bodies are cut to 500
+    Each node samples up to 20 per second, from a second after the first request on, as
+    long as there is a request at least every ten seconds.  Bodies are cut to 500
     characters, secrets are hidden, values of headers are not shown.
     """
-    _check(call)
-    samples: BusSamples = call.request.app.state.samples
+    _check_bus(context)
+    samples: BusSamples = context.request.app.state.samples
     return SampleList(samples.since(query.after), samples.last)
 
 
 @section.post("/messages", scope=Scope.ADMIN)
-async def send_message(call: RequestContext, body: NewMessage) -> SendResult:
+async def send_message(context: RequestContext, body: NewMessage) -> SendResult:
     """
     Send a message, and wait for the reply if it is a request.
 
-    That there is none is no error here but the outcome: `failure` says why.  The server
-    becomes a node of the bus for it, and leaves a minute after the last message.
+    A missing reply is not an error here but a result: `failure` has the reason.  The
+    server joins the bus for it, and leaves a minute after the last message.
     """
-    _check(call)
-    with given("body.timeout"):
+    _check_bus(context)
+    with input_errors("body.timeout"):
         timeout = milliseconds(body.timeout, field="timeout")
         if not 0 < timeout <= MAX_TIMEOUT:
             most = MAX_TIMEOUT // 1000
-            raise ValueError(f"timeout is more than 0 and at most {most} seconds")
-    node: ServerBusNode = call.request.app.state.node
+            raise ValueError(f"timeout must be more than 0 and at most {most} seconds")
+    node: ServerBusNode = context.request.app.state.node
     async with node.use() as joined:
-        heard = len(await joined.cluster.look_up(body.address))
+        nodes = len(await joined.cluster.look_up(body.address))
         if body.kind == "request":
-            return await _ask(call, joined, body, timeout / 1000, heard)
+            return await _request(context, joined, body, timeout / 1000, nodes)
         send = joined.bus.publish if body.kind == "publish" else joined.bus.send
-        with given("body.body"):
+        with input_errors("body.body"):
             send(body.address, body.body, headers=body.headers)
         await joined.bus.flush()
-    return SendResult(nodes=heard)
+    return SendResult(nodes=nodes)
 
 
-async def _ask(
-    call: RequestContext,
+async def _request(
+    context: RequestContext,
     joined: JoinedBus,
     body: NewMessage,
     timeout: float,
@@ -148,23 +148,23 @@ async def _ask(
     reply: ReplyView | None = None
     failure: FailureView | None = None
     try:
-        with given("body.body"):
+        with input_errors("body.body"):
             message = await joined.bus.request(
                 body.address, body.body, headers=body.headers, timeout=timeout
             )
-        reply = _reply(call, message)
+        reply = _reply(context, message)
     except RequestFailed as exc:
         failure = FailureView(
             cast("FailureName", exc.kind.name),
             exc.code,
-            call.redaction.text(exc.text),
+            context.redaction.text(exc.text),
         )
     took = round((time.monotonic() - began) * 1000, 1)
     return SendResult(nodes=nodes, reply=reply, failure=failure, took_ms=took)
 
 
-def _reply(call: RequestContext, message: Message) -> ReplyView:
-    hide = call.redaction
+def _reply(context: RequestContext, message: Message) -> ReplyView:
+    hide = context.redaction
     is_json = message.codec.name == "json"
     body = message.body if is_json else None
     cut = JsonTruncation()
@@ -189,23 +189,24 @@ def _reply(call: RequestContext, message: Message) -> ReplyView:
 # -- reading -------------------------------------------------------------------
 
 
-def _has_bus(call: RequestContext) -> bool:
-    return call.q.is_shared and can_cluster(call.q.settings.url)
+def _has_bus(context: RequestContext) -> bool:
+    return context.q.is_shared and can_cluster(context.q.settings.url)
 
 
-def _check(call: RequestContext) -> None:
-    if not _has_bus(call):
+def _check_bus(context: RequestContext) -> None:
+    if not _has_bus(context):
         raise Refused(HTTPStatus.NOT_FOUND, NEEDS_REDIS)
 
 
-async def _nodes(call: RequestContext) -> list[inspector.ClusterNode]:
-    _check(call)
+async def _nodes(context: RequestContext) -> list[inspector.ClusterNode]:
+    _check_bus(context)
     # Imported late: a server on SQLite needs no redis.
     from kue.bus.redis import inspect
 
-    known = call.q.settings
-    async with inspect(known.url, known.prefix, budget=known.budget / 1000) as looking:
-        return await looking.nodes()
+    settings = context.q.settings
+    budget = settings.budget / 1000
+    async with inspect(settings.url, settings.prefix, budget=budget) as cluster:
+        return await cluster.nodes()
 
 
 def _node(node: inspector.ClusterNode) -> NodeView:
@@ -219,7 +220,7 @@ def _node(node: inspector.ClusterNode) -> NodeView:
         pid=facts.pid,
         version=facts.version,
         since=facts.since,
-        flow=_flow([facts.bus.total]),
+        flow=_rates([facts.bus.total]),
         waiting=facts.bus.waiting,
         bytes_out=facts.bytes_out,
         bytes_in=facts.bytes_in,
@@ -228,7 +229,7 @@ def _node(node: inspector.ClusterNode) -> NodeView:
     )
 
 
-def _flow(parts: Sequence[AddressStats | AddressTotals]) -> MessageRates:
+def _rates(parts: Sequence[AddressStats | AddressTotals]) -> MessageRates:
     return MessageRates(
         consumers=sum(one.consumers for one in parts),
         send_rate=round(sum(one.send_rate for one in parts), 2),

@@ -1,4 +1,4 @@
-"""The event bus as JSON: what the API shows of it, and what it takes to send."""
+"""JSON of the event bus: what the API returns, and messages to send."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from kue.http.streaming.bus_samples import MAX_KEPT, SampledMessage
 from kue.http.v1.job_json import Span
 from kue.model.histogram import Percentiles
 
-#: Addresses in one answer.
+#: Addresses in one response.
 MAX_ADDRESSES = 1_000
-#: Headers of a message, and how long they are.
+#: Headers of a message, and characters of their names and values.
 MAX_HEADERS, MAX_NAME, MAX_VALUE = 50, 200, 4_000
 
 FailureName: TypeAlias = Literal["TIMEOUT", "NO_HANDLERS", "RECIPIENT_FAILURE", "ERROR"]
 
 
 class MessageRates(msgspec.Struct, frozen=True, kw_only=True):
-    """What passes."""
+    """Consumers, message rates and latency."""
 
     consumers: int
-    #: Messages in a second, of late.
+    #: Recent messages per second.
     send_rate: float
     receive_rate: float
-    #: Messages since the nodes that are there joined; a published one counts once.
+    #: Messages since the current nodes joined; a published one counts once.
     sent: int
     received: int
-    #: How long replies to requests took in the last minutes; null when there were none.
+    #: How long replies to requests took in the last minutes; null if there were none.
     latency: Percentiles | None
     #: Requests that failed, by kind.
     failures: dict[str, int]
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
-    """A process that has joined the bus; null where it says nothing."""
+    """A process that has joined the bus; null for what it does not report."""
 
     name: str
-    #: How long ago it gave its last sign of life.
+    #: How long ago its last heartbeat was.
     silent_ms: int
     host: str | None = None
     pid: int | None = None
@@ -52,15 +52,15 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int | None = None
     bytes_out: int | None = None
     bytes_in: int | None = None
-    #: Messages that did not reach it, and those it could not send for want of room.
+    #: Messages that did not reach it, and those it dropped because of a full buffer.
     lost: int | None = None
     given_up: int | None = None
 
 
 class BusView(msgspec.Struct, frozen=True, kw_only=True):
-    """The bus as its nodes tell of it."""
+    """The bus as its nodes report it."""
 
-    #: Whether the queue has a bus of several processes; why not, if it has none.
+    #: Whether the queue has a bus of several processes; if not, why.
     available: bool
     reason: str
     nodes: list[NodeView]
@@ -71,7 +71,7 @@ class AddressView(MessageRates, frozen=True, kw_only=True):
     """An address, on all nodes."""
 
     address: str
-    #: The nodes that listen there.
+    #: The nodes that have consumers there.
     nodes: list[str]
 
 
@@ -79,9 +79,9 @@ class AddressList(msgspec.Struct, frozen=True, kw_only=True):
     """Addresses, the busiest first."""
 
     addresses: list[AddressView]
-    #: How many match, of those that nodes tell of.
+    #: How many match, of those that nodes report.
     found: int
-    #: How many more there are on nodes that have too many to tell.
+    #: How many more there are on nodes that have too many to report.
     rest: int
 
 
@@ -90,7 +90,7 @@ class AddressQuery(
 ):
     """Which addresses to show."""
 
-    #: A part of the name, whatever its case.
+    #: A part of the name, ignoring case.
     text: Annotated[str, Meta(max_length=MAX_ADDRESS)] = ""
     limit: Annotated[int, Meta(ge=1, le=MAX_ADDRESSES)] = 100
 
@@ -100,7 +100,7 @@ class SampleQuery(
 ):
     """Which messages to show."""
 
-    #: The number of the last one that is known.
+    #: The id of the last known message.
     after: Annotated[int, Meta(ge=0, le=2**53 - 1)] = 0
 
 
@@ -108,7 +108,7 @@ class SampleList(msgspec.Struct, frozen=True):
     """Some of the messages that were sent, the oldest first."""
 
     messages: Annotated[list[SampledMessage], Meta(max_length=MAX_KEPT)]
-    #: To ask for those after it.
+    #: To be given as *after* for newer ones.
     last: int
 
 
@@ -131,9 +131,9 @@ class NewMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class ReplyView(msgspec.Struct, frozen=True, kw_only=True):
-    """What a consumer answered."""
+    """The reply of a consumer."""
 
-    #: Null for what is no JSON.
+    #: Null if it is not JSON.
     body: Any
     codec: str
     #: Whether parts of it were left out because it is large.
@@ -145,17 +145,17 @@ class FailureView(msgspec.Struct, frozen=True):
     """Why there is no reply."""
 
     kind: FailureName
-    #: The consumer's own; -1 for the others.
+    #: The code given by the consumer; -1 for other kinds.
     code: int
     text: str
 
 
 class SendResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a message."""
+    """The result of sending a message."""
 
-    #: How many nodes listen at the address.
+    #: How many nodes have consumers at the address.
     nodes: int
-    #: Of a request: one of these.
+    #: For a request, one of these.
     reply: ReplyView | None = None
     failure: FailureView | None = None
     #: How long that took.

@@ -1,4 +1,4 @@
-"""What jobs failed of, counted by error; ``/jobs/bulk`` retries all of one."""
+"""Error groups: failed jobs by error; ``/jobs/bulk`` retries those of one group."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ from kue.http.framework.operations import RequestContext, Section
 from kue.http.v1.stats import TypeName, check_type
 from kue.store.values import MAX_ERRORS, Errors
 
-section = Section("errors", "What jobs failed of.")
+section = Section("errors", "Failed jobs grouped by error.")
 
 
 class ErrorsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Whose errors, and how many of them."""
+    """Which error groups to show, and how many."""
 
     type: TypeName | None = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_ERRORS)] = 50
 
 
 @section.get("/errors")
-async def list_errors(call: RequestContext, query: ErrorsQuery) -> Errors:
+async def list_errors(context: RequestContext, query: ErrorsQuery) -> Errors:
     """
-    Failed jobs by error, the most frequent first; those that differ in numbers are one.
+    Failed jobs grouped by error, the most frequent first.
 
-    To retry all of one, retry in bulk what is failed and has its type and fingerprint.
+    Errors that differ only in numbers are one group.  To retry a group, retry in bulk
+    the failed jobs with its type and fingerprint.
     """
     if query.type is not None:
-        await check_type(call.q, query.type)
-    found = await call.q.errors(query.type, limit=query.limit)
-    hide = call.redaction.text
+        await check_type(context.q, query.type)
+    found = await context.q.errors(query.type, limit=query.limit)
+    hide = context.redaction.text
     return msgspec.structs.replace(
         found,
         groups=[

@@ -1,4 +1,4 @@
-"""Jobs as JSON: what the API shows of them, and what it takes to make one."""
+"""JSON of jobs: what the API returns, what it takes to add one, and filters."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from kue.model import job as jobs
     from kue.store import values
 
-#: The largest number that every reader of JSON keeps exact.
+#: The largest number that every JSON parser keeps exact.
 MAX_NUMBER = 2**53 - 1
-#: The last moment that a datetime can say, Unix ms.
+#: The last moment that a datetime can represent, Unix ms.
 MAX_MOMENT = 253_402_300_799_999
 #: The most jobs or lines that one page has.
 MAX_PAGE = 200
@@ -65,9 +65,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a job's story: a run that ended, or something done to the job."""
+    """An entry of a job's history: a run that ended, or something done to the job."""
 
-    #: None, like everything of a run, when no run was involved.
+    #: Null, like everything of a run, if no run was involved.
     attempt: int | None
     worker: str | None
     started_at: int | None
@@ -78,7 +78,7 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     error: Error | None
     delay: int
     reason: str
-    #: "lease" or "ttl" when the run was ended because that was over.
+    #: "lease" or "ttl" if the run was ended because that expired.
     taken: str
 
 
@@ -98,7 +98,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     progress_data: Any
     result: Any
     error: Error | None
-    #: That of the error that a failed job failed of.
+    #: The fingerprint of a failed job's error.
     fingerprint: str | None
     worker: str | None
     held: str
@@ -130,16 +130,16 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobDetail(JobView, frozen=True, kw_only=True):
-    """A job as it is now, with its story."""
+    """A job as it is now, with its history."""
 
     history: list[AttemptView]
 
 
 class JobPage(msgspec.Struct, frozen=True):
-    """Some jobs, and where the rest begins."""
+    """Some jobs, and the cursor of the next page."""
 
     jobs: list[JobView]
-    #: To be given back for what follows; None at the end.
+    #: To be given for the next page; null at the end.
     cursor: str | None
 
 
@@ -148,7 +148,7 @@ class LogLineView(msgspec.Struct, frozen=True):
 
     text: str
     level: str
-    #: The attempt that said it; 0 when none had begun.
+    #: The attempt that logged it; 0 before the first.
     attempt: int
     at: int | None
 
@@ -157,15 +157,15 @@ class Log(msgspec.Struct, frozen=True):
     """Some lines of a job's log."""
 
     lines: list[LogLineView]
-    #: The *start* of what follows; None at the end.
+    #: The *start* of the next page; null at the end.
     next: int | None
 
 
 class AddedView(msgspec.Struct, frozen=True):
-    """The answer for one job that was to be added."""
+    """The result of adding one job."""
 
     id: int
-    #: False when a job with the same unique key answered for it.
+    #: False if there was a job with the same unique key: the id is that job's.
     is_new: bool
 
 
@@ -176,13 +176,13 @@ class NewBackoff(
     omit_defaults=True,
     forbid_unknown_fields=True,
 ):
-    """How long to wait between attempts; lengths are ms."""
+    """How long to wait between attempts; durations are ms."""
 
     type: Literal["fixed", "exponential", "list", "named"] = "fixed"
-    #: For fixed and exponential; the job's own delay if left out.
+    #: For fixed and exponential; the job's own delay if omitted.
     delay: int | None = None
     max: int | None = None
-    #: A share from 0 to 1 by which waits are scattered.
+    #: A share from 0 to 1 by which waits vary at random.
     jitter: float = 0.0
     #: For list; the last is repeated.
     delays: Annotated[list[int], Meta(max_length=MAX_DELAYS)] | None = None
@@ -191,7 +191,7 @@ class NewBackoff(
 
 
 class NewJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A job that is to be.  Lengths are seconds, or text such as "1h30m"."""
+    """A job to add.  Durations are seconds, or text such as "1h30m"."""
 
     type: Name
     data: Any = None
@@ -223,33 +223,33 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def options(self) -> dict[str, Any]:
-        """What `kue.model.draft.draft` takes besides type and data."""
+        """The arguments of `kue.model.draft.draft` after type and data."""
         given = msgspec.structs.asdict(self)
         del given["type"], given["data"]
         if self.at is not None:
-            given["at"] = moment(self.at)
+            given["at"] = to_datetime(self.at)
         if isinstance(self.backoff, NewBackoff):
             given["backoff"] = msgspec.to_builtins(self.backoff)
         return given
 
 
 class JobFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which jobs are meant, besides their state; everything given must match."""
+    """Selects jobs, in addition to their state; everything given must match."""
 
     type: Name | None = None
     tag: Name | None = None
-    #: Appears in the data, as JSON text, whatever the case.
+    #: Appears in the data as JSON text, ignoring case.
     text: Annotated[str, Meta(max_length=1_000)] | None = None
-    #: Appears in kind or message of the last error, whatever the case.
+    #: Appears in the kind or message of the last error, ignoring case.
     error: Annotated[str, Meta(max_length=1_000)] | None = None
-    #: Runs the job, or ran it last.
+    #: The worker that runs the job, or ran it last.
     worker: Name | None = None
     group: Name | None = None
     #: A number from -1024 (first) to 1023, or a name such as "high".
     priority: Priority | None = None
-    #: That of a group of errors.
+    #: The fingerprint of an error group.
     fingerprint: Annotated[str, Meta(pattern=r"^[0-9a-f]{12}$")] | None = None
-    #: What is where in the data: {"user.id": 42}; in a query, data.user.id=42.
+    #: Values in the data by path: {"user.id": 42}; in a query, data.user.id=42.
     data: Annotated[dict[DataPath, Any], Meta(max_length=MAX_PATHS)] | None = None
     #: Created at or after, Unix ms.
     since: Annotated[int, Meta(ge=0, le=MAX_NUMBER)] | None = None
@@ -257,9 +257,9 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     until: Annotated[int, Meta(ge=0, le=MAX_NUMBER)] | None = None
 
     @property
-    def wanted(self) -> dict[str, Any]:
+    def find_arguments(self) -> dict[str, Any]:
         """
-        What is given, by name, as `Kue.find` takes it.
+        The given filters, as arguments of `Kue.find`.
 
         Raises:
             ValueError: There is no such priority.
@@ -273,66 +273,66 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class JobsQuery(JobFilter, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which jobs to show, and how many."""
 
-    #: As text: JSON if it is some.
+    #: As text: JSON if it is valid JSON.
     data: Annotated[dict[DataPath, DataText], Meta(max_length=MAX_PATHS)] | None = None
     state: State | None = None
     limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = 50
-    #: That of the page before.
+    #: The one of the previous page.
     cursor: Annotated[str, Meta(pattern=r"^-?[0-9]{1,16}:[0-9]{1,16}$")] | None = None
     order: Literal["asc", "desc"] = "desc"
 
     @property
-    def wanted(self) -> dict[str, Any]:
-        """What is given, by name, as `Kue.find` takes it."""
-        given = super().wanted
+    def find_arguments(self) -> dict[str, Any]:
+        """The given filters, as arguments of `Kue.find`."""
+        given = super().find_arguments
         if self.data is not None:
             given["data"] = {path: _value(text) for path, text in self.data.items()}
         return given
 
 
-def check_paths(wanted: JobFilter, redaction: Redaction, place: str) -> None:
+def check_paths(job_filter: JobFilter, redaction: Redaction, location: str) -> None:
     """
-    Let no one find out by asking what is not shown.
+    Check that hidden values cannot be found out with filters.
 
     Raises:
-        Refused: A path of *wanted* leads to values that are hidden.
+        Refused: A path of *job_filter* leads to hidden values.
     """
-    for path in wanted.data or ():
+    for path in job_filter.data or ():
         if any(redaction.is_secret(step) for step in path.split(".")):
             raise Refused(
                 HTTPStatus.BAD_REQUEST,
-                f"what {path!r} holds is hidden, and cannot be looked for",
-                field=f"{place}.data.{path}",
+                f"the value of {path!r} is hidden, and cannot be searched for",
+                field=f"{location}.data.{path}",
             )
 
 
-def found_openly(
-    wanted: JobFilter, redaction: Redaction
+def visible_match(
+    job_filter: JobFilter, redaction: Redaction
 ) -> Callable[[jobs.Job], bool] | None:
-    """Return a test of whether a job matches by what is shown of it, too."""
+    """Return a test of whether the visible part of a job matches, too."""
     given = {
         name: value
-        for name, value in wanted.wanted.items()
+        for name, value in job_filter.find_arguments.items()
         if name in ("text", "error", "data")
     }
     if not given:
         return None
-    asked = Filter(**given)
-    return lambda job: asked.matches(redaction.job(job))
+    by_content = Filter(**given)
+    return lambda job: by_content.matches(redaction.job(job))
 
 
-def shown(job: jobs.Job, redaction: Redaction) -> JobView:
-    """Return *job* as lists show it."""
+def job_view(job: jobs.Job, redaction: Redaction) -> JobView:
+    """Return *job* as in lists."""
     return msgspec.convert(document(redaction.job(job)), JobView)
 
 
-def whole(job: jobs.Job, redaction: Redaction) -> JobDetail:
-    """Return everything there is to know of *job*, but what is hidden."""
+def job_detail(job: jobs.Job, redaction: Redaction) -> JobDetail:
+    """Return *job* with everything except hidden values."""
     return msgspec.convert(document(redaction.job(job)), JobDetail)
 
 
-def line(line: values.LogLine, redaction: Redaction) -> LogLineView:
-    """Return a line as the API shows it."""
+def log_line(line: values.LogLine, redaction: Redaction) -> LogLineView:
+    """Return a line with its secrets hidden."""
     text = redaction.text(line.text)
     return LogLineView(text, line.level, line.attempt, line.at or None)
 
@@ -344,15 +344,15 @@ def _priority(given: int | str) -> int:
 
 
 def _value(text: str) -> Any:
-    """Return the JSON that *text* is, or *text* itself."""
+    """Return *text* decoded as JSON, or itself if it is not JSON."""
     try:
         return msgspec.json.decode(text)
     except (ValueError, RecursionError):
         return text
 
 
-def moment(given: int | datetime) -> datetime:
-    """Return a moment as the library takes it."""
+def to_datetime(given: int | datetime) -> datetime:
+    """Return a time as a datetime."""
     if isinstance(given, datetime):
         return given
     return _EPOCH + timedelta(milliseconds=given)

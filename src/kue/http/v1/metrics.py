@@ -1,4 +1,4 @@
-"""Numbers for Prometheus, in its text format."""
+"""Metrics for Prometheus, in its text format."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from kue.model.job import State
     from kue.store.values import Stat
 
-section = Section("metrics", "Numbers for Prometheus.")
+section = Section("metrics", "Metrics for Prometheus.")
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-#: What is counted by the minute: in the name of a metric, of the field, in words.
+#: What is counted: in the name of a metric, its field, its description.
 COUNTED = (
     ("added", "added", "Jobs added"),
     ("completed", "complete", "Jobs completed"),
-    ("failed", "failed", "Jobs failed for good"),
+    ("failed", "failed", "Jobs failed permanently"),
 )
-#: Shares of durations that are told.
+#: Quantiles of durations.
 QUANTILES = (0.5, 0.95, 0.99)
 #: Upper bounds of the histogram, ms: every third of those that stores count by, so that
 #: each is about twice the one before, and each bucket is exact.
@@ -42,21 +42,21 @@ Sample = tuple[dict[str, str], float]
 
 
 @section.get("/metrics", media_type="text/plain")
-async def metrics(call: RequestContext) -> Text:
+async def metrics(context: RequestContext) -> Text:
     """
-    Jobs by type and state, what happened to them, and workers, as Prometheus reads it.
+    Jobs by type and state, counters, durations and workers, in Prometheus's format.
 
     Counters and the histogram count from midnight UTC, in every server alike: they
-    begin again at 0 each day, which rate() and increase() take for a restart.  Those
+    begin at 0 again each day, which rate() and increase() treat as a restart.  Those
     named 24h and 1m are gauges of the last 24 hours and of the last full minute.  The
-    summaries are of the last five minutes.  While the store is away the answer is that
-    alone: kue_store_up is 0.
+    summaries are of the last five minutes.  While the store is unavailable there is
+    only kue_store_up, which is 0.
     """
-    return await exposition(call.q)
+    return await exposition(context.q)
 
 
 async def exposition(q: Kue) -> Response:
-    """Return everything as Prometheus reads it."""
+    """Return all metrics in the text format of Prometheus."""
     try:
         lines = await _collect(q)
     except StoreError:
@@ -94,26 +94,26 @@ async def _collect(q: Kue) -> list[str]:
         ),
         *_metric(
             "kue_wait_seconds",
-            "How long jobs waited in line, of the last five minutes.",
+            "How long jobs waited, in the last five minutes.",
             _quantiles({type: sums.waits for type, sums in measured.items()}),
             kind="summary",
         ),
         *_metric(
             "kue_run_seconds",
-            "How long runs took, of the last five minutes.",
+            "How long runs took, in the last five minutes.",
             _quantiles({type: sums.runs for type, sums in measured.items()}),
             kind="summary",
         ),
         *_metric(
             "kue_workers",
-            "Workers; lost ones are gone without having stopped.",
+            "Workers; lost ones disappeared without stopping.",
             [({"state": "alive"}, workers.alive), ({"state": "lost"}, workers.lost)],
         ),
     ]
 
 
 async def _last_day(q: Kue, minute: int) -> list[Stat]:
-    """Return the counters of 24 hours: by the hour, but for the first, which is cut."""
+    """Return the counters of 24 hours: by hour, except for the first, which is cut."""
     first = minute - STATS_MINUTES + 1
     hour = first // 60 + 1
     return await q.stats(first, hour * 60 - 1) + await q.hours(hour, minute // 60)
@@ -132,7 +132,7 @@ def _jobs(counts: Mapping[str, Mapping[State, int]]) -> Iterator[Sample]:
 def _happened(
     span: str, when: str, sums: Mapping[str, Sums], types: Iterable[str]
 ) -> Iterator[str]:
-    # Types to which nothing happened are 0: a series that comes and goes alarms nobody.
+    # Types without activity are 0: a series that comes and goes triggers no alert.
     for name, field, words in COUNTED:
         yield from _metric(
             f"kue_jobs_{name}_{span}",
@@ -145,7 +145,7 @@ def _happened(
 
 
 def _counted(sums: Mapping[str, Sums], types: Iterable[str]) -> Iterator[str]:
-    """Yield the counters, which begin with the day."""
+    """Yield the counters, which begin at midnight."""
     names = list(types)
     for name, field, words in COUNTED:
         yield from _metric(
