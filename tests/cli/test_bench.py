@@ -160,5 +160,5 @@ def test_a_server_that_goes_away_is_told_with_what_may_be_left(
         _, complaints = process.communicate(timeout=50)
 
     assert process.returncode == 3
-    assert "kue: not all was removed" in complaints
+    assert "kue: not everything was removed" in complaints
     assert "look for kue-bench: its keys begin with {kue-bench-" in complaints

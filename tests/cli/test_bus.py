@@ -74,7 +74,7 @@ def test_a_bus_without_nodes_is_told(kue: CommandLine) -> None:
 
     assert (nodes.code, nodes.out) == (0, "")
     assert nodes.err == "kue: no process has joined the bus\n"
-    assert (addresses.code, addresses.err) == (0, "kue: nothing passed the bus\n")
+    assert (addresses.code, addresses.err) == (0, "kue: the bus has no traffic\n")
 
 
 def test_addresses_are_listed_with_their_latency_and_failures(
@@ -111,7 +111,7 @@ def test_the_list_of_addresses_ends_at_its_limit(
 
     assert len(some.rows) == 2
     assert some.err == "kue: 3 more are less busy; --limit shows more\n"
-    assert none.err == "kue: no node tells of such an address\n"
+    assert none.err == "kue: no node reports such an address\n"
 
 
 # -- talking -------------------------------------------------------------------

@@ -64,7 +64,7 @@ def test_the_demo_keeps_its_jobs_where_it_is_told_to(tmp_path: Path) -> None:
     )
 
     assert doctor.returncode == 0, doctor.stderr
-    assert "looked at 25 jobs; all is well" in doctor.stderr
+    assert "checked 25 jobs; no problems found" in doctor.stderr
 
 
 def test_without_end_the_demo_has_something_of_everything_until_ctrl_c() -> None:
@@ -165,7 +165,7 @@ def test_a_port_that_is_taken_is_told_and_another_used() -> None:
         done = demo("--seconds", "1", "--jobs", "1")
 
     assert "port 3000 is taken" in done.stderr
-    assert "this time a free one is taken" in done.stderr
+    assert "using a free port instead" in done.stderr
     assert "the dashboard is at http://127.0.0.1:" in done.stderr
 
 

@@ -57,7 +57,7 @@ def test_a_sound_store_is_told_so(url: str, capsys: pytest.CaptureFixture[str]) 
     assert captured.out == ""
     durability, summary = captured.err.splitlines()
     assert durability.startswith(f"kue: {url}: SQLite")
-    assert summary == "kue: looked at 3 jobs; all is well"
+    assert summary == "kue: checked 3 jobs; no problems found"
 
 
 def test_the_url_may_come_from_the_environment(
@@ -67,7 +67,7 @@ def test_the_url_may_come_from_the_environment(
 
     assert exit_code("doctor") == 0
 
-    assert "looked at 3 jobs" in capsys.readouterr().err
+    assert "checked 3 jobs" in capsys.readouterr().err
 
 
 def test_a_finding_is_a_line_and_exits_with_1(
@@ -86,7 +86,7 @@ def test_a_finding_is_a_line_and_exits_with_1(
     ]
     assert lines[0][3].startswith("--repair would: ")
     assert captured.err.endswith(
-        "kue: looked at 3 jobs; 3 findings, 0 mended, 3 left\n"
+        "kue: checked 3 jobs; 3 findings, 0 repaired, 3 left\n"
     )
 
 
@@ -99,7 +99,7 @@ def test_repair_says_what_it_did_and_exits_with_0(
 
     captured = capsys.readouterr()
     assert "\tdone: " in captured.out
-    assert captured.err.endswith("mended all of 3 findings\n")
+    assert captured.err.endswith("repaired all of 3 findings\n")
     assert exit_code("doctor", url) == 0
 
 
@@ -150,7 +150,7 @@ def test_a_terminal_is_shown_a_table(
     assert exit_code("doctor", url) == 1
 
     shown = capsys.readouterr().out
-    assert "What is wrong" in shown
+    assert "Problem" in shown
     assert "┃" in shown
 
 
@@ -162,6 +162,7 @@ def test_a_file_that_is_not_there_is_not_made(
     assert exit_code("doctor", f"sqlite:///{missing}") == 2
 
     assert capsys.readouterr().err == (
-        f"kue: there is no store {missing}; is the URL right? The first job makes it\n"
+        f"kue: there is no store {missing}; is the URL right? "
+        "The first job creates it\n"
     )
     assert not missing.exists()

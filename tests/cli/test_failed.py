@@ -56,7 +56,7 @@ def test_failed_jobs_are_listed_by_what_is_asked(kue: CommandLine) -> None:
     assert ids("--since", "1d") == [new]
     assert ids("--limit", "1") == [new]
     assert kue("failed", "list", "--limit", "1").err == (
-        "kue: these are the newest 1; --all shows all there are\n"
+        "kue: these are the newest 1; --all shows all\n"
     )
     assert "did you mean 'email'?" in kue("failed", "list", "--type", "emial").err
 
@@ -118,8 +118,8 @@ def test_named_ones_are_retried_only_if_they_failed(kue: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "name jobs, or say --all"),
-        (["7", "--all"], "name jobs, or say --all"),
+        ([], "give job ids, or --all"),
+        (["7", "--all"], "give job ids, or --all"),
         (["7", "--type", "email"], "--type, --error and --since go with --all"),
     ],
 )

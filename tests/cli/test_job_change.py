@@ -83,7 +83,7 @@ def test_a_line_without_an_id_is_told(kue: CommandLine) -> None:
 
     assert said.code == 2
     assert said.err.startswith(
-        "kue: line 3 of standard input: 'email' is no job id; ids are whole numbers"
+        "kue: line 3 of standard input: 'email' is not a job id; ids are whole numbers"
     )
 
 
@@ -183,12 +183,12 @@ def test_tags_are_replaced_or_taken_away(kue: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["1"], "say what to change, such as --priority high"),
+        (["1"], "give something to change, such as --priority high"),
         (["1", "--attempts", "0"], "attempts must be from 1 to 1,000,000, not 0"),
         (["1", "--data", "{"], "data is not JSON"),
         (["-", "--data", "-"], "ids and data cannot both come from standard input"),
-        (["seven"], "'seven' is no job id; ids are whole numbers such as 7"),
-        (["0"], "'0' is no job id"),
+        (["seven"], "'seven' is not a job id; ids are whole numbers such as 7"),
+        (["0"], "'0' is not a job id"),
     ],
 )
 def test_an_edit_that_makes_no_sense_is_refused(

@@ -67,7 +67,7 @@ def test_on_a_terminal_a_job_is_shown_with_its_history_and_stack(
     shown = kue("job", "show", job_id).shown
 
     for words in (
-        "what it said",
+        "details",
         "TimeoutError: too late",
         '    File "a.py"',
         "2 of 2",
@@ -223,7 +223,7 @@ def test_on_a_terminal_a_list_is_a_table_as_wide_as_that(kue: CommandLine) -> No
         (["--type", "zzz"], 1, "is known; types: email"),
         (["--state", "asleep"], 2, "state 'asleep' is unknown; there are waiting"),
         (["--cursor", "x"], 2, "cursor 'x' did not come from a page; leave it out"),
-        (["--since", "noon"], 2, "'noon' is no time; write 2026-11-15T09:30:00Z"),
+        (["--since", "noon"], 2, "'noon' is not a time; write 2026-11-15T09:30:00Z"),
         (["--limit", "0"], 2, "0 is not in the range x>=1"),
     ],
 )

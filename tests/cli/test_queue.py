@@ -133,7 +133,7 @@ def test_what_to_pause_must_be_said_once(
     said = kue("queue", verb, *arguments)
 
     assert said.code == 2
-    assert "name a type, or say --all" in said.err
+    assert "give a type, or --all" in said.err
 
 
 def test_limits_are_changed_one_by_one_and_lifted(kue: CommandLine) -> None:
@@ -161,7 +161,7 @@ def test_limits_are_changed_one_by_one_and_lifted(kue: CommandLine) -> None:
     [
         (["--rate", "0"], "rate must be 1 or more, not 0; or pause"),
         (["--rate", "5", "--per", "0"], "per must be at least a millisecond"),
-        (["--none", "--rate", "5"], "--none lifts all limits; give no others with it"),
+        (["--none", "--rate", "5"], "--none removes all limits; give no others with "),
     ],
 )
 def test_a_limit_that_makes_no_sense_is_refused(
@@ -192,7 +192,11 @@ def test_all_jobs_of_a_state_are_cleared(kue: CommandLine) -> None:
     ("arguments", "code", "message"),
     [
         (["email"], 2, "Missing option '--state'"),
-        (["email", "--state", "active"], 2, "jobs that run are not cleared; kue job"),
+        (
+            ["email", "--state", "active"],
+            2,
+            "running jobs are not cleared; cancel them",
+        ),
         (["emai", "--state", "failed"], 1, "did you mean 'email'?"),
     ],
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.cli.output.terminal import program, say
+from kue.cli.output.terminal import print_message, program
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,6 +47,6 @@ def test_a_program_that_is_another_one_calls_us_by_our_name(
 
 
 def test_a_message_stays_one_message(capsys: pytest.CaptureFixture[str]) -> None:
-    say("first\nkue: second\x1b")
+    print_message("first\nkue: second\x1b")
 
     assert capsys.readouterr().err == "kue: first\n     kue: second\\x1b\n"

@@ -83,7 +83,7 @@ async def test_a_dashboard_that_dies_is_started_anew_at_the_same_place(
         assert (await get(f"{url}api/v1/health")).status_code == 200
 
         os.kill(dashboard_of(up), signal.SIGKILL)
-        await up.says("the dashboard ended with code -9: starting it anew")
+        await up.says("the dashboard exited with code -9: restarting it")
         again = await up.get("api/v1/queues")
         code = await up.end()
 
@@ -106,7 +106,7 @@ async def test_code_that_cannot_be_worked_on_ends_both(tmp_path: Path) -> None:
         code = await up.ended()
 
     assert code == 1
-    assert "app:q cannot be worked on" in up.said
+    assert "cannot run the jobs of app:q" in up.said
 
 
 async def test_an_address_that_others_reach_needs_a_user(folder: Path) -> None:
@@ -125,7 +125,7 @@ async def test_jobs_that_no_other_process_sees_are_told(tmp_path: Path) -> None:
         code = await up.ended()
 
     assert code == 2
-    assert "are seen by no other process" in up.said
+    assert "are visible only in their own process" in up.said
 
 
 async def started(job: JobHandle[Any]) -> None:

@@ -98,7 +98,7 @@ def test_memory_is_given_as_people_write_it(text: str, size: int) -> None:
     [
         ((), "Missing argument 'TARGET'"),
         (("app:",), "the target 'app:' cannot be read; write module:attribute"),
-        (("app:q", "--max-memory", "lots"), "'lots' is no amount of memory"),
+        (("app:q", "--max-memory", "lots"), "'lots' is not an amount of memory"),
         (("app:q", "--grace", "soon"), "'soon' cannot be read"),
         (("app:q", "--processes", "0"), "0 is not in the range"),
         (("app:q", "--strict"), "--strict needs --concurrency"),

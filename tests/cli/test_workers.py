@@ -106,7 +106,7 @@ def test_nobody_at_work_is_told(kue: CommandLine) -> None:
     said = kue("workers")
 
     assert (said.code, said.out) == (0, "")
-    assert said.err == "kue: no worker runs jobs of this queue\n"
+    assert said.err == "kue: no workers for this queue\n"
 
 
 def test_a_worker_is_paused_and_resumed_by_name(kue: CommandLine) -> None:

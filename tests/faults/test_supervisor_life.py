@@ -186,7 +186,7 @@ async def test_a_child_that_is_asked_to_end_finishes_and_is_replaced(
         ("import kue\nq = kue.Kue()", "there is nothing to work on"),
         (
             "import kue\nq = kue.Kue()\nq.process('a', id)\nq.on_startup(lambda: 1/0)",
-            "cannot be worked on: ZeroDivisionError: division by zero",
+            "jobs of small.py:q: ZeroDivisionError: division by zero",
         ),
         ("import sys; sys.exit(3)", "importing 'small' failed: SystemExit: 3"),
         ("import os; os.kill(os.getpid(), 9)", "it was killed by SIGKILL before"),
@@ -201,4 +201,4 @@ async def test_a_target_that_cannot_be_worked_on_is_told_once_and_exits_with_1(
         assert await workers.ended() == 1
 
     assert sum(message in line for line in workers.log) == 1
-    assert workers.log[-1].startswith("kue: small.py:q cannot be worked on: ")
+    assert workers.log[-1].startswith("kue: cannot run the jobs of small.py:q: ")

@@ -1,4 +1,4 @@
-"""The command line: thin doors to a queue."""
+"""The command line: the group ``kue``, its commands and exit codes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kue.cli.output.terminal import (
     MISUSED,
     REFUSED,
     UNAVAILABLE,
-    say,
+    print_message,
 )
 from kue.model.errors import ConfigError, KueError, StoreUnavailable
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-#: Each is in the module of its name.
+#: Each is in the module of the same name.
 COMMANDS = (
     *("bench", "bus", "completion", "dashboard", "demo", "doctor", "failed", "job"),
     *("queue", "token", "up", "user", "worker", "workers"),
@@ -33,7 +33,7 @@ COMMANDS = (
 
 
 class CommandGroup(click.Group):
-    """Imports a command when it is asked for: a process runs only one of them."""
+    """Imports a command on demand: a process runs only one of them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -64,7 +64,7 @@ def group(context: click.Context) -> None:
     \b
       kue demo
 
-    Add a job and see what becomes of it:
+    Add a job and look at it:
 
     \b
       kue job add email '{"to": "ann"}'
@@ -75,7 +75,7 @@ def group(context: click.Context) -> None:
     file kue.db in this folder.
 
     \b
-      sqlite:///kue.db             a file beside you
+      sqlite:///kue.db             a file in this folder
       redis://localhost:6379/0     a Redis server
     """
     _check_url_is_used(context)
@@ -84,7 +84,7 @@ def group(context: click.Context) -> None:
 
 
 def _check_url_is_used(context: click.Context) -> None:
-    """Refuse a --url before a command that finds its queue in another way."""
+    """Reject a --url before a command that does not use it."""
     name = context.invoked_subcommand
     found = group.get_command(context, name or "")
     if found is None or not was_given(context):
@@ -106,12 +106,12 @@ def _run(arguments: Sequence[str] | None) -> int:
     try:
         code = group.main(arguments, prog_name="kue", standalone_mode=False)
     except click.ClickException as exc:
-        say(f"{exc.format_message()} ({_command_of(exc)} --help shows how)")
+        print_message(f"{exc.format_message()} ({_command_of(exc)} --help shows how)")
         return MISUSED
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except KueError as exc:
-        say(str(exc))
+        print_message(str(exc))
         return _code_of(exc)
     return code if isinstance(code, int) else DONE
 

@@ -1,4 +1,4 @@
-"""The audit log of changes that are made on the command line."""
+"""Audit log entries for changes made on the command line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from kue.cli.output.terminal import DONE, say
+from kue.cli.output.terminal import DONE, print_message
 from kue.model.credentials import mask_credentials
 from kue.model.errors import StoreError
 from kue.store.values import AuditEntry
@@ -20,43 +20,43 @@ if TYPE_CHECKING:
     from kue.store.contract import Store
 
 MAX_TARGET, MAX_DETAIL = 200, 500
-#: Parameters that are not written down: payloads, and how an answer is shown.
+#: Parameters that are not recorded: payloads, and output options.
 LEFT_OUT = frozenset({"data", "as_json", "yes"})
 _UNCHANGED = "kue.unchanged"
 
 
 def unchanged() -> None:
-    """Tell that the command that runs only looked, this time."""
+    """Record that the current command has not changed anything."""
     click.get_current_context().meta[_UNCHANGED] = True
 
 
 async def note_command(store: Store, code: int | None) -> None:
     """
-    Write down what the command that ran changed, and that it ended with *code*.
+    Write an audit entry for the current command, which ended with *code*.
 
-    What is wrong with the store is said, and takes nothing from what was done.
+    An error of the store is reported and does not fail the command.
     """
     context = click.get_current_context()
     if context.meta.get(_UNCHANGED):
         return
     is_done = code is None or code == DONE
-    act = AuditEntry(
+    entry = AuditEntry(
         who=f"cli:{login()}",
         what=_command(context),
         target=_target(context)[:MAX_TARGET],
-        # Some of many may have been done.
+        # Part of the command may have been done.
         status=HTTPStatus.OK if is_done else HTTPStatus.CONFLICT,
         address=socket.gethostname(),
         detail=_detail(context)[:MAX_DETAIL],
     )
     try:
-        await store.note(act)
+        await store.note(entry)
     except StoreError as exc:
-        say(f"{act.what} is not in the audit log: {exc}")
+        print_message(f"{entry.what} is not in the audit log: {exc}")
 
 
 def login() -> str:
-    """Return who gives the command: not what the environment says, which is theirs."""
+    """Return the login name, not from the environment, which the user controls."""
     uid = os.getuid()
     try:
         return pwd.getpwuid(uid).pw_name
@@ -66,7 +66,7 @@ def login() -> str:
 
 
 def _command(context: click.Context) -> str:
-    """Return the words of the command but the first: ``queue.pause``."""
+    """Return the words of the command without ``kue``: ``queue.pause``."""
     names = []
     one: click.Context | None = context
     while one is not None and one.parent is not None:
@@ -76,7 +76,7 @@ def _command(context: click.Context) -> str:
 
 
 def _target(context: click.Context) -> str:
-    """Return the arguments: what it was done to."""
+    """Return the arguments of the command, as text."""
     values = _given(context, click.Argument).values()
     texts = [
         str(one)

@@ -1,4 +1,4 @@
-"""Asking before something is gone for good."""
+"""Confirmation before something is removed permanently."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 
 def confirm(question: str, *, yes: bool) -> None:
     """
-    Ask on a terminal; elsewhere nobody could answer, and the command is meant.
+    Ask on a terminal; elsewhere nobody could answer, so go ahead.
 
     Raises:
         click.Abort: The answer was no.

@@ -1,4 +1,4 @@
-"""How commands come to a queue: the URL, and a function that is given the queue."""
+"""Connecting commands to a queue: ``--url``, and decorators that pass the queue."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _URL = "kue.url"
 
 
 def url_option(command: F) -> F:
-    """Add ``--url``, which groups and commands have alike; the innermost counts."""
+    """Add ``--url`` to a group or command; the innermost value counts."""
     return click.option(
         "--url",
-        # doctor has an argument of the plain name.
+        # doctor has an argument named "url".
         "url_option",
         callback=_remember,
         expose_value=False,
@@ -44,24 +44,24 @@ def url_option(command: F) -> F:
 json_option = functools.partial(click.option, "--json", "as_json", is_flag=True)
 
 
-def asks(
+def reads(
     function: Callable[Concatenate[Kue, P], Awaitable[int | None]],
 ) -> Callable[P, int | None]:
-    """Make a command of *function*: gives it a queue that exists, and closes that."""
+    """Make a command of *function*: pass it an existing queue, and close that."""
     return _with_queue(function, creates=False, is_change=False)
 
 
 def changes(
     function: Callable[Concatenate[Kue, P], Awaitable[int | None]],
 ) -> Callable[P, int | None]:
-    """Do as `asks` does, and write down in the audit log what the command changed."""
+    """Do as `reads` does, and record the command in the audit log."""
     return _with_queue(function, creates=False, is_change=True)
 
 
 def adds(
     function: Callable[Concatenate[Kue, P], Awaitable[int | None]],
 ) -> Callable[P, int | None]:
-    """Do as `changes` does; a SQLite file that does not exist is made."""
+    """Do as `changes` does; a SQLite file that does not exist is created."""
     return _with_queue(function, creates=True, is_change=True)
 
 
@@ -74,16 +74,16 @@ def _with_queue(
     @url_option
     @functools.wraps(function)
     def command(*args: P.args, **kwargs: P.kwargs) -> int | None:
-        known = settings_here()
+        config = settings_here()
         if not creates:
-            refuse_missing_file(known.url)
+            refuse_missing_file(config.url)
 
-        async def ask() -> int | None:
-            async with Kue(known.url) as q:
+        async def call() -> int | None:
+            async with Kue(config.url) as q:
                 try:
                     code = await function(q, *args, **kwargs)
                 except asyncio.CancelledError:
-                    # Interrupted: some of it may have been done.
+                    # Interrupted: part of it may have been done.
                     if is_change:
                         await note_command(q.store, REFUSED)
                     raise
@@ -91,7 +91,7 @@ def _with_queue(
                     await note_command(q.store, code)
                 return code
 
-        return run(ask())
+        return run(call())
 
     return command
 
@@ -109,22 +109,22 @@ def was_given(context: click.Context) -> bool:
 
 def refuse_missing_file(url: str) -> None:
     """
-    Let a mistyped name not become a new, empty store.
+    Keep a mistyped name from becoming a new, empty store.
 
     Raises:
-        ConfigError: The URL names a file that is not there.
+        ConfigError: The URL names a file that does not exist.
     """
     if scheme_of(url) == "sqlite":
         path = FileLocation.of(url).path
         if path is not None and not path.exists():
             raise ConfigError(
-                f"there is no store {path}; is the URL right? The first job makes it"
+                f"there is no store {path}; is the URL right? The first job creates it"
             )
 
 
 @contextmanager
-def told_as_misuse() -> Iterator[None]:
-    """Turn what a queue says of values that make no sense into wrong use."""
+def as_usage_error() -> Iterator[None]:
+    """Turn errors about invalid values into usage errors."""
     try:
         yield
     except (ValueError, TypeError) as exc:

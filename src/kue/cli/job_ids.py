@@ -41,8 +41,8 @@ def batches(ids: Collection[int | str]) -> Iterator[list[int]]:
     """
     Yield the ids given, up to 500 at a time; ``-`` stands for those on standard input.
 
-    Of a line there, what stands before the first tab counts: what `kue job list` writes
-    will do.
+    Of a line there only the text before the first tab counts, so the output of
+    `kue job list` can be piped in.
     """
     named = [value for value in ids if isinstance(value, int)]
     for start in range(0, len(named), MAX_BATCH):
@@ -57,7 +57,7 @@ def _id_of(line: InputLine) -> int:
     try:
         return _job_id(text)
     except ValueError as exc:
-        message = f"{line.place}: {exc}"
+        message = f"{line.location}: {exc}"
         raise click.UsageError(message, click.get_current_context()) from None
 
 
@@ -67,5 +67,5 @@ def _job_id(text: str) -> int:
     except ValueError:
         number = 0
     if not 1 <= number < 2**63:
-        raise ValueError(f"{text!r} is no job id; ids are whole numbers such as 7")
+        raise ValueError(f"{text!r} is not a job id; ids are whole numbers such as 7")
     return number

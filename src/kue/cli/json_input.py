@@ -1,4 +1,4 @@
-"""JSON that was typed by hand: read, or told where it goes wrong."""
+"""JSON typed by hand: parsing, and error messages that point to the mistake."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ if TYPE_CHECKING:
 
 def read_json(text: str | bytes, *, what: str) -> JSON:
     """
-    Return the value that JSON *text* means.
+    Return the value of JSON *text*.
 
     Raises:
-        click.UsageError: It is no JSON; the message says where that ends.
+        click.UsageError: It is not JSON; the message names the position.
     """
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError) as exc:
         context = click.get_current_context(silent=True)
-        raise click.UsageError(_what_is_wrong(text, what, exc), context) from None
+        raise click.UsageError(_explain(text, what, exc), context) from None
 
 
-def _what_is_wrong(text: str | bytes, what: str, exc: Exception) -> str:
+def _explain(text: str | bytes, what: str, exc: Exception) -> str:
     whole = text if isinstance(text, str) else text.decode(errors="replace")
-    place = re.search(r"\(byte (\d+)\)", str(exc))
+    position = re.search(r"\(byte (\d+)\)", str(exc))
     reason = str(exc).removeprefix("JSON is malformed: ")
     shown = whole.strip()
-    if place is not None:
+    if position is not None:
         at = len(
-            whole.encode(errors="replace")[: int(place[1])].decode(errors="ignore")
+            whole.encode(errors="replace")[: int(position[1])].decode(errors="ignore")
         )
-        reason = reason.replace(place[0], "").strip() + f" at character {at + 1}"
+        reason = reason.replace(position[0], "").strip() + f" at character {at + 1}"
         shown = whole[max(0, at - 20) : at + 20].strip()
     return (
         f"{what} is not JSON: {reason}, near {shown[:60]!r}; "

@@ -1,4 +1,4 @@
-"""Names that must be known: a mistyped type is told, with those that are near."""
+"""Unknown and mistyped names: messages that suggest similar ones."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import difflib
 from typing import TYPE_CHECKING
 
-from kue.cli.output.terminal import say
+from kue.cli.output.terminal import print_message
 from kue.model.errors import KueError, StoreError
 from kue.worker.unhandled_types import did_you_mean, ever_handled, unhandled
 from kue.worker.unhandled_types import near as nearest
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kue.store.values import WorkerStatus
 
 
-#: Types that are named one by one.
+#: Types that are listed individually.
 MAX_NOTES = 5
 
 
@@ -32,50 +32,52 @@ async def check_type(q: Kue, type: str | None) -> None:
     Do nothing if *type* is None or has had a job.
 
     Raises:
-        UnknownName: No job of that type is known; it names near ones.
+        UnknownName: No job of that type is known; it suggests similar names.
     """
     if type is not None and type not in (types := await q.types()):
         raise UnknownName(_no_such_type(type, types))
 
 
 async def warn_of_new_type(q: Kue, type: str) -> None:
-    """Say that no job of *type* is known, for what may come before the first."""
+    """Warn that no job of *type* is known, where that is allowed."""
     if type not in (types := await q.types()):
-        say(f"note: {_no_such_type(type, types)}")
+        print_message(f"note: {_no_such_type(type, types)}")
 
 
 async def warn_of_unhandled(q: Kue) -> None:
-    """Report types whose jobs wait though live workers handle other types only."""
-    # What was asked for is done: no hint may fail the command.
+    """Warn of types whose jobs wait while live workers handle only other types."""
+    # The command has succeeded: a hint must not fail it.
     with contextlib.suppress(StoreError):
-        say_unhandled(await q.counts_by_type(), await q.workers())
+        print_unhandled_types(await q.counts_by_type(), await q.workers())
 
 
-def say_unhandled(
+def print_unhandled_types(
     counts: Mapping[str, Mapping[State, int]], workers: Sequence[WorkerStatus]
 ) -> None:
     if not any(worker.alive for worker in workers):
         return
     found = unhandled(counts, workers)
     for one in found[:MAX_NOTES]:
-        say(f"note: {one}")
+        print_message(f"note: {one}")
     if len(found) > MAX_NOTES:
-        say(f"note: the same goes for {len(found) - MAX_NOTES:,} more types")
+        print_message(
+            f"note: the same applies to {len(found) - MAX_NOTES:,} more types"
+        )
 
 
 async def warn_of_unhandled_type(q: Kue, type: str) -> None:
-    """Report that no worker has ever handled *type*, if any handled another."""
+    """Warn that no worker has ever handled *type*, if any handled another."""
     known: set[str] = set()
-    # The job was added: no hint may fail the command.
+    # The job was added: a hint must not fail the command.
     with contextlib.suppress(StoreError):
         known = ever_handled(await q.counts_by_type(), await q.workers())
     if known and type not in known:
         meant = did_you_mean(nearest(type, known))
-        say(f"note: no worker has ever handled jobs of type {type!r}{meant}")
+        print_message(f"note: no worker has ever handled jobs of type {type!r}{meant}")
 
 
 def near(name: str, known: Sequence[str], *, what: str) -> str:
-    """Return the end of a message that says which names *name* may be meant to be."""
+    """Return the end of a message: which of the *known* names may be meant."""
     close = difflib.get_close_matches(name, known, n=3)
     if close:
         return f"; did you mean {' or '.join(repr(found) for found in close)}?"

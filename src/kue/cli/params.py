@@ -1,4 +1,4 @@
-"""What is given on the command line: kinds of values, read and checked."""
+"""Parameter types: durations, times, priorities, states and types of jobs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class DurationType(Kind):
 
 
 class TimeType(Kind):
-    """A moment with its zone, or a length of time, told from now."""
+    """A time with its zone, or a duration relative to now."""
 
     name = "time"
 
@@ -71,7 +71,7 @@ class TimeType(Kind):
             return self._length(text, param, ctx)
         if moment.tzinfo is None:
             self.fail(
-                f"{value!r} has no time zone, so nobody knows which moment it means; "
+                f"{value!r} has no time zone, so it is ambiguous; "
                 f"write {moment.isoformat()}Z or {moment.isoformat()}+02:00",
                 param,
                 ctx,
@@ -85,7 +85,7 @@ class TimeType(Kind):
             return timedelta(milliseconds=milliseconds(text, field="time"))
         except (ValueError, OverflowError):
             self.fail(
-                f"{text!r} is no time; write 2026-11-15T09:30:00Z, or how far away "
+                f"{text!r} is not a time; write 2026-11-15T09:30:00Z, or how far away "
                 "it is, such as 10m or 2d",
                 param,
                 ctx,
@@ -137,7 +137,7 @@ class StateType(Kind):
 
 
 class TypeNameType(Kind):
-    """The name of a type; completed from the store if that answers at once."""
+    """The name of a type; completed from the store if it answers quickly."""
 
     name = "type"
 
@@ -152,7 +152,7 @@ class TypeNameType(Kind):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        return _beginning_with(incomplete, answer_quickly(ctx, _types))
+        return _beginning_with(incomplete, names_from_store(ctx, _types))
 
 
 DURATION = DurationType()
@@ -162,24 +162,24 @@ STATE = StateType()
 TYPE = TypeNameType()
 
 
-def answer_quickly(
-    context: click.Context, ask: Callable[[Store], Awaitable[list[str]]]
+def names_from_store(
+    context: click.Context, read: Callable[[Store], Awaitable[list[str]]]
 ) -> list[str]:
-    """Return names for a shell to complete; none if the store is not there at once."""
+    """Return names for shell completion; none if the store does not answer quickly."""
     try:
         with context:
-            known = settings_here(budget=COMPLETION_SECONDS)
-        refuse_missing_file(known.url)
-        return run(_within_time(store_for(known), ask))
+            config = settings_here(budget=COMPLETION_SECONDS)
+        refuse_missing_file(config.url)
+        return run(_within_time(store_for(config), read))
     except Exception:
-        # Whatever it is, the next line of the shell is no place to tell it.
+        # A message would appear in the middle of the line being typed.
         return []
 
 
 async def moment_of(
     q: Kue, when: datetime | timedelta | None, *, ahead: bool = False
 ) -> int | None:
-    """Return a time that was given as Unix ms: before now, or *ahead* of it."""
+    """Return *when* as Unix ms; a duration counts back from now, or *ahead*."""
     if when is None:
         return None
     if isinstance(when, datetime):
@@ -197,10 +197,10 @@ async def _types(store: Store) -> list[str]:
 
 
 async def _within_time(
-    store: Store, ask: Callable[[Store], Awaitable[list[str]]]
+    store: Store, read: Callable[[Store], Awaitable[list[str]]]
 ) -> list[str]:
     try:
         async with asyncio.timeout(COMPLETION_SECONDS):
-            return await ask(store)
+            return await read(store)
     finally:
         await store.close()

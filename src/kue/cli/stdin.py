@@ -1,4 +1,4 @@
-"""Standard input, as it comes: what has arrived is handed on, and Ctrl-C is heard."""
+"""Standard input: read in batches as it arrives, interruptible by Ctrl-C."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from kue.store.values import MAX_BATCH
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Instead of ids, or of data, on the command line: read them here.
+#: Stands for ids or data on the command line: read them from standard input.
 STDIN = "-"
-#: Bytes asked for at a time; fewer are handed on when no more are there.
+#: Bytes to read at a time at most.
 BLOCK = 1 << 16
 
 
 class InputLine(NamedTuple):
-    """A line that is not empty, and where it was."""
+    """A line that is not empty, and its number."""
 
     number: int
     text: bytes
 
     @property
-    def place(self) -> str:
-        """Where it was, for messages."""
+    def location(self) -> str:
+        """Where the line was, for messages."""
         return f"line {self.number} of standard input"
 
 
 def read_all() -> bytes:
     """Read to the end."""
-    with _heard():
+    with _interruptible():
         return sys.stdin.buffer.read()
 
 
 def read_lines() -> Iterator[list[InputLine]]:
-    """Yield lines that are there, up to 500 at a time, and wait for more."""
+    """Yield the lines that have arrived, up to 500 at a time, and wait for more."""
     number = 0
     for block in _whole_lines():
         lines = []
@@ -63,17 +63,17 @@ def _whole_lines() -> Iterator[list[bytes]]:
 def _read_some() -> bytes:
     buffer = sys.stdin.buffer
     assert isinstance(buffer, io.BufferedIOBase)
-    with _heard():
+    with _interruptible():
         return buffer.read1(BLOCK)
 
 
 @contextmanager
-def _heard() -> Iterator[None]:
+def _interruptible() -> Iterator[None]:
     """
-    Let Ctrl-C interrupt what is done in here.
+    Let Ctrl-C interrupt the body of the context.
 
-    An event loop turns the signal into a cancellation, which a read that waits for a
-    person or another program would not notice.
+    An event loop turns the signal into a cancellation, which a blocking read would not
+    notice.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -82,7 +82,7 @@ def _heard() -> Iterator[None]:
     try:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
-            # It came just before, and we would go to sleep on it.
+            # The signal came just before; the read would block despite it.
             raise KeyboardInterrupt
         yield
     finally:

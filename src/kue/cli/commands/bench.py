@@ -1,4 +1,4 @@
-"""``kue bench``: how fast a queue is on one's own server, in under a minute."""
+"""``kue bench``: a benchmark of a queue on your own server, in under a minute."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from rich.table import Column, Table
 
 from kue.aio.event_loop import run
 from kue.cli.commands.bench_steps import BenchFigures, BenchSteps, percentiles
-from kue.cli.commands.bench_store import NAME, BenchStore, ground_for, queue_at
-from kue.cli.output.terminal import EXIT_CODES, notices, output, say
+from kue.cli.commands.bench_store import NAME, BenchStore, bench_store_for, queue_at
+from kue.cli.output.terminal import EXIT_CODES, notices, output, print_message
 from kue.model import settings
 from kue.model.errors import KueError
 from kue.store import store_for
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 RATE, MS, BYTES = "jobs/s", "ms", "bytes"
 #: How each figure is shown: name, unit, what it means.
 SHOWN = (
-    ("add_bulk", RATE, "added in bulk, 500 a call"),
+    ("add_bulk", RATE, "added in bulk, 500 per call"),
     ("add_gather", RATE, "added by 100 callers at once"),
     ("add_one", RATE, "added one after the other"),
     ("drain", RATE, "run by one worker, 200 at once, doing nothing"),
@@ -40,7 +40,7 @@ STEPS = len(("weigh", "bulk", "together", "one", "drain", "nap", "ping"))
 
 
 class BenchResult(msgspec.Struct):
-    """What ``--json`` writes."""
+    """The output of ``--json``."""
 
     store: str
     durability: str
@@ -63,12 +63,13 @@ def bench(url: str | None, jobs: int, as_json: bool) -> None:
     Measure how fast a queue is on your own Redis or disk, in under a minute.
 
     Adds jobs and runs them with a worker in this process, as fast as it can: this puts
-    load on the server at URL.  It works beside what is there, under a prefix or in a
-    file of its own, and removes all of it at the end, also after Ctrl-C.
+    load on the server at URL.  It does not touch existing jobs: its own are under a
+    separate prefix or in a separate file.  They are removed at the end, also after
+    Ctrl-C.
     """
-    known = settings.load(url=url)
+    config = settings.load(url=url)
     try:
-        result = run(_bench(store_for(known).name, ground_for(known), jobs))
+        result = run(_bench(store_for(config).name, bench_store_for(config), jobs))
     except asyncio.CancelledError:
         raise click.Abort from None
     if as_json:
@@ -77,56 +78,58 @@ def bench(url: str | None, jobs: int, as_json: bool) -> None:
         _show(result.figures)
 
 
-async def _bench(store: str, ground: BenchStore, jobs: int) -> BenchResult:
-    q = queue_at(ground.settings)
+async def _bench(store: str, bench_store: BenchStore, jobs: int) -> BenchResult:
+    q = queue_at(bench_store.settings)
     try:
-        # Nothing is written before this, so that nothing is left when it fails.
+        # Nothing is written before this, so nothing is left behind if it fails.
         durability = await q.open()
     except BaseException:
         await q.close()
         raise
-    say(f"{store}: {durability}")
-    say(f"this puts load on it for up to a minute; {ground.notice}")
+    print_message(f"{store}: {durability}")
+    print_message(f"this puts load on it for up to a minute; {bench_store.notice}")
     with _cancelled_by_signals():
         try:
-            figures = await _measure(BenchSteps(q, jobs), ground)
+            figures = await _measure(BenchSteps(q, jobs), bench_store)
         finally:
-            # A worker that is still there would write again.
+            # A worker that still runs would write again.
             await q.close()
-            await _clear(ground)
+            await _clear(bench_store)
     return BenchResult(store, durability, jobs, figures)
 
 
-async def _measure(steps: BenchSteps, ground: BenchStore) -> BenchFigures:
-    with _progress() as tell:
-        tell("bytes a job")
-        weight = await ground.weigh()
-        tell("adding in bulk")
+async def _measure(steps: BenchSteps, bench_store: BenchStore) -> BenchFigures:
+    with _progress() as show_step:
+        show_step("bytes per job")
+        weight = await bench_store.weigh()
+        show_step("adding in bulk")
         bulk = await steps.add_bulk()
-        tell("adding 100 at once")
+        show_step("adding 100 at once")
         together = await steps.add_together()
-        tell("adding one by one")
+        show_step("adding one by one")
         one = await steps.add_one()
-        tell("running jobs")
+        show_step("running jobs")
         drain = await steps.drain()
-        tell("running jobs of 5 ms")
+        show_step("running jobs of 5 ms")
         nap = await steps.nap()
-        tell("latency")
+        show_step("latency")
         middle, high = percentiles(await steps.ping())
     return BenchFigures(bulk, together, one, drain, nap, middle, high, weight)
 
 
-async def _clear(ground: BenchStore) -> None:
-    """Remove what was made; what cannot be removed is told, with its name."""
+async def _clear(bench_store: BenchStore) -> None:
+    """Remove everything that was added; report what cannot be removed, by name."""
     try:
-        await ground.clear()
+        await bench_store.clear()
     except (KueError, OSError) as exc:
-        say(f"not all was removed ({exc}); look for {NAME}: {ground.notice}")
+        print_message(
+            f"not everything was removed ({exc}); look for {NAME}: {bench_store.notice}"
+        )
 
 
 @contextmanager
 def _cancelled_by_signals() -> Iterator[None]:
-    """Let Ctrl-C end the work, not the cleaning up."""
+    """Let Ctrl-C end the measurement, but not the cleanup."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None, "called by a coroutine"
     cancel_once = _Once(task.cancel)
@@ -140,7 +143,7 @@ def _cancelled_by_signals() -> Iterator[None]:
 
 
 class _Once:
-    """Does something the first time it is called."""
+    """Calls a function, the first time only."""
 
     def __init__(self, action: Callable[[], object]) -> None:
         self._action = action
@@ -149,15 +152,15 @@ class _Once:
     def __call__(self) -> None:
         if not self._is_done:
             self._is_done = True
-            say("stopping; what was added is being removed")
+            print_message("stopping; what was added is being removed")
             self._action()
 
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
-    """Show what is being measured, on a terminal; yields what is told of each step."""
+    """Show progress on a terminal; yields a function that starts the next step."""
     console = notices()
-    # Nothing is drawn while something is measured: the bar has no thread of its own.
+    # auto_refresh is off, so that no thread draws during a measurement.
     with Progress(
         console=console,
         transient=True,
@@ -166,10 +169,10 @@ def _progress() -> Iterator[Callable[[str], None]]:
     ) as progress:
         task = progress.add_task("", total=STEPS + 1)
 
-        def tell(what: str) -> None:
+        def show_step(what: str) -> None:
             progress.update(task, description=what, advance=1, refresh=True)
 
-        yield tell
+        yield show_step
 
 
 def _show(figures: BenchFigures) -> None:
@@ -180,10 +183,10 @@ def _show(figures: BenchFigures) -> None:
             number = "" if value is None else f"{value:.2f}"
             click.echo(f"{name}\t{number}\t{unit}")
         return
-    table = Table("figure", Column("found", justify="right"), "what it is")
+    table = Table("figure", Column("value", justify="right"), "meaning")
     table.box = box.SIMPLE_HEAD
     for name, unit, what, value in values:
-        shown = "not known" if value is None else f"{_number(value)} {unit}"
+        shown = "unknown" if value is None else f"{_number(value)} {unit}"
         table.add_row(name, shown, what)
     console.print(table)
 

@@ -1,4 +1,4 @@
-"""What ``kue bench`` measures, each step within a few seconds."""
+"""The measurements of ``kue bench``, each within a few seconds."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
     from kue.client.queue import Kue
     from kue.worker.active_job import ActiveJob
 
-#: What adds take at most, and a drain: then the rate of what was done counts.
+#: Time limits of the steps; at the limit, the rate so far counts.
 ADD_SECONDS = 5.0
 DRAIN_SECONDS = 12.0
 PING_SECONDS = 5.0
-#: Jobs to a bulk call, and adds awaited at once.
+#: Jobs per bulk call, and adds awaited at once.
 BULK = 500
 TOGETHER = 100
-#: Jobs at once, of those that do nothing and of those that sleep.
+#: Concurrency for jobs that do nothing, and for jobs that sleep.
 SLOTS, NAP_SLOTS = 200, 100
 NAP_SECONDS = 0.005
 PINGS = 200
-#: How long a worker is left alone before the next job, in seconds.
+#: How long a worker is idle before the next job.
 IDLE_SECONDS = 0.005
 
 
 class BenchFigures(msgspec.Struct):
-    """What was measured: jobs a second, ms from add to start, bytes a waiting job."""
+    """Results: jobs per second, ms from add to start, bytes per waiting job."""
 
     add_bulk: float
     add_gather: float
@@ -78,17 +78,17 @@ class BenchSteps:
         return await self._add(add, max(1, self._jobs // 20), 1)
 
     async def drain(self) -> float:
-        """Run all that was added with a worker; return jobs a second."""
+        """Run everything added so far with a worker; return jobs per second."""
         return await self._drain("noop", self._added, SLOTS, nap=None)
 
     async def nap(self) -> float:
-        """Run jobs that sleep for 5 ms, a hundred at once; return jobs a second."""
+        """Run jobs that sleep for 5 ms, a hundred at once; return jobs per second."""
         jobs = max(20, self._jobs // 5)
         await self._q.enqueue_many("nap", ({"i": i} for i in range(jobs)))
         return await self._drain("nap", jobs, NAP_SLOTS, nap=NAP_SECONDS)
 
     async def ping(self) -> list[float]:
-        """Add jobs one at a time while a worker idles; return ms until each began."""
+        """Add jobs one at a time while a worker idles; return ms until each started."""
         began: asyncio.Queue[float] = asyncio.Queue()
 
         async def handle(_: ActiveJob) -> None:
@@ -96,7 +96,7 @@ class BenchSteps:
 
         self._q.process("ping", 1, handle)
         async with self._q.work(types=["ping"]):
-            # The first finds a worker that is still starting.
+            # The worker is still starting when the first job is added.
             await self._ping(began)
             return [await self._ping(began) for _ in _until(PING_SECONDS, PINGS)]
 
@@ -115,7 +115,7 @@ class BenchSteps:
     async def _add(
         self, add: Callable[[range], Awaitable[None]], jobs: int, size: int
     ) -> float:
-        """Add *jobs* in pieces until time is over; return jobs a second."""
+        """Add *jobs* in pieces until the time limit; return jobs per second."""
         first = self._added
         gc.collect()
         began = time.perf_counter()
@@ -128,23 +128,23 @@ class BenchSteps:
     async def _drain(
         self, type: str, jobs: int, slots: int, *, nap: float | None
     ) -> float:
-        tally = _Tally(jobs)
+        counter = _RunCounter(jobs)
 
         async def handle(job: ActiveJob) -> None:
-            tally.begin()
+            counter.begin()
             if nap is not None:
                 await asyncio.sleep(nap)
-            tally.end(job.data["i"])
+            counter.end(job.data["i"])
 
         self._q.process(type, slots, handle)
         gc.collect()
         async with self._q.work(types=[type]):
-            await tally.full(DRAIN_SECONDS)
-        return tally.rate()
+            await counter.full(DRAIN_SECONDS)
+        return counter.rate()
 
 
-class _Tally:
-    """Which jobs ran, and between when and when."""
+class _RunCounter:
+    """Which jobs ran, and the time from the first start to the last end."""
 
     def __init__(self, jobs: int) -> None:
         self._runs = bytearray(jobs)
@@ -163,7 +163,7 @@ class _Tally:
             self._full.set()
 
     async def full(self, seconds: float) -> None:
-        """Wait until all ran, or until time is over."""
+        """Wait until all ran, or until the time limit."""
         try:
             async with asyncio.timeout(seconds):
                 await self._full.wait()
@@ -171,7 +171,7 @@ class _Tally:
             if self._done < 2:
                 raise Undelivered(
                     f"the worker ran {self._done} of {len(self._runs)} jobs in "
-                    f"{seconds:g} s; run `kue doctor` and look at the server's load"
+                    f"{seconds:g} s; run `kue doctor` and check the server's load"
                 ) from None
 
     def rate(self) -> float:
@@ -185,14 +185,14 @@ class _Tally:
 
 
 def percentiles(waits: list[float]) -> tuple[float, float]:
-    """Return the median, and what all but one in a hundred stay below."""
+    """Return the median and the 99th percentile."""
     if len(waits) < 2:
         return waits[0], waits[0]
     return median(waits), quantiles(waits, n=100, method="inclusive")[-1]
 
 
 def _until(seconds: float, stop: int, step: int = 1) -> Iterator[int]:
-    """Count, at least once and no longer than *seconds*."""
+    """Yield from ``range``, at least once and for no longer than *seconds*."""
     deadline = time.perf_counter() + seconds
     for number in range(0, stop, step):
         if number and time.perf_counter() > deadline:

@@ -1,4 +1,4 @@
-"""Where ``kue bench`` works: beside what is there, and without a trace afterwards."""
+"""Temporary stores for ``kue bench``: beside existing data, removed afterwards."""
 
 from __future__ import annotations
 
@@ -18,45 +18,45 @@ if TYPE_CHECKING:
     from kue.model.settings import Settings
 
 NAME = "kue-bench"
-#: Jobs that are weighed.
+#: Jobs added to measure their size.
 WEIGHED = 2_000
 WEIGHT = "weight"
 
 
 class BenchStore(Protocol):
-    """A place for jobs that nobody will miss."""
+    """A temporary store for jobs."""
 
-    #: How to reach it.
+    #: How to connect to it.
     settings: Settings
-    #: What becomes of the store meanwhile, for the person who owns it.
+    #: Where its data is, for the user.
     notice: str
 
     async def weigh(self) -> float | None:
-        """Return the bytes a waiting job takes, or None where nobody can tell."""
+        """Return the bytes that a waiting job takes, or None if unknown."""
 
     async def clear(self) -> None:
         """Remove everything."""
 
 
-def ground_for(known: Settings) -> BenchStore:
-    """Return a place of our own in the store that *known* names."""
+def bench_store_for(config: Settings) -> BenchStore:
+    """Return a temporary store beside the one of *config*."""
     name = f"{NAME}-{secrets.token_hex(6)}"
-    scheme = urlsplit(known.url).scheme
+    scheme = urlsplit(config.url).scheme
     if scheme == "memory":
-        return MemoryBenchStore(known)
-    return (FileBenchStore if scheme == "sqlite" else RedisBenchStore)(known, name)
+        return MemoryBenchStore(config)
+    return (FileBenchStore if scheme == "sqlite" else RedisBenchStore)(config, name)
 
 
 class RedisBenchStore:
-    """Keys with a prefix of their own, on a server that others may use."""
+    """Keys under a separate prefix, on a server that others may use."""
 
-    def __init__(self, known: Settings, prefix: str) -> None:
-        # What the server would evict here is no loss.
+    def __init__(self, config: Settings, prefix: str) -> None:
+        # Eviction does no harm here.
         self.settings = msgspec.structs.replace(
-            known, prefix=prefix, allow_eviction=True
+            config, prefix=prefix, allow_eviction=True
         )
         self.notice = f"its keys begin with {{{prefix} and are removed afterwards"
-        # Here, so that commands on SQLite need no redis.
+        # Imported here, so that commands on SQLite do not need redis.
         from kue.store.redis.namespace import Namespace
 
         self._namespace = Namespace(self.settings)
@@ -79,14 +79,14 @@ class RedisBenchStore:
 
 
 class FileBenchStore:
-    """Files beside the store: the same disk, another database."""
+    """Separate files in the folder of the store, and so on the same disk."""
 
-    def __init__(self, known: Settings, name: str) -> None:
-        path = FileLocation.of(known.url).path
+    def __init__(self, config: Settings, name: str) -> None:
+        path = FileLocation.of(config.url).path
         assert path is not None, "a sqlite URL names a file"
         self._path = path.with_name(f".{name}.db")
         self._scale = path.with_name(f".{name}-weight.db")
-        self.settings = _moved(known, self._path)
+        self.settings = _moved(config, self._path)
         self.notice = f"in a file beside {path.name}, which is removed afterwards"
 
     async def weigh(self) -> float | None:
@@ -94,7 +94,7 @@ class FileBenchStore:
             await q.open()
             before = self._scale.stat().st_size
             await q.enqueue_many(WEIGHT, ({"i": i} for i in range(WEIGHED)))
-        # Closed: everything is in the file now.
+        # The queue is closed: everything is in the file now.
         return (self._scale.stat().st_size - before) / WEIGHED
 
     async def clear(self) -> None:
@@ -106,8 +106,8 @@ class FileBenchStore:
 class MemoryBenchStore:
     """The memory of this process."""
 
-    def __init__(self, known: Settings) -> None:
-        self.settings = known
+    def __init__(self, config: Settings) -> None:
+        self.settings = config
         self.notice = "in the memory of this process"
 
     async def weigh(self) -> float | None:
@@ -116,10 +116,10 @@ class MemoryBenchStore:
     async def clear(self) -> None: ...
 
 
-def queue_at(known: Settings) -> Kue:
-    """Return a queue with these settings; what is not of a place comes as always."""
-    return Kue(known.url, prefix=known.prefix, allow_eviction=known.allow_eviction)
+def queue_at(config: Settings) -> Kue:
+    """Return a queue at this URL and prefix; other settings are loaded as usual."""
+    return Kue(config.url, prefix=config.prefix, allow_eviction=config.allow_eviction)
 
 
-def _moved(known: Settings, path: Path) -> Settings:
-    return msgspec.structs.replace(known, url=f"sqlite:///{path}")
+def _moved(config: Settings, path: Path) -> Settings:
+    return msgspec.structs.replace(config, url=f"sqlite:///{path}")

@@ -1,4 +1,4 @@
-"""``kue completion``: what a shell needs to complete words."""
+"""``kue completion``: scripts for shell completion."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from click.shell_completion import get_completion_class
 
 from kue.cli.output.terminal import Command
 
-#: The variable by which the shell asks us for words.
+#: The variable by which the completion script requests words.
 VARIABLE = "_KUE_COMPLETE"
 
 
@@ -16,9 +16,9 @@ VARIABLE = "_KUE_COMPLETE"
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
     """
-    Print what a shell needs to complete words.
+    Print the completion script for a shell.
 
-    Commands, options, states and types are completed.
+    It completes commands, options, states and types.
 
     \b
       bash:  kue completion bash > ~/.local/share/bash-completion/completions/kue

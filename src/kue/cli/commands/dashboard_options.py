@@ -1,4 +1,4 @@
-"""What ``kue dashboard`` and ``kue up`` ask for: a site, and its options."""
+"""Dashboard options, shared by ``kue dashboard`` and ``kue up``."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 HOST = "127.0.0.1"
-#: As Kue's own dashboard had it.
+#: The port of the original Kue's dashboard.
 PORT = 3000
 
 
 class DashboardOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a dashboard was asked to be."""
+    """How to serve a dashboard."""
 
     host: str = HOST
     port: int = PORT
     prefix: str = ""
     read_only: bool = False
     badge: str = ""
-    #: Names it is reached by, beside those of this machine.
+    #: Host names it is reached by, in addition to those of this machine.
     hosts: tuple[str, ...] = ()
     proxies: tuple[str, ...] = ()
     certfile: str | None = None
     keyfile: str | None = None
     access_log: bool = False
-    #: What lets in while there are no users; random if empty.
+    #: Gives access while there are no users; random if empty.
     token: str = ""
 
 
 def _option(*names: str, **settings: Any) -> Callable[[F], F]:
-    """Return a click option that has a variable KUE_DASHBOARD_<NAME>."""
+    """Return a click option with the environment variable KUE_DASHBOARD_<NAME>."""
     name = names[0].removeprefix("--").replace("-", "_")
     return click.option(
         *names, envvar=f"KUE_DASHBOARD_{name.upper()}", show_envvar=True, **settings
@@ -49,37 +49,37 @@ _OPTIONS = (
         default=HOST,
         show_default=True,
         help="Where to listen: an address, a name, or unix:/path/to/socket.  "
-        "Anywhere but on this machine needs a user: kue user add.",
+        "Anything but localhost requires a user: kue user add.",
     ),
     _option(
         "--port",
         type=click.IntRange(0, 65535),
         default=PORT,
         show_default=True,
-        help="Which port; 0 takes any that is free.",
+        help="Which port; 0 picks a free one.",
     ),
     _option(
         "--prefix",
         default="",
-        help="The path it is at, such as /jobs; a proxy may strip it or leave it.",
+        help="The path it is served at, such as /jobs; a proxy may strip or keep it.",
     ),
-    _option("--read-only", is_flag=True, help="Refuse every change."),
+    _option("--read-only", is_flag=True, help="Reject every change."),
     _option(
-        "--badge", default="", metavar="TEXT", help="Show which one this is: staging."
+        "--badge", default="", metavar="TEXT", help="A label to show, such as staging."
     ),
     _option(
         "--allow-host",
         "hosts",
         multiple=True,
         metavar="NAME",
-        help="A name it is reached by, besides this machine's; may be repeated.",
+        help="A host name it is reached by, beyond this machine's; may be repeated.",
     ),
     _option(
         "--proxy",
         "proxies",
         multiple=True,
         metavar="ADDRESS",
-        help="A proxy or network whose X-Forwarded headers are believed; may be "
+        help="A proxy or network whose X-Forwarded headers are trusted; may be "
         "repeated.",
     ),
     _option(
@@ -97,14 +97,14 @@ _OPTIONS = (
 )
 
 
-def site_options(command: F) -> F:
+def dashboard_options(command: F) -> F:
     """Add the options of a `DashboardOptions`, and ``--open``."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
-def site_of(given: dict[str, Any]) -> DashboardOptions:
-    """Take the options of a `DashboardOptions` out of *given*, and return it."""
+def pop_dashboard_options(given: dict[str, Any]) -> DashboardOptions:
+    """Remove the options of a `DashboardOptions` from *given*, and return it."""
     names = [name for name in DashboardOptions.__struct_fields__ if name in given]
     return DashboardOptions(**{name: given.pop(name) for name in names})

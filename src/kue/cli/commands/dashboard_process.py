@@ -1,9 +1,9 @@
 """
-A dashboard in a process of its own, for ``kue up``.
+The dashboard as a child process, for ``kue up``.
 
-Its parent holds the listening socket, so that a dashboard which died is followed by
-another at the same place.  It hears of its parent's end by its standard input, which
-ends with it.
+The parent holds the listening socket, so that a restarted dashboard has the same
+address.  When the parent dies, the child's standard input is closed, and the child
+stops.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from setproctitle import setproctitle
 from kue.aio.event_loop import run
 from kue.cli.commands import dashboard_server
 from kue.cli.commands.dashboard_options import DashboardOptions
-from kue.cli.output.terminal import DONE, MISUSED, REFUSED, UNAVAILABLE, say
+from kue.cli.output.terminal import DONE, MISUSED, REFUSED, UNAVAILABLE, print_message
 from kue.model.errors import ConfigError, KueError, StoreUnavailable
 from kue.supervisor import log_format as logs
 from kue.supervisor.app_loader import BadTarget, load
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Seconds before one that died is followed by another.
+#: Seconds before a dashboard that died is restarted.
 PAUSE_SECONDS = 1.0
 #: Seconds it may take to stop.
 STOP_SECONDS = 10.0
 
 
 class DashboardRequest(msgspec.Struct, frozen=True):
-    """What the process is told on its standard input."""
+    """What the parent sends to the child's standard input."""
 
     target: str
     site: DashboardOptions
@@ -54,29 +54,29 @@ class DashboardRequest(msgspec.Struct, frozen=True):
 
 
 class DashboardProcess:
-    """Keeps a dashboard alive."""
+    """Runs a dashboard, and restarts it when it dies."""
 
-    def __init__(self, orders: DashboardRequest, listener: socket.socket) -> None:
-        self._orders = orders
+    def __init__(self, request: DashboardRequest, listener: socket.socket) -> None:
+        self._request = request
         self._listener = listener
         self._process: asyncio.subprocess.Process | None = None
         self._is_ending = False
 
     async def keep(self) -> int:
         """
-        Start it, and another when it dies, until it is told to end.
+        Start it, and restart it when it dies, until `end` is called.
 
-        Returns its exit code once another would do no better, or all is over.
+        Returns its exit code then, or when a restart would fail as well.
         """
         while True:
-            code = await self._live()
+            code = await self._run()
             if self._is_ending or code == MISUSED:
                 return code
-            logger.error("the dashboard ended with code %d: starting it anew", code)
+            logger.error("the dashboard exited with code %d: restarting it", code)
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def end(self) -> None:
-        """Have it stop, in order if it does so in time."""
+        """Stop it gracefully; kill it if that takes too long."""
         self._is_ending = True
         process = self._process
         if process is None or process.returncode is not None:
@@ -90,19 +90,19 @@ class DashboardProcess:
             process.kill()
             await process.wait()
 
-    async def _live(self) -> int:
+    async def _run(self) -> int:
         fd = self._listener.fileno()
         self._process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "kue.cli.commands.dashboard_process", str(fd)),
             stdin=asyncio.subprocess.PIPE,
             pass_fds=[fd],
-            # Ctrl-C is for the supervisor, which ends the dashboard last.
+            # Ctrl-C is for the supervisor, which stops the dashboard last.
             process_group=0,
         )
         assert self._process.stdin is not None
-        # One that is dead already says why by its exit code.
+        # If it has died already, its exit code is what matters.
         with contextlib.suppress(OSError):
-            self._process.stdin.write(msgspec.json.encode(self._orders) + b"\n")
+            self._process.stdin.write(msgspec.json.encode(self._request) + b"\n")
             await self._process.stdin.drain()
         return await self._process.wait()
 
@@ -112,15 +112,15 @@ class DashboardProcess:
 
 def main(fd: int) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Terminals may stop whoever writes to them from the background, where we are.
+    # Terminals may stop a background process, such as this one, that writes to them.
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-    orders = msgspec.json.decode(sys.stdin.buffer.readline(), type=DashboardRequest)
-    logs.configure("dashboard", format=orders.log_format, level=orders.log_level)
-    setproctitle(f"kue dashboard of {orders.target}")
+    request = msgspec.json.decode(sys.stdin.buffer.readline(), type=DashboardRequest)
+    logs.configure("dashboard", format=request.log_format, level=request.log_level)
+    setproctitle(f"kue dashboard of {request.target}")
     os.set_inheritable(fd, False)
     with socket.socket(fileno=fd) as listener:
         try:
-            run(_serve(_queue(orders.target), orders, listener))
+            run(_serve(_queue(request.target), request, listener))
         except KueError as exc:
             return _fail(exc)
     return DONE
@@ -130,21 +130,21 @@ def _queue(target: str) -> Kue:
     q, _ = load(target)
     if not q.is_shared:
         raise ConfigError(
-            f"the jobs of {q.store.name} are seen by no other process, and so not by a "
-            "dashboard; use a file: sqlite:///kue.db"
+            f"the jobs of {q.store.name} are visible only in their own process, not in "
+            "a dashboard; use a file: sqlite:///kue.db"
         )
     return q
 
 
-async def _serve(q: Kue, orders: DashboardRequest, listener: socket.socket) -> None:
+async def _serve(q: Kue, request: DashboardRequest, listener: socket.socket) -> None:
     async with q:
         with dashboard_server.stopped_by_signals() as stopping:
-            # Readable means ended: nothing more is ever said.
+            # Readable means closed: the parent sends nothing more.
             loop = asyncio.get_running_loop()
             loop.add_reader(sys.stdin.fileno(), stopping.set)
-            command = f"up {orders.target}"
+            command = f"up {request.target}"
             await dashboard_server.serve(
-                q, orders.site, listener, stopping, command=command
+                q, request.site, listener, stopping, command=command
             )
             loop.remove_reader(sys.stdin.fileno())
 
@@ -152,7 +152,7 @@ async def _serve(q: Kue, orders: DashboardRequest, listener: socket.socket) -> N
 def _fail(exc: KueError) -> int:
     if isinstance(exc, BadTarget) and exc.detail:
         click.echo(exc.detail, err=True, nl=False)
-    say(str(exc))
+    print_message(str(exc))
     if isinstance(exc, StoreUnavailable):
         return UNAVAILABLE
     return MISUSED if isinstance(exc, ConfigError) else REFUSED

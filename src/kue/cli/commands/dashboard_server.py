@@ -1,8 +1,7 @@
 """
-Serving a `DashboardOptions`.
+The server of a dashboard.
 
-Imported by those alone who serve: a web server takes long to import, and most commands
-do without.
+Imported only by commands that serve: a web server is slow to import.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from kue.cli.commands.dashboard_options import HOST
-from kue.cli.output.terminal import program, say
+from kue.cli.output.terminal import print_message, program
 from kue.http.app import create_app
 from kue.http.auth.login import AccountGuard, LocalAccountGuard
 from kue.http.auth.open_mode import PARAMETER, StartupToken
@@ -41,126 +40,128 @@ if TYPE_CHECKING:
     from kue.client.queue import Kue
 
 
-def how(site: DashboardOptions) -> ServeOptions:
+def serve_options(options: DashboardOptions) -> ServeOptions:
     """
-    Return how *site* is to be served.
+    Return the options of the HTTP server.
 
     Raises:
-        ConfigError: What was asked for makes no sense.
+        ConfigError: They are invalid.
     """
     serving = ServeOptions(
-        prefix=checked(site.prefix),
-        proxies=site.proxies,
-        certfile=site.certfile,
-        keyfile=site.keyfile,
-        access_log=site.access_log,
+        prefix=checked(options.prefix),
+        proxies=options.proxies,
+        certfile=options.certfile,
+        keyfile=options.keyfile,
+        access_log=options.access_log,
     )
     check(serving)
     return serving
 
 
-def with_token(site: DashboardOptions) -> DashboardOptions:
+def with_token(options: DashboardOptions) -> DashboardOptions:
     """
-    Return *site* with the start-up token that all its processes are to share.
+    Return *options* with the start-up token, which all processes share.
 
     Raises:
-        ConfigError: The one that was given is not fit to be one.
+        ConfigError: The token that was given is not fit for use.
     """
-    return replace(site, token=StartupToken(site.token).secret)
+    return replace(options, token=StartupToken(options.token).secret)
 
 
 def url(
-    site: DashboardOptions, listener: socket.socket, *, has_users: bool = False
+    options: DashboardOptions, listener: socket.socket, *, has_users: bool = False
 ) -> str:
-    """Return where a browser on this machine finds *site*, with the start-up token."""
-    bound = ListenAddress.bound(listener, site.host)
-    shown = bound.url(scheme=how(site).scheme, prefix=checked(site.prefix))
-    if has_users or not site.token or _open_to_others(site, bound) is not None:
+    """Return the address for a browser on this machine, with the start-up token."""
+    bound = ListenAddress.bound(listener, options.host)
+    shown = bound.url(
+        scheme=serve_options(options).scheme, prefix=checked(options.prefix)
+    )
+    if has_users or not options.token or _open_to_others(options, bound) is not None:
         return shown
-    return shown + StartupToken(site.token).query
+    return shown + StartupToken(options.token).query
 
 
-def listener_for(site: DashboardOptions) -> socket.socket:
+def listener_for(options: DashboardOptions) -> socket.socket:
     """
-    Return a socket that listens where *site* is to be.
+    Return a socket that listens at the address of *options*.
 
     Raises:
-        ConfigError: It cannot, or something else that was asked for makes no sense.
+        ConfigError: It cannot listen there, or other options are invalid.
     """
-    how(site)
-    return listen(ListenAddress.of(site.host, site.port))
+    serve_options(options)
+    return listen(ListenAddress.of(options.host, options.port))
 
 
 async def application(
     q: Kue,
-    site: DashboardOptions,
+    options: DashboardOptions,
     address: ListenAddress,
     *,
     command: str = "dashboard",
 ) -> Starlette:
     """
-    Return the application that *site* asks for, at *address*; *command* did.
+    Return the application for *options*, which *command* serves at *address*.
 
     Raises:
-        Exposed: Others could reach it, and nobody would have to log in.
+        UnprotectedServer: Others could reach it without logging in.
     """
-    where = _open_to_others(site, address)
+    where = _open_to_others(options, address)
     is_local = where is None
-    startup = StartupToken(site.token)
+    startup = StartupToken(options.token)
     accounts = LocalAccountGuard(q, startup) if is_local else AccountGuard(q)
     if where is not None and not await _may_have_users(accounts):
         kue = program()
-        again = f"{kue} {command} {_options(site)}"
+        again = f"{kue} {command} {_options(options)}"
         raise UnprotectedServer(where, (f"{kue} user add NAME --role admin", again))
     return create_app(
         q,
         guard=accounts,
-        read_only=site.read_only,
-        badge=site.badge,
-        # Where people must log in, a name that was pointed here gains nothing.
-        hosts=(*site.hosts, site.host) if site.hosts or is_local else None,
+        read_only=options.read_only,
+        badge=options.badge,
+        # Where users log in, DNS rebinding gains nothing.
+        hosts=(*options.hosts, options.host) if options.hosts or is_local else None,
     )
 
 
-def _open_to_others(site: DashboardOptions, address: ListenAddress) -> str | None:
-    """Return where others than this machine can reach it; None when they cannot."""
+def _open_to_others(options: DashboardOptions, address: ListenAddress) -> str | None:
+    """Return where other machines can reach it; None if they cannot."""
     if not address.is_local:
-        return site.host or "every address"
-    # Whoever is asked for by another name, or by a proxy, is asked by others.
-    if site.proxies:
-        return f"the proxy {site.proxies[0]}"
-    return site.hosts[0] if site.hosts else None
+        return options.host or "every address"
+    # Another host name or a proxy means that requests come from other machines.
+    if options.proxies:
+        return f"the proxy {options.proxies[0]}"
+    return options.hosts[0] if options.hosts else None
 
 
-def _options(site: DashboardOptions) -> str:
-    """Return what made it open to others, as it was given."""
-    given = [] if site.host == HOST else [("--host", site.host)]
-    given += [("--proxy", one) for one in site.proxies]
-    given += [("--allow-host", one) for one in site.hosts]
+def _options(options: DashboardOptions) -> str:
+    """Return the options that opened it to others, as given."""
+    given = [] if options.host == HOST else [("--host", options.host)]
+    given += [("--proxy", one) for one in options.proxies]
+    given += [("--allow-host", one) for one in options.hosts]
     return " ".join(f"{name} {value}" for name, value in given)
 
 
 async def _may_have_users(accounts: AccountGuard) -> bool:
-    """Tell whether there is someone to log in, as far as can be known."""
+    """Return whether there are users; True if the store is unavailable."""
     try:
         return bool(await accounts.users.all())
     except StoreUnavailable:
-        # Until it is back nobody gets in, and without users nobody does then.
+        # Nobody gets in until it is back, and without users nobody does then either.
         return True
 
 
 class DashboardServer(NamedTuple):
-    """A dashboard that is served."""
+    """A running dashboard."""
 
-    #: Where a browser finds it.
+    #: The address for a browser.
     url: str
     server: asyncio.Task[None]
 
 
 @contextlib.asynccontextmanager
-async def shown(
+async def running(
     q: Kue,
-    site: DashboardOptions,
+    options: DashboardOptions,
     listener: socket.socket,
     *,
     command: str = "dashboard",
@@ -169,21 +170,21 @@ async def shown(
     Serve the dashboard of *q* for as long as the context lasts.
 
     Raises:
-        ConfigError: Something that was asked for makes no sense, or is not safe.
+        ConfigError: An option is invalid, or not safe.
         StoreRefused, StoreCorrupt: The store is not fit to keep jobs.
     """
-    site = with_token(site)
-    is_there = await _look_at(q)
-    address = ListenAddress.bound(listener, site.host)
-    app = await application(q, site, address, command=command)
-    async with serving(app, listener, how(site)) as server:
-        has_users = is_there and await _has_users(q)
-        yield DashboardServer(url(site, listener, has_users=has_users), server)
+    options = with_token(options)
+    is_available = await _try_open(q)
+    address = ListenAddress.bound(listener, options.host)
+    app = await application(q, options, address, command=command)
+    async with serving(app, listener, serve_options(options)) as server:
+        has_users = is_available and await _has_users(q)
+        yield DashboardServer(url(options, listener, has_users=has_users), server)
 
 
 async def serve(
     q: Kue,
-    site: DashboardOptions,
+    options: DashboardOptions,
     listener: socket.socket,
     stopping: asyncio.Event,
     *,
@@ -193,12 +194,12 @@ async def serve(
     """
     Serve the dashboard of *q* until *stopping*.
 
-    *on_start* is called with its address when it answers.
+    *on_start* is called with its address when it is ready.
 
     Raises:
-        As `shown`.
+        As `running`.
     """
-    async with shown(q, site, listener, command=command) as one:
+    async with running(q, options, listener, command=command) as one:
         on_start(one.url)
         waiting = asyncio.create_task(stopping.wait(), name="kue stop")
         await asyncio.wait([waiting, one.server], return_when=asyncio.FIRST_COMPLETED)
@@ -206,26 +207,26 @@ async def serve(
 
 
 async def _has_users(q: Kue) -> bool:
-    """Return whether people log in; as long as the store is away it is not known."""
+    """Return whether there are users; False if the store is unavailable."""
     try:
         return bool(await UserAccounts(q.store).all())
     except StoreUnavailable:
         return False
 
 
-async def _look_at(q: Kue) -> bool:
-    """Open the store; return False for one that is away, which may come back."""
+async def _try_open(q: Kue) -> bool:
+    """Open the store; return False if it is unavailable, which may be temporary."""
     try:
         await q.open()
     except StoreUnavailable as exc:
-        say(f"{exc}; the dashboard waits for it")
+        print_message(f"{exc}; the dashboard waits for it")
         return False
     return True
 
 
 @contextlib.contextmanager
 def stopped_by_signals() -> Iterator[asyncio.Event]:
-    """Give an event that SIGINT and SIGTERM set, for as long as the context lasts."""
+    """Yield an event that SIGINT and SIGTERM set."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGINT, signal.SIGTERM)
@@ -239,15 +240,15 @@ def stopped_by_signals() -> Iterator[asyncio.Event]:
 
 
 def open_browser(url: str) -> None:
-    """Open *url* in a browser of this machine; say so where there is none."""
+    """Open *url* in a browser; print a message if there is none."""
     with contextlib.suppress(OSError):
-        if webbrowser.open(_door(url) if f"{PARAMETER}=" in url else url):
+        if webbrowser.open(_redirect_page(url) if f"{PARAMETER}=" in url else url):
             return
-    say(f"there is no browser here to open {url} in")
+    print_message(f"found no browser to open {url}")
 
 
-def _door(url: str) -> str:
-    """Return a file that leads to *url*, which others would see among processes."""
+def _redirect_page(url: str) -> str:
+    """Return a file that redirects to *url*, to keep its token out of ``ps``."""
     folder = tempfile.mkdtemp(prefix="kue-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = Path(folder, "dashboard.html")

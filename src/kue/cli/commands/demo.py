@@ -1,4 +1,4 @@
-"""``kue demo``: a queue at work, to be watched."""
+"""``kue demo``: a demonstration of a queue at work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kue.aio.event_loop import run
 from kue.cli.commands.dashboard_options import PORT, DashboardOptions
 from kue.cli.commands.demo_jobs import DemoJobs
 from kue.cli.commands.demo_view import RUNNING, Counts, DemoView, counts_table, view_for
-from kue.cli.output.terminal import EXIT_CODES, output, program, say
+from kue.cli.output.terminal import EXIT_CODES, output, print_message, program
 from kue.client.queue import Kue
 from kue.model.errors import ConfigError, KueError
 from kue.model.job import UNFINISHED, State
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterator
     from typing import Any
 
-#: How often the picture is drawn anew, in seconds.
+#: Seconds between two updates of the view.
 LOOK_SECONDS = 0.2
-#: What --jobs may take, unless --seconds says it.
+#: How long --jobs may take, without --seconds.
 BURST_SECONDS = 15.0
-#: The time that a burst was written for; everything scales with the time it has.
+#: How long the jobs of a burst take at pace 1; they are scaled to the time given.
 SCRIPT_SECONDS = 150.0
-#: What share of the time orders come in; the rest is for the last ones to end.
+#: The share of the time in which jobs are added; in the rest, the last ones end.
 OPEN_SHARE = 0.5
-#: Orders come in waves: how many, and after how many seconds the next.
+#: Jobs are added in waves: how many, and how many seconds apart.
 WAVE, CALM_SECONDS = (2, 20), (0.5, 2.5)
 FILM_SECONDS = 15.0
 GRACE_SECONDS = 2.0
-#: What ends it in order: Ctrl-C, `kill`, and a terminal that is closed.
+#: Signals that stop it gracefully: Ctrl-C, `kill`, and a closed terminal.
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -52,14 +52,14 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @click.option(
     "--jobs",
     type=click.IntRange(1, 100_000),
-    help="Take in so many jobs, in a hurry, and end with the last of them.",
+    help="Add this many jobs quickly, and end after the last one.",
 )
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
-    help=f"Where the dashboard is; else {PORT}, or any free one if that is taken.",
+    help=f"The port of the dashboard; else {PORT}, or a free one if that is taken.",
 )
-@click.option("--no-dashboard", is_flag=True, help="Do without it.")
+@click.option("--no-dashboard", is_flag=True, help="Serve no dashboard.")
 @click.option("--open", "opens", is_flag=True, help="Open the dashboard in a browser.")
 def demo(
     url: str | None,
@@ -72,28 +72,28 @@ def demo(
     """
     Watch a queue at work: a film service on a busy day.
 
-    Mails, payments, web hooks, reports and videos come in with priorities and delays,
-    without end; some fail and are tried again, some fail for good, some wait for
-    others.  The address of a dashboard is told first.  On a terminal the jobs are shown
-    live, elsewhere as lines.  Ctrl-C ends it.
+    Emails, payments, webhooks, reports and videos are added with priorities and delays,
+    without end; some fail and are retried, some fail for good, some wait for others.
+    The address of a dashboard is printed first.  On a terminal the jobs are shown live,
+    elsewhere as lines.  Ctrl-C stops it.
 
     \b
       kue demo --open
       kue demo --jobs 60             sixty jobs in a quarter of a minute
     """
     listening = nullcontext() if no_dashboard else _listener(port)
-    with _interruptible(), _place(url) as place, listening as listener:
-        script = DemoPlan(jobs, seconds)
-        run(_demo(place, script, listener, opens=opens))
+    with _interruptible(), _store_url(url) as store_url, listening as listener:
+        plan = DemoPlan(jobs, seconds)
+        run(_demo(store_url, plan, listener, opens=opens))
     click.echo(_what_next(url))
 
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Let every signal that ends it unwind it, so that its folder is removed."""
+    """Let every signal of ENDING raise, so that the temporary folder is removed."""
     before = {number: signal.getsignal(number) for number in ENDING}
     for number, handler in before.items():
-        # Ignored by the parent process, as nohup does with SIGHUP: it stays so.
+        # If the parent process ignored it, as nohup does with SIGHUP, keep that.
         if handler is not signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler)
     try:
@@ -104,7 +104,7 @@ def _interruptible() -> Iterator[None]:
 
 
 @contextmanager
-def _place(url: str | None) -> Iterator[str]:
+def _store_url(url: str | None) -> Iterator[str]:
     if url is not None:
         yield url
         return
@@ -113,11 +113,11 @@ def _place(url: str | None) -> Iterator[str]:
 
 
 class DemoPlan:
-    """What happens, and how fast: so many jobs in a hurry, or a day without end."""
+    """What is added, and how fast: a burst of jobs, or an endless day."""
 
     def __init__(self, jobs: int | None, seconds: float | None) -> None:
         self._jobs = jobs
-        #: How long it may take; None is for ever.
+        #: How long it may take; None is forever.
         self.seconds = seconds if jobs is None else seconds or BURST_SECONDS
         self._random = random.Random(3)
 
@@ -132,57 +132,57 @@ class DemoPlan:
     def is_endless(self) -> bool:
         return self._jobs is None
 
-    def studio(self, q: Kue) -> DemoJobs:
+    def demo_jobs(self, q: Kue) -> DemoJobs:
         if self._jobs is None or self.seconds is None:
             return DemoJobs(q)
         return DemoJobs(q, pace=self.seconds / SCRIPT_SECONDS)
 
-    async def feed(self, q: Kue, studio: DemoJobs) -> None:
-        """Let jobs come in."""
+    async def feed(self, q: Kue, jobs: DemoJobs) -> None:
+        """Add jobs."""
         if self._jobs is None or self.seconds is None:
-            await self._feed_without_end(q, studio)
+            await self._feed_without_end(q, jobs)
             return
-        orders = studio.orders(self._jobs)
+        orders = jobs.orders(self._jobs)
         ticks = max(1, round(self.seconds * OPEN_SHARE / LOOK_SECONDS))
         size = -(-len(orders) // ticks)
         for start in range(0, len(orders), size):
             await q.enqueue_many(orders[start : start + size])
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def _feed_without_end(self, q: Kue, studio: DemoJobs) -> None:
-        await studio.begin()
+    async def _feed_without_end(self, q: Kue, jobs: DemoJobs) -> None:
+        await jobs.begin()
         calm = 0.0
         while True:
-            await q.enqueue_many(studio.orders(self._random.randint(*WAVE)))
+            await q.enqueue_many(jobs.orders(self._random.randint(*WAVE)))
             pause = self._random.uniform(*CALM_SECONDS)
             await asyncio.sleep(pause)
             calm += pause
             if calm > FILM_SECONDS:
                 calm -= FILM_SECONDS
-                await studio.film()
+                await jobs.film()
 
 
 async def _demo(
-    url: str, script: DemoPlan, listener: socket.socket | None, *, opens: bool
+    url: str, plan: DemoPlan, listener: socket.socket | None, *, opens: bool
 ) -> None:
     console = output()
     async with Kue(url) as q:
-        say(f"{script}; {await q.open()}")
-        studio = script.studio(q)
+        print_message(f"{plan}; {await q.open()}")
+        jobs = plan.demo_jobs(q)
         async with _dashboard(q, listener, opens=opens) as link:
-            picture = view_for(console, link, is_brief=script.is_endless)
-            with picture as view, _ended_by_signal() as ended:
+            chosen = view_for(console, link, is_brief=plan.is_endless)
+            with chosen as view, _ended_by_signal() as ended:
                 async with q.work(grace=GRACE_SECONDS):
-                    feeding = script.feed(q, studio)
-                    await _watch(q, feeding, view, ended, script.seconds)
+                    feeding = plan.feed(q, jobs)
+                    await _watch(q, feeding, view, ended, plan.seconds)
         counts = await q.counts_by_type()
         console.print(counts_table(counts))
-        if not script.is_endless and (left := _unfinished(counts)):
+        if not plan.is_endless and (left := _unfinished(counts)):
             console.print(f"{left} jobs had not ended when the time was over.")
 
 
 def _listener(port: int | None) -> socket.socket:
-    """Return where the dashboard is to listen; any free port if the usual is taken."""
+    """Return the dashboard's socket; on a free port if the usual one is taken."""
     from kue.cli.commands import dashboard_server
 
     if port is not None:
@@ -190,7 +190,7 @@ def _listener(port: int | None) -> socket.socket:
     try:
         return dashboard_server.listener_for(DashboardOptions())
     except ConfigError as exc:
-        say(f"{exc}; this time a free one is taken")
+        print_message(f"{exc}; using a free port instead")
         return dashboard_server.listener_for(DashboardOptions(port=0))
 
 
@@ -198,15 +198,15 @@ def _listener(port: int | None) -> socket.socket:
 async def _dashboard(
     q: Kue, listener: socket.socket | None, *, opens: bool
 ) -> AsyncIterator[str]:
-    """Serve the dashboard, if there is to be one, and give its address."""
+    """Serve the dashboard, unless *listener* is None, and yield its address."""
     if listener is None:
         yield ""
         return
     from kue.cli.commands import dashboard_server
 
-    site = DashboardOptions(badge="demo")
-    async with dashboard_server.shown(q, site, listener) as one:
-        say(f"the dashboard is at {one.url}")
+    options = DashboardOptions(badge="demo")
+    async with dashboard_server.running(q, options, listener) as one:
+        print_message(f"the dashboard is at {one.url}")
         if opens:
             dashboard_server.open_browser(one.url)
         yield one.url
@@ -219,7 +219,7 @@ async def _watch(
     ended: asyncio.Event,
     seconds: float | None,
 ) -> None:
-    """Let jobs come in and show what becomes of them, until all of them ended."""
+    """Add jobs and show what happens to them, until all have ended."""
     try:
         async with asyncio.TaskGroup() as group:
             fed = group.create_task(feeding)
@@ -227,20 +227,20 @@ async def _watch(
                 group.create_task(_show_until_done(q, view, fed)),
                 group.create_task(_until(ended)),
             ]
-            telling = group.create_task(_tell(q, view))
+            events = group.create_task(_show_events(q, view))
             await asyncio.wait(
                 tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
             )
-            for task in (*tasks, fed, telling):
+            for task in (*tasks, fed, events):
                 task.cancel()
     except* KueError as errors:
-        # The first says what is wrong; the others are the same from other tasks.
+        # The others are the same error from other tasks.
         raise errors.exceptions[0] from None
 
 
 async def _show_until_done(q: Kue, view: DemoView, feeding: asyncio.Task[None]) -> None:
     while True:
-        # Asked before counting: what came in since then is counted next time.
+        # Read before counting: jobs added since then are counted next time.
         was_fed = feeding.done()
         counts = await q.counts_by_type()
         view.show(counts, await q.range(0, RUNNING - 1, state=State.ACTIVE))
@@ -249,9 +249,9 @@ async def _show_until_done(q: Kue, view: DemoView, feeding: asyncio.Task[None]) 
         await asyncio.sleep(LOOK_SECONDS)
 
 
-async def _tell(q: Kue, view: DemoView) -> None:
+async def _show_events(q: Kue, view: DemoView) -> None:
     async for event in q.events():
-        view.tell(event)
+        view.show_event(event)
 
 
 async def _until(ended: asyncio.Event) -> None:
@@ -263,13 +263,13 @@ def _ended_by_signal() -> Iterator[asyncio.Event]:
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in ENDING}
-    heeded = [number for number in ENDING if before[number] is not signal.SIG_IGN]
-    for number in heeded:
+    handled = [number for number in ENDING if before[number] is not signal.SIG_IGN]
+    for number in handled:
         loop.add_signal_handler(number, ended.set)
     try:
         yield ended
     finally:
-        for number in heeded:
+        for number in handled:
             loop.remove_signal_handler(number)
             signal.signal(number, before[number])
 
@@ -284,14 +284,14 @@ def _what_next(url: str | None) -> str:
     again = (
         ""
         if url
-        else f"\n  {kue} demo --url {kept}\n      the same, and the jobs are kept"
+        else f"\n  {kue} demo --url {kept}\n      the same, but the jobs are kept"
     )
     return f"""
 What to try next:{again}
   {kue} doctor {kept}
-      prove that no job was lost
+      check that no job was lost
 
-or with an app.py of your own:
+or with your own app.py:
 
     import kue
 

@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from kue.client.queue import Kue
     from kue.model.job import Draft
 
-#: What a task logs is kept with its job.
+#: Log records of a task are kept with its job.
 logger = logging.getLogger("studio")
 
-#: What is paused, by whom and why.
+#: The type that is paused, by whom and why.
 PAUSED = "newsletter"
 PAUSE = {"by": "mara", "reason": "the subject line is being checked"}
 
 NAMES = ("ann", "bob", "cleo", "dora", "emil", "finn", "greta", "hugo")
 TITLES = ("Harbour at Dawn", "The Long Walk", "Paper Boats", "Nine Lives", "Salt")
 SHOPS = ("north", "south", "east", "west")
-#: One of them has moved and nobody told us.
+#: The last of them no longer answers.
 HOOKS = (
     "https://hooks.example.com/orders",
     "https://shop.example.org/kue",
@@ -40,21 +40,21 @@ HOOKS = (
 
 class DemoJobs:
     """
-    Makes jobs and handles them, in its own time.
+    Makes the jobs of the demo and handles them.
 
     Args:
-        pace: How long things take: 1 is real life, a tenth is ten times as fast.
+        pace: A factor for all durations: 0.1 is ten times as fast.
     """
 
     def __init__(self, q: Kue, *, pace: float = 1.0) -> None:
         self._q = q
         self._pace = pace
-        # Always the same day, so that two people see the same demo.
+        # A fixed seed, so that every run shows the same demo.
         self._random = random.Random(7)
         self._number = 0
         self._coming: list[Callable[[DemoJobs, int], Draft]] = []
         patient = exponential(4 * pace, jitter=0.2)
-        # Few hands, so that jobs wait and priorities matter.
+        # Low concurrency, so that jobs wait and priorities matter.
         self._email = q.task(name="email", concurrency=3)(self.email)
         self._payment = q.task(
             name="payment", concurrency=2, attempts=4, backoff=patient, unique=True
@@ -70,7 +70,7 @@ class DemoJobs:
         self._newsletter = q.task(name=PAUSED, concurrency=1)(self.newsletter)
 
     def orders(self, number: int) -> list[Draft]:
-        """Return *number* jobs, as they come in."""
+        """Return *number* jobs in random order."""
         return [self._order() for _ in range(number)]
 
     def _order(self) -> Draft:
@@ -81,7 +81,7 @@ class DemoJobs:
         return self._coming[hour](self, 1000 + self._number)
 
     async def film(self) -> None:
-        """Take in a film: jobs that wait for each other, one after the other."""
+        """Add the jobs of a film, each of which waits for the one before it."""
         title, who = self._pick(TITLES), self._pick(NAMES)
         tags = ["film", title.split()[-1].lower()]
         seconds = self._random.randint(10, 60)
@@ -92,14 +92,14 @@ class DemoJobs:
         await ready.enqueue(f"{who}@example.com", f"{title} is ready")
 
     async def begin(self) -> None:
-        """Have something of everything, newsletters that were paused among it."""
+        """Add some jobs of every type, including paused newsletters."""
         await self._q.pause(PAUSED, **PAUSE)
         letters = [self._newsletter.draft(shop, "Spring") for shop in SHOPS * 3]
         await self._q.enqueue_many([*letters, *self.orders(20)])
         for _ in range(3):
             await self.film()
 
-    # -- what comes in ---------------------------------------------------------
+    # -- jobs ------------------------------------------------------------------
 
     def receipt(self, order: int) -> Draft:
         return self._email.draft(self._address(), f"Your order {order}")
@@ -131,7 +131,7 @@ class DemoJobs:
         is_broken = self._random.random() < 0.15
         return self._thumbnail.draft(f"photo{order}.jpg", broken=is_broken)
 
-    # -- what is done about it -------------------------------------------------
+    # -- handlers --------------------------------------------------------------
 
     async def email(self, to: str, title: str) -> None:
         await self._take(0.1, 0.6)
@@ -197,7 +197,7 @@ class DemoJobs:
         return self._random.choice(from_)
 
 
-#: What comes in during an hour, in any order.
+#: The jobs of an hour, in any order.
 HOUR: tuple[Callable[[DemoJobs, int], Draft], ...] = (
     *[DemoJobs.receipt] * 8,
     *[DemoJobs.reminder] * 3,

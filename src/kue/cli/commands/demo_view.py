@@ -1,4 +1,4 @@
-"""What ``kue demo`` shows: a live picture on a terminal, plain lines elsewhere."""
+"""The views of ``kue demo``: live tables on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -43,29 +43,29 @@ STYLES = {
     Kind.FAILED: "red",
     Kind.CANCELLED: "magenta",
 }
-#: Too many to be read one by one; the picture and the counts show them.
+#: Too frequent to list; the tables and the counts reflect them.
 QUIET = frozenset({Kind.PROGRESS, Kind.ENQUEUE, Kind.START})
 
 LATEST = 4
 RUNNING = 5
-#: Seconds between two lines that say how things stand.
-STANDING_SECONDS = 2.0
+#: Seconds between two lines of counts.
+COUNTS_SECONDS = 2.0
 
 
 class DemoView(Protocol):
-    """Where the demo shows itself."""
+    """Displays the demo."""
 
     def __enter__(self) -> DemoView: ...
     def __exit__(self, *exc: object) -> None: ...
-    def tell(self, event: Event) -> None:
+    def show_event(self, event: Event) -> None:
         """Show that something happened."""
 
     def show(self, counts: Counts, running: Sequence[Job]) -> None:
-        """Show how things stand."""
+        """Show the current counts and running jobs."""
 
 
 class LinesView:
-    """One line an event, for pipes and CI."""
+    """One line per event, for pipes and CI."""
 
     def __enter__(self) -> LinesView:
         return self
@@ -73,32 +73,32 @@ class LinesView:
     def __exit__(self, *exc: object) -> None:
         pass
 
-    def tell(self, event: Event) -> None:
+    def show_event(self, event: Event) -> None:
         if event.kind not in QUIET:
             click.echo(_line(event).plain)
 
     def show(self, counts: Counts, running: Sequence[Job]) -> None:
-        # Events say it all; a line for every look would drown them.
+        # Counts would drown the events.
         pass
 
 
 class BriefView(LinesView):
-    """A line now and then, for pipes that a day's work would drown."""
+    """A line of counts every few seconds, where events would be too many."""
 
     def __init__(self) -> None:
         self._next = 0.0
 
-    def tell(self, event: Event) -> None:
+    def show_event(self, event: Event) -> None:
         pass
 
     def show(self, counts: Counts, running: Sequence[Job]) -> None:
         if counts and time.monotonic() >= self._next:
-            self._next = time.monotonic() + STANDING_SECONDS
-            click.echo(_standing(counts))
+            self._next = time.monotonic() + COUNTS_SECONDS
+            click.echo(_counts_line(counts))
 
 
 class LiveView:
-    """A picture that is drawn again and again."""
+    """Tables that are redrawn continuously."""
 
     def __init__(self, console: Console, link: str) -> None:
         self._link = link
@@ -112,7 +112,7 @@ class LiveView:
     def __exit__(self, *exc: object) -> None:
         self._live.stop()
 
-    def tell(self, event: Event) -> None:
+    def show_event(self, event: Event) -> None:
         if event.kind not in QUIET:
             self._latest.append(event)
 
@@ -125,7 +125,7 @@ class LiveView:
 
 
 def view_for(console: Console, link: str, *, is_brief: bool) -> DemoView:
-    """Return the view that fits where we write to; *link* is the dashboard's."""
+    """Return the view for *console*; *link* is the dashboard's address."""
     if console.is_terminal:
         return LiveView(console, link)
     return BriefView() if is_brief else LinesView()
@@ -155,7 +155,7 @@ def _number(number: int) -> str:
     return f"{number:,}" if number else "·"
 
 
-def _standing(counts: Counts) -> str:
+def _counts_line(counts: Counts) -> str:
     now = datetime.now().astimezone()
     facts = ", ".join(
         f"{number:,} {state}" for state, number in _sums(counts).items() if number

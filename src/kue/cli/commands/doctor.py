@@ -1,4 +1,4 @@
-"""``kue doctor``: prove that a store is sound, and mend what needs no guessing."""
+"""``kue doctor``: check that a store is consistent, and repair it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,15 @@ from rich.text import Text
 from kue.aio.event_loop import run
 from kue.cli.audit import note_command
 from kue.cli.context import refuse_missing_file, settings_here, url_option
-from kue.cli.known_names import say_unhandled
-from kue.cli.output.terminal import DONE, EXIT_CODES, REFUSED, notices, output, say
+from kue.cli.known_names import print_unhandled_types
+from kue.cli.output.terminal import (
+    DONE,
+    EXIT_CODES,
+    REFUSED,
+    notices,
+    output,
+    print_message,
+)
 from kue.cli.output.text import visible
 from kue.model import settings
 from kue.model.errors import StoreCorrupt
@@ -27,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class DoctorReport(msgspec.Struct):
-    """What the doctor has to say, as ``--json`` writes it."""
+    """What the doctor found, as ``--json`` writes it."""
 
     store: str
     durability: str
@@ -38,7 +45,7 @@ class DoctorReport(msgspec.Struct):
 @click.command(epilog=EXIT_CODES)
 @click.argument("url", required=False)
 @url_option
-@click.option("--repair", is_flag=True, help="Mend what needs no guessing.")
+@click.option("--repair", is_flag=True, help="Repair whatever needs no guessing.")
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object.")
 @click.pass_context
 def doctor(
@@ -47,19 +54,19 @@ def doctor(
     """
     Check that no job is lost, stuck or in two states at once.
 
-    Looks at every job of the queue at URL, while others go on working with it.  Each
-    finding is a line: code, job, what is wrong, what was or would be done about it.
-    Exits with 1 while findings are left that were not mended.
+    Checks every job of the queue at URL, which may stay in use.  Each finding is a
+    line: code, job, problem, and the repair that was or would be done.  Exits with 1 if
+    any finding was not repaired.
 
     \b
       kue doctor
       kue doctor redis://localhost:6379/0 --repair
     """
-    known = settings_here() if url is None else settings.load(url=url)
-    refuse_missing_file(known.url)
-    found = run(_examine(store_for(known), repair=repair))
+    config = settings_here() if url is None else settings.load(url=url)
+    refuse_missing_file(config.url)
+    found = run(_examine(store_for(config), repair=repair))
     _show(found, as_json=as_json)
-    say(_summary(found))
+    print_message(_summary(found))
     is_sound = all(finding.repaired for finding in found.findings)
     context.exit(DONE if is_sound else REFUSED)
 
@@ -67,13 +74,13 @@ def doctor(
 async def _examine(store: Store, *, repair: bool) -> DoctorReport:
     try:
         durability = await store.open()
-        say(f"{store.name}: {durability}")
+        print_message(f"{store.name}: {durability}")
         report = await _check(store, repair=repair)
         if repair:
             await note_command(store, None)
-        # What cannot be read is a finding already.
+        # Unreadable data is a finding already.
         with suppress(StoreCorrupt):
-            say_unhandled(await store.count(), await store.workers())
+            print_unhandled_types(await store.count(), await store.workers())
     finally:
         await store.close()
     return DoctorReport(store.name, durability, report.jobs, report.findings)
@@ -105,7 +112,7 @@ def _show(found: DoctorReport, *, as_json: bool) -> None:
 
 
 def _table(findings: tuple[Finding, ...]) -> Table:
-    table = Table("Finding", "Job", "What is wrong", "Repair")
+    table = Table("Finding", "Job", "Problem", "Repair")
     for finding in findings:
         # As Text: a job's data may look like markup.
         table.add_row(*(Text(cell) for cell in _cells(finding)))
@@ -126,16 +133,18 @@ def _repair(finding: Finding) -> str:
 
 
 def _flat(text: str) -> str:
-    """Keep a cell on its line and in its column."""
+    """Return *text* as one line without tabs."""
     return visible(" ".join(text.split()))
 
 
 def _summary(found: DoctorReport) -> str:
-    looked = f"looked at {found.jobs:,} jobs"
+    checked = f"checked {found.jobs:,} jobs"
     if not found.findings:
-        return f"{looked}; all is well"
-    mended = sum(finding.repaired for finding in found.findings)
-    left = len(found.findings) - mended
+        return f"{checked}; no problems found"
+    repaired = sum(finding.repaired for finding in found.findings)
+    left = len(found.findings) - repaired
     if not left:
-        return f"{looked}; mended all of {mended} findings"
-    return f"{looked}; {len(found.findings)} findings, {mended} mended, {left} left"
+        return f"{checked}; repaired all of {repaired} findings"
+    return (
+        f"{checked}; {len(found.findings)} findings, {repaired} repaired, {left} left"
+    )

@@ -1,4 +1,4 @@
-"""``kue token``: what programs show to the REST API."""
+"""``kue token``: API tokens for programs that use the REST API."""
 
 from __future__ import annotations
 
@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING
 import click
 
 from kue.cli.audit import login
-from kue.cli.context import adds, asks, changes, json_option, told_as_misuse, url_option
+from kue.cli.context import (
+    adds,
+    as_usage_error,
+    changes,
+    json_option,
+    reads,
+    url_option,
+)
 from kue.cli.output.listing import Column, Listing, Row, show_json, show_line
-from kue.cli.output.terminal import Command, NounGroup, help_if_alone, say
+from kue.cli.output.terminal import Command, NounGroup, help_if_alone, print_message
 from kue.cli.output.text import iso
 from kue.cli.params import TIME
 from kue.http.auth.roles import Scope
@@ -42,9 +49,9 @@ SCOPES = click.Choice([scope.value for scope in Scope])
 @click.pass_context
 def token(context: click.Context) -> None:
     """
-    Say what programs may do that use the REST API.
+    Manage API tokens, with which programs use the REST API.
 
-    They send a token as "Authorization: Bearer kue_…".
+    A program sends its token as "Authorization: Bearer kue_…".
 
     \b
       kue token add shop --scope enqueue --expires 90d
@@ -62,10 +69,10 @@ def token(context: click.Context) -> None:
     type=SCOPES,
     multiple=True,
     required=True,
-    help="What it may do: read, enqueue, manage or admin.  Give it again for more.",
+    help="What it may do: read, enqueue, manage or admin.  May be repeated.",
 )
-@click.option("--expires", type=TIME, help="When it ends by itself: 90d, or a time.")
-@json_option(help="Write one JSON object: the token as kue token list has it, secret.")
+@click.option("--expires", type=TIME, help="When it expires: 90d, or a time.")
+@json_option(help="Write one JSON object: the fields of kue token list, and secret.")
 @adds
 async def add(
     q: Kue,
@@ -75,7 +82,7 @@ async def add(
     as_json: bool,
 ) -> None:
     """
-    Make a token, and write it out this once.
+    Create a token and print it, this once.
 
     NAME says what it is for.  Columns in a pipe: id, name, the token.
 
@@ -88,7 +95,7 @@ async def add(
         until = epoch_ms(expires, field="expires")
     elif expires is not None:
         until = await q.now() + milliseconds(expires)
-    with told_as_misuse():
+    with as_usage_error():
         made, secret = await ApiTokens(q.store).add(
             name, map(Scope, scopes), by=login(), until=until
         )
@@ -96,15 +103,15 @@ async def add(
         show_json({**_item(made), "secret": secret})
     else:
         show_line(made.id, made.name, secret)
-    say("this is the only time that the token is shown")
+    print_message("this is the only time that the token is shown")
 
 
 @click.command("list", cls=Command)
 @json_option(
-    help="Write one JSON object a line: id, name, scopes, by, created_at, until, "
+    help="Write one JSON object per line: id, name, scopes, by, created_at, until, "
     "used_at."
 )
-@asks
+@reads
 async def list_(q: Kue, as_json: bool) -> None:
     """
     List tokens, without their secrets.
@@ -117,7 +124,7 @@ async def list_(q: Kue, as_json: bool) -> None:
     tokens = await ApiTokens(q.store).all()
     Listing(*COLUMNS, as_json=as_json).show(_row(one) for one in tokens)
     if not tokens:
-        say("there are no tokens; kue token add makes one")
+        print_message("there are no tokens; kue token add creates one")
 
 
 @click.command(cls=Command)
@@ -126,7 +133,7 @@ async def list_(q: Kue, as_json: bool) -> None:
 @changes
 async def revoke(q: Kue, id: str, as_json: bool) -> None:
     """
-    Make a token worth nothing, at once.  ID is what kue token list shows.
+    Revoke a token, with immediate effect.  ID is what kue token list shows.
 
     \b
       kue token revoke 3f9c01d2a4b5

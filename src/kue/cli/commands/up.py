@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kue.cli.commands.dashboard_options import site_of, site_options
+from kue.cli.commands.dashboard_options import dashboard_options, pop_dashboard_options
 from kue.cli.commands.worker import options_of, run, worker
-from kue.cli.output.terminal import EXIT_CODES, say
+from kue.cli.output.terminal import EXIT_CODES, print_message
 from kue.supervisor.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kue.cli.commands.dashboard_process import DashboardProcess
     from kue.supervisor.options import SupervisorOptions
 
-#: What makes no sense beside a dashboard, which is to stay.
+#: An option that makes no sense with a dashboard, which keeps running.
 LEFT_OUT = frozenset({"burst"})
 
 
@@ -28,7 +28,7 @@ LEFT_OUT = frozenset({"burst"})
     epilog=EXIT_CODES,
     params=[param for param in worker.params if param.name not in LEFT_OUT],
 )
-@site_options
+@dashboard_options
 @click.pass_context
 def up(context: click.Context, /, **given: Any) -> None:
     """
@@ -41,46 +41,46 @@ def up(context: click.Context, /, **given: Any) -> None:
       kue up app:q --reload --open       while you write it
       kue up app:q --processes 4 --port 8080
 
-    TARGET is module:attribute, as for kue worker.  The dashboard is a process of its
-    own.  When it dies it is started anew, as worker processes are; when it cannot be
-    started, or the code cannot be worked on, the command ends with what is wrong.
+    TARGET is module:attribute, as for kue worker.  The dashboard is a separate process.
+    It is restarted when it dies, as worker processes are.  When it or the workers
+    cannot be started, the command reports why and exits.
 
-    Ctrl-C and SIGTERM let jobs end within the grace, which the dashboard shows, and end
-    the dashboard after them.
+    Ctrl-C and SIGTERM give jobs the grace period to end, which the dashboard shows, and
+    then stop the dashboard.
     """
     from kue.cli.commands import dashboard_server
 
     opens = given.pop("opens")
-    site = dashboard_server.with_token(site_of(given))
+    dashboard = dashboard_server.with_token(pop_dashboard_options(given))
     options = options_of(**given)
-    with dashboard_server.listener_for(site) as listener:
-        url = dashboard_server.url(site, listener)
-        # At once: what workers log comes before the banner, which has it again.
-        say(f"the dashboard is at {url}")
+    with dashboard_server.listener_for(dashboard) as listener:
+        url = dashboard_server.url(dashboard, listener)
+        # Now: workers log before the banner, which repeats the address.
+        print_message(f"the dashboard is at {url}")
         if opens:
             dashboard_server.open_browser(url)
-        supervise = partial(_up, site=site, listener=listener, url=url)
+        supervise = partial(_up, dashboard=dashboard, listener=listener, url=url)
         context.exit(run(options, supervise))
 
 
 async def _up(
     options: SupervisorOptions,
     *,
-    site: DashboardOptions,
+    dashboard: DashboardOptions,
     listener: socket.socket,
     url: str,
 ) -> int:
     from kue.cli.commands.dashboard_process import DashboardProcess, DashboardRequest
 
-    orders = DashboardRequest(
-        options.target, site, options.log_format, options.log_level
+    request = DashboardRequest(
+        options.target, dashboard, options.log_format, options.log_level
     )
     supervisor = Supervisor(options, facts=[("dashboard", url)])
-    return await _both(supervisor, DashboardProcess(orders, listener))
+    return await _both(supervisor, DashboardProcess(request, listener))
 
 
 async def _both(supervisor: Supervisor, dashboard: DashboardProcess) -> int:
-    """Return the exit code of whichever ended first, once both have."""
+    """Run both, stop both when one ends, and return its exit code."""
     working = asyncio.create_task(supervisor.run(), name="kue workers")
     keeping = asyncio.create_task(dashboard.keep(), name="kue dashboard")
     await asyncio.wait([working, keeping], return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""``kue user``: people who may log in to the dashboard."""
+"""``kue user``: user accounts of the dashboard, with passwords and roles."""
 
 from __future__ import annotations
 
@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kue.cli.confirm import confirm, yes_option
-from kue.cli.context import adds, asks, changes, json_option, told_as_misuse, url_option
+from kue.cli.context import (
+    adds,
+    as_usage_error,
+    changes,
+    json_option,
+    reads,
+    url_option,
+)
 from kue.cli.output.listing import Column, Listing, Row, show_json, show_line
-from kue.cli.output.terminal import Command, NounGroup, help_if_alone, say
+from kue.cli.output.terminal import Command, NounGroup, help_if_alone, print_message
 from kue.cli.output.text import iso
 from kue.cli.stdin import read_all
 from kue.http.auth.account_records import NameTaken
@@ -37,10 +44,10 @@ one_json = json_option(help="Write one JSON object: name, role, created_at.")
 @click.pass_context
 def user(context: click.Context) -> None:
     """
-    Say who may log in to the dashboard.
+    Manage the users who may log in to the dashboard.
 
-    A viewer looks; an operator also adds, retries, cancels and pauses; an admin also
-    removes for good and says who may do what.
+    A viewer can look; an operator can also add, retry, cancel and pause; an admin can
+    also remove permanently and manage users and tokens.
 
     \b
       kue user add ann --role admin
@@ -52,14 +59,14 @@ def user(context: click.Context) -> None:
 
 @click.command(cls=Command)
 @click.argument("name")
-@click.option("--role", type=ROLES, default="viewer", help="What they may do; viewer.")
+@click.option("--role", type=ROLES, default="viewer", help="The role; else viewer.")
 @one_json
 @adds
 async def add(q: Kue, name: str, role: str, as_json: bool) -> None:
     """
     Add a user.
 
-    The password is asked for, or read from standard input where nobody can be asked.
+    Prompts for the password; without a terminal, reads it from standard input.
 
     \b
       kue user add ann --role admin
@@ -68,14 +75,14 @@ async def add(q: Kue, name: str, role: str, as_json: bool) -> None:
     users = UserAccounts(q.store)
     if await users.find(name) is not None:
         raise NameTaken(f"there is a user {name!r} already")
-    with told_as_misuse():
+    with as_usage_error():
         account = await users.add(name, _password(), Role.of(role))
     _show(account, "added", as_json=as_json)
 
 
 @click.command("list", cls=Command)
-@json_option(help="Write one JSON object a line: name, role, created_at.")
-@asks
+@json_option(help="Write one JSON object per line: name, role, created_at.")
+@reads
 async def list_(q: Kue, as_json: bool) -> None:
     """
     List users.
@@ -88,7 +95,7 @@ async def list_(q: Kue, as_json: bool) -> None:
     accounts = await UserAccounts(q.store).all()
     Listing(*COLUMNS, as_json=as_json).show(_row(account) for account in accounts)
     if not accounts:
-        say("nobody may log in yet; kue user add adds someone")
+        print_message("there are no users; kue user add adds one")
 
 
 @click.command(cls=Command)
@@ -98,7 +105,7 @@ async def list_(q: Kue, as_json: bool) -> None:
 @changes
 async def role(q: Kue, name: str, role: str, as_json: bool) -> None:
     """
-    Give a user another ROLE: viewer, operator or admin.
+    Change the role of a user to ROLE: viewer, operator or admin.
 
     \b
       kue user role ann operator
@@ -113,16 +120,16 @@ async def role(q: Kue, name: str, role: str, as_json: bool) -> None:
 @changes
 async def password(q: Kue, name: str, as_json: bool) -> None:
     """
-    Give a user another password, and end all their sessions.
+    Change the password of a user, and end all their sessions.
 
-    It is asked for, or read from standard input where nobody can be asked.
+    Prompts for it; without a terminal, reads it from standard input.
 
     \b
       kue user password ann
     """
     users = UserAccounts(q.store)
     await users.get(name)
-    with told_as_misuse():
+    with as_usage_error():
         account = await users.set_password(name, _password())
     _show(account, "changed", as_json=as_json)
 
@@ -150,7 +157,7 @@ async def remove(q: Kue, name: str, yes: bool, as_json: bool) -> None:
 
 
 def _password() -> str:
-    """Return a password from a person, twice, or the first line of standard input."""
+    """Prompt for a password, twice, or read the first line of standard input."""
     if sys.stdin.isatty():
         given: Any = click.prompt(
             "Password", hide_input=True, confirmation_prompt=True, err=True

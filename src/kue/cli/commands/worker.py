@@ -1,4 +1,4 @@
-"""``kue worker``: run the jobs of a queue, in processes that are looked after."""
+"""``kue worker``: run the jobs of a queue, in supervised processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from setproctitle import setproctitle
 
-from kue.cli.output.terminal import EXIT_CODES, REFUSED, say
+from kue.cli.output.terminal import EXIT_CODES, REFUSED, print_message
 from kue.cli.params import DURATION, Kind
 from kue.model.errors import ConfigError
 from kue.supervisor import log_format
@@ -40,14 +40,14 @@ class SizeType(Kind):
             return value
         found = _SIZE.fullmatch(value.strip())
         if found is None:
-            self.fail(f"{value!r} is no amount of memory; write 512MB", param, ctx)
+            self.fail(f"{value!r} is not an amount of memory; write 512MB", param, ctx)
         number, unit, binary = found.groups()
         power = _POWERS.index(unit.upper()) + 1 if unit else 0
         return int(float(number) * (1024 if binary else 1000) ** power)
 
 
 class TypesType(Kind):
-    """Names with commas between them."""
+    """Names separated by commas."""
 
     name = "names"
 
@@ -60,7 +60,7 @@ class TypesType(Kind):
 
 
 def option(*names: str, **settings: Any) -> Callable[[Any], Any]:
-    """Return a click option that has a variable KUE_WORKER_<NAME>."""
+    """Return a click option with the environment variable KUE_WORKER_<NAME>."""
     name = names[-1].removeprefix("--").replace("-", "_")
     return click.option(
         *names, envvar=f"KUE_WORKER_{name.upper()}", show_envvar=True, **settings
@@ -74,59 +74,59 @@ def option(*names: str, **settings: Any) -> Callable[[Any], Any]:
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="Processes that run jobs.",
+    help="How many processes run jobs.",
 )
 @option(
     "--concurrency",
     type=click.IntRange(min=1),
-    help="Jobs at once in each process; else as the tasks say.",
+    help="Jobs at once in each process; else as the tasks define.",
 )
-@option("--types", type=TypesType(), default=(), help="Work on these alone: a,b,c.")
+@option("--types", type=TypesType(), default=(), help="Run only these types: a,b,c.")
 @option(
     "--strict",
     is_flag=True,
-    help="Fill the concurrency in the order of types, not fairly.",
+    help="Prefer types in the given order, instead of sharing fairly.",
 )
-@option("--burst", is_flag=True, help="End when there is nothing left to do.")
+@option("--burst", is_flag=True, help="Exit when there is nothing left to do.")
 @option(
     "--max-jobs",
     type=click.IntRange(min=1),
-    help="Replace a process after about so many jobs.",
+    help="Replace a process after about this many jobs.",
 )
-@option("--max-age", type=DURATION, help="Replace a process after so long: 6h.")
+@option("--max-age", type=DURATION, help="Replace a process after this time: 6h.")
 @option(
-    "--max-memory", type=SizeType(), help="Replace a process that holds more: 512MB."
+    "--max-memory", type=SizeType(), help="Replace a process that uses more: 512MB."
 )
 @option(
     "--grace",
     type=DURATION,
     default=f"{GRACE_SECONDS:g}s",
     show_default=True,
-    help="How long jobs may go on after a stop; then they are handed back.",
+    help="How long jobs may run on after a stop; then they are requeued.",
 )
 @option(
     "--stuck-after",
     type=DURATION,
     default=f"{STUCK_SECONDS / 60:g}m",
     show_default=True,
-    help="Kill a process whose event loop stands still for so long; 0 is never.",
+    help="Kill a process whose event loop is blocked for this long; 0 is never.",
 )
 @option("--reload", is_flag=True, help="Restart when code changes; for development.")
 @option(
     "--health-file",
     type=click.Path(dir_okay=False),
-    help="Touch this file every second while all is well, else remove it.",
+    help="Touch this file every second while healthy, else remove it.",
 )
 @option(
     "--health-port",
     type=click.IntRange(0, 65535),
-    help="Serve /healthz and /readyz there.",
+    help="Serve /healthz and /readyz on this port.",
 )
 @option(
     "--health-host",
     default="127.0.0.1",
     show_default=True,
-    help="Where the health port listens.",
+    help="The address for --health-port.",
 )
 @option(
     "--log-format",
@@ -138,10 +138,10 @@ def option(*names: str, **settings: Any) -> Callable[[Any], Any]:
 @option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
-    help="The least that is logged; else by -q and -v.",
+    help="The lowest level that is logged; else set by -q and -v.",
 )
 @option("-q", "--quiet", count=True, help="Log less; twice: errors only.")
-@option("-v", "--verbose", count=True, help="Log the life of each job, too.")
+@option("-v", "--verbose", count=True, help="Log every job as well.")
 @click.pass_context
 def worker(context: click.Context, /, **given: Any) -> None:
     """
@@ -156,9 +156,9 @@ def worker(context: click.Context, /, **given: Any) -> None:
       kue worker app:q --reload          while you write it
       kue worker app:q --burst           in tests and cron jobs
 
-    SIGTERM and Ctrl-C let jobs end within the grace, a second one hands them back at
-    once, a third one kills.  SIGHUP replaces the processes one after the other, with
-    the code that is there by then.
+    SIGTERM and Ctrl-C give jobs the grace period to end; a second signal requeues them
+    at once, a third one kills.  SIGHUP replaces the processes one after the other; new
+    ones load the current code.
     """
     options = options_of(**given)
     context.exit(run(options, _supervise))
@@ -176,10 +176,10 @@ def options_of(
     **given: Any,
 ) -> SupervisorOptions:
     """
-    Return what the command line asks for.
+    Return the options given on the command line.
 
     Raises:
-        BadTarget, click.UsageError: It makes no sense.
+        BadTarget, click.UsageError: They are invalid.
     """
     split(target)
     if given["strict"] and given["concurrency"] is None:
@@ -204,7 +204,7 @@ def run(
     options: SupervisorOptions,
     supervise: Callable[[SupervisorOptions], Coroutine[Any, Any, int]],
 ) -> int:
-    """Do what *supervise* does, as the process that looks after workers."""
+    """Run *supervise* as the supervisor process."""
     if os.name != "posix":
         raise ConfigError(
             "kue worker needs a Unix: elsewhere, run await q.run() in a program"
@@ -215,10 +215,10 @@ def run(
     )
     try:
         with log_format.unblocked(handler):
-            # Not uvloop: there is little to do, and it would take its memory.
+            # Not uvloop: there is little to do, and it takes memory.
             return asyncio.run(supervise(options))
     except NotStarted as exc:
-        _tell(options, exc)
+        _print_error(options, exc)
         return REFUSED
 
 
@@ -226,10 +226,10 @@ async def _supervise(options: SupervisorOptions) -> int:
     return await Supervisor(options).run()
 
 
-def _tell(options: SupervisorOptions, exc: NotStarted) -> None:
+def _print_error(options: SupervisorOptions, exc: NotStarted) -> None:
     if options.log_format == "json":
         log_format.logger.error("%s", exc, extra={"detail": exc.detail})
         return
     if exc.detail:
         click.echo(exc.detail, err=True)
-    say(f"{options.target} cannot be worked on: {exc}")
+    print_message(f"cannot run the jobs of {options.target}: {exc}")

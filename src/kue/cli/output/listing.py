@@ -1,4 +1,4 @@
-"""Rows of things: a table on a terminal, tabs in a pipe, one JSON object a line."""
+"""Tables: drawn on a terminal, tab-separated in a pipe, or one JSON object per line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from kue.cli.output.terminal import notices, output, say
+from kue.cli.output.terminal import notices, output, print_message
 from kue.cli.output.text import json_text, visible
 
 if TYPE_CHECKING:
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
     from kue.model.payload import JSON
 
-#: What stands between columns, and between them where there is little room.
+#: Spaces between columns, and between columns of a narrow table.
 GAP, NARROW_GAP = 3, 2
-#: What a table takes at both ends.
+#: Spaces at both ends of a table, together.
 EDGES = 2
-#: What is shown for none; a column of nothing else is the first to be left out.
+#: Shown for zero; a column with nothing else is the first to be left out.
 NONE = "·"
-#: A long column is not made narrower than this.
+#: The minimum width of a long column.
 MIN_LONG = 10
-#: Names up to this stay on one line, if that is possible at all.
+#: Names up to this length stay on one line, if possible.
 MAX_NAME = 40
 
 
@@ -43,32 +43,32 @@ class Column(NamedTuple):
 
     title: str
     is_number: bool = False
-    #: Gets what room the others leave; what does not fit is cut off on a terminal …
+    #: Gets the room that others leave; text that does not fit is cut off …
     is_long: bool = False
-    #: … or goes on in the next line.
+    #: … or wrapped.
     wraps: bool = False
-    #: Where there is little room, the highest are left out first; 0 never is.
+    #: In a narrow table, the highest ranks are left out first; 0 never is.
     rank: int = 0
 
 
 class Row(NamedTuple):
-    """One thing: as a terminal shows it, as a pipe gets it, as JSON says it."""
+    """One item: for a terminal, for a pipe, and as JSON."""
 
     shown: Sequence[str]
     plain: Sequence[str]
-    #: Called only where JSON is asked for: making it is most of the work.
+    #: Called only for JSON output: building it is most of the work.
     item: Callable[[], JSON]
 
 
 class Listing:
-    """Where rows go."""
+    """Writes rows in the format that was asked for."""
 
     def __init__(self, *columns: Column, as_json: bool = False) -> None:
         self._columns = columns
         self._as_json = as_json
 
     def show(self, rows: Iterable[Row]) -> None:
-        """Write *rows*; several calls make one list, so that it may be endless."""
+        """Write *rows*; several calls make one list, which may be endless."""
         if self._as_json:
             _show_lines(json_text(row.item()) for row in rows)
         elif output().is_terminal:
@@ -78,10 +78,10 @@ class Listing:
 
     def table(self, rows: Iterable[Row], *, width: int) -> tuple[Table, list[str]]:
         """
-        Return *rows* as a terminal of that width shows them; no column is empty.
+        Return *rows* as a table of that width, and the titles of columns left out.
 
-        Titles, numbers and names stay whole: a column that does not fit is left out.
-        Also returns the titles of those.
+        Empty columns are omitted.  Titles, numbers and names are not cut: a column that
+        does not fit is left out.
         """
         cells = [[visible(cell) for cell in row.shown] for row in rows]
         layout = _fit([self._sized(i, cells) for i in self._used(cells)], width)
@@ -100,12 +100,12 @@ class Listing:
             )
         for line in cells:
             # As Text: a job's data may look like markup.
-            table.add_row(*(Text(line[one.place]) for one in layout.columns))
+            table.add_row(*(Text(line[one.position]) for one in layout.columns))
         return table, layout.left_out
 
     def _used(self, cells: list[list[str]]) -> list[int]:
-        places = range(len(self._columns))
-        return [i for i in places if not cells or any(line[i] for line in cells)]
+        positions = range(len(self._columns))
+        return [i for i in positions if not cells or any(line[i] for line in cells)]
 
     def _sized(self, index: int, cells: list[list[str]]) -> _Sized:
         column = self._columns[index]
@@ -120,26 +120,28 @@ class Listing:
             table, left_out = self.table(rows, width=console.width)
             console.print(table)
             if left_out:
-                say(f"no room for {', '.join(left_out)}; --json has everything")
+                print_message(
+                    f"no room for {', '.join(left_out)}; --json has everything"
+                )
 
 
 class _Sized(NamedTuple):
-    """A column with the width that it would like to have, or gets."""
+    """A column with its preferred or final width."""
 
-    place: int
+    position: int
     column: Column
     size: int
     is_blank: bool
 
     @property
-    def gives(self) -> bool:
+    def can_shrink(self) -> bool:
         """Whether it can be made narrower."""
         return self.column.is_long or self.column.wraps
 
     @property
-    def least(self) -> int:
-        """The width below which other columns are rather left out."""
-        if not self.gives:
+    def min_size(self) -> int:
+        """The width below which other columns are left out instead."""
+        if not self.can_shrink:
             return self.size
         enough = MIN_LONG if self.column.is_long else MAX_NAME
         return max(len(self.column.title), min(self.size, enough))
@@ -154,7 +156,7 @@ class _Layout(NamedTuple):
 
 
 def _fit(columns: list[_Sized], width: int) -> _Layout:
-    """Choose what is shown: wide gaps, narrow gaps, then fewer columns."""
+    """Choose a layout that fits: wide gaps, narrow gaps, then fewer columns."""
     gap = GAP if _taken(columns, GAP) <= width else NARROW_GAP
     left_out: list[str] = []
     while _taken(columns, gap) > width:
@@ -169,28 +171,28 @@ def _fit(columns: list[_Sized], width: int) -> _Layout:
 
 
 def _taken(columns: Sequence[_Sized], gap: int) -> int:
-    return sum(one.least for one in columns) + gap * (len(columns) - 1) + EDGES
+    return sum(one.min_size for one in columns) + gap * (len(columns) - 1) + EDGES
 
 
 def _shared(columns: list[_Sized], width: int, gap: int) -> list[_Sized]:
-    """Share the room that is left: names first, then the shortest of the long ones."""
+    """Distribute the room left over: names first, then the shortest long columns."""
     left = width - _taken(columns, gap)
-    sizes = {one.place: one.least for one in columns}
-    givers = sorted(
-        (one for one in columns if one.gives),
+    sizes = {one.position: one.min_size for one in columns}
+    flexible = sorted(
+        (one for one in columns if one.can_shrink),
         key=lambda one: (one.column.is_long, one.size),
     )
-    for count, one in enumerate(givers):
-        fair = left // (len(givers) - count) if one.column.is_long else left
-        # Below 0 there is not even room for names: they go on in the next line.
-        more = max(min(one.size - one.least, fair), min(0, MIN_LONG - one.least))
-        sizes[one.place] += more
+    for count, one in enumerate(flexible):
+        fair = left // (len(flexible) - count) if one.column.is_long else left
+        # Below 0 there is not even room for names: they are wrapped.
+        more = max(min(one.size - one.min_size, fair), min(0, MIN_LONG - one.min_size))
+        sizes[one.position] += more
         left -= more
-    return [one._replace(size=sizes[one.place]) for one in columns]
+    return [one._replace(size=sizes[one.position]) for one in columns]
 
 
 def show_line(*cells: str) -> None:
-    """Write one line of a pipe: cells with tabs between them."""
+    """Write one line: cells separated by tabs."""
     click.echo(_line(cells))
 
 
@@ -199,7 +201,7 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def _show_lines(lines: Iterable[str]) -> None:
-    # All at once: a list may have very many.
+    # In one write: a list may be very long.
     if text := "".join(f"{line}\n" for line in lines):
         click.echo(text, nl=False)
 
@@ -211,7 +213,7 @@ def show_json(item: JSON) -> None:
 
 @contextmanager
 def progress_bar(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Show how far a long work is, on a terminal; yields what is told the number."""
+    """Show a progress bar on a terminal; yields a function that sets the number."""
     console = notices()
     columns = (
         TextColumn("{task.description}"),

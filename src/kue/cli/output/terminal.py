@@ -1,4 +1,4 @@
-"""What all commands share: exit codes, messages, the event loop."""
+"""Exit codes, messages and consoles, shared by all commands."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: What commands exit with; see EXIT_CODES.
+#: Exit codes; see EXIT_CODES.
 DONE, REFUSED, MISUSED, UNAVAILABLE, INTERRUPTED = 0, 1, 2, 3, 130
 
-#: The end of every command's help.  \b keeps click from joining the lines.
+#: Ends the help of every command.  \b keeps click from joining the lines.
 EXIT_CODES = """\b
 Exit codes:
   0  done
@@ -38,7 +38,7 @@ class Command(click.Command):
 
 
 class NounGroup(click.Group):
-    """A noun with verbs."""
+    """A group of commands: a noun with verbs."""
 
     command_class = Command
 
@@ -49,19 +49,19 @@ class NounGroup(click.Group):
 
 
 def help_if_alone(context: click.Context) -> None:
-    """Show how a noun is used when it was given no verb."""
+    """Show the help of a noun that was given no verb."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
 
-def say(message: str) -> None:
-    """Tell the person at the terminal something that is not output."""
-    # What goes on in a second line cannot be taken for another message.
+def print_message(message: str) -> None:
+    """Write a message to standard error, prefixed ``kue:``."""
+    # Indented: a second line cannot be mistaken for another message.
     click.echo("\n     ".join(visible_lines(f"kue: {message}")), err=True)
 
 
 def program() -> str:
-    """Return how this program was started, for advice that can be typed as it is."""
+    """Return how this program was started, for commands that users can copy."""
     started = Path(sys.argv[0]).absolute()
     if started.stem != "kue" or shutil.which("kue") == str(started):
         return "kue"
@@ -70,15 +70,15 @@ def program() -> str:
 
 
 def output() -> Console:
-    """Return the console for what was asked for; lines are never broken in a pipe."""
-    # It takes long to import, and what only serves or works shows no table.
+    """Return the console for output; it does not wrap lines in a pipe."""
+    # Slow to import, and servers and workers show no table.
     from rich.console import Console
 
     return Console(soft_wrap=True)
 
 
 def notices() -> Console:
-    """Return the console for what is shown only while it happens."""
+    """Return the console for progress bars, on standard error."""
     from rich.console import Console
 
     return Console(stderr=True)

@@ -1,8 +1,8 @@
 """
-Values as people read them: safe to show, times in words.
+Formatting of values: escaped text, JSON, times and durations.
 
-What a job carries was written by someone else: nothing in it may steer the terminal or
-pretend to be another column.
+The contents of a job are not trusted: they must not control the terminal or look like
+another column.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 if TYPE_CHECKING:
     from kue.model.payload import JSON
 
-#: Controls of terminals, line ends, and what reorders or hides text.
+#: Control characters, line ends, and characters that reorder or hide text.
 _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ud800-\udfff\ufff9-\ufffb\U000e0000-\U000e007f]"
@@ -27,12 +27,12 @@ _SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
 
 
 def visible(text: str) -> str:
-    """Return *text* on one line, control characters written out (``\\x1b``)."""
+    """Return *text* on one line, control characters escaped (``\\x1b``)."""
     return _UNSAFE.sub(lambda found: _escape(found[0]), text)
 
 
 def visible_lines(text: str) -> list[str]:
-    """Return the lines of *text*, each made visible."""
+    """Return the lines of *text*, control characters escaped."""
     return [visible(line.expandtabs(4)) for line in text.splitlines()]
 
 
@@ -72,14 +72,14 @@ def words(milliseconds: int) -> str:
 
 
 def since(moment: int, now: int) -> str:
-    """Return how far *moment* is from *now*: ``5 min ago``, ``in 2 h``."""
+    """Return *moment* relative to *now*: ``5 min ago``, ``in 2 h``."""
     if moment > now:
         return f"in {words(moment - now)}"
     return f"{words(now - moment)} ago"
 
 
 def both(moment: int, now: int) -> str:
-    """Return *moment* as a time and in words."""
+    """Return *moment* as a time, and relative to *now*."""
     return f"{iso(moment)} ({since(moment, now)})"
 
 

@@ -1,4 +1,4 @@
-"""``kue bus``: the event bus of all processes."""
+"""``kue bus``: inspect the event bus, send and receive messages."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ __all__ = ["bus"]
 @click.pass_context
 def bus(context: click.Context) -> None:
     """
-    Look at the event bus, and send, ask and listen there.
+    Inspect the event bus, send messages and requests, and listen.
 
-    The bus is that of the processes that meet at the Redis of the queue, under its
-    prefix ($KUE_PREFIX).  Whoever sends, asks or listens here is a node of it
-    meanwhile; whoever looks is not.
+    The bus connects the processes that use the Redis of the queue, under its prefix
+    ($KUE_PREFIX).  To send, request or listen, the command joins it as a node.
 
     \b
       kue bus nodes

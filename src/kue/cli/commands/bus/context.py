@@ -1,4 +1,4 @@
-"""How commands come to a bus: as someone who looks, or as a node of it."""
+"""Connecting commands to the event bus: as an inspector, or as a node."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 
-def looks(
+def inspects(
     function: Callable[Concatenate[ClusterInspector, P], Awaitable[int | None]],
 ) -> Callable[P, int | None]:
-    """Make a command of *function*: gives it a way to look at the cluster."""
+    """Make a command of *function*: pass it an inspector of the cluster."""
 
     @url_option
     @functools.wraps(function)
     def command(*args: P.args, **kwargs: P.kwargs) -> int | None:
-        async def look() -> int | None:
+        async def inspect_it() -> int | None:
             async with _inspector() as inspector:
                 return await function(inspector, *args, **kwargs)
 
-        return run(look())
+        return run(inspect_it())
 
     return command
 
@@ -40,13 +40,13 @@ def looks(
 def joins(
     function: Callable[Concatenate[EventBus, ClusterManager, P], Awaitable[int | None]],
 ) -> Callable[P, int | None]:
-    """Make a command of *function*: gives it a node of the cluster, and its manager."""
+    """Make a command of *function*: pass it a node of the cluster, and its manager."""
 
     @url_option
     @functools.wraps(function)
     def command(*args: P.args, **kwargs: P.kwargs) -> int | None:
         async def join() -> int | None:
-            # A Redis that is away is told of sooner so: joining is patient.
+            # This reports an unavailable Redis sooner: joining keeps retrying.
             async with _inspector() as inspector:
                 await inspector.nodes()
             cluster = _cluster()
@@ -59,19 +59,19 @@ def joins(
 
 
 def _inspector() -> ClusterInspector:
-    # Imported late, as everywhere: who has SQLite needs no redis.
+    # Imported here, so that commands on SQLite do not need redis.
     from kue.bus.redis import inspect
 
-    known = settings_here()
-    _check(known.url)
-    return inspect(known.url, known.prefix, budget=known.budget / 1000)
+    config = settings_here()
+    _check(config.url)
+    return inspect(config.url, config.prefix, budget=config.budget / 1000)
 
 
 def _cluster() -> ClusterManager:
     from kue.bus.redis import RedisCluster
 
-    known = settings_here()
-    return RedisCluster(known.url, prefix=known.prefix)
+    config = settings_here()
+    return RedisCluster(config.url, prefix=config.prefix)
 
 
 def _check(url: str) -> None:

@@ -1,4 +1,4 @@
-"""``kue bus listen``: messages as they come."""
+"""``kue bus listen``: print messages as they arrive."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kue.cli.commands.bus.context import joins
 from kue.cli.commands.bus.send import read_body, shown
 from kue.cli.context import json_option, url_option
 from kue.cli.output.listing import show_json, show_line
-from kue.cli.output.terminal import DONE, Command, say
+from kue.cli.output.terminal import DONE, Command, print_message
 from kue.cli.output.text import json_text
 
 if TYPE_CHECKING:
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 @click.command(cls=Command)
 @click.argument("address")
 @click.option(
-    "--count", type=click.IntRange(1), help="End after so many; else with Ctrl-C."
+    "--count", type=click.IntRange(1), help="Stop after this many; else on Ctrl-C."
 )
 @click.option("--reply", metavar="BODY", help="Answer requests with this JSON.")
-@json_option(help="Write one JSON object a line: address, kind, body, headers.")
+@json_option(help="Write one JSON object per line: address, kind, body, headers.")
 @url_option
 def listen(**given: Any) -> int | None:
     """
-    Print messages to ADDRESS, one a line, until Ctrl-C.
+    Print messages to ADDRESS, one per line, until Ctrl-C.
 
-    It is one more consumer there: of what is published it gets everything, of what is
-    sent or asked only what comes to its turn, and others do not get that.  Columns in a
-    pipe: kind (send, publish or request), body as JSON, headers.
+    It is one more consumer there.  It receives all published messages.  Sent messages
+    and requests go to one consumer in turn: those it receives, others do not.  Columns
+    in a pipe: kind (send, publish or request), body as JSON, headers.
 
     \b
       kue bus listen news
@@ -43,7 +43,7 @@ def listen(**given: Any) -> int | None:
     try:
         return _listen(**given)
     except KeyboardInterrupt:
-        # That is how listening ends.
+        # The normal way to stop.
         return DONE
 
 
@@ -59,14 +59,14 @@ async def _listen(
     answer = read_body(reply, is_text=False)
     consumer = bus.consumer(address)
     await consumer.ready()
-    say(f"listening at {address}")
-    heard = 0
+    print_message(f"listening at {address}")
+    received = 0
     async for message in consumer:
         _show(message, as_json=as_json)
         if reply is not None:
             message.reply(answer)
-        heard += 1
-        if heard == count:
+        received += 1
+        if received == count:
             return
 
 

@@ -1,4 +1,4 @@
-"""``kue bus nodes`` and ``addresses``: who is there, and what passes."""
+"""``kue bus nodes`` and ``addresses``: the nodes of the bus, and their traffic."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import click
 import msgspec
 
 from kue.bus.stats import sums
-from kue.cli.commands.bus.context import looks
+from kue.cli.commands.bus.context import inspects
 from kue.cli.context import json_option
 from kue.cli.output.listing import Column, Listing, Row
-from kue.cli.output.terminal import Command, say
+from kue.cli.output.terminal import Command, print_message
 from kue.cli.output.text import iso, since, words
 from kue.model.histogram import percentiles
 
@@ -49,16 +49,16 @@ ADDRESSES = (
 
 
 @click.command(cls=Command)
-@json_option(help="Write one JSON object a line, one for each node.")
-@looks
+@json_option(help="Write one JSON object per line, one for each node.")
+@inspects
 async def nodes(inspector: ClusterInspector, as_json: bool) -> None:
     """
     List the nodes of the bus: every process that has joined it.
 
     "lost" counts batches of messages that did not reach the node, "given up" messages
-    that it could not send for want of room; both should be 0.  Columns in a pipe: node,
-    host, pid, since, consumers, messages out and in a second, waiting requests, lost,
-    given up.
+    that it could not send because its buffer was full; both should be 0.  Columns in a
+    pipe: node, host, pid, since, consumers, messages out and in per second, waiting
+    requests, lost, given up.
 
     \b
       kue bus nodes
@@ -67,43 +67,45 @@ async def nodes(inspector: ClusterInspector, as_json: bool) -> None:
     found = await inspector.nodes()
     Listing(*NODES, as_json=as_json).show([_node_row(node) for node in found])
     if not found:
-        say("no process has joined the bus")
+        print_message("no process has joined the bus")
 
 
 @click.command(cls=Command)
-@click.option("--find", default="", help="Only those with this in their name.")
+@click.option("--find", default="", help="Only addresses that contain this text.")
 @click.option(
     "--limit",
     type=click.IntRange(1, 10_000),
     default=100,
-    help="At most so many, the busiest first; 100 if left out.",
+    help="At most this many, the busiest first; else 100.",
 )
-@json_option(help="Write one JSON object a line, one for each address.")
-@looks
+@json_option(help="Write one JSON object per line, one for each address.")
+@inspects
 async def addresses(
     inspector: ClusterInspector, find: str, limit: int, as_json: bool
 ) -> None:
     """
     List addresses of the bus, the busiest first.
 
-    Each node tells of its 500 busiest.  "p50" and "p95" are how long replies to
-    requests took in the last minutes.  Columns in a pipe: address, nodes that listen,
-    consumers, messages out and in a second, sent in all, p50, p95, failures.
+    Each node reports its 500 busiest.  "p50" and "p95" are how long replies to requests
+    took in the last minutes.  Columns in a pipe: address, nodes that listen, consumers,
+    messages out and in per second, sent in total, p50, p95, failures.
 
     \b
       kue bus addresses
       kue bus addresses --find order --limit 10
     """
-    told = [(node.name, node.facts) for node in await inspector.nodes()]
-    found = sums((name, facts.bus) for name, facts in told if facts is not None)
+    reports = [(node.name, node.facts) for node in await inspector.nodes()]
+    found = sums((name, facts.bus) for name, facts in reports if facts is not None)
     wanted = [one for one in found if find.lower() in one.address.lower()]
     Listing(*ADDRESSES, as_json=as_json).show(
         [_address_row(one) for one in wanted[:limit]]
     )
     if not wanted:
-        say("no node tells of such an address" if found else "nothing passed the bus")
+        print_message(
+            "no node reports such an address" if found else "the bus has no traffic"
+        )
     elif len(wanted) > limit:
-        say(f"{len(wanted) - limit:,} more are less busy; --limit shows more")
+        print_message(f"{len(wanted) - limit:,} more are less busy; --limit shows more")
 
 
 def _node_row(node: ClusterNode) -> Row:

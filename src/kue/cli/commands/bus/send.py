@@ -1,4 +1,4 @@
-"""``kue bus send`` and ``request``: a message from the command line."""
+"""``kue bus send`` and ``request``: messages from the command line."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import click
 from kue.bus import RequestFailed
 from kue.bus.message import MAX_TIMEOUT
 from kue.cli.commands.bus.context import joins
-from kue.cli.context import json_option, told_as_misuse
+from kue.cli.context import as_usage_error, json_option
 from kue.cli.json_input import read_json
 from kue.cli.output.listing import show_json, show_line
-from kue.cli.output.terminal import DONE, REFUSED, Command, say
+from kue.cli.output.terminal import DONE, REFUSED, Command, print_message
 from kue.cli.output.text import json_text
 from kue.cli.params import DURATION
 from kue.cli.stdin import STDIN, read_all
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 
 def message_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Take what a message is made of."""
+    """Add the parameters of a message: address, body and headers."""
     for option in (
-        click.option("--text", is_flag=True, help="Take BODY for text, not for JSON."),
+        click.option("--text", is_flag=True, help="BODY is text, not JSON."),
         click.option(
             "-H",
             "--header",
             "headers",
             multiple=True,
             metavar="NAME:VALUE",
-            help="A header; may come again.",
+            help="A header; may be repeated.",
         ),
         click.argument("body", required=False),
         click.argument("address"),
@@ -48,7 +48,7 @@ def message_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command(cls=Command)
 @message_options
-@click.option("--publish", is_flag=True, help="To every consumer, not to one in turn.")
+@click.option("--publish", is_flag=True, help="Send to every consumer, not to one.")
 @json_option(help="Write one JSON object: address, kind, nodes.")
 @joins
 async def send(
@@ -73,18 +73,18 @@ async def send(
     """
     given = read_body(body, is_text=text)
     named = read_headers(headers)
-    heard = await cluster.look_up(address)
-    with told_as_misuse():
+    nodes = await cluster.look_up(address)
+    with as_usage_error():
         (bus.publish if publish else bus.send)(address, given, headers=named)
     await bus.flush()
     kind = "publish" if publish else "send"
     if as_json:
-        show_json({"address": address, "kind": kind, "nodes": list(heard)})
-    elif heard:
-        show_line(address, kind, str(len(heard)))
-    if not heard:
-        say(f"nobody listens at {address}")
-    return DONE if heard else REFUSED
+        show_json({"address": address, "kind": kind, "nodes": list(nodes)})
+    elif nodes:
+        show_line(address, kind, str(len(nodes)))
+    if not nodes:
+        print_message(f"nobody listens at {address}")
+    return DONE if nodes else REFUSED
 
 
 @click.command(cls=Command)
@@ -93,7 +93,7 @@ async def send(
     "--timeout",
     type=DURATION,
     default="5s",
-    help="How long to wait for the reply; 5s if left out.",
+    help="How long to wait for the reply; else 5s.",
 )
 @json_option(help="Write one JSON object: address, body, headers, took_ms.")
 @joins
@@ -122,10 +122,10 @@ async def request(
     seconds = min(timeout.total_seconds(), MAX_TIMEOUT)
     began = time.monotonic()
     try:
-        with told_as_misuse():
+        with as_usage_error():
             reply = await bus.request(address, given, headers=named, timeout=seconds)
     except RequestFailed as exc:
-        say(f"{exc.kind.name}: {exc.text}{_code(exc)}")
+        print_message(f"{exc.kind.name}: {exc.text}{_code(exc)}")
         return REFUSED
     took = round((time.monotonic() - began) * 1000, 1)
     if as_json:
@@ -145,7 +145,7 @@ async def request(
 
 
 def read_body(body: str | None, *, is_text: bool) -> JSON:
-    """Return the body that was given."""
+    """Return the body of a message, read from standard input for ``-``."""
     if body is None:
         return None
     given = read_all() if body == STDIN else body
@@ -156,10 +156,10 @@ def read_body(body: str | None, *, is_text: bool) -> JSON:
 
 def read_headers(given: Sequence[str]) -> list[tuple[str, str]]:
     """
-    Take headers apart.
+    Split headers into names and values.
 
     Raises:
-        click.UsageError: One has no name or no value.
+        click.UsageError: A header has no name or no colon.
     """
     found: list[tuple[str, str]] = []
     for header in given:
@@ -173,7 +173,7 @@ def read_headers(given: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def shown(body: Any) -> JSON:
-    """Return a body as JSON has it; bytes in base64."""
+    """Return a body as JSON; bytes as base64."""
     if isinstance(body, bytes):
         return {"base64": base64.b64encode(body).decode()}
     given: JSON = body

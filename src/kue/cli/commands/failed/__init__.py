@@ -1,4 +1,4 @@
-"""``kue failed``: jobs that failed for good."""
+"""``kue failed``: list, retry and remove failed jobs (dead letters)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["failed"]
 @click.pass_context
 def failed(context: click.Context) -> None:
     """
-    Look at failed jobs, retry or remove them.
+    List, retry or remove failed jobs.
 
-    Failed are jobs that used up their attempts, or were refused another one.
+    A job is failed when its attempts are used up, or when it must not be retried.
 
     \b
       kue failed list --by-error

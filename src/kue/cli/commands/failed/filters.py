@@ -1,4 +1,4 @@
-"""Which failed jobs are meant: the options that several commands share."""
+"""Filters for failed jobs: options that several commands share."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def which_options(command: F) -> F:
+def filter_options(command: F) -> F:
     """Add ``--type``, ``--error`` and ``--since``."""
     for option in (
         click.option("--since", type=TIME, help="Failed at or after: 2h, or a time."),
-        click.option("--error", help="What appears in the error, whatever the case."),
+        click.option("--error", help="Text in the error, in upper or lower case."),
         click.option("--type", type=TYPE, help="Only jobs of this type."),
     ):
         command = option(command)
@@ -39,7 +39,7 @@ async def selected(
     until: timedelta | None = None,
 ) -> Selection:
     """
-    Return the failed jobs that the options mean.
+    Return the selection that the options describe.
 
     Raises:
         UnknownName: There is no such type.
@@ -54,7 +54,7 @@ async def selected(
 
 
 async def failed_count(q: Kue, wanted: Selection) -> int | None:
-    """Return how many are meant, if that can be known without looking at each."""
+    """Return how many jobs are selected, or None if each would have to be read."""
     if wanted.error is None and wanted.since is None and wanted.until is None:
         return await q.count(State.FAILED, wanted.type)
     return None

@@ -1,4 +1,4 @@
-"""``kue failed list``: what failed, job by job or by error."""
+"""``kue failed list``: failed jobs, individually or grouped by error."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from kue.cli.commands.failed.filters import failed_count, selected, which_options
-from kue.cli.context import asks, json_option
+from kue.cli.commands.failed.filters import failed_count, filter_options, selected
+from kue.cli.context import json_option, reads
 from kue.cli.output.listing import Column, Listing, Row, progress_bar
-from kue.cli.output.terminal import Command, say
+from kue.cli.output.terminal import Command, print_message
 from kue.cli.output.text import iso, since
 from kue.model.job_json import document
 
@@ -41,8 +41,8 @@ GROUPS = (
 
 
 @click.command("list", cls=Command)
-@which_options
-@click.option("--by-error", is_flag=True, help="Count them by what they failed of.")
+@filter_options
+@click.option("--by-error", is_flag=True, help="Group and count them by error.")
 @click.option(
     "--limit",
     type=click.IntRange(1),
@@ -50,9 +50,9 @@ GROUPS = (
     show_default=True,
     help="How many at most.",
 )
-@click.option("--all", "every", is_flag=True, help="All there are, however many.")
-@json_option(help="Write one JSON object a line: the job, or the group.")
-@asks
+@click.option("--all", "every", is_flag=True, help="No limit.")
+@json_option(help="Write one JSON object per line: the job, or the group.")
+@reads
 async def list_(
     q: Kue,
     type: str | None,
@@ -64,9 +64,9 @@ async def list_(
     as_json: bool,
 ) -> None:
     """
-    List jobs that failed for good, the newest first.
+    List failed jobs, the newest first.
 
-    With --by-error one line for each error, numbers in it left aside, the most frequent
+    With --by-error one line for each error, ignoring numbers in it, the most frequent
     first.  Columns in a pipe: id, type, when, attempts, error; by error: jobs, type,
     first, last, newest job, error.
 
@@ -91,20 +91,22 @@ async def _list_jobs(
         listing.show(_row(job, now) for job in part)
         shown += len(part)
         if shown == most:
-            say(f"these are the newest {most:,}; --all shows all there are")
+            print_message(f"these are the newest {most:,}; --all shows all")
             return
 
 
 async def _list_groups(
     q: Kue, wanted: Selection, most: int | None, *, as_json: bool
 ) -> None:
-    with progress_bar("Looking at jobs", await failed_count(q, wanted)) as tell:
-        groups = await q.group_errors(wanted, on_progress=tell)
+    with progress_bar("Reading jobs", await failed_count(q, wanted)) as update:
+        groups = await q.group_errors(wanted, on_progress=update)
     now = await q.now()
     listing = Listing(*GROUPS, as_json=as_json)
     listing.show(_group_row(group, now) for group in groups[:most])
     if most is not None and len(groups) > most:
-        say(f"these are {most} of {len(groups):,} errors; --all shows all there are")
+        print_message(
+            f"these are {most} of {len(groups):,} errors; --all shows all there are"
+        )
 
 
 def _row(job: Job, now: int) -> Row:

@@ -1,4 +1,4 @@
-"""``kue failed forget``, ``flush`` and ``prune``: three ways to be rid of failures."""
+"""``kue failed forget``, ``flush`` and ``prune``: remove failed jobs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from kue.cli.commands.failed.filters import selected
-from kue.cli.commands.failed.retry import tell_swept
-from kue.cli.commands.job.change import answers_json, each
+from kue.cli.commands.failed.retry import print_summary
+from kue.cli.commands.job.change import each, results_json
 from kue.cli.confirm import confirm, yes_option
 from kue.cli.context import changes, json_option
 from kue.cli.job_ids import JOB_IDS
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command)
 @click.argument("ids", metavar="ID...", type=JOB_IDS, nargs=-1, required=True)
-@answers_json
+@results_json
 @changes
 async def forget(q: Kue, ids: tuple[int | str, ...], as_json: bool) -> int:
     """
-    Remove failed jobs, for good.
+    Remove failed jobs permanently.
 
-    Only jobs that are failed; exits with 1 when at least one is not.
+    Removes only failed jobs; exits with 1 when at least one is not.
 
     \b
       kue failed forget 7 8
@@ -55,9 +55,9 @@ async def forget(q: Kue, ids: tuple[int | str, ...], as_json: bool) -> int:
 @changes
 async def flush(q: Kue, type: str | None, yes: bool, as_json: bool) -> None:
     """
-    Remove all failed jobs, for good.
+    Remove all failed jobs permanently.
 
-    Asks first on a terminal, unless --yes.
+    Asks for confirmation on a terminal, unless --yes is given.
 
     \b
       kue failed flush --type email
@@ -67,9 +67,9 @@ async def flush(q: Kue, type: str | None, yes: bool, as_json: bool) -> None:
     whose = f" of type {type}" if type else ""
     if total:
         confirm(f"Remove {jobs(total, 'failed job')}{whose}?", yes=yes)
-    with progress_bar("Removing jobs", total) as tell:
-        removed = await q.clear(type, [State.FAILED], on_progress=tell)
-    tell_swept("removed", BulkSummary(removed), as_json=as_json)
+    with progress_bar("Removing jobs", total) as update:
+        removed = await q.clear(type, [State.FAILED], on_progress=update)
+    print_summary("removed", BulkSummary(removed), as_json=as_json)
 
 
 @click.command(cls=Command)
@@ -77,21 +77,21 @@ async def flush(q: Kue, type: str | None, yes: bool, as_json: bool) -> None:
     "--older-than",
     type=DURATION,
     required=True,
-    help="Those that failed longer ago than this, as 7d.",
+    help="Jobs that failed longer ago than this: 7d.",
 )
 @click.option("--type", type=TYPE, help="Only jobs of this type.")
 @json_option(help="Write one JSON object of numbers.")
 @changes
 async def prune(q: Kue, older_than: timedelta, type: str | None, as_json: bool) -> None:
     """
-    Remove failed jobs that are old, for good.
+    Remove old failed jobs permanently.
 
-    Workers do so by themselves after 7 days; see KUE_KEEP_FAILED.
+    Workers do so automatically after 7 days; see KUE_KEEP_FAILED.
 
     \b
       kue failed prune --older-than 7d
     """
     wanted = await selected(q, type, until=older_than)
-    with progress_bar("Removing jobs", None) as tell:
-        swept = await q.remove_all(wanted, on_progress=tell)
-    tell_swept("removed", swept, as_json=as_json)
+    with progress_bar("Removing jobs", None) as update:
+        summary = await q.remove_all(wanted, on_progress=update)
+    print_summary("removed", summary, as_json=as_json)

@@ -1,4 +1,4 @@
-"""``kue failed retry``: the ones named, or all that match."""
+"""``kue failed retry``: retry failed jobs, by id or all that match."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kue.cli.commands.failed.filters import failed_count, selected, which_options
+from kue.cli.commands.failed.filters import failed_count, filter_options, selected
 from kue.cli.commands.job.change import each
 from kue.cli.context import changes, json_option
 from kue.cli.job_ids import JOB_IDS
 from kue.cli.output.listing import progress_bar, show_json
-from kue.cli.output.terminal import DONE, Command, say
+from kue.cli.output.terminal import DONE, Command, print_message
 from kue.cli.output.text import jobs
 from kue.cli.params import DURATION
 from kue.model.job import State
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command)
 @click.argument("ids", metavar="[ID...]", type=JOB_IDS, nargs=-1)
-@click.option("--all", "every", is_flag=True, help="All that match, however many.")
-@which_options
-@click.option("--delay", type=DURATION, help="Run no sooner than after this, as 10m.")
+@click.option("--all", "every", is_flag=True, help="All that match.")
+@filter_options
+@click.option("--delay", type=DURATION, help="Wait this long before the run: 10m.")
 @json_option(help="Write JSON: an object for each ID, or one of numbers for --all.")
 @changes
 async def retry(
@@ -41,17 +41,17 @@ async def retry(
     as_json: bool,
 ) -> int:
     """
-    Put failed jobs back in line; their attempts count from nothing.
+    Requeue failed jobs; their attempts count from zero.
 
-    With --all, those that fail again meanwhile are not retried a second time, and those
-    that changed meanwhile are left alone.
+    With --all, jobs that fail again in the meantime are not retried a second time, and
+    jobs that changed in the meantime are skipped.
 
     \b
       kue failed retry 7 8
       kue failed retry --all --type email --error timeout
     """
     if bool(ids) is every:
-        raise click.UsageError("name jobs, or say --all")
+        raise click.UsageError("give job ids, or --all")
     if ids and any((type, error, since)):
         raise click.UsageError("--type, --error and --since go with --all")
 
@@ -62,20 +62,20 @@ async def retry(
         now = State.DELAYED if delay else State.WAITING
         return await each(ids, act, now=now, as_json=as_json)
     wanted = await selected(q, type, error, since)
-    with progress_bar("Retrying jobs", await failed_count(q, wanted)) as tell:
-        swept = await q.retry_all(wanted, delay=delay or 0, on_progress=tell)
-    tell_swept("retried", swept, as_json=as_json)
+    with progress_bar("Retrying jobs", await failed_count(q, wanted)) as update:
+        summary = await q.retry_all(wanted, delay=delay or 0, on_progress=update)
+    print_summary("retried", summary, as_json=as_json)
     return DONE
 
 
-def tell_swept(did: str, swept: BulkSummary, *, as_json: bool) -> None:
-    """Say what became of all that matched."""
+def print_summary(did: str, summary: BulkSummary, *, as_json: bool) -> None:
+    """Print how many of the jobs that matched were changed."""
     if as_json:
-        show_json({did: swept.done, "changed": swept.changed, "held": swept.held})
-    changed = f"; {swept.changed:,} had changed meanwhile" if swept.changed else ""
+        show_json({did: summary.done, "changed": summary.changed, "held": summary.held})
+    changed = f"; {summary.changed:,} had changed, skipped" if summary.changed else ""
     held = (
-        f"; {swept.held:,} stay failed: another job has their unique key"
-        if swept.held
+        f"; {summary.held:,} stay failed: another job has their unique key"
+        if summary.held
         else ""
     )
-    say(f"{did} {jobs(swept.done, 'failed job')}{changed}{held}")
+    print_message(f"{did} {jobs(summary.done, 'failed job')}{changed}{held}")

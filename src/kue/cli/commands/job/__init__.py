@@ -1,4 +1,4 @@
-"""``kue job``: one job, or a few."""
+"""``kue job``: add, list, show and change jobs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["job"]
 @click.pass_context
 def job(context: click.Context) -> None:
     """
-    Add jobs, look at them, change them.
+    Add, list, show and change jobs.
 
     \b
       kue job add email '{"to": "ann"}' --priority high
@@ -30,7 +30,7 @@ def job(context: click.Context) -> None:
       kue job show 7
       kue job retry 7
 
-    Where a command takes ids, - reads them from standard input, one a line:
+    Where a command takes ids, - reads them from standard input, one per line:
 
     \b
       kue job list --text ann | kue job cancel -

@@ -1,4 +1,4 @@
-"""``kue job add``: one job, or one for each line of standard input."""
+"""``kue job add``: enqueue one job, or one for each line of standard input."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kue.cli.context import adds, json_option, told_as_misuse
+from kue.cli.context import adds, as_usage_error, json_option
 from kue.cli.json_input import read_json
 from kue.cli.known_names import warn_of_unhandled_type
 from kue.cli.output.listing import progress_bar, show_json
-from kue.cli.output.terminal import Command, output, say
+from kue.cli.output.terminal import Command, output, print_message
 from kue.cli.output.text import jobs, visible
 from kue.cli.params import DURATION, PRIORITY, TIME, TYPE
 from kue.cli.stdin import STDIN, read_all, read_lines
@@ -30,22 +30,24 @@ if TYPE_CHECKING:
 @click.argument("type", type=TYPE)
 @click.argument("data", required=False)
 @click.option("--priority", type=PRIORITY, help="critical, high, normal, low or -10.")
-@click.option("--delay", type=DURATION, help="Run no sooner than after this, as 10m.")
-@click.option("--at", type=TIME, help="Run no sooner than at 2026-11-15T09:30:00Z.")
-@click.option("--attempts", type=int, help="Run at most so often; 1 if left out.")
+@click.option("--delay", type=DURATION, help="Wait this long before the run: 10m.")
+@click.option("--at", type=TIME, help="Not before this time: 2026-11-15T09:30:00Z.")
+@click.option("--attempts", type=int, help="The maximum number of attempts; else 1.")
 @click.option("--backoff", help="Wait between attempts: 30s, 1s,10s,1m, or JSON.")
 @click.option("--timeout", type=DURATION, help="How long one run may take.")
-@click.option("--ttl", type=DURATION, help="How long a run may give no sign of life.")
+@click.option(
+    "--ttl", type=DURATION, help="How long a run may go without a sign of life."
+)
 @click.option("--expires", type=DURATION, help="Fail it if not started within this.")
-@click.option("--unique", help="Add nothing while an unfinished job has this key.")
+@click.option("--unique", help="A unique key: skip if an unfinished job has it.")
 @click.option("--unique-for", type=DURATION, help="Hold the key at least this long.")
 @click.option("--group", help="Share the type's per-key limit with this group.")
-@click.option("--tag", "tags", multiple=True, help="To be found by; may come again.")
+@click.option("--tag", "tags", multiple=True, help="A tag; may be repeated.")
 @click.option(
-    "--count", type=click.IntRange(1), default=1, help="Add so many of the same."
+    "--count", type=click.IntRange(1), default=1, help="Add this many copies."
 )
 @click.option("--stdin", is_flag=True, help="Add one for each line of JSON on stdin.")
-@json_option(help="Write one JSON object a line: id, type, new.")
+@json_option(help="Write one JSON object per line: id, type, new.")
 @adds
 async def add(
     q: Kue,
@@ -62,8 +64,8 @@ async def add(
     Add a job of TYPE and print its id.
 
     DATA is JSON; - reads it from standard input.  With --count or --stdin many are
-    added, 500 at a time; their ids are printed one a line, on a terminal only how many
-    there were.
+    added, 500 at a time; their ids are printed one per line, on a terminal only their
+    number.
 
     \b
       kue job add email '{"to": "ann"}' --priority high --attempts 3
@@ -93,7 +95,7 @@ def _times(
 def _batches(data: str | None, *, count: int, stdin: bool) -> Iterator[list[JSON]]:
     if stdin:
         if data is not None or count != 1:
-            raise click.UsageError("with --stdin, DATA and --count are not given")
+            raise click.UsageError("--stdin cannot be combined with DATA or --count")
         return _batches_of_lines()
     text = read_all() if data == STDIN else data
     value = None if text is None else read_json(text, what="data")
@@ -102,11 +104,11 @@ def _batches(data: str | None, *, count: int, stdin: bool) -> Iterator[list[JSON
 
 def _batches_of_lines() -> Iterator[list[JSON]]:
     for lines in read_lines():
-        yield [read_json(line.text, what=line.place) for line in lines]
+        yield [read_json(line.text, what=line.location) for line in lines]
 
 
 def _read_backoff(options: dict[str, Any]) -> dict[str, Any]:
-    """Read ``1s,10s`` as a list and what begins with a brace as JSON."""
+    """Read ``1s,10s`` as a list, and text that begins with a brace as JSON."""
     text = options.get("backoff")
     if text is None:
         return options
@@ -120,7 +122,7 @@ def _drafts(
     q: Kue, type: str, batches: Iterable[list[JSON]], options: dict[str, Any]
 ) -> Iterator[list[Draft]]:
     for values in batches:
-        with told_as_misuse():
+        with as_usage_error():
             made = [q.draft(type, value, **options) for value in values]
         yield made
 
@@ -129,7 +131,7 @@ async def _add_one(q: Kue, drafts: list[Draft], *, as_json: bool) -> None:
     [handle] = await q.enqueue_many(drafts)
     _show([handle], as_json=as_json)
     if not handle.is_new:
-        say(f"job {handle.id} has this unique key already; nothing was added")
+        print_message(f"job {handle.id} has this unique key already; nothing was added")
 
 
 async def _add_many(
@@ -137,20 +139,20 @@ async def _add_many(
 ) -> None:
     is_quiet = output().is_terminal and not as_json
     added = existed = 0
-    with progress_bar("Adding jobs", total) as tell:
+    with progress_bar("Adding jobs", total) as update:
         try:
             for drafts in batches:
                 handles = await q.enqueue_many(drafts)
                 added += sum(handle.is_new for handle in handles)
                 existed += sum(not handle.is_new for handle in handles)
-                tell(added + existed)
+                update(added + existed)
                 if not is_quiet:
                     _show(handles, as_json=as_json)
         except click.UsageError:
-            say(f"{jobs(added)} had been added before this:")
+            print_message(f"{jobs(added)} had been added before this:")
             raise
     held = f"; {existed:,} had their unique key taken" if existed else ""
-    say(f"added {jobs(added)}{held}")
+    print_message(f"added {jobs(added)}{held}")
 
 
 def _show(handles: Iterable[JobHandle[Any]], *, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""``kue job retry``, ``cancel``, ``remove`` and ``move``."""
+"""``kue job retry``, ``cancel``, ``remove`` and ``move``: change the state of jobs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from kue.cli.context import changes, json_option
 from kue.cli.job_ids import JOB_IDS, batches
 from kue.cli.output.listing import show_json, show_line
-from kue.cli.output.terminal import DONE, REFUSED, Command, say
+from kue.cli.output.terminal import DONE, REFUSED, Command, print_message
 from kue.cli.params import DURATION, TIME, moment_of
 from kue.client.bulk_actions import BulkResult
 from kue.model.errors import InvalidTransition
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
     from kue.client.queue import Kue
 
-#: Does something to a batch of jobs.
+#: Changes a batch of jobs.
 Act = Callable[[list[int]], Awaitable[list[BulkResult]]]
 
-#: One JSON object a line: {"id": 7, "word": "done"}, or with "error".
-answers_json = json_option(help="Write one JSON object a line: id, now, error.")
+#: One JSON object per line: {"id": 7, "now": "waiting", "error": null}.
+results_json = json_option(help="Write one JSON object per line: id, now, error.")
 
 
 @click.command(cls=Command)
 @click.argument("ids", metavar="ID...", type=JOB_IDS, nargs=-1, required=True)
-@click.option("--delay", type=DURATION, help="Run no sooner than after this, as 10m.")
-@answers_json
+@click.option("--delay", type=DURATION, help="Wait this long before the run: 10m.")
+@results_json
 @changes
 async def retry(
     q: Kue, ids: tuple[int | str, ...], delay: timedelta | None, as_json: bool
 ) -> int:
     """
-    Put ended jobs back in line; their attempts count from nothing.
+    Requeue ended jobs; their attempts count from zero.
 
     Exits with 1 when at least one could not be retried; the others are.
 
@@ -59,14 +59,14 @@ async def retry(
 @click.command(cls=Command)
 @click.argument("ids", metavar="ID...", type=JOB_IDS, nargs=-1, required=True)
 @click.option("--reason", default="", help="Why; kept with the job.")
-@answers_json
+@results_json
 @changes
 async def cancel(q: Kue, ids: tuple[int | str, ...], reason: str, as_json: bool) -> int:
     """
     Cancel jobs that have not ended.
 
-    A job that runs is asked to end: its worker does so within a few seconds, and the
-    line says "asked".  Exits with 1 when at least one had ended.
+    A running job is asked to end, which its worker does within a few seconds; its line
+    reads "asked".  Exits with 1 when at least one had ended.
 
     \b
       kue job cancel 7 --reason "order was withdrawn"
@@ -81,13 +81,13 @@ async def cancel(q: Kue, ids: tuple[int | str, ...], reason: str, as_json: bool)
 @click.command(cls=Command)
 @click.argument("ids", metavar="ID...", type=JOB_IDS, nargs=-1, required=True)
 @click.option("--force", is_flag=True, help="Remove it even while it runs.")
-@answers_json
+@results_json
 @changes
 async def remove(q: Kue, ids: tuple[int | str, ...], force: bool, as_json: bool) -> int:
     """
-    Delete jobs with their logs, for good.
+    Delete jobs with their logs permanently.
 
-    A job that runs is refused: cancel it, or use --force.
+    A running job is refused: cancel it, or use --force.
 
     \b
       kue job remove 7 8
@@ -106,11 +106,11 @@ async def remove(q: Kue, ids: tuple[int | str, ...], force: bool, as_json: bool)
     "--to",
     type=click.Choice([State.WAITING.value, State.DELAYED.value]),
     required=True,
-    help="Where to: to run now, or later.",
+    help="The new state: run now, or later.",
 )
-@click.option("--at", type=TIME, help="When it is due, as 2026-11-15T09:30:00Z.")
-@click.option("--delay", type=DURATION, help="How long until it is due, as 10m.")
-@answers_json
+@click.option("--at", type=TIME, help="When it is due: 2026-11-15T09:30:00Z.")
+@click.option("--delay", type=DURATION, help="How long until it is due: 10m.")
+@results_json
 @changes
 async def move(
     q: Kue,
@@ -121,10 +121,10 @@ async def move(
     as_json: bool,
 ) -> int:
     """
-    Let jobs run now, or later.
+    Run jobs now, or later.
 
-    Jobs that ended start anew; those that wait for others no longer do.  A job that
-    runs stays where it is.
+    Jobs that have ended are requeued; jobs that wait for others no longer do.  A
+    running job is not moved.
 
     \b
       kue job move 7 --to waiting
@@ -143,12 +143,12 @@ async def move(
 async def each(
     ids: Collection[int | str], act: Act, *, now: str, as_json: bool, hint: str = ""
 ) -> int:
-    """Do *act* to all of *ids*, write a line for each, and tell whether all were."""
+    """Do *act* to all of *ids*, write a line for each, and return the exit code."""
     code = DONE
     for batch in batches(ids):
-        for answer in await act(batch):
-            _show(answer, now=now, as_json=as_json, hint=hint)
-            if answer.error is not None:
+        for result in await act(batch):
+            _show(result, now=now, as_json=as_json, hint=hint)
+            if result.error is not None:
                 code = REFUSED
     return code
 
@@ -161,15 +161,15 @@ def _check_times(to: str, at: object, delay: object) -> None:
         raise click.UsageError("--at and --delay go with --to delayed")
 
 
-def _show(answer: BulkResult, *, now: str, as_json: bool, hint: str) -> None:
-    error = answer.error
-    word = "asked" if answer.word is Result.ASKED else now
+def _show(result: BulkResult, *, now: str, as_json: bool, hint: str) -> None:
+    error = result.error
+    word = "asked" if result.word is Result.ASKED else now
     if error is not None:
         end = hint if isinstance(error, InvalidTransition) else ""
-        say(f"{error}{end}")
+        print_message(f"{error}{end}")
         if as_json:
-            show_json({"id": answer.job_id, "now": None, "error": f"{error}{end}"})
+            show_json({"id": result.job_id, "now": None, "error": f"{error}{end}"})
     elif as_json:
-        show_json({"id": answer.job_id, "now": word, "error": None})
+        show_json({"id": result.job_id, "now": word, "error": None})
     else:
-        show_line(str(answer.job_id), word)
+        show_line(str(result.job_id), word)

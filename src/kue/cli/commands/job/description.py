@@ -1,4 +1,4 @@
-"""What `kue job show` tells of a job, in words."""
+"""The description of a job, for ``kue job show``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAMES = {priority.value: priority.name.lower() for priority in Priority}
 
 
 def facts(job: Job, *, now: int, log_lines: int) -> dict[str, str]:
-    """Return the facts that matter for *job*, by name; what it does not have is out."""
+    """Return the properties of *job* by name, without those that are not set."""
     every = {
         "id": str(job.id),
         "type": job.type,
@@ -65,8 +65,8 @@ def _times(job: Job, now: int) -> dict[str, str]:
         "failed": job.failed_at if job.state is not State.FAILED else None,
         "expires": job.expires_at if not job.state.is_final else None,
     }
-    told = {name: both(at, now) for name, at in moments.items() if at is not None}
-    return told | {"took": _took(job, now)}
+    shown = {name: both(at, now) for name, at in moments.items() if at is not None}
+    return shown | {"took": _took(job, now)}
 
 
 def _took(job: Job, now: int) -> str:

@@ -1,4 +1,4 @@
-"""``kue job edit``: change what a job was given."""
+"""``kue job edit``: change priority, data, tags or attempts of jobs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kue.cli.commands.job.change import answers_json, each
-from kue.cli.context import changes, told_as_misuse
+from kue.cli.commands.job.change import each, results_json
+from kue.cli.context import as_usage_error, changes
 from kue.cli.job_ids import JOB_IDS
 from kue.cli.json_input import read_json
 from kue.cli.output.terminal import Command
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 @click.option("--priority", type=PRIORITY, help="critical, high, normal, low or -10.")
 @click.option("--data", help="New data, as JSON; - reads it from standard input.")
 @click.option("--tag", "tags", multiple=True, help="New tags instead of the old ones.")
-@click.option("--no-tags", is_flag=True, help="Take all tags away.")
-@click.option("--attempts", type=int, help="Run at most so often.")
-@answers_json
+@click.option("--no-tags", is_flag=True, help="Remove all tags.")
+@click.option("--attempts", type=int, help="The maximum number of attempts.")
+@results_json
 @changes
 async def edit(
     q: Kue,
@@ -56,7 +56,7 @@ async def edit(
     if data is not None:
         changes["data"] = _read_data(data, ids)
     if not changes:
-        raise click.UsageError("say what to change, such as --priority high")
+        raise click.UsageError("give something to change, such as --priority high")
 
     async def act(batch: list[int]) -> list[BulkResult]:
         return [await _edit(q, job_id, changes) for job_id in batch]
@@ -75,7 +75,7 @@ def _read_data(text: str, ids: tuple[int | str, ...]) -> Any:
 async def _edit(q: Kue, job_id: int, changes: dict[str, Any]) -> BulkResult:
     try:
         handle = await q.get(job_id)
-        with told_as_misuse():
+        with as_usage_error():
             await handle.update(**changes)
     except JobError as exc:
         word = Result.GONE if isinstance(exc, JobNotFound) else Result.REFUSED

@@ -1,4 +1,4 @@
-"""``kue job list``: find jobs."""
+"""``kue job list``: list and search jobs."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import msgspec
 
-from kue.cli.context import asks, json_option, told_as_misuse
+from kue.cli.context import as_usage_error, json_option, reads
 from kue.cli.known_names import check_type
 from kue.cli.output.listing import Column, Listing, Row
-from kue.cli.output.terminal import Command, say
+from kue.cli.output.terminal import Command, print_message
 from kue.cli.output.text import iso, json_text, since
 from kue.cli.params import PRIORITY, STATE, TIME, TYPE, moment_of
 from kue.model.job_json import document
@@ -41,22 +41,22 @@ COLUMNS = (
 @click.option("--type", type=TYPE, help="Only jobs of this type.")
 @click.option("--state", type=STATE, help="waiting, active, delayed, failed …")
 @click.option("--tag", help="Only jobs with this tag.")
-@click.option("--text", help="What appears in the data, whatever the case.")
-@click.option("--error", help="What appears in the last error, whatever the case.")
+@click.option("--text", help="Text in the data, in upper or lower case.")
+@click.option("--error", help="Text in the last error, in upper or lower case.")
 @click.option("--worker", help="Only jobs that this worker runs, or ran last.")
 @click.option("--group", help="Only jobs of this group.")
 @click.option("--priority", type=PRIORITY, help="critical, high, normal, low or -10.")
-@click.option("--fingerprint", help="Only jobs that failed of this error.")
+@click.option("--fingerprint", help="Only jobs that failed with this error.")
 @click.option(
     "--data",
     "paths",
     multiple=True,
     metavar="PATH=VALUE",
-    help="What the data has where, as user.id=42; several must all be so.",
+    help="A value in the data: user.id=42; if repeated, all must match.",
 )
 @click.option("--since", type=TIME, help="Added at or after: 10m, 2026-11-15T09:30Z.")
 @click.option("--until", type=TIME, help="Added before: 10m, 2026-11-15T09:30Z.")
-@click.option("--newest", is_flag=True, help="The other way round.")
+@click.option("--newest", is_flag=True, help="In reverse order.")
 @click.option(
     "--limit",
     type=click.IntRange(1),
@@ -64,10 +64,10 @@ COLUMNS = (
     show_default=True,
     help="How many at most.",
 )
-@click.option("--all", "every", is_flag=True, help="All there are, however many.")
-@click.option("--cursor", help="Where to go on, as told at the end of a list.")
-@json_option(help="Write one JSON object a line: the whole job.")
-@asks
+@click.option("--all", "every", is_flag=True, help="No limit.")
+@click.option("--cursor", help="Where to continue, as printed after a list.")
+@json_option(help="Write one JSON object per line: the whole job.")
+@reads
 async def list_(
     q: Kue,
     /,
@@ -81,10 +81,10 @@ async def list_(
     every: bool,
     cursor: str | None,
     as_json: bool,
-    **looked_for: Any,
+    **searched: Any,
 ) -> None:
     """
-    List jobs that match everything given.
+    List jobs that match all options given.
 
     With a --state in the order of that state (waiting: the next to run first; ended:
     the first to end first), else by id.  Columns in a pipe: id, type, state, priority,
@@ -96,7 +96,7 @@ async def list_(
       kue job list --all --json | jq .data
     """
     await check_type(q, type)
-    filters = looked_for | {
+    filters = searched | {
         "data": dict(map(_path_and_value, paths)) or None,
         "since": await moment_of(q, since),
         "until": await moment_of(q, until),
@@ -108,11 +108,13 @@ async def list_(
         listing.show(row(job, now) for job in page.jobs)
         cursor = page.cursor
     if cursor is not None:
-        say(f"there may be more: --cursor={cursor} goes on, --all shows all")
+        print_message(
+            f"there may be more: --cursor={cursor} continues, --all shows all"
+        )
 
 
 def _path_and_value(given: str) -> tuple[str, JSON]:
-    """Take ``user.id=42`` apart; the value is JSON if it is some, else text."""
+    """Split ``user.id=42``; the value is JSON if it can be parsed, else text."""
     path, sign, text = given.partition("=")
     if not path or not sign:
         raise click.UsageError(
@@ -125,7 +127,7 @@ def _path_and_value(given: str) -> tuple[str, JSON]:
 
 
 class _Search(NamedTuple):
-    """What is looked for."""
+    """A search for jobs, page by page."""
 
     type: str | None
     state: State | None
@@ -135,7 +137,7 @@ class _Search(NamedTuple):
     async def pages(
         self, q: Kue, cursor: str | None, limit: int | None
     ) -> AsyncIterator[Page]:
-        """Yield what is found until it is enough; the last page knows what follows."""
+        """Yield pages up to *limit* jobs; the last page has the next cursor."""
         left = limit
         while left != 0:
             size = MAX_BATCH if left is None else min(left, MAX_BATCH)
@@ -147,9 +149,9 @@ class _Search(NamedTuple):
             left = None if left is None else left - len(page.jobs)
 
     async def _page(self, q: Kue, cursor: str | None, size: int) -> Page:
-        # A search reads jobs to look at them; without filters there is no need to.
+        # find() examines the contents of jobs, which only filters need.
         look = q.find if self.filters else q.page
-        with told_as_misuse():
+        with as_usage_error():
             return await look(
                 type=self.type,
                 state=self.state,

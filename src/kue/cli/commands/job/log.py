@@ -1,4 +1,4 @@
-"""``kue job log``: what a job said."""
+"""``kue job log``: the log of a job."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from kue.cli.context import asks, json_option
+from kue.cli.context import json_option, reads
 from kue.cli.job_ids import JOB_ID
 from kue.cli.output.listing import show_json, show_line
 from kue.cli.output.terminal import Command, output
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from kue.client.handle import JobHandle
     from kue.client.queue import Kue
 
-#: How often a log that is followed is read again: stores tell of no log lines.
+#: How often --follow reads the log: stores publish no event for log lines.
 LOOK_SECONDS = 0.5
 
 
 @click.command(cls=Command)
 @click.argument("job_id", metavar="ID", type=JOB_ID)
-@click.option("--follow", "-f", is_flag=True, help="Go on until the job has ended.")
+@click.option("--follow", "-f", is_flag=True, help="Continue until the job has ended.")
 @click.option("--attempt", type=int, help="Only lines of this attempt.")
 @click.option(
-    "--level", type=click.Choice(LEVELS), default="debug", help="This level and worse."
+    "--level", type=click.Choice(LEVELS), default="debug", help="This level and above."
 )
-@json_option(help="Write one JSON object a line: text, level, attempt, at.")
-@asks
+@json_option(help="Write one JSON object per line: text, level, attempt, at.")
+@reads
 async def log(
     q: Kue, job_id: int, follow: bool, attempt: int | None, level: str, as_json: bool
 ) -> None:
@@ -57,7 +57,7 @@ async def log(
 async def _lines(handle: JobHandle[object], *, follow: bool) -> AsyncIterator[LogLine]:
     seen: list[LogLine] = []
     while True:
-        # Asked before reading: what it says at its very end is read, too.
+        # Checked before reading, so that its last lines are not missed.
         has_ended = (await handle.refresh()).state.is_final
         lines = await handle.logs()
         for line in unseen(seen, lines):
@@ -69,7 +69,7 @@ async def _lines(handle: JobHandle[object], *, follow: bool) -> AsyncIterator[Lo
 
 
 def unseen(seen: list[LogLine], lines: list[LogLine]) -> list[LogLine]:
-    """Return what *lines* has beyond *seen*; the oldest may have fallen off."""
+    """Return the lines that are not in *seen*; the oldest may have been dropped."""
     if len(lines) < MAX_LOG_LINES:
         return lines[len(seen) :]
     for start in range(len(seen)):

@@ -1,4 +1,4 @@
-"""``kue job show``: everything there is to know of a job."""
+"""``kue job show``: the details of a job."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from kue.cli.commands.job.description import facts
-from kue.cli.context import asks, json_option
+from kue.cli.context import json_option, reads
 from kue.cli.job_ids import JOB_IDS, batches
 from kue.cli.output.listing import Column, Listing, Row, show_json, show_line
-from kue.cli.output.terminal import DONE, REFUSED, Command, output, say
+from kue.cli.output.terminal import DONE, REFUSED, Command, output, print_message
 from kue.cli.output.text import iso, visible, visible_lines, words
 from kue.model.errors import JobNotFound
 from kue.model.job_json import document
@@ -30,19 +30,19 @@ HISTORY = (
     Column("started", rank=3),
     Column("took", is_number=True, rank=4),
     Column("worker", wraps=True, rank=1),
-    Column("what it said", is_long=True),
+    Column("details", is_long=True),
 )
 
 
 @click.command(cls=Command)
 @click.argument("ids", metavar="ID...", type=JOB_IDS, nargs=-1, required=True)
-@json_option(help="Write one JSON object a line; times are Unix ms.")
-@asks
+@json_option(help="Write one JSON object per line; times are Unix ms.")
+@reads
 async def show(q: Kue, ids: tuple[int | str, ...], as_json: bool) -> int:
     """
     Show jobs: state, data, times, every attempt with its error, the last stack.
 
-    In a pipe each fact is a line, its name before a tab; an empty line ends a job.
+    In a pipe each property is a line: name, tab, value; an empty line ends a job.
     Exits with 1 when at least one does not exist.
 
     \b
@@ -55,7 +55,7 @@ async def show(q: Kue, ids: tuple[int | str, ...], as_json: bool) -> int:
             try:
                 job = await (await q.get(job_id)).refresh()
             except JobNotFound as exc:
-                say(str(exc))
+                print_message(str(exc))
                 code = REFUSED
             else:
                 await _show(q, job, as_json=as_json)
@@ -106,19 +106,19 @@ def _row(attempt: Attempt) -> Row:
     tail = [
         words(attempt.duration) if run else "",
         run.worker if run else "",
-        _said(attempt),
+        _details(attempt),
     ]
     return Row([*head, began[:19], *tail], [*head, began, *tail], item=dict)
 
 
-def _said(attempt: Attempt) -> str:
+def _details(attempt: Attempt) -> str:
     parts = []
     if attempt.error is not None:
         parts.append(f"{attempt.error.kind}: {attempt.error.message}")
     if attempt.reason:
         parts.append(attempt.reason)
     if attempt.taken:
-        parts.append(f"taken back: its {attempt.taken} was over")
+        parts.append(f"reclaimed: its {attempt.taken} expired")
     if attempt.delay:
-        parts.append(f"again after {words(attempt.delay)}")
+        parts.append(f"retry after {words(attempt.delay)}")
     return "; ".join(parts)

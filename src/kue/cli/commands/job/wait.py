@@ -1,4 +1,4 @@
-"""``kue job wait``: until it has ended."""
+"""``kue job wait``: wait for the result of a job."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kue.cli.context import asks
+from kue.cli.context import reads
 from kue.cli.job_ids import JOB_ID
 from kue.cli.output.listing import progress_bar, show_json
-from kue.cli.output.terminal import DONE, REFUSED, Command, say
+from kue.cli.output.terminal import DONE, REFUSED, Command, print_message
 from kue.cli.params import DURATION
 
 if TYPE_CHECKING:
@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command)
 @click.argument("job_id", metavar="ID", type=JOB_ID)
-@click.option("--timeout", type=DURATION, help="Give up after this; the job goes on.")
+@click.option(
+    "--timeout", type=DURATION, help="Stop waiting after this; the job goes on."
+)
 @click.option("--json", is_flag=True, expose_value=False, help="The result is JSON.")
-@asks
+@reads
 async def wait(q: Kue, job_id: int, timeout: timedelta | None) -> int:
     """
     Wait until a job has ended, and print its result as one JSON document.
@@ -34,12 +36,12 @@ async def wait(q: Kue, job_id: int, timeout: timedelta | None) -> int:
       kue job wait $(kue job add report '{"month": "2026-10"}')
     """
     handle = await q.get(job_id)
-    with progress_bar(f"Job {job_id}", 100) as tell:
-        handle.on("progress", lambda event: tell(event.detail.get("progress", 0)))
+    with progress_bar(f"Job {job_id}", 100) as update:
+        handle.on("progress", lambda event: update(event.detail.get("progress", 0)))
         try:
             result = await handle.result(timeout)
         except TimeoutError as exc:
-            say(str(exc))
+            print_message(str(exc))
             return REFUSED
     show_json(result)
     return DONE

@@ -1,4 +1,4 @@
-"""``kue queue``: types of jobs as a whole."""
+"""``kue queue``: list, pause, limit and clear types of jobs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["queue"]
 @click.pass_context
 def queue(context: click.Context) -> None:
     """
-    Look at types, pause, limit or empty them.
+    List, pause, limit or clear types of jobs.
 
     \b
       kue queue list

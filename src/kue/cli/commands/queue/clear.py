@@ -1,4 +1,4 @@
-"""``kue queue clear``: remove all jobs of a type in some states."""
+"""``kue queue clear``: remove all jobs of a type in given states."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from kue.cli.confirm import confirm, yes_option
-from kue.cli.context import changes, json_option, told_as_misuse
+from kue.cli.context import as_usage_error, changes, json_option
 from kue.cli.known_names import check_type
 from kue.cli.output.listing import progress_bar, show_json
-from kue.cli.output.terminal import Command, say
+from kue.cli.output.terminal import Command, print_message
 from kue.cli.output.text import jobs
 from kue.cli.params import STATE, TYPE
 from kue.model.job import State
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     type=STATE,
     multiple=True,
     required=True,
-    help="Jobs in this state; may come again.",
+    help="Jobs in this state; may be repeated.",
 )
 @yes_option
 @json_option(help="Write one JSON object: removed.")
@@ -36,9 +36,10 @@ async def clear(
     q: Kue, type: str, states: tuple[State, ...], yes: bool, as_json: bool
 ) -> None:
     """
-    Remove all jobs of TYPE that are in a state, for good.
+    Remove all jobs of TYPE in the given states permanently.
 
-    Asks first on a terminal, unless --yes.  Jobs that run are not cleared: cancel them.
+    Asks for confirmation on a terminal, unless --yes is given.  Running jobs are not
+    cleared: cancel them.
 
     \b
       kue queue clear email --state complete --state cancelled
@@ -46,15 +47,15 @@ async def clear(
     await check_type(q, type)
     if State.ACTIVE in states:
         raise click.UsageError(
-            "jobs that run are not cleared; kue job cancel ends them"
+            "running jobs are not cleared; cancel them with kue job cancel"
         )
     counts = await q.counts(type)
     total = sum(counts[state] for state in states)
     where = ", ".join(states)
     if total:
         confirm(f"Remove {jobs(total, f'{where} job')} of type {type}?", yes=yes)
-    with progress_bar("Removing jobs", total) as tell, told_as_misuse():
-        removed = await q.clear(type, states, on_progress=tell)
+    with progress_bar("Removing jobs", total) as update, as_usage_error():
+        removed = await q.clear(type, states, on_progress=update)
     if as_json:
         show_json({"removed": removed})
-    say(f"removed {jobs(removed)}")
+    print_message(f"removed {jobs(removed)}")

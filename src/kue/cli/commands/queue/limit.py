@@ -1,4 +1,4 @@
-"""``kue queue limit``: hold a type back, in all workers together."""
+"""``kue queue limit``: rate and concurrency limits of a type, across all workers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from kue.cli.audit import unchanged
-from kue.cli.context import changes, json_option, told_as_misuse
+from kue.cli.context import as_usage_error, changes, json_option
 from kue.cli.known_names import warn_of_new_type
 from kue.cli.output.listing import show_json, show_line
 from kue.cli.output.terminal import Command
@@ -24,13 +24,11 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command)
 @click.argument("type", type=TYPE)
-@click.option("--concurrency", type=int, help="So many run at once.")
-@click.option("--rate", type=int, help="So many start each --per.")
-@click.option(
-    "--per", type=DURATION, help="The time --rate is counted in; 1s at first."
-)
-@click.option("--per-key", type=int, help="So many of one group run at once.")
-@click.option("--none", is_flag=True, help="Lift all limits.")
+@click.option("--concurrency", type=int, help="How many may run at once.")
+@click.option("--rate", type=int, help="How many may start in each --per.")
+@click.option("--per", type=DURATION, help="The period of --rate; initially 1s.")
+@click.option("--per-key", type=int, help="How many of one group may run at once.")
+@click.option("--none", is_flag=True, help="Remove all limits.")
 @json_option(help="Write one JSON object: the limits now in force.")
 @changes
 async def limit(
@@ -44,10 +42,10 @@ async def limit(
     as_json: bool,
 ) -> None:
     """
-    Hold jobs of TYPE back, or show what does.
+    Limit jobs of TYPE, or show its limits.
 
-    What is given changes, the rest stays.  Limits are the queue's: all workers obey
-    them together.
+    Limits that are not given stay as they are.  They apply across all workers of the
+    queue.
 
     \b
       kue queue limit email --rate 100 --per 1m
@@ -62,11 +60,11 @@ async def limit(
     }
     changes = {name: value for name, value in given.items() if value is not None}
     if none and changes:
-        raise click.UsageError("--none lifts all limits; give no others with it")
+        raise click.UsageError("--none removes all limits; give no others with it")
     if none or changes:
         await warn_of_new_type(q, type)
         known = Limits() if none else (await q.limits()).get(type, Limits())
-        with told_as_misuse():
+        with as_usage_error():
             await q.limit(type, **_as_options(known) | changes)
     else:
         unchanged()

@@ -1,4 +1,4 @@
-"""``kue queue list``: how many jobs of each type are where."""
+"""``kue queue list``: job counts by type and state."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import click
 import msgspec
 
 from kue.cli.commands.queue.limit import limits_text
-from kue.cli.context import asks, json_option
+from kue.cli.context import json_option, reads
 from kue.cli.known_names import warn_of_unhandled
 from kue.cli.output.listing import NONE, Column, Listing, Row
-from kue.cli.output.terminal import Command, say
+from kue.cli.output.terminal import Command, print_message
 from kue.cli.output.text import iso, words
 from kue.model.job import State
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kue.model.payload import JSON
     from kue.store.values import Limits, Pause
 
-#: In the order of a job's life.
+#: In the order of a job's life cycle.
 STATES = (
     State.WAITING,
     State.ACTIVE,
@@ -33,7 +33,7 @@ STATES = (
     State.FAILED,
     State.CANCELLED,
 )
-#: States that are left out first where there is little room.
+#: States that a narrow table leaves out first.
 RANKS = {State.CANCELLED: 5, State.BLOCKED: 4, State.COMPLETE: 3, State.DELAYED: 1}
 COLUMNS = (
     Column("type", wraps=True),
@@ -45,12 +45,12 @@ COLUMNS = (
     Column("paused", is_long=True, wraps=True, rank=2),
     Column("limits", is_long=True, wraps=True, rank=7),
 )
-#: The next job is read type by type: of more types than this it is left out.
+#: With more types than this, "next waits" is left out: it takes one read per type.
 MAX_LOOKS = 100
 
 
-class _Standing(NamedTuple):
-    """How a type stands."""
+class _TypeStatus(NamedTuple):
+    """The state of one type."""
 
     type: str
     counts: dict[State, int]
@@ -60,42 +60,43 @@ class _Standing(NamedTuple):
 
 
 @click.command("list", cls=Command)
-@json_option(help="Write one JSON object a line, one for each type.")
-@asks
+@json_option(help="Write one JSON object per line, one for each type.")
+@reads
 async def list_(q: Kue, as_json: bool) -> None:
     """
     List types with the number of their jobs in each state.
 
-    "next waits" is how long the job that is next in line has been waiting.  Columns in
-    a pipe: type, waiting, active, delayed, blocked, complete, failed, cancelled, since
-    when the next one waits, paused, limits.
+    "next waits" is how long the next job to run has been waiting.  Columns in a pipe:
+    type, waiting, active, delayed, blocked, complete, failed, cancelled, since when the
+    next one waits, paused, limits.
 
     \b
       kue queue list
       kue queue list --json | jq 'select(.failed > 0)'
     """
-    standings = await _standings(q)
+    statuses = await _statuses(q)
     now = await q.now()
     listing = Listing(*COLUMNS, as_json=as_json)
-    listing.show(_row(standing, now) for standing in standings)
+    listing.show(_row(status, now) for status in statuses)
     await warn_of_unhandled(q)
-    if not standings:
-        say("there are no jobs yet; kue job add adds one")
+    if not statuses:
+        print_message("there are no jobs yet; kue job add adds one")
 
 
-async def _standings(q: Kue) -> list[_Standing]:
+async def _statuses(q: Kue) -> list[_TypeStatus]:
     counts = await q.counts_by_type()
     pauses = {
         pause.type or "": pause for pause in await q.paused() if pause.worker is None
     }
     limits = await q.limits()
     names = sorted(counts.keys() | limits.keys() | (pauses.keys() - {""}))
-    nexts = await _nexts(q, [name for name in names if _waits(counts.get(name, {}))])
+    waiting = [name for name in names if _has_waiting(counts.get(name, {}))]
+    next_since = await _next_since(q, waiting)
     return [
-        _Standing(
+        _TypeStatus(
             name,
             counts.get(name, {}),
-            nexts.get(name),
+            next_since.get(name),
             pauses.get("") or pauses.get(name),
             limits.get(name),
         )
@@ -103,11 +104,11 @@ async def _standings(q: Kue) -> list[_Standing]:
     ]
 
 
-def _waits(counts: dict[State, int]) -> bool:
+def _has_waiting(counts: dict[State, int]) -> bool:
     return counts.get(State.WAITING, 0) > 0
 
 
-async def _nexts(q: Kue, types: list[str]) -> dict[str, int]:
+async def _next_since(q: Kue, types: list[str]) -> dict[str, int]:
     if len(types) > MAX_LOOKS:
         return {}
     pages = await asyncio.gather(
@@ -121,40 +122,40 @@ async def _nexts(q: Kue, types: list[str]) -> dict[str, int]:
 
 
 def waiting_since(job: Job) -> int:
-    """Return since when a waiting job could have run, Unix ms."""
+    """Return since when a waiting job has been due, in Unix ms."""
     if job.history:
         return job.history[-1].at + job.history[-1].delay
     return job.created_at + job.spec.delay
 
 
-def _row(standing: _Standing, now: int) -> Row:
-    pause, since = standing.pause, standing.next_since
-    numbers = [standing.counts.get(state, 0) for state in STATES]
-    ends = [_paused_text(pause), limits_text(standing.limits)]
+def _row(status: _TypeStatus, now: int) -> Row:
+    pause, since = status.pause, status.next_since
+    numbers = [status.counts.get(state, 0) for state in STATES]
+    ends = [_paused_text(pause), limits_text(status.limits)]
     waits = "" if since is None else words(max(0, now - since))
     return Row(
         shown=[
-            standing.type,
+            status.type,
             *(f"{n:,}" if n else NONE for n in numbers),
             waits,
             *ends,
         ],
         plain=[
-            standing.type,
+            status.type,
             *map(str, numbers),
             "" if since is None else iso(since),
             *ends,
         ],
-        item=partial(_item, standing),
+        item=partial(_item, status),
     )
 
 
-def _item(standing: _Standing) -> JSON:
-    pause, limits = standing.pause, standing.limits
+def _item(status: _TypeStatus) -> JSON:
+    pause, limits = status.pause, status.limits
     return {
-        "type": standing.type,
-        **{state.value: standing.counts.get(state, 0) for state in STATES},
-        "next_since": standing.next_since,
+        "type": status.type,
+        **{state.value: status.counts.get(state, 0) for state in STATES},
+        "next_since": status.next_since,
         "paused": pause and msgspec.structs.asdict(pause),
         "limits": limits and msgspec.structs.asdict(limits),
     }

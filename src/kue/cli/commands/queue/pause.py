@@ -1,4 +1,4 @@
-"""``kue queue pause`` and ``resume``."""
+"""``kue queue pause`` and ``resume``: pause types of jobs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kue.cli.audit import login
 from kue.cli.context import changes, json_option
 from kue.cli.known_names import warn_of_new_type
 from kue.cli.output.listing import show_json, show_line
-from kue.cli.output.terminal import DONE, REFUSED, Command, say
+from kue.cli.output.terminal import DONE, REFUSED, Command, print_message
 from kue.cli.output.text import iso
 from kue.cli.params import TIME, TYPE
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from kue.client.queue import Kue
     from kue.store.values import Pause
 
-all_option = click.option("--all", "every", is_flag=True, help="Every type there is.")
+all_option = click.option("--all", "every", is_flag=True, help="Every type.")
 
 
 @click.command(cls=Command)
 @click.argument("type", type=TYPE, required=False)
 @all_option
-@click.option("--reason", default="", help="Why; shown to whoever wonders.")
-@click.option("--until", type=TIME, help="When it ends by itself: 2h, or a time.")
-@click.option("--by", help="Who; your login name if left out.")
+@click.option("--reason", default="", help="Why; shown with the pause.")
+@click.option("--until", type=TIME, help="When it ends automatically: 2h, or a time.")
+@click.option("--by", help="Who paused it; else your login name.")
 @json_option(help="Write one JSON object: type (null for all), paused, until.")
 @changes
 async def pause(
@@ -42,10 +42,10 @@ async def pause(
     as_json: bool,
 ) -> None:
     """
-    Hand out no more jobs of TYPE, or of any with --all.
+    Start no more jobs of TYPE, or of any type with --all.
 
-    What runs goes on; jobs can still be added.  It holds for all workers and stays in
-    force when they restart, until it is resumed or --until has come.
+    Running jobs continue, and jobs can still be added.  A pause applies to all workers,
+    also after they restart, until it is resumed or --until is reached.
 
     \b
       kue queue pause email --reason "mail server moves" --until 2h
@@ -70,10 +70,10 @@ async def pause(
 @changes
 async def resume(q: Kue, type: str | None, every: bool, as_json: bool) -> int:
     """
-    End the pause of TYPE, or with --all the one of every type.
+    End the pause of TYPE, or the one of --all.
 
-    A type that was paused by its name stays paused when --all is resumed, and the other
-    way round.  Exits with 1 when there was no such pause.
+    A type that was paused by name stays paused when --all is resumed, and vice versa.
+    Exits with 1 when there was no such pause.
 
     \b
       kue queue resume email
@@ -87,16 +87,18 @@ async def resume(q: Kue, type: str | None, every: bool, as_json: bool) -> int:
     elif was_paused:
         show_line(_name(type), "resumed")
     if not was_paused:
-        say("there is no pause of every type" if every else f"{type} was not paused")
+        print_message(
+            "there is no pause of every type" if every else f"{type} was not paused"
+        )
     for other in left:
         if other is None or type is None:
-            say(f"still paused: {_name(other)}; {_how_to_resume(other)}")
+            print_message(f"still paused: {_name(other)}; {_how_to_resume(other)}")
     return DONE if was_paused else REFUSED
 
 
 def _check(type: str | None, every: bool) -> None:
     if (type is None) is not every:
-        raise click.UsageError("name a type, or say --all")
+        raise click.UsageError("give a type, or --all")
 
 
 def _name(type: str | None) -> str:

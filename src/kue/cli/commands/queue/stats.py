@@ -1,4 +1,4 @@
-"""``kue queue stats``: what happened, by minute and type."""
+"""``kue queue stats``: throughput and run times, by minute and type."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from kue.cli.context import asks, json_option
+from kue.cli.context import json_option, reads
 from kue.cli.known_names import check_type
 from kue.cli.output.listing import Column, Listing, Row
-from kue.cli.output.terminal import Command, say
+from kue.cli.output.terminal import Command, print_message
 from kue.cli.output.text import iso, words
 from kue.cli.params import TYPE
 from kue.client.queries import STATS_MINUTES
@@ -37,17 +37,17 @@ NUMBERS = tuple(
     show_default=True,
     help="How far to look back.",
 )
-@click.option("--total", is_flag=True, help="One line a type, all minutes together.")
-@json_option(help="Write one JSON object a line; minute is Unix time in minutes.")
-@asks
+@click.option("--total", is_flag=True, help="One line per type, all minutes together.")
+@json_option(help="Write one JSON object per line; minute is Unix time in minutes.")
+@reads
 async def stats(
     q: Kue, type: str | None, minutes: int, total: bool, as_json: bool
 ) -> None:
     """
     Show how many jobs were added, completed and failed, and how long runs took.
 
-    One line a minute and type in which something happened.  Columns in a pipe: minute,
-    type, added, complete, failed, mean run in ms; with --total without the minute.
+    One line per minute and type with activity.  Columns in a pipe: minute, type, added,
+    complete, failed, mean run in ms; with --total without the minute.
 
     \b
       kue queue stats --total
@@ -65,7 +65,7 @@ async def stats(
         ordered = sorted(wanted, key=lambda stat: (stat.minute, stat.type))
         Listing(*columns, as_json=as_json).show(map(_row, ordered))
     if not wanted:
-        say(f"nothing happened in the last {words(minutes * MINUTE_MS)}")
+        print_message(f"nothing happened in the last {words(minutes * MINUTE_MS)}")
 
 
 def _totals(stats: Iterable[Stat]) -> list[Stat]:

@@ -1,4 +1,4 @@
-"""``kue workers``: who runs jobs."""
+"""``kue workers``: list, pause and stop workers."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ __all__ = ["workers"]
 
 
 @click.group(cls=NounGroup)
-@click.option("--watch", is_flag=True, help="Look again every second, until Ctrl-C.")
-@json_option(help="Write one JSON object a line, one for each worker.")
+@click.option("--watch", is_flag=True, help="Refresh every second, until Ctrl-C.")
+@json_option(help="Write one JSON object per line, one for each worker.")
 @url_option
 @click.pass_context
 def workers(context: click.Context, watch: bool, as_json: bool) -> None:
     """
     List the workers that the queue knows.
 
-    One that is not alive has missed its lease: its jobs are taken back, and after a
-    while it is forgotten.  "lag" is how late its event loop is, "blocked" how often a
-    handler held the loop, and where it did last.  Columns in a pipe: name, host, pid,
-    alive (yes, paused, no), since, running, done, types, memory, lag, blocked.
+    A dead worker has not renewed its lease: its jobs are reclaimed, and after a while
+    it is removed from the list.  "lag" is how late its event loop is, "blocked" how
+    often a handler blocked the loop, and where it did last.  Columns in a pipe: name,
+    host, pid, alive (yes, paused, no), since, running, done, types, memory, lag,
+    blocked.
 
     \b
       kue workers
@@ -39,7 +40,7 @@ def workers(context: click.Context, watch: bool, as_json: bool) -> None:
     try:
         context.invoke(show, watch=watch, as_json=as_json)
     except KeyboardInterrupt:
-        # That is how watching ends.
+        # The normal way to stop --watch.
         if not watch:
             raise
 

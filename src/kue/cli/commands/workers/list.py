@@ -1,4 +1,4 @@
-"""What `kue workers` shows: who runs jobs, and how they are."""
+"""``kue workers``: a list of workers with their health and load."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from rich.live import Live
 
-from kue.cli.context import asks
+from kue.cli.context import reads
 from kue.cli.output.listing import Column, Listing, Row
-from kue.cli.output.terminal import output, say
+from kue.cli.output.terminal import output, print_message
 from kue.cli.output.text import iso, since, visible, words
 
 if TYPE_CHECKING:
@@ -36,18 +36,18 @@ COLUMNS = (
 )
 
 
-@asks
+@reads
 async def show(q: Kue, watch: bool, as_json: bool) -> None:
-    """Show the workers once, or again and again."""
+    """Show the workers once, or every second."""
     listing = Listing(*COLUMNS, as_json=as_json)
     if not watch:
         found = await q.workers()
         listing.show(await _rows(q, found))
         for worker in found:
             if worker.alive and worker.trouble:
-                say(f"{worker.name} fails: {visible(worker.trouble)}")
+                print_message(f"{worker.name} fails: {visible(worker.trouble)}")
         if not found:
-            say("no worker runs jobs of this queue")
+            print_message("no workers for this queue")
     elif output().is_terminal and not as_json:
         await _watch(q, listing)
     else:

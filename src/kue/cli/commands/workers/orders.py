@@ -1,4 +1,4 @@
-"""``kue workers stop`` and ``stacks``."""
+"""``kue workers stop`` and ``stacks``: stop a worker, or dump its stacks."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from kue.cli.commands.workers.pause import name_argument
 from kue.cli.context import changes, json_option
 from kue.cli.known_names import UnknownName, near
 from kue.cli.output.listing import show_json, show_line
-from kue.cli.output.terminal import DONE, REFUSED, Command, say
+from kue.cli.output.terminal import DONE, REFUSED, Command, print_message
 
 if TYPE_CHECKING:
     from kue.client.admin import WorkerOrder
     from kue.client.queue import Kue
 
 LOOK_SECONDS = 0.2
-#: Several beats of a worker with the usual lease.
+#: Several heartbeats of a worker with the default lease.
 PATIENCE_SECONDS = 20.0
 
 
@@ -28,10 +28,10 @@ PATIENCE_SECONDS = 20.0
 @changes
 async def stop(q: Kue, name: str, as_json: bool) -> None:
     """
-    Let the worker NAME leave once the jobs it has have ended.
+    Stop the worker NAME once its running jobs have ended.
 
-    It hears of it within a few seconds, and does as with SIGTERM.  "kue worker" starts
-    no other in its place, and ends with its last.
+    It receives the order within a few seconds, and does as with SIGTERM.  "kue worker"
+    does not replace it, and exits after its last worker.
 
     \b
       kue workers stop web-1
@@ -49,9 +49,9 @@ async def stop(q: Kue, name: str, as_json: bool) -> None:
 @changes
 async def stacks(q: Kue, name: str, as_json: bool) -> int:
     """
-    Show where the jobs, tasks and threads of the worker NAME are.
+    Show the stacks of the jobs, tasks and threads of the worker NAME.
 
-    Exits with 1 when it did not answer.
+    Exits with 1 when it does not answer.
 
     \b
       kue workers stacks web-1
@@ -60,11 +60,11 @@ async def stacks(q: Kue, name: str, as_json: bool) -> int:
     await _order(q, name, "stacks")
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            # There is no event to wait for.
+            # Stores publish no event for this.
             while (found := await q.stacks(name)) is None or found == before:  # noqa: ASYNC110
                 await asyncio.sleep(LOOK_SECONDS)
     except TimeoutError:
-        say(f"worker {name!r} did not answer; is its event loop held?")
+        print_message(f"worker {name!r} did not answer; is its event loop blocked?")
         return REFUSED
     if as_json:
         show_json({"worker": name, "at": found.at, "text": found.text})

@@ -1,4 +1,4 @@
-"""``kue workers pause`` and ``resume``."""
+"""``kue workers pause`` and ``resume``: pause one worker."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from kue.cli.commands.queue.pause import in_force, pause_end
 from kue.cli.context import changes, json_option
 from kue.cli.known_names import UnknownName, near
 from kue.cli.output.listing import show_json, show_line
-from kue.cli.output.terminal import DONE, REFUSED, Command, say
-from kue.cli.params import TIME, answer_quickly
+from kue.cli.output.terminal import DONE, REFUSED, Command, print_message
+from kue.cli.params import TIME, names_from_store
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -31,7 +31,7 @@ async def _names(store: Store) -> list[str]:
 def _complete(
     context: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[str | CompletionItem]:
-    found: list[str] = answer_quickly(context, _names)
+    found: list[str] = names_from_store(context, _names)
     return [name for name in found if name.startswith(incomplete)]
 
 
@@ -39,15 +39,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def name_argument(function: F) -> F:
-    """Take the name of a worker; shells complete it."""
+    """Add the argument NAME, a worker's, with shell completion."""
     return click.argument("name", shell_complete=_complete)(function)
 
 
 @click.command(cls=Command)
 @name_argument
-@click.option("--reason", default="", help="Why; shown to whoever wonders.")
-@click.option("--until", type=TIME, help="When it ends by itself: 2h, or a time.")
-@click.option("--by", help="Who; your login name if left out.")
+@click.option("--reason", default="", help="Why; shown with the pause.")
+@click.option("--until", type=TIME, help="When it ends automatically: 2h, or a time.")
+@click.option("--by", help="Who paused it; else your login name.")
 @json_option(help="Write one JSON object: worker, paused, until.")
 @changes
 async def pause(
@@ -59,9 +59,9 @@ async def pause(
     as_json: bool,
 ) -> None:
     """
-    Let the worker NAME start nothing new; what it runs goes on.
+    Pause the worker NAME: it claims no more jobs; running ones continue.
 
-    It hears of it within a few seconds.  Others take what it leaves.
+    It is notified within a few seconds.  Other workers take the jobs instead.
 
     \b
       kue workers pause web-1 --reason "new kernel" --until 30m
@@ -82,7 +82,7 @@ async def pause(
 @changes
 async def resume(q: Kue, name: str, as_json: bool) -> int:
     """
-    Let the worker NAME take jobs again.
+    Let the worker NAME claim jobs again.
 
     Exits with 1 when it was not paused.
 
@@ -96,12 +96,14 @@ async def resume(q: Kue, name: str, as_json: bool) -> int:
         show_line(name, "resumed")
     if not was_paused:
         paused = [pause.worker for pause in await q.paused() if pause.worker]
-        say(f"worker {name!r} was not paused" + near(name, paused, what="paused ones"))
+        print_message(
+            f"worker {name!r} was not paused" + near(name, paused, what="paused ones")
+        )
     return DONE if was_paused else REFUSED
 
 
 async def _check(q: Kue, name: str) -> None:
-    """Refuse a worker nobody knows: its pause would wait for it for ever."""
+    """Reject an unknown worker, whose pause would stay forever."""
     names = [worker.name for worker in await q.workers()]
     if name not in names:
         message = f"no worker is named {name!r}"
