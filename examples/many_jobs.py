@@ -56,7 +56,7 @@ async def main(url: str = "sqlite:///kue.db") -> None:
         for count in range(1, JOBS + 1):
             await processed.get()
             if count % 10 == 0:
-                print(f"{count} frames are processed")
+                print(f"processed {count} frames")
 
 
 if __name__ == "__main__":

@@ -142,7 +142,7 @@ class DemoJobs:
     ) -> str:
         await self._take(0.3, 0.9)
         if card == "stolen":
-            raise Fail("the bank says no, and will keep saying so")
+            raise Fail("the bank declined the card")
         # Most orders go through at once; the rest need another try or two.
         if order % 6 == 0 and job.attempt < 3:
             raise ConnectionError("the bank did not answer")

@@ -84,7 +84,7 @@ async def add(
     """
     Create a token and print it, this once.
 
-    NAME says what it is for.  Columns in a pipe: id, name, the token.
+    NAME is its purpose.  Columns in a pipe: id, name, the token.
 
     \b
       kue token add shop --scope enqueue --expires 90d
@@ -138,11 +138,11 @@ async def revoke(q: Kue, id: str, as_json: bool) -> None:
     \b
       kue token revoke 3f9c01d2a4b5
     """
-    gone = await ApiTokens(q.store).remove(id)
+    revoked = await ApiTokens(q.store).remove(id)
     if as_json:
-        show_json({"id": gone.id, "name": gone.name, "revoked": True})
+        show_json({"id": revoked.id, "name": revoked.name, "revoked": True})
     else:
-        show_line(gone.id, gone.name, "revoked")
+        show_line(revoked.id, revoked.name, "revoked")
 
 
 def _row(one: ApiToken) -> Row:
