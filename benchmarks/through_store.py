@@ -1,4 +1,4 @@
-"""Jobs through Kue's store contract, on any engine: what a worker does, without one."""
+"""Measurements through the store contract, on any engine, without a worker."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ FLIGHTS = 2
 
 
 def drafts(count: int) -> list[Draft]:
-    """Return drafts: making them is no part of adding them."""
+    """Return drafts, so that making them is not measured."""
     return [draft(TYPE, {"i": i}, attempts=3) for i in range(count)]
 
 
 @asynccontextmanager
 async def opened(url: str, prepared: Sequence[Draft]) -> AsyncIterator[ThroughStore]:
-    """Open the store at *url*, which must be empty, to have *prepared* added to it."""
+    """Open the store at *url*, which must be empty, for adding *prepared*."""
     store = store_for(settings.load(environ={}, url=url))
     await store.open()
     try:
@@ -44,7 +44,7 @@ async def opened(url: str, prepared: Sequence[Draft]) -> AsyncIterator[ThroughSt
 
 
 class ThroughStore:
-    """A store, and everything that was added to it and ran so far."""
+    """A store, and the jobs that were added and ran so far."""
 
     def __init__(self, store: Store, prepared: Sequence[Draft]) -> None:
         self._store = store
@@ -79,7 +79,7 @@ class ThroughStore:
         return watch.seconds
 
     async def _lane(self, quota: Quota) -> int:
-        """Cycle until the quota is used up; return how many runs ended as told."""
+        """Cycle until the quota is used up; return how many runs were settled."""
         self._calls += 1
         lane, seq, done = f"lane-{self._calls}", 0, 0
         outcomes: list[Outcome] = []
