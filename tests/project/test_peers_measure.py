@@ -15,7 +15,7 @@ from benchmarks.delivery import Undelivered
 from benchmarks.peers import bare, idle, tallies
 from benchmarks.peers.adapters.tally import Tally
 from benchmarks.peers.catalogue import KUE, PEERS, Language
-from benchmarks.peers.cores import here, seats
+from benchmarks.peers.cores import here, plan_cores
 from benchmarks.peers.environments import NotInstalled, install, version_of
 from benchmarks.peers.measure import FIGURES_OF, Measurement, Part, Scale
 from benchmarks.peers.processes import ADAPTERS
@@ -63,7 +63,7 @@ def test_every_figure_is_measured_by_one_part() -> None:
 def test_the_server_and_a_lone_worker_have_a_core_each(
     cores: list[int], workers: set[int]
 ) -> None:
-    where = seats(cores)
+    where = plan_cores(cores)
 
     assert where.server == {0}
     assert where.worker == ({1} if len(cores) > 1 else {0})
@@ -141,7 +141,7 @@ def test_too_few_pings_are_no_figure(tmp_path: Path) -> None:
 
 
 def test_kue_is_measured_with_real_processes(server: Server) -> None:
-    kue = Measurement(replace(KUE, jobs=300), server, seats(here()), FEW)
+    kue = Measurement(replace(KUE, jobs=300), server, plan_cores(here()), FEW)
 
     for part in (Part.DRAIN, Part.LATENCY):
         kue.run(part)
@@ -158,7 +158,7 @@ def test_an_idle_worker_is_watched(
 ) -> None:
     monkeypatch.setattr(idle, "WATCHED_SECONDS", 0.5)
 
-    found = idle.measure(server, seats(here()))
+    found = idle.measure(server, plan_cores(here()))
 
     assert found.cpu_percent >= 0
     assert found.commands >= found.calls >= 0
@@ -166,7 +166,7 @@ def test_an_idle_worker_is_watched(
 
 def test_what_fails_is_a_reason_and_not_the_end(server: Server) -> None:
     nobody = replace(KUE, adapter="nobody", jobs=10)
-    measurement = Measurement(nobody, server, seats(here()), FEW)
+    measurement = Measurement(nobody, server, plan_cores(here()), FEW)
 
     measurement.run(Part.NAPS)
 
@@ -175,7 +175,7 @@ def test_what_fails_is_a_reason_and_not_the_end(server: Server) -> None:
 
 
 def test_the_bare_scripts_are_measured_with_a_process(server: Server) -> None:
-    found = bare.measure(server.port, 500, seats(here()).worker)
+    found = bare.measure(server.port, 500, plan_cores(here()).worker)
 
     assert found.keys() == {"add_bulk", "drain"}
 

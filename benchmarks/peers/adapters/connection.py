@@ -1,4 +1,4 @@
-"""Where jobs go and which way, as the environment says."""
+"""Connection to Redis, and the variant, from the environment."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ import os
 HOST = "127.0.0.1"
 PORT = int(os.environ.get("BENCH_PORT", "6379"))
 URL = f"redis://{HOST}:{PORT}/0"
-#: Which of its ways an adapter is to take.
+#: Selects one of several variants of an adapter.
 VARIANT = os.environ.get("BENCH_VARIANT", "")
