@@ -1,4 +1,4 @@
-"""Makes the faults of a plan happen, each at its moment."""
+"""Fault injection: carries out the faults of a plan, each at its time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Injector:
-    """Hurts the workers and the store."""
+    """Injects faults into the workers and the store."""
 
     def __init__(self, fleet: Fleet, stage: Stage) -> None:
         self._fleet = fleet
@@ -25,12 +25,12 @@ class Injector:
         self.struck: Counter[str] = Counter()
 
     async def follow(self, faults: Sequence[Fault]) -> None:
-        """Return when the last fault is over."""
+        """Inject *faults*; return when the last is over."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         async with asyncio.TaskGroup() as group:
             for fault in faults:
-                # The plan says when.
+                # Wait for its time in the plan.
                 await asyncio.sleep(began + fault.at - loop.time())
                 group.create_task(self._strike(fault))
 

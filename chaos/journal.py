@@ -1,5 +1,5 @@
 """
-What processes write down as it happens: JSON, a line a fact, a file a process.
+Journals: facts as lines of JSON, one file per process.
 
 A line is one write, so that a process killed at any instruction leaves whole lines;
 only the last one may be cut short, and is then left out.
@@ -20,12 +20,12 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 def now_ms() -> int:
-    """Return Unix ms, by the clock that the stores on this machine go by, too."""
+    """Return Unix ms, by the same clock as the stores on this machine."""
     return time.time_ns() // 1_000_000
 
 
 class Journal:
-    """A file that lines are added to."""
+    """A file to which lines are appended."""
 
     def __init__(self, path: Path) -> None:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC

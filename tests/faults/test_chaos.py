@@ -250,7 +250,7 @@ DOCTORED = {
     ),
     "event": doctored(events=(*SOUND.events, event(Kind.COMPLETE, 2))),
     "store": doctored(findings=("in-two-states: job 1",)),
-    "process": doctored(mishaps=("worker 7 lives and takes no job",)),
+    "process": doctored(mishaps=("worker 7 is alive and runs no jobs",)),
 }
 
 

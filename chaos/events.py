@@ -1,8 +1,8 @@
 """
-What a listener heard, against the states a job can have and the one it has.
+Event checks: events must be consistent with each other and with the final states.
 
-Each transition is told once and in order, so events are a path through the states.
-Where the listener was told that it missed some, the path may begin anew.
+Each transition is published once and in order, so events are a path through the states.
+After a LAGGED event, which reports that some were missed, the path may start again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 NEW, READY, ACTIVE, GONE = "new", "ready", "active", "gone"
 _ENDED = frozenset({State.COMPLETE, State.FAILED, State.CANCELLED})
 
-#: Event → what the job may have been before it, and what it is then.
+#: Event → the states the job may have been in before it, and the state after it.
 PATHS: dict[Kind, tuple[frozenset[str], str]] = {
     Kind.ENQUEUE: (frozenset({NEW}) | _ENDED, READY),
     Kind.PROMOTION: (frozenset({READY}), READY),
@@ -37,7 +37,7 @@ PATHS: dict[Kind, tuple[frozenset[str], str]] = {
 
 
 def check(history: History) -> Iterator[Breach]:
-    """Events that cannot follow one another, and last ones that are not so."""
+    """Events that cannot follow one another, or that contradict the final state."""
     now: dict[int, str] = {}
     is_whole = True
     for event in history.events:
@@ -48,7 +48,7 @@ def check(history: History) -> Iterator[Breach]:
             before, after = PATHS[event.kind]
             was = now.get(event.job_id, NEW if is_whole else None)
             if was is not None and was not in before:
-                yield Breach("event", _told(event, was))
+                yield Breach("event", _message(event, was))
             now[event.job_id] = after
     yield from _last_ones(history, now)
 
@@ -57,13 +57,13 @@ def _last_ones(history: History, now: dict[int, str]) -> Iterator[Breach]:
     for job_id, last in now.items():
         job = history.job.get(job_id)
         state = job.state if job else GONE
-        # Which of the unfinished states a job is in is not told.
+        # Events do not distinguish the unfinished states.
         is_open = last in (READY, ACTIVE) and state not in (*_ENDED, GONE)
         if last != state and not is_open:
-            yield Breach("event", f"job {job_id} is {state} and was told to be {last}")
+            yield Breach("event", f"job {job_id} is {state}, by its events {last}")
 
 
-def _told(event: Event, was: str) -> str:
+def _message(event: Event, was: str) -> str:
     return f"job {event.job_id}: {event.kind} at {event.at} while it was {was}"
 
 

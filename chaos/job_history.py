@@ -1,8 +1,8 @@
 """
-What the store says of each job: its story, line by line, against what handlers did.
+Job history checks: the history of each job must be consistent with its runs.
 
-A story has one line for each run that ended and one for each time that someone put the
-finished job back in line.  What lies between two of the latter is a life.
+A job's history has one entry for each run that ended and one for each time that an
+operator requeued the finished job.  The entries between two of the latter are a life.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from chaos.breach import Breach
-from chaos.facts import FOR_EVER
+from chaos.facts import FOREVER
 from chaos.plan import APART
 from kue import State
 from kue.model.retry_policy import MAX_STALLS
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from kue.model.job import Attempt
 
 COMPLETED_TWICE = "completed-twice"
-#: Lines that a story keeps; one that has so many may have lost its beginning.
-FULL_STORY = 20
+#: Entries that a history keeps; one with as many may have lost its beginning.
+MAX_ENTRIES = 20
 FINAL = frozenset({"complete", "failed", "cancelled"})
-#: What a job may fail of in a run: what it was told to do, or what was done to it.
+#: Errors with which a job may fail: planned ones, or those that faults cause.
 EXPECTED_ERRORS = frozenset(
     {
         "Planned",
@@ -42,13 +42,13 @@ EXPECTED_ERRORS = frozenset(
 
 
 def lives(job: Job) -> list[list[Attempt]]:
-    """Return the lines of *job*'s story, divided where it was put back in line."""
+    """Return the entries of *job*'s history, divided where it was requeued."""
     parts: list[list[Attempt]] = [[]]
-    for line in job.history:
-        if line.outcome == "restarted":
+    for entry in job.history:
+        if entry.outcome == "restarted":
             parts.append([])
         else:
-            parts[-1].append(line)
+            parts[-1].append(entry)
     return parts
 
 
@@ -56,26 +56,27 @@ def completed_twice(history: History) -> Iterator[Breach]:
     """Completions that were accepted although the job was complete."""
     for job in history.jobs:
         for life in lives(job):
-            done = [line for line in life if line.outcome == "complete"]
-            for line in done[1:]:
-                yield Breach(COMPLETED_TWICE, f"job {job.id} by run {line.token}")
+            done = [entry for entry in life if entry.outcome == "complete"]
+            for entry in done[1:]:
+                yield Breach(COMPLETED_TWICE, f"job {job.id} by run {entry.token}")
 
 
 def ended_and_went_on(history: History) -> Iterator[Breach]:
-    """Jobs that ended and had another ending, though nobody put them back."""
+    """Jobs that ended and had another ending, without having been requeued."""
     for job in history.jobs:
         for life in lives(job):
-            for line, following in pairwise(life):
-                is_told = line.outcome == following.outcome == "complete"
-                if line.outcome in FINAL and not is_told:
+            for entry, following in pairwise(life):
+                # Reported by `completed_twice`.
+                is_reported = entry.outcome == following.outcome == "complete"
+                if entry.outcome in FINAL and not is_reported:
                     yield Breach(
                         "went-on",
-                        f"job {job.id} was {line.outcome} and then {following.outcome}",
+                        f"job {job.id} was {entry.outcome}, then {following.outcome}",
                     )
 
 
 def restarted_unasked(history: History) -> Iterator[Breach]:
-    """Jobs that ended and run again though nobody retried that very ending."""
+    """Jobs that ended and ran again though no operator retried that ending."""
     for job in history.jobs:
         asked = history.retried(job.id)
         for ending in restarted(job):
@@ -84,7 +85,7 @@ def restarted_unasked(history: History) -> Iterator[Breach]:
 
 
 def retried_twice(history: History) -> Iterator[Breach]:
-    """Endings that two were told to have retried: the second is to do nothing."""
+    """Endings for which two retries were acknowledged: the second must do nothing."""
     done = Counter(
         (order.id, order.ending)
         for order in history.given
@@ -96,38 +97,39 @@ def retried_twice(history: History) -> Iterator[Breach]:
 
 
 def retry_lost(history: History) -> Iterator[Breach]:
-    """Retries that were acknowledged and of which the story says nothing."""
+    """Retries that were acknowledged and are missing in the history."""
     for job in history.jobs:
-        told = set(restarted(job))
+        recorded = set(restarted(job))
         for order in history.ordered(job.id, "retry"):
-            is_told = order.ending in told or len(job.history) >= FULL_STORY
-            if order.word == "done" and not is_told:
+            is_recorded = order.ending in recorded or len(job.history) >= MAX_ENTRIES
+            if order.word == "done" and not is_recorded:
                 yield Breach("retry-lost", f"job {job.id} after {order.ending}")
 
 
 def restarted(job: Job) -> list[str]:
-    """Return the endings after which *job* was put back in line."""
+    """Return the endings after which *job* was requeued."""
     return [
-        f'{{"run":"{line.token}","at":{line.at},'
-        for line, following in pairwise(job.history)
+        f'{{"run":"{entry.token}","at":{entry.at},'
+        for entry, following in pairwise(job.history)
         if following.outcome == "restarted"
     ]
 
 
 def state_differs(history: History) -> Iterator[Breach]:
-    """Jobs whose state is not how their story ends."""
+    """Jobs whose state differs from the last entry of their history."""
     for job in history.jobs:
         last = job.history[-1].outcome if job.history else ""
         if job.state.is_final and last != job.state:
             yield Breach(
-                "state-differs", f"job {job.id} is {job.state}, its story ends {last!r}"
+                "state-differs",
+                f"job {job.id} is {job.state}, its history ends {last!r}",
             )
 
 
 def fences_repeat(history: History) -> Iterator[Breach]:
-    """Runs of a job whose fences do not grow."""
+    """Runs of a job whose fencing tokens do not increase."""
     for job in history.jobs:
-        fences = [line.run.fence for line in job.history if line.run]
+        fences = [entry.run.fence for entry in job.history if entry.run]
         for fence, following in pairwise(fences):
             if following <= fence:
                 yield Breach("fence", f"job {job.id}: {following} came after {fence}")
@@ -136,14 +138,14 @@ def fences_repeat(history: History) -> Iterator[Breach]:
 def too_many_attempts(history: History) -> Iterator[Breach]:
     """Jobs that ran more often than they may, by failing or by losing workers."""
     for job in history.jobs:
-        for line in job.history:
-            if line.run and line.run.attempt > job.max_attempts:
+        for entry in job.history:
+            if entry.run and entry.run.attempt > job.max_attempts:
                 yield Breach(
                     "attempts",
-                    f"job {job.id}: attempt {line.run.attempt} of {job.max_attempts}",
+                    f"job {job.id}: attempt {entry.run.attempt} of {job.max_attempts}",
                 )
         for life in lives(job):
-            stalls = sum(line.outcome == "stalled" for line in life)
+            stalls = sum(entry.outcome == "stalled" for entry in life)
             if stalls > MAX_STALLS:
                 yield Breach("attempts", f"job {job.id} lost {stalls} workers")
 
@@ -152,13 +154,13 @@ def started_early(history: History) -> Iterator[Breach]:
     """Runs that began before their job was due, both by the store's clock."""
     for job in history.jobs:
         since = job.created_at
-        due = since + job.spec.delay if len(job.history) < FULL_STORY else 0
-        for line in job.history:
-            began = line.run.started_at if line.run else FOR_EVER
-            # Put in line by hand, it is due at once.
+        due = since + job.spec.delay if len(job.history) < MAX_ENTRIES else 0
+        for entry in job.history:
+            began = entry.run.started_at if entry.run else FOREVER
+            # Requeued by an operator, it is due at once.
             if began < due and not history.may_be_retried(job.id, since, began):
                 yield Breach("early", f"job {job.id} began {due - began} ms too soon")
-            since, due = line.at, line.at + line.delay
+            since, due = entry.at, entry.at + entry.delay
 
 
 def run_twice(history: History) -> Iterator[Breach]:
@@ -170,52 +172,52 @@ def run_twice(history: History) -> Iterator[Breach]:
 
 
 def run_by_orphan(history: History) -> Iterator[Breach]:
-    """Runs that began in a process of their own whose worker was dead."""
+    """Runs that began in a child process whose worker was dead."""
     workers = {one.pid for one in history.came}
     for run in history.started:
         if run.type == APART and run.parent not in workers:
             yield Breach("orphan", f"job {run.id} with fence {run.fence}")
 
 
-def run_untold(history: History) -> Iterator[Breach]:
-    """Runs that began and of which the story of their ended job says nothing."""
+def run_unrecorded(history: History) -> Iterator[Breach]:
+    """Runs that began and are missing in the history of their ended job."""
     for job in history.jobs:
-        if not job.state.is_final or len(job.history) >= FULL_STORY:
+        if not job.state.is_final or len(job.history) >= MAX_ENTRIES:
             continue
-        told = {line.run.fence for line in job.history if line.run}
+        recorded = {entry.run.fence for entry in job.history if entry.run}
         for run in history.runs.get(job.id, ()):
-            if run.fence not in told:
+            if run.fence not in recorded:
                 yield Breach("untold", f"job {job.id}: the run with fence {run.fence}")
 
 
 def without_effect(history: History) -> Iterator[Breach]:
-    """Completions of runs that never had their effect, or that others spoke for."""
+    """Completions of runs that had no effect, or with the result of another run."""
     had = {(effect.job, effect.fence) for effect in history.effects}
     for job in history.jobs:
-        for line in job.history:
-            if line.outcome != "complete" or line.run is None:
+        for entry in job.history:
+            if entry.outcome != "complete" or entry.run is None:
                 continue
-            fence = line.run.fence
+            fence = entry.run.fence
             if (job.id, fence) not in had:
                 yield Breach("without-effect", f"job {job.id} with fence {fence}")
-            if line.result != fence:
-                yield Breach("other-result", f"job {job.id}: {line.result} by {fence}")
+            if entry.result != fence:
+                yield Breach("other-result", f"job {job.id}: {entry.result} by {fence}")
 
 
 def once_repeated(history: History) -> Iterator[Breach]:
-    """Jobs that are delivered at most once and were delivered again."""
+    """At-most-once jobs that were delivered again."""
     for job_id, runs in history.runs.items():
         job = history.job.get(job_id)
-        lines = job.history if job else ()
-        # An ending is retried once; of a job that was removed there is no story.
-        again = sum(line.outcome == "restarted" for line in lines)
+        entries = job.history if job else ()
+        # An ending is retried once; a job that was removed has no history.
+        again = sum(entry.outcome == "restarted" for entry in entries)
         again = max(again, len(history.retried(job_id)))
         if runs[0].once and len(runs) > 1 + again:
             yield Breach("once", f"job {job_id} was begun {len(runs)} times")
 
 
 def failed_for_no_reason(history: History) -> Iterator[Breach]:
-    """Jobs that failed of something that nobody planned."""
+    """Jobs that failed with an unexpected error."""
     for job in history.jobs:
         error = job.error if job.state is State.FAILED else None
         if error is not None and error.kind not in EXPECTED_ERRORS:
@@ -234,7 +236,7 @@ CHECKS = (
     started_early,
     run_twice,
     run_by_orphan,
-    run_untold,
+    run_unrecorded,
     without_effect,
     once_repeated,
     failed_for_no_reason,
