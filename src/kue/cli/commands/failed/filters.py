@@ -24,7 +24,7 @@ def filter_options(command: F) -> F:
     """Add ``--type``, ``--error`` and ``--since``."""
     for option in (
         click.option("--since", type=TIME, help="Failed at or after: 2h, or a time."),
-        click.option("--error", help="Text in the error, in upper or lower case."),
+        click.option("--error", help="Text in the error, ignoring case."),
         click.option("--type", type=TYPE, help="Only jobs of this type."),
     ):
         command = option(command)
