@@ -29,13 +29,13 @@ pytestmark = [
 def meddle(monkeypatch: pytest.MonkeyPatch, store: Store, act: Meddle) -> None:
     """Have *act* happen right before a script of the check reaches Redis."""
     assert isinstance(store, RedisStore)
-    run = store._run
+    run = store._db.run
 
     async def run_after(shard: int, script: str, *args: Any, **options: Any) -> Any:
         await act(script, args)
         return await run(shard, script, *args, **options)
 
-    monkeypatch.setattr(store, "_run", run_after)
+    monkeypatch.setattr(store._db, "run", run_after)
 
 
 @pytest.mark.parametrize("kind", ["job", "key", "unknown key"])

@@ -34,7 +34,7 @@ def store_for(settings: Settings) -> Store:
     if scheme in _REDIS or scheme in _CLUSTER:
         from kue.store.redis.store import RedisStore
 
-        return RedisStore.from_settings(settings)
+        return RedisStore(settings)
     raise ConfigError(
         f"the URL {_shown(settings.url)!r} names no store; it should look like "
         "sqlite:///kue.db, memory://, redis://localhost:6379/0, rediss://…, "

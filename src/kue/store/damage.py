@@ -8,21 +8,11 @@ around each transaction, Redis around each verb.
 
 from __future__ import annotations
 
-import functools
-import inspect
-from typing import TYPE_CHECKING, Any, TypeVar
-
 from kue.model.errors import KueError, StoreCorrupt
-from kue.store.contract import Store
 from kue.store.validation import InvalidCall
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-S = TypeVar("S", bound=type[Store])
-
 #: Errors of Python and msgspec for a value of the wrong type, form or size.
-_MALFORMED = (
+MALFORMED = (
     ValueError,
     TypeError,
     LookupError,
@@ -30,13 +20,11 @@ _MALFORMED = (
     ArithmeticError,
     RecursionError,
 )
-#: These verbs translate errors themselves.
-_UNGUARDED = frozenset({"open", "close"})
 
 
 def is_damage(exc: BaseException) -> bool:
     """Return whether *exc*, raised while an engine worked, means a malformed value."""
-    return isinstance(exc, _MALFORMED) and not isinstance(exc, KueError | InvalidCall)
+    return isinstance(exc, MALFORMED) and not isinstance(exc, KueError | InvalidCall)
 
 
 def corrupt(name: str, exc: BaseException) -> StoreCorrupt:
@@ -50,24 +38,3 @@ def corrupt(name: str, exc: BaseException) -> StoreCorrupt:
     )
     error.__cause__ = exc
     return error
-
-
-def guards_replies(store: S) -> S:
-    """Decorate a store: its verbs raise `StoreCorrupt` for malformed replies."""
-    for name, verb in inspect.getmembers(Store, inspect.iscoroutinefunction):
-        if name not in _UNGUARDED:
-            setattr(store, name, _guarded(getattr(store, name, verb)))
-    return store
-
-
-def _guarded(verb: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    @functools.wraps(verb)
-    async def guarded(self: Store, *args: Any, **given: Any) -> Any:
-        try:
-            return await verb(self, *args, **given)
-        except _MALFORMED as exc:
-            if is_damage(exc):
-                raise corrupt(self.name, exc) from exc
-            raise
-
-    return guarded

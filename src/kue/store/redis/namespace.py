@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kue.store.redis.store import RedisStore
+from kue.store.redis.sharding import Shards
+from kue.store.redis.verbs.check import pattern_of, servers_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
+
+    from kue.model.settings import Settings
 
 #: Keys scanned in one call; most may belong to other applications.
 _SCANNED = 5_000
@@ -15,8 +18,11 @@ _SCANNED = 5_000
 _REMOVED = 500
 
 
-class Namespace(RedisStore):
+class Namespace:
     """The keys of a temporary prefix."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._db = Shards(settings)
 
     async def weigh(self, job_type: str, job_ids: Sequence[int]) -> float:
         """
@@ -28,14 +34,14 @@ class Namespace(RedisStore):
         Raises:
             StoreError: The server does not report it, as some managed ones do not.
         """
-        home = self._home_of(job_type)
-        keys = self._keys[home]
+        home = self._db.home_of(job_type)
+        keys = self._db.keys[home]
         names = [keys.job(job_id) for job_id in job_ids]
-        records = await self._read_many(
+        records = await self._db.read_many(
             home, [("MEMORY", "USAGE", name) for name in names]
         )
         waiting = keys.of_type(job_type, "waiting")
-        whole, length = await self._read_many(
+        whole, length = await self._db.read_many(
             home, [("MEMORY", "USAGE", waiting, "SAMPLES", 0), ("ZCARD", waiting)]
         )
         return sum(map(int, records)) / len(records) + int(whole) / int(length)
@@ -43,20 +49,33 @@ class Namespace(RedisStore):
     async def erase(self) -> int:
         """Remove every key; return how many there were."""
         removed = 0
-        for server in await self._servers():
+        for server in await servers_of(self._db):
             async for names in self._found(server):
-                replies = await self._read_many(
+                replies = await self._db.read_many(
                     server, [("UNLINK", *same) for same in _by_slot(names)]
                 )
                 removed += sum(replies)
         return removed
 
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._db.close()
+
     async def _found(self, server: int) -> AsyncIterator[list[bytes]]:
         cursor = -1
         while cursor:
-            [(after, names)] = await self._read_many(
+            [(after, names)] = await self._db.read_many(
                 server,
-                [("SCAN", max(cursor, 0), "MATCH", self._pattern(), "COUNT", _SCANNED)],
+                [
+                    (
+                        "SCAN",
+                        max(cursor, 0),
+                        "MATCH",
+                        pattern_of(self._db),
+                        "COUNT",
+                        _SCANNED,
+                    )
+                ],
             )
             cursor = int(after)
             for start in range(0, len(names), _REMOVED):

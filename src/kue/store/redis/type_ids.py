@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kue.store.redis.live_ids import LiveIds
 from kue.store.values import MAX_BATCH
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
+
+    from kue.store.redis.sharding import Shards
 
 #: Sorted sets that hold jobs of a type; the running ones are in a hash.
 _SETS = ("waiting", "held", "delayed", "complete", "failed", "cancelled", "blocked")
@@ -20,50 +21,50 @@ FEW = 20_000
 MAX_PASSED = 100_000
 
 
-class TypeIds(LiveIds):
-    """Reads the indexes of a type."""
+async def ids_of(
+    db: Shards, job_type: str, after: int | None, descending: bool
+) -> AsyncIterator[list[int]]:
+    """Yield the ids of a small type in any state: all are read, and sorted."""
+    shard = db.home_of(job_type)
+    active, *sets = _places_of(db, job_type)
+    parts = [
+        ("ZRANGE", key, at, at + IDS_PER_CALL - 1)
+        for key in sets
+        for at in range(0, FEW, IDS_PER_CALL)
+    ]
+    replies = await db.read_many(shard, [("HKEYS", active), *parts])
+    ids = {int(job_id) for reply in replies for job_id in reply}
+    for part in in_order(list(ids), after, descending):
+        yield part
 
-    async def _ids_of(
-        self, job_type: str, after: int | None, descending: bool
-    ) -> AsyncIterator[list[int]]:
-        """Yield the ids of a small type in any state: all are read, and sorted."""
-        shard = self._home_of(job_type)
-        active, *sets = self._places_of(job_type)
-        parts = [
-            ("ZRANGE", key, at, at + IDS_PER_CALL - 1)
-            for key in sets
-            for at in range(0, FEW, IDS_PER_CALL)
+
+async def owned(
+    db: Shards, job_type: str, batches: AsyncIterator[list[int]]
+) -> AsyncIterator[list[int]]:
+    """Yield those ids of *batches* that belong to a type."""
+    active, *sets = _places_of(db, job_type)
+    async for ids in batches:
+        asked = [("HMGET", active, *ids), *(("ZMSCORE", key, *ids) for key in sets)]
+        replies = await db.read_many(db.home_of(job_type), asked)
+        places = zip(*replies, strict=True)
+        yield [
+            job_id
+            for job_id, found in zip(ids, places, strict=True)
+            if any(place is not None for place in found)
         ]
-        replies = await self._read_many(shard, [("HKEYS", active), *parts])
-        ids = {int(job_id) for reply in replies for job_id in reply}
-        for part in in_order(list(ids), after, descending):
-            yield part
 
-    async def _owned(
-        self, job_type: str, batches: AsyncIterator[list[int]]
-    ) -> AsyncIterator[list[int]]:
-        """Yield those ids of *batches* that belong to a type."""
-        active, *sets = self._places_of(job_type)
-        async for ids in batches:
-            asked = [("HMGET", active, *ids), *(("ZMSCORE", key, *ids) for key in sets)]
-            replies = await self._read_many(self._home_of(job_type), asked)
-            places = zip(*replies, strict=True)
-            yield [
-                job_id
-                for job_id, found in zip(ids, places, strict=True)
-                if any(place is not None for place in found)
-            ]
 
-    async def _size_of(self, job_type: str) -> int:
-        """Return the number of jobs of a type."""
-        active, *sets = self._places_of(job_type)
-        asked = [("HLEN", active), *(("ZCARD", key) for key in sets)]
-        return sum(await self._read_many(self._home_of(job_type), asked))
+async def size_of(db: Shards, job_type: str) -> int:
+    """Return the number of jobs of a type."""
+    active, *sets = _places_of(db, job_type)
+    asked = [("HLEN", active), *(("ZCARD", key) for key in sets)]
+    return sum(await db.read_many(db.home_of(job_type), asked))
 
-    def _places_of(self, job_type: str) -> list[str]:
-        """Return the keys that hold ids of a type: the running jobs first."""
-        keys = self._keys[self._home_of(job_type)]
-        return [keys.of_type(job_type, name) for name in ("active", *_SETS)]
+
+def _places_of(db: Shards, job_type: str) -> list[str]:
+    """Return the keys that hold ids of a type: the running jobs first."""
+    keys = db.keys[db.home_of(job_type)]
+    return [keys.of_type(job_type, name) for name in ("active", *_SETS)]
 
 
 class Walk:

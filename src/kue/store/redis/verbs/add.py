@@ -9,7 +9,6 @@ from kue.model.names import quote
 from kue.store.batches import bytes_of_draft, producer_of_part, split
 from kue.store.codec import body_of
 from kue.store.redis.record import options_of, priority_field
-from kue.store.redis.sharding import Sharding
 from kue.store.validation import InvalidCall, check_batch
 from kue.store.values import Added
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kue.model.job import Draft
-    from kue.model.settings import Settings
+    from kue.store.redis.sharding import Shards
 
 #: The arguments of ``add.lua`` for a schedule, when none is fired.
 NO_SCHEDULE = ("", "", "", "")
@@ -36,131 +35,126 @@ class _Call(NamedTuple):
     now: int | None
 
 
-class Producing(Sharding):
-    """The verb `add`."""
+async def add(
+    db: Shards,
+    drafts: Sequence[Draft],
+    *,
+    producer: str,
+    seq: int,
+    durable: bool = False,
+    now: int | None = None,
+) -> list[Added]:
+    check_batch(drafts, "drafts")
+    _check_seq(db, producer, seq)
+    call = _Call(producer, seq, durable, now)
+    if db.count == 1:
+        confirmed, added = await _add_at(db, 0, drafts, call)
+    else:
+        confirmed, added = await _add_at_homes(db, drafts, call)
+        await _link_across(db, drafts, added, now=now)
+    if not confirmed:
+        raise DurabilityUnknown([one.id for one in added])
+    return added
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
-        self._seqs: dict[str, int] = {}
 
-    async def add(
-        self,
-        drafts: Sequence[Draft],
-        *,
-        producer: str,
-        seq: int,
-        durable: bool = False,
-        now: int | None = None,
-    ) -> list[Added]:
-        check_batch(drafts, "drafts")
-        self._check_seq(producer, seq)
-        call = _Call(producer, seq, durable, now)
-        if self._shards == 1:
-            confirmed, added = await self._add_at(0, drafts, call)
-        else:
-            confirmed, added = await self._add_at_homes(drafts, call)
-            await self._link_across(drafts, added, now=now)
-        if not confirmed:
-            raise DurabilityUnknown([one.id for one in added])
-        return added
+async def _add_at_homes(
+    db: Shards, drafts: Sequence[Draft], call: _Call
+) -> tuple[bool, list[Added]]:
+    """Add each draft on the shard of its type; return whether all are confirmed."""
+    homes: dict[int, list[int]] = {}
+    for position, draft in enumerate(drafts):
+        homes.setdefault(db.home_of(draft.type), []).append(position)
+    found: dict[int, Added] = {}
+    all_confirmed = True
+    for shard, positions in homes.items():
+        chosen = [drafts[position] for position in positions]
+        confirmed, added = await _add_at(db, shard, chosen, call)
+        all_confirmed = all_confirmed and confirmed
+        found.update(zip(positions, added, strict=True))
+    return all_confirmed, [found[position] for position in range(len(drafts))]
 
-    async def _add_at_homes(
-        self, drafts: Sequence[Draft], call: _Call
-    ) -> tuple[bool, list[Added]]:
-        """Add each draft on the shard of its type; return whether all are confirmed."""
-        homes: dict[int, list[int]] = {}
-        for position, draft in enumerate(drafts):
-            homes.setdefault(self._home_of(draft.type), []).append(position)
-        found: dict[int, Added] = {}
-        all_confirmed = True
-        for shard, positions in homes.items():
-            chosen = [drafts[position] for position in positions]
-            confirmed, added = await self._add_at(shard, chosen, call)
-            all_confirmed = all_confirmed and confirmed
-            found.update(zip(positions, added, strict=True))
-        return all_confirmed, [found[position] for position in range(len(drafts))]
 
-    async def _add_at(
-        self, shard: int, drafts: Sequence[Draft], call: _Call
-    ) -> tuple[bool, list[Added]]:
-        """Add drafts on one shard, in as many scripts as their size requires."""
-        added: list[Added] = []
-        all_confirmed = True
-        for number, part in enumerate(split(drafts, bytes_of_draft)):
-            name = producer_of_part(call.producer, number)
-            args = (name, call.seq, *NO_SCHEDULE, *arguments(part))
-            confirmed, reply = await self._add(
-                shard, args, durable=call.durable, now=call.now
-            )
-            all_confirmed = all_confirmed and confirmed
-            added += read_added(reply)
-        return all_confirmed, added
-
-    async def _add(
-        self, shard: int, args: tuple[Any, ...], *, durable: bool, now: int | None
-    ) -> tuple[bool, bytes]:
-        confirmed = True
-        if durable:
-            await self.open()
-            reply, confirmed = await self._client.run_durably(
-                "add",
-                self._keys[shard].root,
-                "" if now is None else now,
-                self._shards,
-                shard,
-                *args,
-                wait_ms=DURABLE_WAIT_MS,
-            )
-        else:
-            reply = await self._run(shard, "add", *args, now=now)
-        if reply[0] != b"OK":
-            raise _behind(args[0], args[1])
-        return confirmed, reply[1]
-
-    def _check_seq(self, producer: str, seq: int) -> None:
-        """Reject a call older than the last; a shard knows only the calls it got."""
-        if self._shards == 1:
-            return
-        if seq < self._seqs.get(producer, seq):
-            raise _behind(producer, seq)
-        self._seqs[producer] = seq
-        if len(self._seqs) > MAX_SEQS:
-            del self._seqs[next(iter(self._seqs))]
-
-    async def _link_across(
-        self, drafts: Sequence[Draft], added: list[Added], *, now: int | None
-    ) -> None:
-        """Register the new jobs with the parents they wait for on other shards."""
-        for draft, one in zip(drafts, added, strict=True):
-            for parent in draft.spec.after:
-                if one.new and self._shard_of(parent) != self._shard_of(one.id):
-                    await self._link_to_parent(one.id, parent, now=now)
-
-    async def _link_to_parent(
-        self, job_id: int, parent: int, *, now: int | None
-    ) -> int:
-        """
-        Process one "link" of the outbox: *job_id* waits for *parent* elsewhere.
-
-        Each step is idempotent; the entry is deleted only when all are done.
-        """
-        home = self._shard_of(job_id)
-        entry = f"link:{job_id}:{parent}"
-        root = self._keys[home].root
-        outbox = self._keys[home].of_shard("outbox")
-        any_end = await self._client.read(root, "HGET", outbox, entry)
-        if any_end is None:
-            return 0
-        word = await self._run(
-            self._shard_of(parent), "link", parent, job_id, any_end, now=now
+async def _add_at(
+    db: Shards, shard: int, drafts: Sequence[Draft], call: _Call
+) -> tuple[bool, list[Added]]:
+    """Add drafts on one shard, in as many scripts as their size requires."""
+    added: list[Added] = []
+    all_confirmed = True
+    for number, part in enumerate(split(drafts, bytes_of_draft)):
+        name = producer_of_part(call.producer, number)
+        args = (name, call.seq, *NO_SCHEDULE, *arguments(part))
+        confirmed, reply = await _add(
+            db, shard, args, durable=call.durable, now=call.now
         )
-        released = 0
-        if word != b"linked":
-            released = await self._run(
-                home, "unblock", job_id, parent, word, any_end, now=now
-            )
-        await self._client.read(root, "HDEL", outbox, entry)
-        return int(released)
+        all_confirmed = all_confirmed and confirmed
+        added += read_added(reply)
+    return all_confirmed, added
+
+
+async def _add(
+    db: Shards, shard: int, args: tuple[Any, ...], *, durable: bool, now: int | None
+) -> tuple[bool, bytes]:
+    confirmed = True
+    if durable:
+        await db.open()
+        reply, confirmed = await db.client.run_durably(
+            "add",
+            db.keys[shard].root,
+            "" if now is None else now,
+            db.count,
+            shard,
+            *args,
+            wait_ms=DURABLE_WAIT_MS,
+        )
+    else:
+        reply = await db.run(shard, "add", *args, now=now)
+    if reply[0] != b"OK":
+        raise _behind(args[0], args[1])
+    return confirmed, reply[1]
+
+
+def _check_seq(db: Shards, producer: str, seq: int) -> None:
+    """Reject a call older than the last; a shard knows only the calls it got."""
+    if db.count == 1:
+        return
+    if seq < db.last_seqs.get(producer, seq):
+        raise _behind(producer, seq)
+    db.last_seqs[producer] = seq
+    if len(db.last_seqs) > MAX_SEQS:
+        del db.last_seqs[next(iter(db.last_seqs))]
+
+
+async def _link_across(
+    db: Shards, drafts: Sequence[Draft], added: list[Added], *, now: int | None
+) -> None:
+    """Register the new jobs with the parents they wait for on other shards."""
+    for draft, one in zip(drafts, added, strict=True):
+        for parent in draft.spec.after:
+            if one.new and db.shard_of(parent) != db.shard_of(one.id):
+                await link_to_parent(db, one.id, parent, now=now)
+
+
+async def link_to_parent(
+    db: Shards, job_id: int, parent: int, *, now: int | None
+) -> int:
+    """
+    Process one "link" of the outbox: *job_id* waits for *parent* elsewhere.
+
+    Each step is idempotent; the entry is deleted only when all are done.
+    """
+    home = db.shard_of(job_id)
+    entry = f"link:{job_id}:{parent}"
+    root = db.keys[home].root
+    outbox = db.keys[home].of_shard("outbox")
+    any_end = await db.client.read(root, "HGET", outbox, entry)
+    if any_end is None:
+        return 0
+    word = await db.run(db.shard_of(parent), "link", parent, job_id, any_end, now=now)
+    released = 0
+    if word != b"linked":
+        released = await db.run(home, "unblock", job_id, parent, word, any_end, now=now)
+    await db.client.read(root, "HDEL", outbox, entry)
+    return int(released)
 
 
 def _behind(producer: str, seq: int) -> InvalidCall:

@@ -12,7 +12,8 @@ from kue.model.names import quote
 from kue.model.retry_policy import after_cancel
 from kue.store.codec import body_of, tail_of
 from kue.store.redis.record import created_in, read_claimed, with_changes
-from kue.store.redis.sharding import Sharding, seen_as_arguments
+from kue.store.redis.sharding import seen_as_arguments
+from kue.store.redis.verbs.pages import types
 from kue.store.validation import InvalidCall, check_batch, check_limit, check_move
 from kue.store.values import (
     MAX_BATCH,
@@ -26,123 +27,120 @@ from kue.store.values import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from kue.store.redis.sharding import Shards
+
 _encode = msgspec.json.Encoder().encode
 
 
 _STATES = frozenset(state.value for state in State)
 
 
-class Operating(Sharding):
-    """The verbs `update`, `move`, `cancel`, `remove` and `clear`."""
+async def update(
+    db: Shards, changes: Sequence[Change], *, now: int | None = None
+) -> list[Result]:
+    check_batch(changes, "changes")
+    return [await _update(db, change, now) for change in changes]
 
-    async def update(
-        self, changes: Sequence[Change], *, now: int | None = None
-    ) -> list[Result]:
-        check_batch(changes, "changes")
-        return [await self._update(change, now) for change in changes]
 
-    async def _update(self, change: Change, now: int | None) -> Result:
-        shard = self._shard_of(change.job_id)
-        while True:
-            record = await self._record(change.job_id)
-            if record is None:
-                return Result.GONE
-            old, new, priority = _edited(change, record)
-            created_at, ending = seen_as_arguments(change.seen)
-            # The creation time is in the header, which the script compares as well.
-            if created_at not in ("", created_in(old)):
-                return Result.GONE
-            word = await self._run(
-                shard, "update", change.job_id, old, new, priority, ending, now=now
-            )
-            if word != b"changed":
-                return Result(word.decode())
-
-    async def _record(self, job_id: int) -> bytes | None:
-        shard = self._shard_of(job_id)
-        [record] = await self._read_many(
-            shard, [("GET", self._keys[shard].job(job_id))]
+async def _update(db: Shards, change: Change, now: int | None) -> Result:
+    shard = db.shard_of(change.job_id)
+    while True:
+        record = await _record(db, change.job_id)
+        if record is None:
+            return Result.GONE
+        old, new, priority = _edited(change, record)
+        created_at, ending = seen_as_arguments(change.seen)
+        # The creation time is in the header, which the script compares as well.
+        if created_at not in ("", created_in(old)):
+            return Result.GONE
+        word = await db.run(
+            shard, "update", change.job_id, old, new, priority, ending, now=now
         )
-        return record if isinstance(record, bytes) else None
+        if word != b"changed":
+            return Result(word.decode())
 
-    async def move(
-        self,
-        job_ids: Sequence[int],
-        to: State,
-        *,
-        at: int | None = None,
-        states: Iterable[State] | None = None,
-        seen: Mapping[int, ExpectedState] = NOTHING_SEEN,
-        now: int | None = None,
-    ) -> list[Reply]:
-        check_batch(job_ids, "jobs")
-        check_move(to, at)
-        args = (to.value, at or 0, _listed(states))
-        answers = await self._run_on_jobs(
-            "move", job_ids, *args, seen=seen, size=2, now=now
-        )
-        return [_reply(answer) for answer in answers]
 
-    async def cancel(
-        self,
-        job_ids: Sequence[int],
-        *,
-        reason: str = "",
-        seen: Mapping[int, ExpectedState] = NOTHING_SEEN,
-        now: int | None = None,
-    ) -> list[Reply]:
-        check_batch(job_ids, "jobs")
-        args = (
-            tail_of(Cancelled(reason)),
-            tail_of(after_cancel(reason)),
-            _encode(reason),
-        )
-        answers = await self._run_on_jobs(
-            "cancel", job_ids, *args, seen=seen, size=2, now=now
-        )
-        return [_reply(answer) for answer in answers]
+async def _record(db: Shards, job_id: int) -> bytes | None:
+    shard = db.shard_of(job_id)
+    [record] = await db.read_many(shard, [("GET", db.keys[shard].job(job_id))])
+    return record if isinstance(record, bytes) else None
 
-    async def remove(
-        self,
-        job_ids: Sequence[int],
-        *,
-        force: bool = False,
-        states: Iterable[State] | None = None,
-        seen: Mapping[int, ExpectedState] = NOTHING_SEEN,
-        now: int | None = None,
-    ) -> list[Reply]:
-        check_batch(job_ids, "jobs")
-        args = ("1" if force else "0", _listed(states))
-        answers = await self._run_on_jobs(
-            "remove", job_ids, *args, seen=seen, size=2, now=now
-        )
-        return [_reply(answer) for answer in answers]
 
-    async def clear(
-        self,
-        type: str | None,
-        states: Iterable[State],
-        *,
-        limit: int = MAX_BATCH,
-        now: int | None = None,
-    ) -> int:
-        check_limit(limit)
-        wanted = list(states)
-        if State.ACTIVE in wanted:
-            raise InvalidCall("active jobs cannot be cleared; cancel them, or wait")
-        cleared = 0
-        for job_type in await self.types() if type is None else [type]:
-            for state in wanted:
-                if cleared < limit:
-                    cleared += await self._run(
-                        self._home_of(job_type),
-                        "clear",
-                        quote(job_type),
-                        state.value,
-                        limit - cleared,
-                        now=now,
-                    )
-        return cleared
+async def move(
+    db: Shards,
+    job_ids: Sequence[int],
+    to: State,
+    *,
+    at: int | None = None,
+    states: Iterable[State] | None = None,
+    seen: Mapping[int, ExpectedState] = NOTHING_SEEN,
+    now: int | None = None,
+) -> list[Reply]:
+    check_batch(job_ids, "jobs")
+    check_move(to, at)
+    args = (to.value, at or 0, _listed(states))
+    answers = await db.run_on_jobs("move", job_ids, *args, seen=seen, size=2, now=now)
+    return [_reply(answer) for answer in answers]
+
+
+async def cancel(
+    db: Shards,
+    job_ids: Sequence[int],
+    *,
+    reason: str = "",
+    seen: Mapping[int, ExpectedState] = NOTHING_SEEN,
+    now: int | None = None,
+) -> list[Reply]:
+    check_batch(job_ids, "jobs")
+    args = (
+        tail_of(Cancelled(reason)),
+        tail_of(after_cancel(reason)),
+        _encode(reason),
+    )
+    answers = await db.run_on_jobs("cancel", job_ids, *args, seen=seen, size=2, now=now)
+    return [_reply(answer) for answer in answers]
+
+
+async def remove(
+    db: Shards,
+    job_ids: Sequence[int],
+    *,
+    force: bool = False,
+    states: Iterable[State] | None = None,
+    seen: Mapping[int, ExpectedState] = NOTHING_SEEN,
+    now: int | None = None,
+) -> list[Reply]:
+    check_batch(job_ids, "jobs")
+    args = ("1" if force else "0", _listed(states))
+    answers = await db.run_on_jobs("remove", job_ids, *args, seen=seen, size=2, now=now)
+    return [_reply(answer) for answer in answers]
+
+
+async def clear(
+    db: Shards,
+    type: str | None,
+    states: Iterable[State],
+    *,
+    limit: int = MAX_BATCH,
+    now: int | None = None,
+) -> int:
+    check_limit(limit)
+    wanted = list(states)
+    if State.ACTIVE in wanted:
+        raise InvalidCall("active jobs cannot be cleared; cancel them, or wait")
+    cleared = 0
+    for job_type in await types(db) if type is None else [type]:
+        for state in wanted:
+            if cleared < limit:
+                cleared += await db.run(
+                    db.home_of(job_type),
+                    "clear",
+                    quote(job_type),
+                    state.value,
+                    limit - cleared,
+                    now=now,
+                )
+    return cleared
 
 
 def _listed(states: Iterable[State] | None) -> str:

@@ -9,7 +9,6 @@ import msgspec
 from kue.model.names import quote, unquote
 from kue.store.redis.keys import worker_field
 from kue.store.redis.record import read_paused
-from kue.store.redis.sharding import Sharding
 from kue.store.redis.wire.client import pairs
 from kue.store.validation import check_limits, check_pause
 from kue.store.values import Limits, Pause
@@ -17,81 +16,86 @@ from kue.store.values import Limits, Pause
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from kue.store.redis.sharding import Shards
+
 _encode = msgspec.json.Encoder().encode
 
 
-class Holding(Sharding):
-    """The verbs `pause`, `resume`, `paused`, `limit` and `limits`."""
+async def pause(
+    db: Shards,
+    type: str | None = None,
+    *,
+    worker: str | None = None,
+    reason: str = "",
+    by: str = "",
+    until: int | None = None,
+    now: int | None = None,
+) -> None:
+    shards, field = _place_of(db, type, worker)
+    # The script writes the opening brace and the time before it.
+    details = _encode({"reason": reason, "by": by})[1:]
+    end = "" if until is None else until
+    for shard in shards:
+        await db.run(shard, "pause", field, end, details, now=now)
 
-    async def pause(
-        self,
-        type: str | None = None,
-        *,
-        worker: str | None = None,
-        reason: str = "",
-        by: str = "",
-        until: int | None = None,
-        now: int | None = None,
-    ) -> None:
-        shards, field = self._place_of(type, worker)
-        # The script writes the opening brace and the time before it.
-        details = _encode({"reason": reason, "by": by})[1:]
-        end = "" if until is None else until
-        for shard in shards:
-            await self._run(shard, "pause", field, end, details, now=now)
 
-    async def resume(
-        self,
-        type: str | None = None,
-        *,
-        worker: str | None = None,
-        now: int | None = None,
-    ) -> bool:
-        shards, field = self._place_of(type, worker)
-        replies = [await self._run(shard, "resume", field, now=now) for shard in shards]
-        return any(replies)
+async def resume(
+    db: Shards,
+    type: str | None = None,
+    *,
+    worker: str | None = None,
+    now: int | None = None,
+) -> bool:
+    shards, field = _place_of(db, type, worker)
+    replies = [await db.run(shard, "resume", field, now=now) for shard in shards]
+    return any(replies)
 
-    def _place_of(
-        self, type: str | None, worker: str | None
-    ) -> tuple[Iterable[int], str]:
-        """Return the shards that keep a pause, and its field in ``:paused``."""
-        check_pause(type, worker)
-        if worker is not None:
-            # A heartbeat goes to every shard, so one is enough to keep the pause.
-            return [self._home_of(worker)], worker_field(worker)
-        if type is not None:
-            return [self._home_of(type)], quote(type)
-        return range(self._shards), ""
 
-    async def paused(self) -> list[Pause]:
-        return await self._pauses(await self.now())
+def _place_of(
+    db: Shards, type: str | None, worker: str | None
+) -> tuple[Iterable[int], str]:
+    """Return the shards that keep a pause, and its field in ``:paused``."""
+    check_pause(type, worker)
+    if worker is not None:
+        # A heartbeat goes to every shard, so one is enough to keep the pause.
+        return [db.home_of(worker)], worker_field(worker)
+    if type is not None:
+        return [db.home_of(type)], quote(type)
+    return range(db.count), ""
 
-    async def _pauses(self, moment: int) -> list[Pause]:
-        found: dict[bytes, Pause] = {}
-        for shard in range(self._shards):
-            key = self._keys[shard].of_shard("paused")
-            [fields] = await self._read_many(shard, [("HGETALL", key)])
-            for target, text in pairs(fields):
-                pause = read_paused(target, text)
-                if pause.until is None or pause.until > moment:
-                    found[target] = pause
-        return sorted(found.values(), key=_sort_key)
 
-    async def limit(
-        self, type: str, limits: Limits | None, *, now: int | None = None
-    ) -> None:
-        check_limits(limits)
-        text = "" if limits is None else _write_limits(limits)
-        await self._run(self._home_of(type), "limit", quote(type), text, now=now)
+async def paused(db: Shards) -> list[Pause]:
+    return await pauses(db, await db.now())
 
-    async def limits(self) -> dict[str, Limits]:
-        found: dict[str, Limits] = {}
-        for shard in range(self._shards):
-            key = self._keys[shard].of_shard("limits")
-            [fields] = await self._read_many(shard, [("HGETALL", key)])
-            for name, text in pairs(fields):
-                found[unquote(name.decode())] = _read_limits(text)
-        return dict(sorted(found.items()))
+
+async def pauses(db: Shards, moment: int) -> list[Pause]:
+    found: dict[bytes, Pause] = {}
+    for shard in range(db.count):
+        key = db.keys[shard].of_shard("paused")
+        [fields] = await db.read_many(shard, [("HGETALL", key)])
+        for target, text in pairs(fields):
+            pause = read_paused(target, text)
+            if pause.until is None or pause.until > moment:
+                found[target] = pause
+    return sorted(found.values(), key=_sort_key)
+
+
+async def limit(
+    db: Shards, type: str, limits: Limits | None, *, now: int | None = None
+) -> None:
+    check_limits(limits)
+    text = "" if limits is None else _write_limits(limits)
+    await db.run(db.home_of(type), "limit", quote(type), text, now=now)
+
+
+async def limits(db: Shards) -> dict[str, Limits]:
+    found: dict[str, Limits] = {}
+    for shard in range(db.count):
+        key = db.keys[shard].of_shard("limits")
+        [fields] = await db.read_many(shard, [("HGETALL", key)])
+        for name, text in pairs(fields):
+            found[unquote(name.decode())] = _read_limits(text)
+    return dict(sorted(found.items()))
 
 
 def _sort_key(pause: Pause) -> tuple[bool, str]:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from kue.model.fingerprint import first_line
 from kue.model.job import Error, State
 from kue.model.names import quote, unquote
-from kue.store.redis.verbs.pages import Pages
 from kue.store.validation import check_errors
 from kue.store.values import (
     ErrorGroup,
     Errors,
     LogLine,
 )
+
+if TYPE_CHECKING:
+    from kue.store.redis.sharding import Shards
 
 _decode_error = msgspec.json.Decoder(Error).decode
 _decode_line = msgspec.json.Decoder(LogLine).decode
@@ -31,55 +33,55 @@ _COUNTED = (
 )
 
 
-class Reading(Pages):
-    """The verbs `count`, `logs` and `errors`."""
+async def count(db: Shards) -> dict[str, dict[State, int]]:
+    replies = [
+        counted
+        for parts in await db.on_all(lambda shard: _parts(db, shard, "count"))
+        for _, counted in parts
+    ]
+    counts: dict[str, dict[State, int]] = {}
+    size = len(_COUNTED) + 1
+    for reply in replies:
+        for index in range(0, len(reply), size):
+            numbers = reply[index + 1 : index + size]
+            name = unquote(reply[index].decode())
+            counts[name] = dict(zip(_COUNTED, map(int, numbers), strict=True))
+    return dict(sorted(counts.items()))
 
-    async def count(self) -> dict[str, dict[State, int]]:
-        replies = [
-            counted
-            for parts in await self._on_all(lambda shard: self._parts(shard, "count"))
-            for _, counted in parts
-        ]
-        counts: dict[str, dict[State, int]] = {}
-        size = len(_COUNTED) + 1
-        for reply in replies:
-            for index in range(0, len(reply), size):
-                numbers = reply[index + 1 : index + size]
-                name = unquote(reply[index].decode())
-                counts[name] = dict(zip(_COUNTED, map(int, numbers), strict=True))
-        return dict(sorted(counts.items()))
 
-    async def _parts(self, shard: int, script: str, *args: Any) -> list[Any]:
-        """Run a script that scans the types in parts; return all replies."""
-        parts = [await self._run(shard, script, *args, "0")]
-        while parts[-1][0] != b"0":
-            parts.append(await self._run(shard, script, *args, parts[-1][0]))
-        return parts
+async def _parts(db: Shards, shard: int, script: str, *args: Any) -> list[Any]:
+    """Run a script that scans the types in parts; return all replies."""
+    parts = [await db.run(shard, script, *args, "0")]
+    while parts[-1][0] != b"0":
+        parts.append(await db.run(shard, script, *args, parts[-1][0]))
+    return parts
 
-    async def logs(self, job_id: int, start: int = 0, stop: int = -1) -> list[LogLine]:
-        shard = self._shard_of(job_id)
-        [lines] = await self._read_many(
-            shard, [("LRANGE", self._keys[shard].log(job_id), start, stop)]
-        )
-        return [_decode_line(line) for line in lines]
 
-    async def errors(self, type: str | None = None, *, limit: int = 50) -> Errors:
-        check_errors(limit)
-        if type is None:
-            found = await self._on_all(
-                lambda shard: self._parts(shard, "errors", limit, "")
-            )
-        else:
-            home = self._home_of(type)
-            found = [await self._parts(home, "errors", limit, quote(type))]
-        replies = [reply for parts in found for reply in parts]
-        groups: list[ErrorGroup] = []
-        for _, _, *rows in replies:
-            groups += map(_read_group, *(rows[column::5] for column in range(5)))
-        # A type may come twice, see count.lua.
-        groups = list({(one.type, one.fingerprint): one for one in groups}.values())
-        groups.sort(key=lambda group: -group.count)
-        return Errors(groups[:limit], sum(total for _, total, *_ in replies))
+async def logs(
+    db: Shards, job_id: int, start: int = 0, stop: int = -1
+) -> list[LogLine]:
+    shard = db.shard_of(job_id)
+    [lines] = await db.read_many(
+        shard, [("LRANGE", db.keys[shard].log(job_id), start, stop)]
+    )
+    return [_decode_line(line) for line in lines]
+
+
+async def errors(db: Shards, type: str | None = None, *, limit: int = 50) -> Errors:
+    check_errors(limit)
+    if type is None:
+        found = await db.on_all(lambda shard: _parts(db, shard, "errors", limit, ""))
+    else:
+        home = db.home_of(type)
+        found = [await _parts(db, home, "errors", limit, quote(type))]
+    replies = [reply for parts in found for reply in parts]
+    groups: list[ErrorGroup] = []
+    for _, _, *rows in replies:
+        groups += map(_read_group, *(rows[column::5] for column in range(5)))
+    # A type may come twice, see count.lua.
+    groups = list({(one.type, one.fingerprint): one for one in groups}.values())
+    groups.sort(key=lambda group: -group.count)
+    return Errors(groups[:limit], sum(total for _, total, *_ in replies))
 
 
 def _read_group(

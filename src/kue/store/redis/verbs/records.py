@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kue.model.names import quote, unquote
-from kue.store.redis.sharding import Sharding
 from kue.store.redis.wire.client import pairs
 from kue.store.validation import check_kept, check_limit, read_act_cursor
 from kue.store.values import RINGS, AuditEntry, AuditPage
 
 if TYPE_CHECKING:
     from msgspec import UnsetType
+
+    from kue.store.redis.sharding import Shards
 
 #: The shard that has them.
 HOME = 0
@@ -25,82 +26,86 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(AuditEntry).decode
 
 
-class Keeping(Sharding):
-    """The verbs `keep`, `kept`, `all_kept`, `forget`, `note` and `acts`."""
+async def keep(
+    db: Shards,
+    room: str,
+    name: str,
+    value: str,
+    *,
+    was: str | UnsetType | None = msgspec.UNSET,
+    until: int | None = None,
+    now: int | None = None,
+) -> bool:
+    check_kept(room, name, value)
+    how, before = "any", ""
+    if was is None:
+        how = "new"
+    elif was is not msgspec.UNSET:
+        how, before = "was", was
+    end = "" if until is None else until
+    word = await db.run(
+        HOME, "keep", _field(room, name), end, value, how, before, now=now
+    )
+    return bool(word == b"done")
 
-    async def keep(
-        self,
-        room: str,
-        name: str,
-        value: str,
-        *,
-        was: str | UnsetType | None = msgspec.UNSET,
-        until: int | None = None,
-        now: int | None = None,
-    ) -> bool:
-        check_kept(room, name, value)
-        how, before = "any", ""
-        if was is None:
-            how = "new"
-        elif was is not msgspec.UNSET:
-            how, before = "was", was
-        end = "" if until is None else until
-        word = await self._run(
-            HOME, "keep", _field(room, name), end, value, how, before, now=now
-        )
-        return bool(word == b"done")
 
-    async def kept(self, room: str, name: str, *, now: int | None = None) -> str | None:
-        check_kept(room, name)
-        key = self._keys[HOME].of_shard("kept")
-        time, text = await self._read_many(
-            HOME, [("TIME",), ("HGET", key, _field(room, name))]
-        )
-        return _value(text, _moment(time) if now is None else now)
+async def kept(
+    db: Shards, room: str, name: str, *, now: int | None = None
+) -> str | None:
+    check_kept(room, name)
+    key = db.keys[HOME].of_shard("kept")
+    time, text = await db.read_many(
+        HOME, [("TIME",), ("HGET", key, _field(room, name))]
+    )
+    return _value(text, _moment(time) if now is None else now)
 
-    async def all_kept(self, room: str, *, now: int | None = None) -> dict[str, str]:
-        check_kept(room, room)
-        moment = await self.now() if now is None else now
-        key = self._keys[HOME].of_shard("kept")
-        found: dict[str, str] = {}
-        cursor = 0
-        while True:
-            scan = ("HSCAN", key, cursor, "MATCH", f"{room}:*", "COUNT", _COUNT)
-            [[after, fields]] = await self._read_many(HOME, [scan])
-            for field, text in pairs(fields):
-                value = _value(text, moment)
-                if value is not None:
-                    found[unquote(field.decode().partition(":")[2])] = value
-            cursor = int(after)
-            if cursor == 0:
-                return dict(sorted(found.items()))
 
-    async def forget(self, room: str, name: str, *, now: int | None = None) -> bool:
-        check_kept(room, name)
-        return bool(await self._run(HOME, "forget", _field(room, name), now=now))
+async def all_kept(db: Shards, room: str, *, now: int | None = None) -> dict[str, str]:
+    check_kept(room, room)
+    moment = await db.now() if now is None else now
+    key = db.keys[HOME].of_shard("kept")
+    found: dict[str, str] = {}
+    cursor = 0
+    while True:
+        scan = ("HSCAN", key, cursor, "MATCH", f"{room}:*", "COUNT", _COUNT)
+        [[after, fields]] = await db.read_many(HOME, [scan])
+        for field, text in pairs(fields):
+            value = _value(text, moment)
+            if value is not None:
+                found[unquote(field.decode().partition(":")[2])] = value
+        cursor = int(after)
+        if cursor == 0:
+            return dict(sorted(found.items()))
 
-    async def note(self, act: AuditEntry, *, now: int | None = None) -> int:
-        call = secrets.token_hex(8)
-        number = await self._run(
-            HOME, "note", act.ring, RINGS[act.ring], call, _encode(act), now=now
-        )
-        return int(number)
 
-    async def acts(self, limit: int = 50, cursor: str | None = None) -> AuditPage:
-        check_limit(limit)
-        before = read_act_cursor(cursor)
-        keys = [self._keys[HOME].of_shard(ring) for ring in RINGS]
-        last = "+inf" if before is None else f"({before}"
-        # Reads one more than is returned, to know whether there is a next page.
-        span = (last, "-inf", "BYSCORE", "REV", "LIMIT", 0, limit + 1, "WITHSCORES")
-        replies = await self._read_many(HOME, [("ZRANGE", key, *span) for key in keys])
-        found = [
-            _act(text, int(float(number)))
-            for reply in replies
-            for text, number in pairs(reply)
-        ]
-        found.sort(key=lambda act: act.id, reverse=True)
-        return AuditPage.of(found[: limit + 1], limit)
+async def forget(db: Shards, room: str, name: str, *, now: int | None = None) -> bool:
+    check_kept(room, name)
+    return bool(await db.run(HOME, "forget", _field(room, name), now=now))
+
+
+async def note(db: Shards, act: AuditEntry, *, now: int | None = None) -> int:
+    call = secrets.token_hex(8)
+    number = await db.run(
+        HOME, "note", act.ring, RINGS[act.ring], call, _encode(act), now=now
+    )
+    return int(number)
+
+
+async def acts(db: Shards, limit: int = 50, cursor: str | None = None) -> AuditPage:
+    check_limit(limit)
+    before = read_act_cursor(cursor)
+    keys = [db.keys[HOME].of_shard(ring) for ring in RINGS]
+    last = "+inf" if before is None else f"({before}"
+    # Reads one more than is returned, to know whether there is a next page.
+    span = (last, "-inf", "BYSCORE", "REV", "LIMIT", 0, limit + 1, "WITHSCORES")
+    replies = await db.read_many(HOME, [("ZRANGE", key, *span) for key in keys])
+    found = [
+        _act(text, int(float(number)))
+        for reply in replies
+        for text, number in pairs(reply)
+    ]
+    found.sort(key=lambda act: act.id, reverse=True)
+    return AuditPage.of(found[: limit + 1], limit)
 
 
 def _field(room: str, name: str) -> str:

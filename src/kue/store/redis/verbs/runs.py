@@ -28,7 +28,6 @@ from kue.model.settings import LEASE_MS
 from kue.store.batches import bytes_of_outcome, split
 from kue.store.codec import begun, tail_of
 from kue.store.redis.record import read_claimed, read_pause, unreadable
-from kue.store.redis.sharding import Sharding
 from kue.store.redis.verbs.stats import write_counts
 from kue.store.redis.wire.client import MAX_BLOCK_SECONDS
 from kue.store.validation import check_batch, check_limit, check_timings
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kue.model.histogram import Timing
+    from kue.store.redis.sharding import Shards
 
 EXPIRED_TAIL = tail_of(Failed(EXPIRED))
 
@@ -70,304 +70,313 @@ _encode = msgspec.json.Encoder().encode
 _decode_text = msgspec.json.Decoder(str).decode
 
 
-class Running(Sharding):
-    """The verbs of a worker."""
+async def claim(
+    db: Shards,
+    types: Sequence[str],
+    limit: int,
+    *,
+    worker: str,
+    claim: Claim,
+    lease: int = LEASE_MS,
+    now: int | None = None,
+) -> Claimed:
+    _, claimed = await cycle(
+        db, (), types, limit, worker=worker, claim=claim, lease=lease, now=now
+    )
+    return claimed
 
-    async def claim(
-        self,
-        types: Sequence[str],
-        limit: int,
-        *,
-        worker: str,
-        claim: Claim,
-        lease: int = LEASE_MS,
-        now: int | None = None,
-    ) -> Claimed:
-        _, claimed = await self.cycle(
-            (), types, limit, worker=worker, claim=claim, lease=lease, now=now
+
+async def settle(
+    db: Shards, outcomes: Sequence[Outcome], *, now: int | None = None
+) -> list[Result]:
+    check_batch(outcomes, "outcomes")
+    parts = split(outcomes, bytes_of_outcome)
+    if len(parts) > 1:
+        return [word for part in parts for word in await settle(db, part, now=now)]
+    if names_a_run_twice(outcomes):
+        return [(await settle(db, [one], now=now))[0] for one in outcomes]
+    words = [Result.DONE] * len(outcomes)
+    for shard, positions in db.by_shard([o.job.id for o in outcomes]).items():
+        order, args = arguments(outcomes, positions)
+        reply = await db.run(shard, "cycle", *_NO_CLAIM, *args, now=now)
+        read_words(reply[0], order, words)
+    return words
+
+
+async def cycle(
+    db: Shards,
+    outcomes: Sequence[Outcome],
+    types: Sequence[str],
+    limit: int,
+    *,
+    worker: str,
+    claim: Claim,
+    lease: int = LEASE_MS,
+    now: int | None = None,
+) -> tuple[list[Result], Claimed]:
+    check_batch(outcomes, "outcomes")
+    check_limit(limit)
+    *first, outcomes = split(outcomes, bytes_of_outcome)
+    settled: list[Result] = []
+    for part in first:
+        settled += await settle(db, part, now=now)
+    words = [Result.DONE] * len(outcomes)
+    if names_a_run_twice(outcomes):
+        words, outcomes = await settle(db, outcomes, now=now), ()
+    jobs: list[Job] = []
+    clock, next_at = 0, 0
+    ended = db.by_shard([outcome.job.id for outcome in outcomes])
+    homes = db.homes(dict.fromkeys(types))
+    for shard in _rotated(ended.keys() | homes.keys(), claim):
+        order, args = arguments(outcomes, ended.get(shard, ()))
+        wanted = [quote(job_type) for job_type in homes.get(shard, ())]
+        left = limit - len(jobs)
+        asked = claim_arguments(wanted, left, worker, claim, lease)
+        reply = await db.run(shard, "cycle", *asked, *args, now=now)
+        read_words(reply[0], order, words)
+        clock = reply[1]
+        if reply[2] and (not next_at or reply[2] < next_at):
+            next_at = reply[2]
+        if reply[3]:
+            taken = await _read_claimed(db, reply[3], reply[4], now=now)
+            if len(wanted) > 1:
+                # The script returns jobs type by type.
+                taken.sort(key=lambda job: (job.priority, job.id))
+            jobs += taken
+    return settled + words, Claimed(jobs, clock, next_at or None)
+
+
+async def stand_by(
+    db: Shards,
+    types: Sequence[str],
+    limit: int,
+    *,
+    worker: str,
+    claim: Claim,
+    lease: int = LEASE_MS,
+    timeout: float,
+) -> Claimed:
+    check_limit(limit)
+    homes = db.homes(dict.fromkeys(types))
+    if len(homes) != 1:
+        # No single command can wait on several shards.
+        if not await wait(db, types, timeout):
+            return Claimed([], 0, None)
+        _, claimed = await cycle(
+            db, (), types, limit, worker=worker, claim=claim, lease=lease
         )
         return claimed
+    await db.open()
+    [(shard, names)] = homes.items()
+    keys = db.keys[shard]
+    wanted = [quote(name) for name in names]
+    _, now, next_at, taken, lost = await db.client.block_and_run(
+        keys.root,
+        [keys.of_type(name, "wake") for name in names],
+        min(timeout, MAX_BLOCK_SECONDS),
+        "cycle",
+        "",
+        db.count,
+        shard,
+        *claim_arguments(wanted, limit, worker, claim, lease),
+    )
+    jobs = await _read_claimed(db, taken, lost, now=None)
+    jobs.sort(key=lambda job: (job.priority, job.id))
+    return Claimed(jobs, now, next_at or None)
 
-    async def settle(
-        self, outcomes: Sequence[Outcome], *, now: int | None = None
-    ) -> list[Result]:
-        check_batch(outcomes, "outcomes")
-        parts = split(outcomes, bytes_of_outcome)
-        if len(parts) > 1:
-            return [word for part in parts for word in await self.settle(part, now=now)]
-        if names_a_run_twice(outcomes):
-            return [(await self.settle([one], now=now))[0] for one in outcomes]
-        words = [Result.DONE] * len(outcomes)
-        for shard, positions in self._by_shard([o.job.id for o in outcomes]).items():
-            order, args = arguments(outcomes, positions)
-            reply = await self._run(shard, "cycle", *_NO_CLAIM, *args, now=now)
-            read_words(reply[0], order, words)
-        return words
 
-    async def cycle(
-        self,
-        outcomes: Sequence[Outcome],
-        types: Sequence[str],
-        limit: int,
-        *,
-        worker: str,
-        claim: Claim,
-        lease: int = LEASE_MS,
-        now: int | None = None,
-    ) -> tuple[list[Result], Claimed]:
-        check_batch(outcomes, "outcomes")
-        check_limit(limit)
-        *first, outcomes = split(outcomes, bytes_of_outcome)
-        settled: list[Result] = []
-        for part in first:
-            settled += await self.settle(part, now=now)
-        words = [Result.DONE] * len(outcomes)
-        if names_a_run_twice(outcomes):
-            words, outcomes = await self.settle(outcomes, now=now), ()
-        jobs: list[Job] = []
-        clock, next_at = 0, 0
-        ended = self._by_shard([outcome.job.id for outcome in outcomes])
-        homes = self._homes(dict.fromkeys(types))
-        for shard in _rotated(ended.keys() | homes.keys(), claim):
-            order, args = arguments(outcomes, ended.get(shard, ()))
-            wanted = [quote(job_type) for job_type in homes.get(shard, ())]
-            left = limit - len(jobs)
-            asked = claim_arguments(wanted, left, worker, claim, lease)
-            reply = await self._run(shard, "cycle", *asked, *args, now=now)
-            read_words(reply[0], order, words)
-            clock = reply[1]
-            if reply[2] and (not next_at or reply[2] < next_at):
-                next_at = reply[2]
-            if reply[3]:
-                taken = await self._read_claimed(reply[3], reply[4], now=now)
-                if len(wanted) > 1:
-                    # The script returns jobs type by type.
-                    taken.sort(key=lambda job: (job.priority, job.id))
-                jobs += taken
-        return settled + words, Claimed(jobs, clock, next_at or None)
-
-    async def stand_by(
-        self,
-        types: Sequence[str],
-        limit: int,
-        *,
-        worker: str,
-        claim: Claim,
-        lease: int = LEASE_MS,
-        timeout: float,
-    ) -> Claimed:
-        check_limit(limit)
-        homes = self._homes(dict.fromkeys(types))
-        if len(homes) != 1:
-            return await super().stand_by(
-                types, limit, worker=worker, claim=claim, lease=lease, timeout=timeout
-            )
-        await self.open()
-        [(shard, names)] = homes.items()
-        keys = self._keys[shard]
-        wanted = [quote(name) for name in names]
-        _, now, next_at, taken, lost = await self._client.block_and_run(
-            keys.root,
-            [keys.of_type(name, "wake") for name in names],
-            min(timeout, MAX_BLOCK_SECONDS),
-            "cycle",
-            "",
-            self._shards,
-            shard,
-            *claim_arguments(wanted, limit, worker, claim, lease),
-        )
-        jobs = await self._read_claimed(taken, lost, now=None)
-        jobs.sort(key=lambda job: (job.priority, job.id))
-        return Claimed(jobs, now, next_at or None)
-
-    async def _read_claimed(
-        self, taken: list[bytes], lost: list[bytes], *, now: int | None
-    ) -> list[Job]:
-        stalls = dict(zip(lost[::2], map(int, lost[1::2]), strict=True))
-        jobs: list[Job] = []
-        bad: list[Outcome] = []
-        triples = iter(taken)
-        for job_id, token, record in zip(triples, triples, triples, strict=True):
-            try:
-                jobs.append(
-                    read_claimed(
-                        int(job_id), token.decode(), record, stalls.get(job_id, 0)
-                    )
-                )
-            except (ValueError, KueError, RecursionError) as exc:
-                # A record that is not a job would fail in every worker that claims it.
-                job = unreadable(int(job_id), token.decode(), record, exc)
-                error = Error("CorruptPayload", f"its record cannot be read: {exc}")
-                bad.append(Outcome(job, Failed(error)))
-        if bad:
-            await self.settle(bad, now=now)
-        return jobs
-
-    async def renew(
-        self,
-        worker: str,
-        *,
-        lease: int = LEASE_MS,
-        runs: Sequence[Job] = (),
-        info: dict[str, Any] | None = None,
-        orders: bool = False,
-        now: int | None = None,
-    ) -> HeartbeatReply:
-        held: dict[int, list[Any]] = {shard: [] for shard in range(self._shards)}
-        for job in runs:
-            held[self._shard_of(job.id)] += (quote(job.type), job.id, job.token)
-        status = "" if info is None else _encode(info)
-
-        async def renew_on(shard: int) -> Any:
-            return await self._run(
-                shard,
-                "renew",
-                quote(worker),
-                lease,
-                status,
-                1 if orders else "",
-                OVERDUE_MS,
-                *held[shard],
-                now=now,
-                heartbeat=True,
-            )
-
-        replies = await self._on_all(renew_on)
-        lost, cancel, pauses, ordered, overdue = zip(*replies, strict=True)
-        home = self._home_of(worker)
-        pause = pauses[home]
-        return HeartbeatReply(
-            lost=sorted(map(int, chain(*lost))),
-            cancel=dict(sorted(read_cancellations(list(chain(*cancel))))),
-            paused=read_pause(None, pause, worker=worker) if pause else None,
-            orders=tuple(word.decode() for word in ordered[home]),
-            overdue=any(overdue),
-        )
-
-    async def measure(
-        self, timings: Sequence[Timing], *, now: int | None = None
-    ) -> None:
-        check_batch(timings, "types")
-        check_timings(timings)
-        by_shard: dict[int, list[Any]] = {}
-        for timing in timings:
-            counts = (write_counts(timing.waits), write_counts(timing.runs))
-            args = by_shard.setdefault(self._home_of(timing.type), [])
-            args += (quote(timing.type), *counts)
-        for shard, args in by_shard.items():
-            await self._run(shard, "measure", *args, now=now)
-
-    async def begin(
-        self, job: Job, *, alone: bool, now: int | None = None
-    ) -> Job | Result:
-        reply: bytes = await self._run(
-            self._shard_of(job.id),
-            "begin",
-            job.id,
-            job.token.partition(":")[0],
-            begun(job, BEGAN[not alone]),
-            now=now,
-        )
-        token = reply.decode()
-        if token in (Result.LOST, Result.REFUSED):
-            return Result(token)
-        return msgspec.structs.replace(job, token=token)
-
-    async def leave(self, worker: str, *, now: int | None = None) -> None:
-        await self._on_all(
-            lambda shard: self._run(
-                shard, "leave", quote(worker), now=now, heartbeat=True
-            )
-        )
-
-    async def wait(self, types: Sequence[str], timeout: float) -> frozenset[str]:
-        homes = self._homes(types)
-        if not homes:
-            await asyncio.sleep(timeout)
-            return frozenset()
-        sleepers = {
-            asyncio.create_task(self._sleep(shard, names, timeout), name="kue-wait")
-            for shard, names in homes.items()
-        }
-        ready: frozenset[str] = frozenset()
-        asleep = sleepers
+async def _read_claimed(
+    db: Shards, taken: list[bytes], lost: list[bytes], *, now: int | None
+) -> list[Job]:
+    stalls = dict(zip(lost[::2], map(int, lost[1::2]), strict=True))
+    jobs: list[Job] = []
+    bad: list[Outcome] = []
+    triples = iter(taken)
+    for job_id, token, record in zip(triples, triples, triples, strict=True):
         try:
-            # A shard without work does not end the wait for the others.
-            while asleep and not ready:
-                done, asleep = await asyncio.wait(
-                    asleep, return_when=asyncio.FIRST_COMPLETED
-                )
-                ready = ready.union(*(sleeper.result() for sleeper in done))
-            return ready
-        finally:
-            for sleeper in sleepers:
-                sleeper.cancel()
-            await asyncio.gather(*sleepers, return_exceptions=True)
-
-    async def _sleep(self, shard: int, types: list[str], timeout: float) -> set[str]:
-        """Wait on one shard; return the types that may have work."""
-        keys = self._keys[shard]
-        names = [quote(job_type) for job_type in types]
-        markers = {keys.of_type(job_type, "wake"): job_type for job_type in types}
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout
-        while True:
-            now, due, ready = await self._run(shard, "due", *names)
-            left = deadline - loop.time()
-            if ready or left <= 0:
-                return {types[position] for position in ready}
-            if due:
-                left = min(left, (due - now) / 1000)
-            woken = await self._client.block(
-                keys.root, list(markers), min(left, MAX_BLOCK_SECONDS)
+            jobs.append(
+                read_claimed(int(job_id), token.decode(), record, stalls.get(job_id, 0))
             )
-            if woken is not None:
-                return {markers[woken]}
-            if loop.time() >= deadline:
-                # If the caller waits again, that starts with a look.
-                return set()
+        except (ValueError, KueError, RecursionError) as exc:
+            # A record that is not a job would fail in every worker that claims it.
+            job = unreadable(int(job_id), token.decode(), record, exc)
+            error = Error("CorruptPayload", f"its record cannot be read: {exc}")
+            bad.append(Outcome(job, Failed(error)))
+    if bad:
+        await settle(db, bad, now=now)
+    return jobs
 
-    async def progress(
-        self, updates: Sequence[Progress], *, now: int | None = None
-    ) -> list[Result]:
-        check_batch(updates, "updates")
-        words = [Result.DONE] * len(updates)
-        places = self._by_shard([update.job_id for update in updates])
-        for shard, positions in places.items():
-            args: list[Any] = []
-            for position in positions:
-                one = updates[position]
-                created = "" if one.created_at is None else one.created_at
-                args += (one.job_id, one.percent, _encode(one.data), one.token, created)
-            reply = await self._run(shard, "progress", *args, now=now)
-            for position, word in zip(positions, reply, strict=True):
-                words[position] = Result(word.decode())
-        return words
 
-    async def log(
-        self,
-        job_id: int,
-        lines: Sequence[LogLine],
-        *,
-        created_at: int | None = None,
-        now: int | None = None,
-    ) -> Result:
-        check_batch(lines, "lines")
-        args = [
-            _encode(LogLine(line.text[:MAX_LOG_TEXT], line.level, line.attempt))[1:]
-            for line in lines
-        ]
-        word = await self._run(
-            self._shard_of(job_id),
-            "log",
-            job_id,
-            MAX_LOG_LINES,
-            secrets.token_hex(6),
-            "" if created_at is None else created_at,
-            *args,
+async def renew(
+    db: Shards,
+    worker: str,
+    *,
+    lease: int = LEASE_MS,
+    runs: Sequence[Job] = (),
+    info: dict[str, Any] | None = None,
+    orders: bool = False,
+    now: int | None = None,
+) -> HeartbeatReply:
+    held: dict[int, list[Any]] = {shard: [] for shard in range(db.count)}
+    for job in runs:
+        held[db.shard_of(job.id)] += (quote(job.type), job.id, job.token)
+    status = "" if info is None else _encode(info)
+
+    async def renew_on(shard: int) -> Any:
+        return await db.run(
+            shard,
+            "renew",
+            quote(worker),
+            lease,
+            status,
+            1 if orders else "",
+            OVERDUE_MS,
+            *held[shard],
             now=now,
+            heartbeat=True,
         )
-        return Result(word.decode())
+
+    replies = await db.on_all(renew_on)
+    lost, cancel, pauses, ordered, overdue = zip(*replies, strict=True)
+    home = db.home_of(worker)
+    pause = pauses[home]
+    return HeartbeatReply(
+        lost=sorted(map(int, chain(*lost))),
+        cancel=dict(sorted(read_cancellations(list(chain(*cancel))))),
+        paused=read_pause(None, pause, worker=worker) if pause else None,
+        orders=tuple(word.decode() for word in ordered[home]),
+        overdue=any(overdue),
+    )
+
+
+async def measure(
+    db: Shards, timings: Sequence[Timing], *, now: int | None = None
+) -> None:
+    check_batch(timings, "types")
+    check_timings(timings)
+    by_shard: dict[int, list[Any]] = {}
+    for timing in timings:
+        counts = (write_counts(timing.waits), write_counts(timing.runs))
+        args = by_shard.setdefault(db.home_of(timing.type), [])
+        args += (quote(timing.type), *counts)
+    for shard, args in by_shard.items():
+        await db.run(shard, "measure", *args, now=now)
+
+
+async def begin(
+    db: Shards, job: Job, *, alone: bool, now: int | None = None
+) -> Job | Result:
+    reply: bytes = await db.run(
+        db.shard_of(job.id),
+        "begin",
+        job.id,
+        job.token.partition(":")[0],
+        begun(job, BEGAN[not alone]),
+        now=now,
+    )
+    token = reply.decode()
+    if token in (Result.LOST, Result.REFUSED):
+        return Result(token)
+    return msgspec.structs.replace(job, token=token)
+
+
+async def leave(db: Shards, worker: str, *, now: int | None = None) -> None:
+    await db.on_all(
+        lambda shard: db.run(shard, "leave", quote(worker), now=now, heartbeat=True)
+    )
+
+
+async def wait(db: Shards, types: Sequence[str], timeout: float) -> frozenset[str]:
+    homes = db.homes(types)
+    if not homes:
+        await asyncio.sleep(timeout)
+        return frozenset()
+    sleepers = {
+        asyncio.create_task(_sleep(db, shard, names, timeout), name="kue-wait")
+        for shard, names in homes.items()
+    }
+    ready: frozenset[str] = frozenset()
+    asleep = sleepers
+    try:
+        # A shard without work does not end the wait for the others.
+        while asleep and not ready:
+            done, asleep = await asyncio.wait(
+                asleep, return_when=asyncio.FIRST_COMPLETED
+            )
+            ready = ready.union(*(sleeper.result() for sleeper in done))
+        return ready
+    finally:
+        for sleeper in sleepers:
+            sleeper.cancel()
+        await asyncio.gather(*sleepers, return_exceptions=True)
+
+
+async def _sleep(db: Shards, shard: int, types: list[str], timeout: float) -> set[str]:
+    """Wait on one shard; return the types that may have work."""
+    keys = db.keys[shard]
+    names = [quote(job_type) for job_type in types]
+    markers = {keys.of_type(job_type, "wake"): job_type for job_type in types}
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout
+    while True:
+        now, due, ready = await db.run(shard, "due", *names)
+        left = deadline - loop.time()
+        if ready or left <= 0:
+            return {types[position] for position in ready}
+        if due:
+            left = min(left, (due - now) / 1000)
+        woken = await db.client.block(
+            keys.root, list(markers), min(left, MAX_BLOCK_SECONDS)
+        )
+        if woken is not None:
+            return {markers[woken]}
+        if loop.time() >= deadline:
+            # If the caller waits again, that starts with a look.
+            return set()
+
+
+async def progress(
+    db: Shards, updates: Sequence[Progress], *, now: int | None = None
+) -> list[Result]:
+    check_batch(updates, "updates")
+    words = [Result.DONE] * len(updates)
+    places = db.by_shard([update.job_id for update in updates])
+    for shard, positions in places.items():
+        args: list[Any] = []
+        for position in positions:
+            one = updates[position]
+            created = "" if one.created_at is None else one.created_at
+            args += (one.job_id, one.percent, _encode(one.data), one.token, created)
+        reply = await db.run(shard, "progress", *args, now=now)
+        for position, word in zip(positions, reply, strict=True):
+            words[position] = Result(word.decode())
+    return words
+
+
+async def log(
+    db: Shards,
+    job_id: int,
+    lines: Sequence[LogLine],
+    *,
+    created_at: int | None = None,
+    now: int | None = None,
+) -> Result:
+    check_batch(lines, "lines")
+    args = [
+        _encode(LogLine(line.text[:MAX_LOG_TEXT], line.level, line.attempt))[1:]
+        for line in lines
+    ]
+    word = await db.run(
+        db.shard_of(job_id),
+        "log",
+        job_id,
+        MAX_LOG_LINES,
+        secrets.token_hex(6),
+        "" if created_at is None else created_at,
+        *args,
+        now=now,
+    )
+    return Result(word.decode())
 
 
 def _rotated(shards: set[int], claim: Claim) -> list[int]:

@@ -7,12 +7,13 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from kue.model.names import unquote
-from kue.store.redis.sharding import Sharding
 from kue.store.redis.wire.client import pairs
 from kue.store.values import MINUTES_KEPT, Stat, StoreFacts, hourly
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from kue.store.redis.sharding import Shards
 
 #: Hours that one script reads: a script blocks all other clients.
 HOURS_PER_CALL = 200
@@ -21,50 +22,49 @@ _COUNTS = frozenset({"waits", "runs"})
 _COUNT = re.compile(rb"(\d+)=(\d+)")
 
 
-class Counters(Sharding):
-    """The verbs `stats`, `hours` and `facts`."""
+async def stats(db: Shards, since: int, until: int) -> list[Stat]:
+    minutes = range(since, until + 1)
+    found: list[Stat] = []
+    for shard in range(db.count):
+        keys = db.keys[shard]
+        replies = await db.read_many(
+            shard, [("HGETALL", keys.stats(minute)) for minute in minutes]
+        )
+        for minute, fields in zip(minutes, replies, strict=True):
+            found += _read_stats(minute, fields)
+    return sorted(found, key=lambda stat: (stat.minute, stat.type))
 
-    async def stats(self, since: int, until: int) -> list[Stat]:
-        minutes = range(since, until + 1)
-        found: list[Stat] = []
-        for shard in range(self._shards):
-            keys = self._keys[shard]
-            replies = await self._read_many(
-                shard, [("HGETALL", keys.stats(minute)) for minute in minutes]
+
+async def hours(
+    db: Shards, since: int, until: int, *, now: int | None = None
+) -> list[Stat]:
+    found: list[Stat] = []
+    for shard in range(db.count):
+        first = since
+        while first <= until:
+            last = min(first + HOURS_PER_CALL - 1, until)
+            first, reply = await db.run(
+                shard, "hours", first, last, MINUTES_KEPT, now=now
             )
-            for minute, fields in zip(minutes, replies, strict=True):
-                found += _read_stats(minute, fields)
-        return sorted(found, key=lambda stat: (stat.minute, stat.type))
+            for minute, fields in zip(reply[::2], reply[1::2], strict=True):
+                found += _read_stats(int(minute), fields)
+    return hourly(found)
 
-    async def hours(
-        self, since: int, until: int, *, now: int | None = None
-    ) -> list[Stat]:
-        found: list[Stat] = []
-        for shard in range(self._shards):
-            first = since
-            while first <= until:
-                last = min(first + HOURS_PER_CALL - 1, until)
-                first, reply = await self._run(
-                    shard, "hours", first, last, MINUTES_KEPT, now=now
-                )
-                for minute, fields in zip(reply[::2], reply[1::2], strict=True):
-                    found += _read_stats(int(minute), fields)
-        return hourly(found)
 
-    async def facts(self) -> StoreFacts:
-        await self.open()
-        began = time.perf_counter()
-        await self.now()
-        rtt = (time.perf_counter() - began) * 1000
-        nodes: dict[str, dict[str, str]] = {}
-        for keys in self._keys:
-            info = await self._client.info(keys.root, "server", "memory")
-            nodes[info.get("run_id", keys.root)] = info
-        engine, version = _software(next(iter(nodes.values())))
-        sizes = [info.get("used_memory") for info in nodes.values()]
-        memory = [int(size) for size in sizes if size is not None]
-        size = sum(memory) if len(memory) == len(sizes) else None
-        return StoreFacts(engine, version, size, round(rtt, 3))
+async def facts(db: Shards) -> StoreFacts:
+    await db.open()
+    began = time.perf_counter()
+    await db.now()
+    rtt = (time.perf_counter() - began) * 1000
+    nodes: dict[str, dict[str, str]] = {}
+    for keys in db.keys:
+        info = await db.client.info(keys.root, "server", "memory")
+        nodes[info.get("run_id", keys.root)] = info
+    engine, version = _software(next(iter(nodes.values())))
+    sizes = [info.get("used_memory") for info in nodes.values()]
+    memory = [int(size) for size in sizes if size is not None]
+    size = sum(memory) if len(memory) == len(sizes) else None
+    return StoreFacts(engine, version, size, round(rtt, 3))
 
 
 def write_counts(counts: Mapping[int, int]) -> str:

@@ -17,14 +17,13 @@ from kue.model.events import Event, Kind
 from kue.model.names import unquote
 from kue.store.damage import corrupt
 from kue.store.event_buffer import EventBuffer
-from kue.store.redis.sharding import Sharding
 from kue.store.values import WATCH_MS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
 
-    from kue.model.settings import Settings
     from kue.store.contract import Events
+    from kue.store.redis.sharding import Shards
 
 logger = logging.getLogger(__name__)
 
@@ -94,11 +93,11 @@ class _MessageCounter:
         self._published = published
 
 
-class Listening(Sharding):
-    """The verb `watch`."""
+class Subscriptions:
+    """The verb `watch`: one subscription per shard, for all subscribers."""
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
+    def __init__(self, db: Shards) -> None:
+        self._db = db
         self._subscriptions: dict[int, _ShardSubscription] = {}
         self._log = ThrottledLog(logger)
 
@@ -108,13 +107,12 @@ class Listening(Sharding):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await super().close()
 
     @asynccontextmanager
     async def watch(
         self, job_ids: Sequence[int] | None = None, *, buffer: int = 1000
     ) -> AsyncIterator[Events]:
-        await self.open()
+        await self._db.open()
         events = EventBuffer(
             buffer, only=None if job_ids is None else frozenset(job_ids)
         )
@@ -134,8 +132,8 @@ class Listening(Sharding):
         """Return the interest in each shard."""
         if job_ids is None:
             interest = _Interest(None, secrets.token_hex(8))
-            return dict.fromkeys(range(self._shards), interest)
-        by_shard = self._by_shard(job_ids)
+            return dict.fromkeys(range(self._db.count), interest)
+        by_shard = self._db.by_shard(job_ids)
         return {
             shard: _Interest([job_ids[position] for position in positions])
             for shard, positions in by_shard.items()
@@ -153,11 +151,12 @@ class Listening(Sharding):
     async def _wait_ready(self, subscription: _ShardSubscription) -> None:
         """Wait until the server has the subscription; raise why it has not."""
         try:
-            async with asyncio.timeout(self._settings.budget / 1000):
+            async with asyncio.timeout(self._db.settings.budget / 1000):
                 await subscription.ready.wait()
         except TimeoutError:
             raise StoreUnavailable(
-                f"{self.name} did not confirm a subscription in time; is it running?"
+                f"{self._db.name} did not confirm a subscription in time; "
+                "is it running?"
             ) from None
         if subscription.error is not None:
             raise subscription.error
@@ -181,14 +180,14 @@ class Listening(Sharding):
         while True:
             try:
                 await self._subscribe(shard, subscription)
-            except self._client.errors as exc:
-                error = self._client.translate(exc)
+            except self._db.client.errors as exc:
+                error = self._db.client.translate(exc)
             except StoreError as exc:
                 error = exc
             except Exception as exc:
                 # Nothing else would notice that this task ended.
-                error = corrupt(self.name, exc)
-                self._log.error("cannot receive events of %s", self.name, exc=exc)
+                error = corrupt(self._db.name, exc)
+                self._log.error("cannot receive events of %s", self._db.name, exc=exc)
             if subscription.ready.is_set():
                 subscription.ready.clear()
                 subscription.lag()
@@ -199,9 +198,9 @@ class Listening(Sharding):
             await asyncio.sleep(_RECONNECT_SECONDS)
 
     async def _subscribe(self, shard: int, subscription: _ShardSubscription) -> None:
-        keys = self._keys[shard]
+        keys = self._db.keys[shard]
         loop = asyncio.get_running_loop()
-        async with self._client.subscription(keys.root, keys.events) as messages:
+        async with self._db.client.subscription(keys.root, keys.events) as messages:
             counter = _MessageCounter(await self._declare_all(shard, subscription))
             subscription.ready.set()
             renew_at = loop.time() + _RENEW_SECONDS
@@ -228,14 +227,16 @@ class Listening(Sharding):
         Returns how many messages were published so far.
         """
         job_ids = interest.job_ids or ()
-        published = await self._run(
+        published = await self._db.run(
             shard, "listen", WATCH_MS, interest.listener, *job_ids
         )
         return int(published)
 
     async def _forget(self, shard: int, listener: str) -> None:
-        keys = self._keys[shard]
-        await self._client.read(keys.root, "ZREM", keys.of_shard("listeners"), listener)
+        keys = self._db.keys[shard]
+        await self._db.client.read(
+            keys.root, "ZREM", keys.of_shard("listeners"), listener
+        )
 
 
 def read_message(message: bytes) -> tuple[int, list[Event]]:

@@ -3,93 +3,95 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from kue.model.names import quote, unquote
-from kue.store.redis.verbs.limits import Holding
+from kue.store.redis.verbs.limits import pauses
 from kue.store.redis.wire.client import pairs
 from kue.store.validation import check_order
 from kue.store.values import MAX_STACKS, ORDER_MS, STACKS_MS, Stacks, WorkerStatus
 
+if TYPE_CHECKING:
+    from kue.store.redis.sharding import Shards
 
-class Workers(Holding):
-    """The verbs `workers`, `order`, `write_stacks` and `stacks`."""
 
-    async def workers(self, *, now: int | None = None) -> list[WorkerStatus]:
-        moment = await self.now() if now is None else now
-        deadlines: dict[str, int] = {}
-        info: dict[str, dict[str, Any]] = {}
-        active: Counter[str] = Counter()
-        paused = {pause.worker for pause in await self._pauses(moment)}
-        for shard in range(self._shards):
-            known, statuses, runs = await self._workers_of(shard)
-            for name, deadline in known.items():
-                deadlines[name] = max(deadline, deadlines.get(name, deadline))
-            info.update(statuses)
-            active.update(runs)
-        # The deadline of a worker that left is the time it did, negated.
-        return [
-            WorkerStatus(
-                name,
-                abs(deadline),
-                deadline > moment,
-                active[name],
-                info.get(name, {}),
-                name in paused,
-                deadline < 0 and not active[name],
-            )
-            for name, deadline in sorted(deadlines.items())
-        ]
-
-    async def order(self, worker: str, order: str, *, now: int | None = None) -> bool:
-        check_order(order)
-        # A heartbeat goes to every shard, so one is enough to keep the order.
-        home = self._home_of(worker)
-        word = await self._run(home, "order", quote(worker), order, ORDER_MS, now=now)
-        return bool(word == b"OK")
-
-    async def write_stacks(
-        self, worker: str, text: str, *, now: int | None = None
-    ) -> None:
-        kept = text.encode("utf-8", "replace")[:MAX_STACKS]
-        await self._run(self._home_of(worker), "stacks", quote(worker), kept, now=now)
-
-    async def stacks(self, worker: str, *, now: int | None = None) -> Stacks | None:
-        moment = await self.now() if now is None else now
-        shard, name = self._home_of(worker), quote(worker)
-        key = self._keys[shard].of_shard("stacks")
-        [[text, at]] = await self._read_many(
-            shard, [("HMGET", key, name, f"{name}:at")]
+async def workers(db: Shards, *, now: int | None = None) -> list[WorkerStatus]:
+    moment = await db.now() if now is None else now
+    deadlines: dict[str, int] = {}
+    info: dict[str, dict[str, Any]] = {}
+    active: Counter[str] = Counter()
+    paused = {pause.worker for pause in await pauses(db, moment)}
+    for shard in range(db.count):
+        known, statuses, runs = await _workers_of(db, shard)
+        for name, deadline in known.items():
+            deadlines[name] = max(deadline, deadlines.get(name, deadline))
+        info.update(statuses)
+        active.update(runs)
+    # The deadline of a worker that left is the time it did, negated.
+    return [
+        WorkerStatus(
+            name,
+            abs(deadline),
+            deadline > moment,
+            active[name],
+            info.get(name, {}),
+            name in paused,
+            deadline < 0 and not active[name],
         )
-        if text is None or at is None or int(at) <= moment - STACKS_MS:
-            return None
-        return Stacks(int(at), text.decode("utf-8", "ignore"))
+        for name, deadline in sorted(deadlines.items())
+    ]
 
-    async def _workers_of(
-        self, shard: int
-    ) -> tuple[dict[str, int], dict[str, dict[str, Any]], Counter[str]]:
-        keys = self._keys[shard]
-        reply = await self._read_many(
-            shard,
-            [
-                ("ZRANGE", keys.of_shard("workers"), 0, -1, "WITHSCORES"),
-                ("HGETALL", keys.of_shard("info")),
-                ("SMEMBERS", keys.of_shard("types")),
-            ],
-        )
-        known = {unquote(k.decode()): int(float(v)) for k, v in pairs(reply[0])}
-        statuses = {unquote(k.decode()): _info(v) for k, v in pairs(reply[1])}
-        runs = await self._read_many(
-            shard,
-            [
-                ("HVALS", keys.of_type(unquote(name.decode()), "active"))
-                for name in reply[2]
-            ],
-        )
-        owners = Counter(_owner(token) for tokens in runs for token in tokens)
-        return known, statuses, owners
+
+async def order(db: Shards, worker: str, order: str, *, now: int | None = None) -> bool:
+    check_order(order)
+    # A heartbeat goes to every shard, so one is enough to keep the order.
+    home = db.home_of(worker)
+    word = await db.run(home, "order", quote(worker), order, ORDER_MS, now=now)
+    return bool(word == b"OK")
+
+
+async def write_stacks(
+    db: Shards, worker: str, text: str, *, now: int | None = None
+) -> None:
+    kept = text.encode("utf-8", "replace")[:MAX_STACKS]
+    await db.run(db.home_of(worker), "stacks", quote(worker), kept, now=now)
+
+
+async def stacks(db: Shards, worker: str, *, now: int | None = None) -> Stacks | None:
+    moment = await db.now() if now is None else now
+    shard, name = db.home_of(worker), quote(worker)
+    key = db.keys[shard].of_shard("stacks")
+    [[text, at]] = await db.read_many(shard, [("HMGET", key, name, f"{name}:at")])
+    if text is None or at is None or int(at) <= moment - STACKS_MS:
+        return None
+    return Stacks(int(at), text.decode("utf-8", "ignore"))
+
+
+async def _workers_of(
+    db: Shards, shard: int
+) -> tuple[dict[str, int], dict[str, dict[str, Any]], Counter[str]]:
+    keys = db.keys[shard]
+    reply = await db.read_many(
+        shard,
+        [
+            ("ZRANGE", keys.of_shard("workers"), 0, -1, "WITHSCORES"),
+            ("HGETALL", keys.of_shard("info")),
+            ("SMEMBERS", keys.of_shard("types")),
+        ],
+    )
+    known = {unquote(k.decode()): int(float(v)) for k, v in pairs(reply[0])}
+    statuses = {unquote(k.decode()): _info(v) for k, v in pairs(reply[1])}
+    runs = await db.read_many(
+        shard,
+        [
+            ("HVALS", keys.of_type(unquote(name.decode()), "active"))
+            for name in reply[2]
+        ],
+    )
+    owners = Counter(_owner(token) for tokens in runs for token in tokens)
+    return known, statuses, owners
 
 
 def _info(text: bytes) -> dict[str, Any]:
