@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
 from kue import Kue
+from kue.store.contract import Store
 from kue.store.redis.wire import client, connecting
 from kue.worker import heartbeat
 from tests.support.command_line import CommandLine
@@ -25,12 +26,6 @@ from tests.support.servers import (
     RedisServer,
     free_port,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from kue.store.contract import Store
-
 
 TESTS = Path(__file__).parent
 #: Folders, and files, whose tests leave connections alone.

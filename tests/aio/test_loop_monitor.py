@@ -7,18 +7,14 @@ import logging
 import re
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
 from kue import Kue
 from kue.aio.loop_monitor import BlockedLoop, LoopMonitor
+from tests.support.engines import Engine
 from tests.support.patience import until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.support.engines import Engine
 
 
 async def watched(told: list[BlockedLoop]) -> LoopMonitor:

@@ -9,16 +9,13 @@ import logging
 import sys
 import threading
 import weakref
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 import pytest
 
 from kue import ActiveJob, Kue, StoreUnavailable
 from kue.client.sync import BackgroundLoop
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 async def nothing() -> None:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from kue import Kue
 from kue.model.draft import draft
 from kue.model.histogram import Timing, bucket
-from kue.model.job import Cancelled, Completed, Error, Failed
+from kue.model.job import (
+    Cancelled,
+    Completed,
+    Draft,
+    Ending,
+    Error,
+    Failed,
+    Job,
+    PriorityGiven,
+)
+from kue.store.contract import Store
 from kue.store.values import Limits, LogLine, Outcome, Progress
 from tests.support.jobs import HOUR, MINUTE, SECOND, add, add_many, claim
-
-if TYPE_CHECKING:
-    from kue import Kue
-    from kue.model.job import Draft, Ending, Job, PriorityGiven
-    from kue.store.contract import Store
 
 TYPES = ("email", "invoice", "report", "thumbnail", "webhook")
 WORKERS = ("press-1", "press-2")

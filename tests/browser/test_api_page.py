@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from playwright.async_api import Page, expect
 
-from playwright.async_api import expect
-
+from kue import Kue
 from tests.browser.finding import opened, press
-
-if TYPE_CHECKING:
-    from playwright.async_api import Page
-
-    from kue import Kue
 
 
 async def test_every_operation_of_the_document_is_there(

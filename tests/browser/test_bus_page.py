@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Locator, Page, expect
 
 from kue.http.auth.access import Anyone, Role
 from tests.browser.finding import opened, press, tile
 from tests.browser.test_screenshots import WIDE
 from tests.browser.watching import NARROW, barriers, shoot
 from tests.support.node import Other
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from playwright.async_api import Locator, Page
-
-    from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer
 
 EVIL = "<img src=x onerror=window.__xss=1>"
 

@@ -5,25 +5,19 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from playwright.async_api import expect
+from playwright.async_api import Locator, Page, expect
+from starlette.applications import Starlette
 
+from kue import Kue
 from kue.http import create_app
 from kue.http.auth.access import Anyone
 from kue.model.job import State
 from tests.browser.finding import is_live, opened, told
 from tests.browser.serving import listening, served
+from tests.browser.watching import Watch
 from tests.support.jobs import HOUR, job_in
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from playwright.async_api import Locator, Page
-    from starlette.applications import Starlette
-
-    from kue import Kue
-    from tests.browser.watching import Watch
 
 GREY = "node => getComputedStyle(node).filter"
 

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Locator, Page, expect
 
-from kue import State
+from kue import Kue, State
 from kue.http.auth.access import Anyone, Role
 from kue.model.job import Error, Failed
 from tests.browser.making import failed, furnish
 from tests.browser.watching import barriers, shoot
 from tests.support.jobs import MINUTE, add_one, claim_one, count_of, end
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from playwright.async_api import Locator, Page
-
-    from kue import Kue
 
 
 def groups(page: Page) -> Locator:

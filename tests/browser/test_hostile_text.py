@@ -8,28 +8,22 @@ of; all of it is shown to people who may do more than that.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 from urllib.parse import quote
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Page, expect
 
+from kue import Kue
 from kue.http import AccountGuard, create_app
 from kue.http.auth.access import Role, User
 from kue.model.job import Completed, Error, Failed
+from kue.model.payload import JSON
 from kue.store.values import LogLine, Outcome, Progress
 from tests.browser.making import running
-from tests.browser.watching import NARROW
+from tests.browser.watching import NARROW, Watch
 from tests.http.accounts import CHEAP, PASSWORD
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from playwright.async_api import Page
-
-    from kue import Kue
-    from kue.model.payload import JSON
-    from tests.browser.watching import Watch
 
 IMAGE = "<img src=x onerror=window.__xss=1>"
 SCRIPT = "<script>window.__xss=1</script>"

@@ -8,15 +8,17 @@ import os
 import re
 import sys
 import textwrap
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import BrowserContext, Locator, Page, Route, expect
 
-from kue import State
+from kue import Kue, State
 from kue.http.auth.access import Anyone, Role
-from kue.model.job import Completed, Error, Retried
+from kue.model.job import Completed, Error, Job, Retried
 from kue.model.job_json import document
 from kue.store.values import LogLine, Outcome, Progress
 from tests.browser.finding import is_live, opened
@@ -29,19 +31,8 @@ from tests.browser.making import (
     furnish,
     running,
 )
-from tests.browser.watching import barriers, shoot
+from tests.browser.watching import Watch, barriers, shoot
 from tests.support.jobs import HOUR, SECOND, add_one, claim_one, get_one, state_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractAsyncContextManager
-
-    from playwright.async_api import BrowserContext, Locator, Page, Route
-
-    from kue import Kue
-    from kue.model.job import Job
-    from tests.browser.watching import Watch
-
 
 #: Twice a second, until it takes too long.
 SCROLLS = 90

@@ -5,25 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Locator, Page, Route, expect
 
-from kue import State
+from kue import Kue, State
 from kue.http.auth.access import Anyone, Role
 from tests.browser.making import failed, failure_of, furnish, running
-from tests.browser.watching import barriers, shoot
+from tests.browser.watching import Watch, barriers, shoot
 from tests.support.jobs import add_many, count_of, get_one, state_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from playwright.async_api import Locator, Page, Route
-
-    from kue import Kue
-    from tests.browser.watching import Watch
 
 LOOKS = {
     "jobs": "",

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Locator, Page, expect
+from starlette.applications import Starlette
 
+from kue import Kue
 from kue.http import AccountGuard, create_app
 from kue.http.auth import Role
 from kue.http.auth.login_throttle import LoginThrottle
 from kue.store.values import AuditEntry
 from tests.browser.finding import dialog, is_live, opened, press, row, told
+from tests.browser.watching import Watch
 from tests.http.accounts import CHEAP, PASSWORD
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from playwright.async_api import Locator, Page
-    from starlette.applications import Starlette
-
-    from kue import Kue
-    from tests.browser.watching import Watch
 
 
 def guarded(**options: Any) -> Callable[[Kue], Starlette]:

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
-from playwright.async_api import expect
+from playwright.async_api import Locator, Page, expect
 
+from kue import Kue
 from kue.model.histogram import Timing, bucket
 from kue.model.job import State
 from tests.browser.finding import opened, press, tile
 from tests.support.jobs import DAY, HOUR, MINUTE, add_many, job_in
-
-if TYPE_CHECKING:
-    from playwright.async_api import Locator, Page
-
-    from kue import Kue
 
 RANGES = {"1 hour": 10, "24 hours": 15, "7 days": 18, "90 days": 20}
 

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 from urllib.parse import quote
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Page, expect
 
 from kue.http.auth.open_mode import LocalhostGuard, StartupToken
 from tests.browser.finding import is_live, press
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from playwright.async_api import Page
-
-    from tests.browser.watching import Watch
+from tests.browser.watching import Watch
 
 SECRET = "correct-horse-battery-staple"
 

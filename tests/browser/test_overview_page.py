@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from playwright.async_api import expect
+from playwright.async_api import Locator, Page, expect
 
+from kue import Kue
 from kue.http.auth.access import Anyone, Role
 from kue.model.histogram import Timing, bucket
 from kue.model.job import Completed, Error, Failed, State
@@ -22,13 +23,6 @@ from tests.support.jobs import (
     end,
     job_in,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from playwright.async_api import Locator, Page
-
-    from kue import Kue
 
 
 def verdict(page: Page) -> Locator:

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from msgspec.structs import replace
-from playwright.async_api import expect
+from playwright.async_api import Page, expect
 
+from kue import Kue
 from kue.http.auth.access import Anyone, Role
 from kue.model.draft import draft
 from kue.model.job import State
 from kue.store.values import Limits
 from tests.browser.finding import dialog, is_live, opened, press, row, tile, told
+from tests.browser.watching import Watch
 from tests.support.jobs import HOUR, MINUTE, add_many, add_one, job_in
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from playwright.async_api import Page
-
-    from kue import Kue
-    from tests.browser.watching import Watch
-
 
 # -- the list ------------------------------------------------------------------
 

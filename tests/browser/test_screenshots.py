@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
+from playwright.async_api import Page
+from starlette.applications import Starlette
+
+from kue import Kue
 from kue.http import AccountGuard, create_app
 from kue.http.auth import Role
 from tests.browser.busy import keep_busy
-from tests.browser.watching import NARROW, SIZE, shoot
+from tests.browser.watching import NARROW, SIZE, Watch, shoot
 from tests.http.accounts import CHEAP, PASSWORD
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from playwright.async_api import Page
-    from starlette.applications import Starlette
-
-    from kue import Kue
-    from tests.browser.watching import Watch
 
 WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 

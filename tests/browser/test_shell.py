@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import BrowserContext, Page, Request, Route, expect
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
@@ -15,17 +16,10 @@ from kue import Kue
 from kue.http import create_app
 from kue.http.auth.access import Anyone
 from tests.browser.finding import is_live, opened, row
+from tests.browser.watching import Watch
 from tests.support.jobs import add_many
 from tests.support.patience import until
 from tests.support.servers import RedisServer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from playwright.async_api import BrowserContext, Page, Request, Route
-
-    from tests.browser.watching import Watch
 
 PAGES = {
     "Overview": "/",

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
 
-from playwright.async_api import expect
+from playwright.async_api import Locator, Page, expect
 
+from kue import Kue
 from kue.http.auth.access import Anyone, Role
 from kue.store.values import Progress
 from tests.browser.finding import dialog, is_live, opened, press, tile, told
 from tests.browser.serving import PATIENCE
+from tests.browser.watching import Watch
 from tests.support.jobs import HOUR, SECOND, add_many, claim
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractAsyncContextManager
-    from typing import Any
-
-    from playwright.async_api import Locator, Page
-
-    from kue import Kue
-    from tests.browser.watching import Watch
 
 INFO: dict[str, Any] = {
     "host": "shop-1",

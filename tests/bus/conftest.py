@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from kue.bus import EventBus
 from tests.bus.nodes import Nodes
 from tests.bus.threads import Loop
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from tests.support.servers import RedisCluster, RedisServer
+from tests.support.servers import RedisCluster, RedisServer
 
 
 @pytest.fixture

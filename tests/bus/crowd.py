@@ -11,15 +11,12 @@ import asyncio
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zlib import crc32
 
-from kue.bus import EventBus
+from kue.bus import EventBus, Message
 from kue.bus.redis import RedisCluster
 from tests.bus.program import say
-
-if TYPE_CHECKING:
-    from kue.bus import Message
 
 #: A frozen node must not be taken for dead before the test is done with it.
 BEAT, LEASE = 0.2, 60.0

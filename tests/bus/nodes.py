@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from kue.bus import EventBus, LocalCluster
+from kue.bus import ClusterManager, EventBus, LocalCluster
 from kue.bus.redis import RedisCluster
 from tests.support.patience import until
-
-if TYPE_CHECKING:
-    from kue.bus import ClusterManager
 
 #: Quick, so that tests need not wait long for a death.
 BEAT, LEASE = 0.2, 3.0

@@ -9,14 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING
 
-from kue.bus import EventBus
+from kue.bus import EventBus, Message
 from kue.bus.redis import RedisCluster
 from tests.bus.nodes import BEAT, LEASE
-
-if TYPE_CHECKING:
-    from kue.bus import Message
 
 
 def say(*words: object) -> None:

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.bus import FailureKind, RequestFailed
+from kue.bus import EventBus, FailureKind, Message, Proceed, RequestFailed
 from tests.bus.hearing import Ear, turns
-from tests.bus.nodes import knows
-
-if TYPE_CHECKING:
-    from kue.bus import EventBus, Message, Proceed
-    from tests.bus.nodes import Nodes
-    from tests.support.servers import RedisServer
+from tests.bus.nodes import Nodes, knows
+from tests.support.servers import RedisServer
 
 
 class Words:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 from redis.asyncio.client import PubSub
@@ -13,11 +13,7 @@ from kue.store.redis.wire.client import RedisClient
 from kue.store.redis.wire.url import read_url
 from tests.bus.test_redis_cluster import spublish
 from tests.support.patience import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer
 
 
 @pytest.fixture

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.bus import BusClosed, EventBus, FailureKind, RequestFailed
+from kue.bus import BusClosed, EventBus, FailureKind, Message, RequestFailed
 from tests.bus.hearing import Ear
-from tests.bus.nodes import knows
+from tests.bus.nodes import Nodes, knows
 from tests.support.patience import until
-
-if TYPE_CHECKING:
-    from kue.bus import Message
-    from tests.bus.nodes import Nodes
 
 
 @dataclass

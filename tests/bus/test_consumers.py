@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from kue.bus import EventBus, FailureKind, RequestFailed
+from kue.bus import EventBus, FailureKind, Message, RequestFailed
 from tests.bus.hearing import Ear, turns
-
-if TYPE_CHECKING:
-    from kue.bus import Message
 
 
 async def test_a_paused_consumer_gets_what_came_when_it_resumes(bus: EventBus) -> None:

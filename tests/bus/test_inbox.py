@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pytest
 
 from kue.bus.frames import Batch, Frame
 from kue.bus.redis import inbox as module
 from kue.bus.redis.inbox import NodeInbox
 from kue.bus.redis.outbox import WINDOW_BYTES, WINDOW_FRAMES
-
-if TYPE_CHECKING:
-    import pytest
 
 FRAME = Frame("news", b"1", "json", True)
 

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable
 
 import msgspec
 import pytest
 
 from kue.bus import RequestFailed
-from kue.bus.redis import inspect, node_status
-from kue.bus.stats import AddressStats, BusStats, NodeStats, sums
+from kue.bus.redis import ClusterInspector, inspect, node_status
+from kue.bus.redis.inspector import ClusterNode
+from kue.bus.stats import AddressStats, BusStats, MessageSample, NodeStats, sums
 from kue.model.errors import StoreUnavailable
 from tests.bus.hearing import Ear
 from tests.bus.nodes import LEASE, Nodes, knows
 from tests.support.patience import until
-from tests.support.servers import RedisServer, free_port
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from kue.bus.redis import ClusterInspector
-    from kue.bus.redis.inspector import ClusterNode
-    from kue.bus.stats import MessageSample
-    from tests.support.servers import RedisCluster
+from tests.support.servers import RedisCluster, RedisServer, free_port
 
 
 @pytest.fixture

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from kue.bus import EventBus, RequestFailed
+from kue.bus import EventBus, Message, Proceed, RequestFailed
 from tests.bus.hearing import Ear, turns
-
-if TYPE_CHECKING:
-    from kue.bus import Message, Proceed
 
 
 async def test_interceptors_see_messages_in_the_order_they_were_added(

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from kue.bus import EventBus
 from tests.bus.nodes import Nodes, knows
-
-if TYPE_CHECKING:
-    from kue.bus import EventBus
 
 
 def nothing(message: object) -> None: ...

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kue.bus import EventBus, Message
 from tests.bus.hearing import Ear
-from tests.bus.nodes import knows
-
-if TYPE_CHECKING:
-    from kue.bus import EventBus, Message
-    from tests.bus.nodes import Nodes
-    from tests.bus.threads import Loop
+from tests.bus.nodes import Nodes, knows
+from tests.bus.threads import Loop
 
 
 async def test_a_handler_runs_in_the_loop_it_was_registered_in(

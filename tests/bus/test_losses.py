@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kue.bus import EventBus, Message
 from kue.bus.redis import RedisCluster
 from tests.bus.hearing import Ear
 from tests.bus.nodes import Nodes, knows
 from tests.support.patience import until
 from tests.support.servers import RedisServer
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from kue.bus import EventBus, Message
 
 
 def manager(bus: EventBus) -> RedisCluster:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+
+import pytest
 
 from kue.bus.frames import Batch, Frame, unpack
 from kue.bus.redis import outbox as module
@@ -11,11 +13,6 @@ from kue.bus.redis.outbox import NodeOutbox
 from kue.model.errors import StoreUnavailable
 from tests.bus.hearing import turns
 from tests.support.patience import until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pytest
 
 
 def frame(body: bytes) -> Frame:

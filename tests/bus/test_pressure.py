@@ -4,32 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 import pytest
+import redis
 
-from kue.bus import EventBus, FailureKind, RequestFailed
+from kue.bus import EventBus, FailureKind, Message, RequestFailed
 from kue.bus import consumer as consumers
 from kue.bus.frames import LARGEST_SIZE
+from kue.bus.redis import RedisCluster
 from kue.bus.redis import outbox as outboxes
 from tests.bus.crowd import LARGE, cluster, memory
 from tests.bus.hearing import Ear, turns
 from tests.bus.nodes import Nodes, knows
+from tests.bus.threads import Loop
 from tests.faults.processes import Process
 from tests.support.patience import until
 from tests.support.servers import RedisServer
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    import redis
-
-    from kue.bus import Message
-    from kue.bus.redis import RedisCluster
-    from tests.bus.threads import Loop
 
 CROWD = "tests.bus.crowd"
 FLOOD = 100_000

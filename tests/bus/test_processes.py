@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from kue.bus import FailureKind, RequestFailed
+from kue.bus import EventBus, FailureKind, RequestFailed
 from tests.bus.hearing import Ear
 from tests.bus.nodes import Nodes, knows
 from tests.faults.processes import Process
 from tests.support.patience import until
 from tests.support.servers import SLOTS, RedisCluster, RedisServer
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
-
-    from kue.bus import EventBus
 
 PROGRAM = "tests.bus.program"
 

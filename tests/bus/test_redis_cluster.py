@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+import redis
 
 from kue.bus import EventBus, FailureKind, RequestFailed
 from kue.bus import frames as wire
@@ -20,11 +22,6 @@ from tests.bus.hearing import Ear
 from tests.bus.nodes import Nodes, knows
 from tests.support.patience import until
 from tests.support.servers import RedisServer, free_port
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import redis
 
 
 def manager(bus: EventBus) -> RedisCluster:

@@ -5,15 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.bus import EventBus, FailureKind, RequestFailed
+from kue.bus import EventBus, FailureKind, Message, RequestFailed
 from tests.bus.hearing import Ear, turns
-
-if TYPE_CHECKING:
-    from kue.bus import Message
 
 
 async def test_a_request_gets_its_reply(bus: EventBus) -> None:

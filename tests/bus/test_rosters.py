@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pytest
 
-from kue.bus import local_assignments
+from kue.bus import EventBus, local_assignments
 from kue.bus.assignments import MAX_DUTIES, AssignmentResult, Assignments, GroupView
 from kue.bus.local_cluster import LocalNode
 from kue.bus.redis import RedisCluster
 from kue.bus.redis import assignments as redis_roster
-
-if TYPE_CHECKING:
-    import pytest
-
-    from kue.bus import EventBus
-    from tests.bus.nodes import Nodes
+from tests.bus.nodes import Nodes
 
 RECORD = b'{"do":"it"}'
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
 
 from kue.bus import EventBus, FailureKind, Message, RequestFailed, sampling
 from kue.bus.sampling import MAX_TAKEN, MessageSampler
+from kue.bus.stats import MessageSample
 from tests.bus.hearing import Ear
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from kue.bus.stats import MessageSample
 
 
 @dataclass

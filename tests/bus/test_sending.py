@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from kue.bus import BusClosed, EventBus
+from kue.bus import BusClosed, EventBus, Message
 from tests.bus.hearing import Ear, turns
-
-if TYPE_CHECKING:
-    from kue.bus import Message
 
 
 async def test_what_is_published_reaches_every_consumer(bus: EventBus) -> None:

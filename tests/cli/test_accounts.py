@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from kue.http.auth import ApiTokens, PasswordHasher, Scope, UserAccounts, users
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from kue.http.auth import ApiToken, UserAccount
-    from kue.store.contract import Store
-    from tests.support.command_line import CommandLine
+from kue.http.auth import (
+    ApiToken,
+    ApiTokens,
+    PasswordHasher,
+    Scope,
+    UserAccount,
+    UserAccounts,
+    users,
+)
+from kue.store.contract import Store
+from tests.support.command_line import CommandLine
 
 PASSWORD = "correct horse"
 

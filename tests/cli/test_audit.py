@@ -7,16 +7,14 @@ import json
 import os
 import pwd
 import signal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from kue import Kue
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
-    from kue.store.values import AuditEntry
-    from tests.support.command_line import CommandLine
+from kue.store.contract import Store
+from kue.store.values import AuditEntry
+from tests.support.command_line import CommandLine
 
 
 def acts(kue: CommandLine) -> list[AuditEntry]:

@@ -7,20 +7,15 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from kue import Kue
 from tests.cli.test_main import exit_code
-from tests.support.servers import RedisServer, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.support.servers import RedisCluster
+from tests.support.servers import RedisCluster, RedisServer, wait_until
 
 KUE = str(Path(sys.executable).with_name("kue"))
 NAMES = {

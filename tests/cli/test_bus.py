@@ -8,9 +8,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,11 +18,7 @@ from kue.bus import RequestFailed
 from tests.support.command_line import CommandLine
 from tests.support.engines import engine_at
 from tests.support.node import Other
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer
 
 KUE = str(Path(sys.executable).with_name("kue"))
 

@@ -8,14 +8,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.command_line import CommandLine
 from tests.support.servers import black_hole
-
-if TYPE_CHECKING:
-    from tests.support.command_line import CommandLine
 
 KUE = str(Path(sys.executable).with_name("kue"))
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.faults.garbling import Column, garbled, prepare
 from tests.support.command_line import CommandLine
 from tests.support.engines import engine_at
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.damages
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 import httpx
@@ -20,10 +21,6 @@ from kue.http.server.address import ListenAddress
 from kue.http.server.serve import listen
 from tests.cli.test_main import exit_code
 from tests.support.site import APP, PATIENCE_SECONDS, Command, command, get
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from kue import Kue
 from tests.cli.test_main import exit_code
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 #: The types jobs have are listed; a type that is not can be added again.
 MENDABLE = "DELETE FROM types"

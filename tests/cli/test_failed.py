@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from kue.model.job import Error, Failed, State
+from kue.store.contract import Store
+from tests.support.command_line import CommandLine
 from tests.support.jobs import DAY, add_many, claim, count_of, end, job_in
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
-    from tests.support.command_line import CommandLine
 
 
 def failures(

@@ -7,15 +7,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from kue.model.job import State
+from tests.support.command_line import CommandLine
 from tests.support.jobs import count_of, get_one
-
-if TYPE_CHECKING:
-    from tests.support.command_line import CommandLine
 
 KUE = str(Path(sys.executable).with_name("kue"))
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from kue.model.job import State
+from tests.support.command_line import CommandLine
 from tests.support.jobs import add_many, count_of, get_one, job_in
-
-if TYPE_CHECKING:
-    from tests.support.command_line import CommandLine
 
 
 def arranged(kue: CommandLine, state: State) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,12 +11,10 @@ from kue import Kue
 from kue.cli.commands.job.log import unseen
 from kue.model.fingerprint import fingerprint
 from kue.model.job import Completed, Error, Failed, Retried, State
+from kue.store.contract import Store
 from kue.store.values import MAX_LOG_LINES, LogLine, Progress
+from tests.support.command_line import CommandLine
 from tests.support.jobs import add_many, claim_one, end, job_in, start_one
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
-    from tests.support.command_line import CommandLine
 
 STACK = 'Traceback:\n\tFile "a.py"\nOSError: gone'
 

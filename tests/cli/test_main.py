@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 import kue
 from kue.cli import main
 from tests.support.root_logger import lent
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def exit_code(*arguments: str) -> int:

@@ -7,17 +7,14 @@ import pty
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from kue.model.job import Completed, Failed, State
+from kue.store.contract import Store
 from kue.store.values import Limits
+from tests.support.command_line import CommandLine
 from tests.support.jobs import OOPS, add_many, count_of, end, job_in, start_one
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
-    from tests.support.command_line import CommandLine
 
 KUE = str(Path(sys.executable).with_name("kue"))
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from kue.cli.output.terminal import print_message, program
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

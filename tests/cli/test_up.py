@@ -5,19 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import kue
+from kue.client.handle import JobHandle
 from tests.faults.supervised import children_of
 from tests.support.patience import until
 from tests.support.site import APP, PATIENCE_SECONDS, Command, command, get
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from kue.client.handle import JobHandle
 
 
 @pytest.fixture

@@ -9,16 +9,14 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from kue.cli.commands.workers import orders
+from kue.store.contract import Store
+from tests.support.command_line import CommandLine
 from tests.support.jobs import start_one
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
-    from tests.support.command_line import CommandLine
 
 KUE = str(Path(sys.executable).with_name("kue"))
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 import pytest
 
 from kue import ActiveJob, Kue, State
+from kue.store.contract import Store
 from kue.store.values import Limits
 from tests.support.jobs import claim
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 
 async def test_a_paused_type_hands_out_nothing(q: Kue, kue_store: Store) -> None:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import kue
-from kue import BadPayload, ConfigError, JobError, Kue
+from kue import BadPayload, ConfigError, JobBuilder, JobError, Kue
 from kue.model.backoff import Exponential
 from kue.model.settings import Settings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from kue import JobBuilder
-    from tests.support.flaky import Wire
+from tests.support.flaky import Wire
 
 
 def test_making_a_queue_touches_nothing(tmp_path: Path) -> None:

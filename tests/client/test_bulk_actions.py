@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from kue import InvalidTransition, JobNotFound, Kue, State
@@ -12,6 +10,7 @@ from kue.client.filters import Selection
 from kue.model.fingerprint import shape
 from kue.model.job import Error, Failed
 from kue.model.job_json import document
+from kue.store.contract import Store
 from kue.store.values import Result
 from tests.support.jobs import (
     DAY,
@@ -22,9 +21,6 @@ from tests.support.jobs import (
     get_one,
     job_in,
 )
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 #: Sweeps leave alone what ends after they began: these jobs must have ended before.
 PAST = 1_700_000_000_000

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from kue import BadPayload, Kue, StoreUnavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.support.flaky import Wire
+from tests.support.flaky import Wire
 
 
 async def test_handles_come_in_the_order_of_the_data(q: Kue) -> None:

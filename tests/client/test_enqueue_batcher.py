@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 
 from kue import Kue, StoreUnavailable
-
-if TYPE_CHECKING:
-    from tests.support.flaky import Wire
+from tests.support.flaky import Wire
 
 
 async def test_a_hundred_adds_at_once_are_one_call(q: Kue, wire: Wire) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -20,12 +20,10 @@ from kue import (
     UniqueHeld,
 )
 from kue.model.job import Cancelled, Completed, Failed, State
+from kue.store.contract import Store
 from kue.store.values import MAX_LOG_TEXT, Outcome
+from tests.support.flaky import Wire
 from tests.support.jobs import OOPS, claim, claim_one, end
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
-    from tests.support.flaky import Wire
 
 
 async def start(q: Kue, store: Store, **options: Any) -> JobHandle[Any]:

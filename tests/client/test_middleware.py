@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
 
 from kue import ActiveJob, JobFailed, Kue, Skip, State
+from kue.model.job import Error, Job
 from tests.worker import child_tasks
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-
-    from kue.model.job import Error, Job
-
-    CallNext = Callable[[ActiveJob], Awaitable[Any]]
+CallNext = Callable[[ActiveJob], Awaitable[Any]]
 
 
 def layer(name: str, story: list[str]) -> Any:

@@ -8,21 +8,17 @@ restarted, and every restart is the answer to one retry of the ending before it.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
-from kue import InvalidTransition, Kue, Selection, State
+from kue import ActiveJob, InvalidTransition, Kue, Selection, State
+from kue.model.job import Job
 from kue.store.values import Result
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from kue import ActiveJob
-    from kue.model.job import Job
-    from tests.support.engines import Engine
+from tests.support.engines import Engine
 
 JOBS = 60
 #: Each retries a job at most so often: what is kept of a story must be all of it.

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from kue import JobNotFound, Kue, State
 from kue.model.job import Completed, Failed
+from kue.store.contract import Store
 from tests.support.jobs import OOPS, claim_one, end
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 
 async def one_in_each_state(q: Kue, store: Store) -> None:

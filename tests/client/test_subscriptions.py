@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from kue import Event, Kind, Kue
-from kue.model.job import Completed, Failed, Retried, State
+from kue import Event, JobHandle, Kind, Kue
+from kue.model.job import Completed, Ending, Failed, Retried, State
+from kue.store.contract import Store
 from kue.store.values import Progress
+from tests.support.flaky import Wire
 from tests.support.jobs import OOPS, claim_one, end
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from kue import JobHandle
-    from kue.model.job import Ending
-    from kue.store.contract import Store
-    from tests.support.flaky import Wire
 
 
 class Ear:

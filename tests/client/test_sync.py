@@ -6,9 +6,11 @@ import asyncio
 import sqlite3
 import threading
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -25,18 +27,12 @@ from kue import (
     State,
     StoreUnavailable,
 )
-from kue.model.job import Completed, Failed
+from kue.model.job import Completed, Ending, Failed
 from kue.store.contract import Store
 from kue.store.values import MAX_BATCH
 from tests.support.engines import Engine, engine_at
 from tests.support.flaky import Wire
 from tests.support.jobs import OOPS, claim_one, end
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from kue.model.job import Ending
 
 
 def until(is_so: Callable[[], bool]) -> None:

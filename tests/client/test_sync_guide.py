@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.project.test_docs import DOCS, examples
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
 
 GUIDE = DOCS / "guides" / "sync.md"
 

@@ -7,19 +7,15 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, cast
+from pathlib import Path
+from typing import IO, cast
 
 import pytest
 
 from kue import Kue, State
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-    from typing import IO
-
-    from tests.support.engines import Engine
+from tests.support.engines import Engine
 
 #: What every program begins with: a queue, and a way to talk.
 PRELUDE = """

@@ -7,15 +7,13 @@ import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
 
 from kue import ActiveJob, BadPayload, JobFailed, Kue, State, current_job
-
-if TYPE_CHECKING:
-    from tests.support.engines import Engine
+from tests.support.engines import Engine
 
 
 class Colour(Enum):

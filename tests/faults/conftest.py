@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import pytest
 
 from kue.model import settings
 from kue.store import store_for
+from kue.store.contract import Store
 from kue.store.redis.verbs import add
 from kue.store.redis.wire import client
 from tests.faults.supervised import Shift
 from tests.support.proxy import Proxy
 from tests.support.servers import RedisServer
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from kue.store.contract import Store
 
 
 class NewStore(Protocol):

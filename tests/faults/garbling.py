@@ -6,20 +6,16 @@ import re
 import shutil
 import sqlite3
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from kue.model.histogram import Timing
+from kue.store.contract import Store
 from kue.store.sqlite import schema
 from kue.store.sqlite.store import SqliteStore
 from kue.store.values import AuditEntry, Claim, Filter
-from tests.faults.scene import LATER, READS, TYPE, WRITES, Scene, build
+from tests.faults.scene import LATER, READS, TYPE, WRITES, Scene, Verb, build
 from tests.support.jobs import HOUR, T0, add_many, count_again
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from kue.store.contract import Store
-    from tests.faults.scene import Verb
 
 TIMING = Timing(TYPE, {1: 1}, {1: 1})
 ACT = AuditEntry(who="ann", what="jobs.remove")

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeAlias
+
+import redis
 
 from kue.model.job import State
+from kue.store.contract import Store
 from kue.store.redis.doctor.keyspace import read_key
 from kue.store.redis.keys import JOB_KEYS, SHARD_KEYS, TYPE_KEYS, Keys, root_of
 from kue.store.values import AuditEntry
 from tests.faults.garbling import CALLS, TIMING, surround
-from tests.faults.scene import TYPE, build
+from tests.faults.scene import TYPE, Scene, Verb, build
 from tests.support.jobs import HOUR, T0, add_one, job_in
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import TypeAlias
+#: What is garbled and how, and the commands that do it.
+Way: TypeAlias = tuple[str, list[tuple[Any, ...]]]
 
-    import redis
-
-    from kue.store.contract import Store
-    from tests.faults.scene import Scene, Verb
-
-    #: What is garbled and how, and the commands that do it.
-    Way: TypeAlias = tuple[str, list[tuple[Any, ...]]]
 
 _HUGE = b"9" * 300
 #: Every kind of wrong value, of a string or of a field of a hash.

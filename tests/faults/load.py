@@ -10,19 +10,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from kue.model.draft import draft
 from kue.model.errors import StoreUnavailable
 from kue.model.job import Completed, State
+from kue.store.contract import Store
 from kue.store.values import MAX_BATCH, Claim, Outcome, Result
 from tests.support.jobs import count_of
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from kue.store.contract import Store
 
 T = TypeVar("T")
 TYPE = "email"

@@ -5,15 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from typing import TYPE_CHECKING
+from types import TracebackType
 
 from tests.support.freezing import freeze
-from tests.support.warm import start
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from tests.support.warm import Running
+from tests.support.warm import Running, start
 
 
 class Process:

@@ -10,19 +10,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 import sys
-from typing import TYPE_CHECKING
 
 from kue import Kue
 from kue.model import settings
 from kue.model.draft import draft
 from kue.model.job import Completed
 from kue.store import store_for
+from kue.store.contract import Store
 from kue.store.values import Claim, Outcome
+from kue.worker.active_job import ActiveJob
 from tests.support.leases import PATIENT_LEASE_SECONDS, SHORT_LEASE_SECONDS
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
-    from kue.worker.active_job import ActiveJob
 
 TYPE = "email"
 #: What the role "add" adds, unless it is killed before.

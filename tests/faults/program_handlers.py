@@ -12,16 +12,13 @@ import ctypes
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from kue import Kue
+from kue.worker.active_job import ActiveJob
 from tests.faults.program import say
 from tests.support.leases import SHORT_LEASE_SECONDS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from kue.worker.active_job import ActiveJob
 
 LEASE_SECONDS = SHORT_LEASE_SECONDS
 #: Of the worker whose loop is held up: it is to keep it, on a busy machine too.

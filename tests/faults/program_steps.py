@@ -12,21 +12,18 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
+from typing import Any, NamedTuple, NoReturn, cast
 
 from kue import Kue
 from kue.model import settings
+from kue.model.payload import JSON
 from kue.store import store_for
+from kue.store.contract import Store
+from kue.worker.active_job import ActiveJob
 from tests.faults.program import say
 from tests.support.leases import SHORT_LEASE_SECONDS
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from kue.model.payload import JSON
-    from kue.store.contract import Store
-    from kue.worker.active_job import ActiveJob
 
 TYPE, OTHER_TYPE = "email", "sms"
 #: Jobs of each type that run at once.

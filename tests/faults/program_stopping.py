@@ -13,15 +13,12 @@ import os
 import signal
 import sys
 import time
+from multiprocessing.synchronize import Event
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kue import Kue, current_job
 from tests.faults.program import say
 from tests.support.leases import PATIENT_LEASE_SECONDS
-
-if TYPE_CHECKING:
-    from multiprocessing.synchronize import Event
 
 #: How many jobs of each kind run at once.
 SLOTS = {"coroutine": 10, "thread": 5, "child": 2}

@@ -6,12 +6,23 @@ Faults must be met by each verb alike: tests walk this table instead of a choice
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 from kue.model.draft import draft
-from kue.model.job import Cancelled, Completed, Failed, Job, Released, Retried, State
+from kue.model.job import (
+    Cancelled,
+    Completed,
+    Draft,
+    Failed,
+    Job,
+    Released,
+    Retried,
+    State,
+)
 from kue.model.schedule import every
+from kue.store.contract import Store
 from kue.store.values import (
     Change,
     Claim,
@@ -33,14 +44,8 @@ from tests.support.jobs import (
 )
 from tests.support.upkeep import KEEP_ALL
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from typing import TypeAlias
+Verb: TypeAlias = Callable[[Store, "Scene"], Awaitable[Any]]
 
-    from kue.model.job import Draft
-    from kue.store.contract import Store
-
-    Verb: TypeAlias = Callable[[Store, "Scene"], Awaitable[Any]]
 
 TYPE = "email"
 #: When the verbs are said: leases, ttls, delays and expiries of the scene are over, and

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import redis
 
@@ -15,10 +17,6 @@ from tests.support.servers import (
     server_binary,
     wait_until,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 SERVICE = "mymaster"
 #: The master is thought dead after this long; the rest of a fail-over takes about 1 s.

@@ -8,24 +8,20 @@ import json
 import os
 import signal
 import uuid
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import Any
 
 from kue.model.draft import draft
+from kue.model.job import Job
+from kue.store.contract import Store
 from kue.supervisor import procfs
 from tests.support.freezing import freeze
 from tests.support.jobs import get_one
 from tests.support.leases import SHORT_LEASE_SECONDS
 from tests.support.patience import until
-from tests.support.warm import COMMAND, start
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from types import TracebackType
-
-    from kue.model.job import Job
-    from kue.store.contract import Store
-    from tests.support.warm import Running
+from tests.support.warm import COMMAND, Running, start
 
 SHIFT = Path(__file__).with_name("shift.py")
 #: An app that fits on a page, for tests that change it.

@@ -5,26 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Iterable
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 import pytest
 
 from kue.model.errors import StoreError, StoreUnavailable
+from kue.store.contract import Store
 from kue.store.redis.verbs import runs
 from kue.store.redis.wire import client as link
 from kue.store.redis.wire import connecting
-from tests.faults.scene import TYPE, VERBS, build
-from tests.support.servers import HOST, black_hole, free_port, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from kue.store.contract import Store
-    from tests.faults.conftest import NewServer, NewStore
-    from tests.faults.scene import Scene
-    from tests.support.proxy import Proxy
-    from tests.support.servers import RedisServer
+from tests.faults.conftest import NewServer, NewStore
+from tests.faults.scene import TYPE, VERBS, Scene, build
+from tests.support.proxy import Proxy
+from tests.support.servers import HOST, RedisServer, black_hole, free_port, wait_until
 
 BUDGET_SECONDS = 0.5
 #: Far beyond the budget, on however busy a machine.

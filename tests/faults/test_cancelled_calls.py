@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable, Coroutine
 from random import Random
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
 
 from kue.model.draft import draft
 from kue.model.job import Completed, State
+from kue.store.contract import Store
 from kue.store.redis.verbs import runs
 from kue.store.values import Claim, Outcome
+from tests.faults.conftest import NewStore
 from tests.support.jobs import count_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from typing import Any
-
-    from kue.store.contract import Store
-    from tests.faults.conftest import NewStore
-    from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer
 
 #: In one test; more find nothing new.
 CANCELLATIONS = 3000

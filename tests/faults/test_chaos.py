@@ -10,7 +10,8 @@ import signal
 import sqlite3
 from collections import Counter
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -33,9 +34,6 @@ from kue import Event, Job, Kind, State
 from kue.model.job import Attempt, Error, Spec
 from tests.support.patience import until
 from tests.support.warm import start
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SECONDS = 4.0
 

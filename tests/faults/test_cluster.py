@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,15 +12,9 @@ from kue.model.draft import draft
 from kue.model.job import Completed, State
 from kue.store.values import Claim, Outcome, Result
 from tests.faults.clusters import Cluster
-from tests.faults.conftest import assert_sound
+from tests.faults.conftest import NewStore, assert_sound
 from tests.faults.load import TYPE, Load
 from tests.support.jobs import count_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.faults.conftest import NewStore
 
 
 @pytest.fixture

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from contextlib import closing
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
+import redis
 
 from kue.model.errors import StoreError
 from kue.model.events import Kind
 from kue.model.job import Completed, State
+from kue.store.contract import Events, Store
 from kue.store.redis.keys import Keys, root_of
 from kue.store.values import Result
+from tests.faults.conftest import NewStore
 from tests.faults.scene import LATER, TYPE, VERBS, build, id_of
 from tests.support.jobs import (
     HOUR,
@@ -25,15 +28,7 @@ from tests.support.jobs import (
     end,
     get_one,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import redis
-
-    from kue.store.contract import Events, Store
-    from tests.faults.conftest import NewStore
-    from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer
 
 
 @pytest.fixture

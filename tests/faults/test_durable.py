@@ -5,26 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kue.model.draft import draft
 from kue.model.errors import DurabilityUnknown
 from kue.model.job import State
-from tests.faults.conftest import assert_sound
+from kue.store.contract import Store
+from tests.faults.conftest import NewStore, assert_sound
 from tests.faults.sentinels import Replicated, info_of, say
 from tests.support.jobs import count_of
-from tests.support.servers import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from kue.store.contract import Store
-    from tests.faults.conftest import NewStore
-    from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer, wait_until
 
 MANY = 100
 #: More than anything here takes: a call within it has not waited for it.

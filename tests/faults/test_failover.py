@@ -5,27 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from kue.model.draft import draft
 from kue.model.errors import DurabilityUnknown
-from kue.model.job import Completed, State
+from kue.model.job import Completed, Job, State
+from kue.store.contract import Store
 from kue.store.values import Claim, Outcome, Result
-from tests.faults.conftest import assert_sound
+from tests.faults.conftest import NewStore, assert_sound
 from tests.faults.sentinels import Replicated, Sentinels
 from tests.support.jobs import add_many, count_of, get_one
 from tests.support.proxy import Fate, Proxy
 from tests.support.servers import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from kue.model.job import Job
-    from kue.store.contract import Store
-    from tests.faults.conftest import NewStore
 
 
 @pytest.fixture

@@ -8,13 +8,10 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from kue.supervisor import procfs
 from tests.support.freezing import freeze
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 #: Holds the lock most of the time.
 WRITER = """

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,18 +13,12 @@ from kue.model.draft import draft
 from kue.model.errors import StoreFull
 from kue.model.job import Completed, State
 from kue.model.schedule import every
+from kue.store.contract import Store
 from kue.store.sqlite import disk_reserve
 from kue.store.values import Outcome, Result
-from tests.faults.conftest import assert_sound
+from tests.faults.conftest import NewStore, assert_sound
 from tests.faults.program import TYPE
 from tests.support.jobs import T0, add, claim, count_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from kue.store.contract import Store
-    from tests.faults.conftest import NewStore
 
 DISK_BYTES = 24 * 1024 * 1024
 #: What others have on the disk, and free in the end.

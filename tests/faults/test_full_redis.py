@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,18 +11,13 @@ from kue.model.draft import draft
 from kue.model.errors import StoreFull
 from kue.model.job import Completed, State
 from kue.model.settings import Keep
+from kue.store.contract import Store
 from kue.store.values import MAX_BATCH, Outcome, Result
-from tests.faults.conftest import assert_sound
+from tests.faults.conftest import NewStore, assert_sound
 from tests.faults.scene import VERBS, build
 from tests.support.jobs import SECOND, T0, add, add_many, claim, count_of
 from tests.support.servers import RedisServer
 from tests.support.upkeep import KEEP_ALL
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from kue.store.contract import Store
-    from tests.faults.conftest import NewStore
 
 #: What is shed; all else must go on.
 ADDS = {"add", "add plain"}

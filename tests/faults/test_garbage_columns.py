@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from kue import ActiveJob, Kue
 from kue.model.errors import StoreCorrupt, StoreError, StoreUnavailable
+from kue.store.contract import Store
 from tests.faults.garbling import (
     CALLS,
     COLUMNS,
@@ -24,13 +25,8 @@ from tests.faults.garbling import (
     prepare,
     store_at,
 )
+from tests.faults.scene import Scene
 from tests.support.patience import until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from kue.store.contract import Store
-    from tests.faults.scene import Scene
 
 pytestmark = pytest.mark.damages
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -18,20 +19,14 @@ from kue.model import settings
 from kue.model.draft import draft
 from kue.model.errors import StoreCorrupt, StoreError, StoreRefused
 from kue.store import store_for
-from tests.faults.garbling_keys import PLACES, VERBS, Garbling, place_of, prepare
+from kue.store.contract import Store
+from tests.faults.garbling_keys import PLACES, VERBS, Case, Garbling, place_of, prepare
+from tests.faults.scene import Scene
 from tests.support.command_line import CommandLine
 from tests.support.engines import Engine
 from tests.support.patience import until
 from tests.support.servers import PATIENCE_SECONDS, RedisServer
 from tests.support.site import command
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
-
-    from kue.store.contract import Store
-    from tests.faults.garbling_keys import Case
-    from tests.faults.scene import Scene
 
 pytestmark = pytest.mark.damages
 

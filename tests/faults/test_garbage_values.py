@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 import pytest
+import redis
 
 from kue.model.draft import draft
 from kue.model.errors import StoreCorrupt
-from kue.model.job import Completed, Retried, State
+from kue.model.job import Completed, Job, Retried, State
 from kue.model.schedule import every
+from kue.store.contract import Store
 from kue.store.redis.keys import Keys, root_of, worker_field
 from kue.store.values import Limits, Outcome, Progress, Result
+from tests.faults.conftest import NewStore
 from tests.support.jobs import HOUR, OOPS, SECOND, T0, add, add_many, claim, claim_ids
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import redis
-
-    from kue.model.job import Job
-    from kue.store.contract import Store
-    from tests.faults.conftest import NewStore
-    from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer
 
 pytestmark = pytest.mark.damages
 

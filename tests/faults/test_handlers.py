@@ -7,17 +7,23 @@ import contextlib
 import sqlite3
 import sys
 import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kue import Cancel, JobCancelled, JobFailed, Kue, State
 from kue.model.draft import draft
+from kue.model.job import Job
 from kue.model.retry_policy import MAX_STALLS
+from kue.store.contract import Store
 from kue.store.redis.keys import Keys, root_of
+from kue.worker.active_job import ActiveJob
+from kue.worker.handlers import Execution
 from tests.faults import program_handlers
-from tests.faults.conftest import assert_sound
+from tests.faults.conftest import NewStore, assert_sound
 from tests.faults.processes import Process
 from tests.faults.program_handlers import (
     BLOCKED_LEASE_SECONDS,
@@ -31,18 +37,8 @@ from tests.faults.program_handlers import (
 )
 from tests.support.jobs import count_of, get_one
 from tests.support.leases import PATIENT_LEASE_SECONDS
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
-
-    from kue.model.job import Job
-    from kue.store.contract import Store
-    from kue.worker.active_job import ActiveJob
-    from kue.worker.handlers import Execution
-    from tests.faults.conftest import NewStore
-    from tests.support.proxy import Proxy
-    from tests.support.servers import RedisServer
+from tests.support.proxy import Proxy
+from tests.support.servers import RedisServer
 
 KINDS: dict[Execution, Callable[[str], Any]] = {
     "loop": program_handlers.in_loop,

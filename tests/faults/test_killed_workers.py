@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from kue.model.draft import draft
-from kue.model.job import Completed, State
+from kue.model.job import Completed, Job, State
 from kue.model.retry_policy import runs_alone
+from kue.store.contract import Store
 from kue.store.values import Claim, Outcome, Result
-from tests.faults.conftest import assert_sound
+from tests.faults.conftest import NewStore, assert_sound
 from tests.faults.processes import Process
 from tests.faults.program import LEASE_MS, MAX_BATCH, TYPE
 from tests.support.jobs import count_of, get_one
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from kue.model.job import Job
-    from kue.store.contract import Store
-    from tests.faults.conftest import NewStore
-    from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer
 
 
 @pytest.fixture(params=["sqlite", "redis"])

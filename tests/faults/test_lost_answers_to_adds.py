@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
 from kue.model.draft import draft
 from kue.model.errors import StoreUnavailable
-from kue.model.job import State
+from kue.model.job import Draft, State
+from kue.store.contract import Store
 from kue.store.values import MAX_BATCH, Added
+from tests.faults.conftest import NewStore
 from tests.support.jobs import count_of
 from tests.support.proxy import Fate, Proxy
-
-if TYPE_CHECKING:
-    from kue.model.job import Draft
-    from kue.store.contract import Store
-    from tests.faults.conftest import NewStore
 
 #: Ways to lose an answer that the caller notices at once.
 CUTS = (Fate.CUT_BEFORE, Fate.CUT_AFTER)

@@ -5,20 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
 from kue.model.draft import draft
-from kue.model.job import Completed, Failed, Retried, State
+from kue.model.job import Completed, Failed, Job, Retried, State
+from kue.store.contract import Store
 from kue.store.values import Claim, LogLine, Outcome, Progress, Result
+from tests.faults.conftest import NewStore
 from tests.support.jobs import OOPS, count_of, get_one
 from tests.support.proxy import Fate, Proxy
-
-if TYPE_CHECKING:
-    from kue.model.job import Job
-    from kue.store.contract import Store
-    from tests.faults.conftest import NewStore
 
 LOSSES = (Fate.CUT_BEFORE, Fate.CUT_AFTER, Fate.MUTE)
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from kue.model.draft import draft
 from kue.model.errors import StoreUnavailable
 from kue.model.events import Kind
+from kue.store.contract import Store
 from kue.store.redis.keys import Keys, root_of
 from kue.store.redis.verbs import watch
+from tests.faults.conftest import NewStore
 from tests.support.listening import read_until
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
-    from tests.faults.conftest import NewStore
-    from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer
 
 
 @pytest.fixture

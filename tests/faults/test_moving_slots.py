@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
@@ -19,14 +19,9 @@ from kue.store.values import Claim
 from tests.bus.hearing import Ear
 from tests.bus.nodes import Nodes, knows
 from tests.faults.clusters import SHARDS, Cluster
-from tests.faults.conftest import assert_sound
+from tests.faults.conftest import NewStore, assert_sound
 from tests.faults.load import TYPE, Load
 from tests.support.listening import read_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.faults.conftest import NewStore
 
 
 @pytest.fixture(scope="module")

@@ -9,23 +9,20 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+import redis
 
 from kue.model.draft import draft
 from kue.model.job import Completed, State
 from kue.model.schedule import every
 from kue.model.settings import Keep
+from kue.store.contract import Store
 from kue.store.redis.keys import Keys, root_of
 from kue.store.values import Claim, Outcome
-
-if TYPE_CHECKING:
-    import redis
-
-    from kue.store.contract import Store
-    from tests.faults.conftest import NewStore
-    from tests.support.servers import RedisServer
+from tests.faults.conftest import NewStore
+from tests.support.servers import RedisServer
 
 SettleDown = Callable[[], Awaitable[None]]
 

@@ -6,14 +6,14 @@ import asyncio
 import os
 import signal
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 import pytest
 import redis
 
 from kue.model.job import Completed, State
+from kue.store.contract import Store
 from kue.store.values import GRACE_GAP_MS, Result
-from tests.faults.conftest import assert_sound
+from tests.faults.conftest import NewServer, NewStore, assert_sound
 from tests.faults.load import Load
 from tests.support.jobs import (
     SECOND,
@@ -25,10 +25,6 @@ from tests.support.jobs import (
 )
 from tests.support.servers import RedisServer, wait_until
 from tests.support.upkeep import KEEP_ALL
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
-    from tests.faults.conftest import NewServer, NewStore
 
 #: What was acknowledged survives a crash of the process: it is written before the
 #: answer and waits for no disk.  With "everysec" Redis may answer up to 2 s earlier.

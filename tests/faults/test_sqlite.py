@@ -7,28 +7,23 @@ import shutil
 import sqlite3
 from contextlib import closing
 from functools import partial
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from kue.model.draft import draft
 from kue.model.errors import StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 from kue.model.job import Completed, State
+from kue.store.contract import Store
 from kue.store.values import MAX_BATCH, Outcome, Result
-from tests.faults.conftest import assert_sound
+from tests.faults.conftest import NewStore, assert_sound
 from tests.faults.garbling import CALLS, prepare, store_at
 from tests.faults.processes import Process
 from tests.faults.program import TYPE
-from tests.faults.scene import READS, WRITES, build
+from tests.faults.scene import READS, WRITES, Scene, Verb, build
 from tests.support.jobs import T0, add, add_many, claim, count_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from kue.store.contract import Store
-    from tests.faults.conftest import NewStore
-    from tests.faults.scene import Scene, Verb
 
 BUDGET_SECONDS = 0.3
 #: What a busy machine may add.

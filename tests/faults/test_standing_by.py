@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
 from kue import Kue
 from kue.model.draft import draft
 from kue.model.errors import StoreUnavailable
-from kue.model.job import State
+from kue.model.job import Job, State
+from kue.store.contract import Store
 from kue.store.values import Claim
+from kue.worker.active_job import ActiveJob
+from tests.faults.conftest import NewStore
 from tests.support.jobs import count_of
 from tests.support.proxy import Fate, Proxy
-
-if TYPE_CHECKING:
-    from kue.model.job import Job
-    from kue.store.contract import Store
-    from kue.worker.active_job import ActiveJob
-    from tests.faults.conftest import NewStore
-    from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer
 
 CLAIM = Claim("watch", 1)
 

@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
 from kue import Kue, State
 from kue.model.draft import draft
+from kue.model.job import Job
 from kue.model.retry_policy import CANCELLED
+from kue.store.contract import Store
 from kue.store.values import Claim, Result
-from tests.faults.conftest import assert_sound
+from kue.worker.active_job import ActiveJob
+from tests.faults.conftest import NewStore, assert_sound
 from tests.faults.processes import Process
 from tests.faults.program_steps import (
     OTHER_TYPE,
@@ -25,16 +30,7 @@ from tests.faults.program_steps import (
 )
 from tests.support.jobs import get_one
 from tests.support.leases import PATIENT_LEASE_SECONDS
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-    from pathlib import Path
-
-    from kue.model.job import Job
-    from kue.store.contract import Store
-    from kue.worker.active_job import ActiveJob
-    from tests.faults.conftest import NewStore
-    from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer
 
 PATIENCE_SECONDS = 60.0
 KILLED = -signal.SIGKILL

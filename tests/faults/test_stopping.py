@@ -6,26 +6,21 @@ import asyncio
 import os
 import signal
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from kue import State
 from kue.model.draft import draft
-from tests.faults.conftest import assert_sound
+from kue.model.job import Job
+from kue.store.contract import Store
+from tests.faults.conftest import NewStore, assert_sound
 from tests.faults.processes import Process
 from tests.faults.program_stopping import DEAF, FOR_EVER, POOL, SLOTS
 from tests.support.jobs import get_one
 from tests.support.patience import until
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from kue.model.job import Job
-    from kue.store.contract import Store
-    from tests.faults.conftest import NewStore
-    from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer
 
 #: Each starts several processes, one after the other.
 pytestmark = pytest.mark.timeout(120)

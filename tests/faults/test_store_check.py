@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 import pytest
 
 from kue import Kue
 from kue.model.errors import StoreRefused
 from kue.worker import heartbeat
+from tests.faults.conftest import NewServer, NewStore
 from tests.faults.sentinels import say
 from tests.support.jobs import add_one
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from tests.faults.conftest import NewServer, NewStore
 
 
 @pytest.fixture

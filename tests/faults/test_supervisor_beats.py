@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from typing import TYPE_CHECKING
 
 from tests.faults.supervised import (
     LEASE_SECONDS,
     PATIENCE_SECONDS,
+    Shift,
     is_there,
     patiently,
 )
-
-if TYPE_CHECKING:
-    from tests.faults.supervised import Shift
 
 
 async def test_a_handler_that_holds_the_interpreter_beyond_its_lease_runs_once(

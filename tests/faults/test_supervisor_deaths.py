@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,14 +13,12 @@ from kue.model.job import State
 from tests.faults.supervised import (
     LEASE_SECONDS,
     PATIENCE_SECONDS,
+    Shift,
     get,
     is_there,
     patiently,
 )
 from tests.support.jobs import count_of
-
-if TYPE_CHECKING:
-    from tests.faults.supervised import Shift
 
 
 async def test_a_killed_child_is_told_of_and_replaced_and_its_job_runs_again(

@@ -5,16 +5,12 @@ from __future__ import annotations
 import os
 import signal
 from textwrap import dedent
-from typing import TYPE_CHECKING
 
 import pytest
 
 from kue.model.job import State
-from tests.faults.supervised import SMALL, is_there, patiently
+from tests.faults.supervised import SMALL, Shift, is_there, patiently
 from tests.support.jobs import count_of
-
-if TYPE_CHECKING:
-    from tests.faults.supervised import Shift
 
 
 def pid_of(words: list[str]) -> int:

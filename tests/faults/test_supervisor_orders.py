@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from kue.model.job import State
-from tests.faults.supervised import is_there, patiently
+from kue.store.contract import Store
+from kue.store.values import WorkerStatus
+from tests.faults.supervised import Shift, is_there, patiently
 from tests.support.jobs import count_of
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
-    from kue.store.values import WorkerStatus
-    from tests.faults.supervised import Shift
 
 
 async def alive(store: Store, number: int) -> list[WorkerStatus]:

@@ -10,13 +10,9 @@ import socket
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tests.faults.supervised import PATIENCE_SECONDS, get, patiently
-
-if TYPE_CHECKING:
-    from tests.faults.conftest import NewServer
-    from tests.faults.supervised import Shift
+from tests.faults.conftest import NewServer
+from tests.faults.supervised import PATIENCE_SECONDS, Shift, get, patiently
 
 
 async def test_the_banner_tells_what_is_worked_on_and_how_to_stop(

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
 
 from kue.model.job import State
+from tests.faults.supervised import Shift
 from tests.support.jobs import count_of
-
-if TYPE_CHECKING:
-    from tests.faults.supervised import Shift
 
 
 async def test_under_load_nothing_is_lost_and_nothing_counted_twice(

@@ -8,17 +8,12 @@ import pty
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from kue.supervisor import procfs
-from tests.faults.supervised import SHIFT, children_of, is_there, patiently
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.faults.supervised import Shift
+from tests.faults.supervised import SHIFT, Shift, children_of, is_there, patiently
 
 #: Takes its standard input as the terminal that controls it, as a shell's child has it.
 _PROGRAM = """

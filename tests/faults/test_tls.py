@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import redis
@@ -11,15 +12,9 @@ import redis
 from kue.model.errors import StoreRefused, StoreUnavailable
 from kue.model.job import State
 from tests.faults.certificates import Authority
-from tests.faults.conftest import assert_sound
+from tests.faults.conftest import NewStore, assert_sound
 from tests.support.jobs import add_many, count_of
 from tests.support.servers import HOST, RedisServer, free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.faults.conftest import NewStore
 
 SECRET = "hunter2"
 

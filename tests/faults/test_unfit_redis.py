@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kue.model.errors import StoreError, StoreRefused, StoreUnavailable
 from kue.model.job import State
 from kue.store.redis.wire import server_check
-from tests.faults.conftest import assert_sound
+from tests.faults.conftest import NewServer, NewStore, assert_sound
 from tests.support.jobs import add_many, count_of
-from tests.support.servers import HOST
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.faults.conftest import NewServer, NewStore
-    from tests.support.servers import RedisServer
+from tests.support.servers import HOST, RedisServer
 
 SECRET = "hunter2"
 

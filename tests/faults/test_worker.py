@@ -6,26 +6,22 @@ import asyncio
 import os
 import signal
 from collections import Counter
+from collections.abc import AsyncIterator
 from contextlib import closing
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from kue import Kue
 from kue.model.draft import draft
 from kue.model.job import State
-from tests.faults.conftest import assert_sound
+from kue.store.contract import Store
+from kue.worker.active_job import ActiveJob
+from tests.faults.conftest import NewServer, NewStore, assert_sound
 from tests.support.jobs import count_of
 from tests.support.proxy import Fate, Proxy
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from kue.store.contract import Store
-    from kue.worker.active_job import ActiveJob
-    from tests.faults.conftest import NewServer, NewStore
-    from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer
 
 TYPE = "email"
 #: What was acknowledged survives a crash of the process.

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from kue.model.draft import draft
-from kue.model.job import State
-from tests.faults.conftest import assert_sound
+from kue.model.job import Job, State
+from kue.store.contract import Store
+from tests.faults.conftest import NewStore, assert_sound
 from tests.faults.processes import Process
 from tests.faults.program import PATIENT, TYPE, VICTIM
 from tests.support.jobs import count_of, get_one
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from kue.model.job import Job
-    from kue.store.contract import Store
-    from tests.faults.conftest import NewStore
-    from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer
 
 
 @pytest.fixture(params=["sqlite", "redis"])

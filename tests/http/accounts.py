@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
+from starlette.applications import Starlette
 
+from kue import Kue
 from kue.http import AccountGuard, create_app
 from kue.http.auth import PasswordHasher, Role, Scope
 from tests.http.conftest import serving
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from starlette.applications import Starlette
-
-    from kue import Kue
 
 PASSWORD = "correct horse"
 CHEAP = PasswordHasher(n=16, p=1)

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 from starlette.applications import Starlette
-from starlette.routing import Mount
+from starlette.routing import Mount, Route
 
+from kue import Kue
+from kue.model.job import Ending, Job
 from tests.http.conftest import serving
 from tests.support.jobs import claim_one, end
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from starlette.routing import Route
-
-    from kue import Kue
-    from kue.model.job import Ending, Job
 
 #: The role below one.
 BELOW = {"operator": "viewer", "admin": "operator"}

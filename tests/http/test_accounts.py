@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -16,16 +15,14 @@ from kue.http.auth import (
     PasswordHasher,
     Role,
     Scope,
+    UserAccount,
     UserAccounts,
 )
 from kue.http.auth.account_records import name_of
 from kue.http.auth.passwords import matches
 from kue.http.auth.sessions import IDLE_MS, MAX_MS, TOUCH_MS
+from kue.store.contract import Store
 from tests.support.jobs import T0
-
-if TYPE_CHECKING:
-    from kue.http.auth import UserAccount
-    from kue.store.contract import Store
 
 CHEAP = PasswordHasher(n=16, p=1)
 PASSWORD = "correct horse"

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import httpx
 import pytest
 
 from kue import Kue
 from kue.http.security.redaction import MASK
 from kue.model.errors import StoreUnavailable
-from kue.store.values import RINGS
+from kue.store.values import RINGS, AuditEntry
 from tests.http.accounts import PASSWORD, Site, site_of
 from tests.http.conftest import HOST
 from tests.support.flaky import Wire
-
-if TYPE_CHECKING:
-    import httpx
-
-    from kue.store.values import AuditEntry
 
 on_any_store = pytest.mark.parametrize("url", ["memory://"])
 

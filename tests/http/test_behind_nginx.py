@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 import httpx
 import pytest
@@ -16,10 +17,6 @@ from kue.http.auth.open_mode import LocalhostGuard, StartupToken
 from tests.http.conftest import serving
 from tests.support.nginx import nginx
 from tests.support.site import PATIENCE_SECONDS, command
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 SECRET = "correct-horse-battery-staple"
 PASSWORD = "correct horse"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
+import httpx
 import pytest
 
 from kue import Kue, State
@@ -26,11 +28,6 @@ from tests.support.jobs import (
     start_one,
     state_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    import httpx
 
 #: What moves after an action began is left alone: these jobs moved before.
 PAST = 1_700_000_000_000

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
+import httpx
 import pytest
+from starlette.applications import Starlette
 
-from kue.bus import EventBus
+from kue import Kue
+from kue.bus import EventBus, Message
 from kue.bus.redis import RedisCluster
 from kue.http import create_app
 from kue.http.auth.access import Anyone
@@ -17,18 +21,9 @@ from kue.http.security.redaction import Redaction
 from kue.http.streaming import bus_node, bus_samples
 from kue.http.streaming.bus_samples import hidden_text
 from tests.http.accounts import site_of
+from tests.http.conftest import Http
 from tests.support.patience import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    import httpx
-    from starlette.applications import Starlette
-
-    from kue import Kue
-    from kue.bus import Message
-    from tests.http.conftest import Http
-    from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer
 
 on_redis = pytest.mark.parametrize("url", ["redis"], indirect=True)
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import pytest
 
-from kue.model.job import Completed, Failed
+from kue import Kue
+from kue.model.job import Completed, Ending, Failed
 from kue.supervisor.health import SupervisorHealth
 from kue.supervisor.health_server import health_server
 from tests.support.jobs import OOPS, claim_one, end
-
-if TYPE_CHECKING:
-    from kue import Kue
-    from kue.model.job import Ending
 
 WELL = SupervisorHealth(live=True, ready=True, reasons=(), children=())
 #: Fields of a job that are numbers, once it has been run.

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from kue import Kue
 from kue.http import create_app
 from kue.http.auth.access import Anyone
 from kue.http.dashboard import CONTENT_TYPES
 from kue.http.security.headers import HEADERS
 from tests.http.conftest import serving
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from starlette.types import ASGIApp, Receive, Scope, Send
-
-    from kue import Kue
 
 STATIC = Path(str(files("kue.http.dashboard") / "static"))
 FILES = sorted(path for path in STATIC.rglob("*") if path.is_file())

@@ -6,40 +6,34 @@ import asyncio
 import json
 import socket
 import sys
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import httpx
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import HTTPConnection
 from starlette.routing import Mount
 
 from kue import Kue
 from kue.http import create_app
-from kue.http.auth.access import Anyone, Role, User
+from kue.http.auth.access import Anyone, Guard, Role, User
 from kue.http.framework.api import Api
 from kue.http.framework.problem import UNAVAILABLE
 from kue.http.streaming.broadcast import EventBroadcast
 from kue.http.streaming.client_buffer import BufferLimits
 from kue.http.v1.events import routes, section
 from kue.model.errors import StoreUnavailable
-from kue.model.job import Completed, Failed
+from kue.model.job import Completed, Ending, Failed
 from tests.http.conftest import HOST, serving
 from tests.http.test_live import Watches
 from tests.support.jobs import OOPS, claim_one, end
 from tests.support.patience import until
 from tests.support.servers import RedisServer
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from starlette.applications import Starlette
-    from starlette.requests import HTTPConnection
-
-    from kue.http.auth.access import Guard
-    from kue.model.job import Ending
 
 PATH = "/api/v1/events"
 #: What another process does.

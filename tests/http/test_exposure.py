@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import socket
 import stat
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from kue.http.server.address import ListenAddress, UnprotectedServer
 from kue.http.server.serve import listen
 from kue.model.errors import ConfigError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize(

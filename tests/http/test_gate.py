@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
+from starlette.types import Message
 
+from kue import Kue
 from kue.http import AccountGuard, Role, create_app
 from kue.http.auth.open_mode import LocalhostGuard, StartupToken
 from kue.http.security.csrf import AllowedHosts, CsrfProtection
 from tests.http.accounts import CHEAP, site_of
 from tests.http.conftest import serving
-
-if TYPE_CHECKING:
-    from starlette.types import Message
-
-    from kue import Kue
 
 on_any_store = pytest.mark.parametrize("url", ["memory://"])
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import httpx
 
 from kue.http.security.headers import HEADERS
-
-if TYPE_CHECKING:
-    import httpx
 
 
 async def test_a_server_that_answers_is_healthy(client: httpx.AsyncClient) -> None:

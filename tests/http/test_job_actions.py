@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import httpx
 import pytest
 
 from kue import Kue, State
 from kue.model.job import Failed
+from tests.http.conftest import Http
 from tests.support.jobs import (
     DAY,
     HOUR,
@@ -21,11 +23,6 @@ from tests.support.jobs import (
     start_one,
     state_of,
 )
-
-if TYPE_CHECKING:
-    import httpx
-
-    from tests.http.conftest import Http
 
 PAST = 1_700_000_000_000
 #: 2100-01-01

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import httpx
 import msgspec
 import pytest
 
@@ -13,6 +14,7 @@ from kue.model.fingerprint import fingerprint
 from kue.model.job import Completed, Error, Failed, Retried
 from kue.model.job_json import document
 from kue.store.values import LogLine
+from tests.http.conftest import Http
 from tests.support.jobs import (
     DAY,
     HOUR,
@@ -24,11 +26,6 @@ from tests.support.jobs import (
     job_in,
     start_one,
 )
-
-if TYPE_CHECKING:
-    import httpx
-
-    from tests.http.conftest import Http
 
 #: Long enough ago for everything to have happened since.
 PAST = 1_700_000_000_000

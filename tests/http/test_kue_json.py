@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import logging
 import socket
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from typing import Any
 
+import httpx
 import pytest
+from starlette.requests import HTTPConnection
 
 from kue import Kue, State
-from kue.http.auth.access import Anyone
+from kue.http.auth.access import Anyone, Guard, User
 from kue.http.compat import automattic_kue, jobs
-from kue.model.job import Completed, Error, Failed, Retried
+from kue.model.job import Completed, Ending, Error, Failed, Retried
 from tests.http.conftest import HOST, ROLES
 from tests.http.old_apis import BELOW, EMAIL, client_of, finish, start
 from tests.support.jobs import OOPS, claim_one, end
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from contextlib import AbstractAsyncContextManager
-
-    import httpx
-    from starlette.requests import HTTPConnection
-
-    from kue.http.auth.access import Guard, User
-    from kue.model.job import Ending
 
 #: Every route: method, path, the role it takes.
 TABLE = [

@@ -6,8 +6,10 @@ import asyncio
 import json
 import os
 import signal
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,14 +24,9 @@ from kue.http.streaming.client_buffer import (
     StreamPayload,
 )
 from kue.model.events import Event, Kind
+from kue.store.contract import Events, Store
 from tests.support.patience import until
 from tests.support.servers import RedisServer
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from kue.store.contract import Events, Store
 
 ALL = EventFilter()
 #: Nothing is waited for that a test need not wait for.

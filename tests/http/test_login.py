@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import pytest
+from starlette.requests import HTTPConnection
 
+from kue import Kue
 from kue.http import AccountGuard, User, create_app
 from kue.http.auth import Role, Scope
 from kue.http.auth.access import Anyone
@@ -15,11 +17,6 @@ from kue.http.auth.login_throttle import LoginThrottle
 from kue.http.auth.open_mode import LocalhostGuard, StartupToken
 from tests.http.accounts import CHEAP, PASSWORD, site_of
 from tests.http.conftest import serving
-
-if TYPE_CHECKING:
-    from starlette.requests import HTTPConnection
-
-    from kue import Kue
 
 on_any_store = pytest.mark.parametrize("url", ["memory://"])
 

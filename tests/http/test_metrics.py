@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 
+from kue import Kue
 from kue.model.histogram import DAY_MS, Timing
 from kue.model.job import Completed, State
 from tests.http.accounts import site_of
+from tests.http.conftest import Http
 from tests.support.jobs import MINUTE, add_many, add_one, claim_one, end, start_one
-
-if TYPE_CHECKING:
-    import httpx
-
-    from kue import Kue
-    from tests.http.conftest import Http
 
 #: A line of the text format that is no comment.
 SAMPLE = re.compile(

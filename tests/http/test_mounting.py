@@ -8,7 +8,8 @@ import json
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -19,10 +20,6 @@ from kue.http.auth.open_mode import VARIABLE
 from kue.http.server.address import ListenAddress
 from kue.http.server.serve import listen
 from tests.project.test_docs import DOCS, examples
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 HOSTS = {
     example.title: example.source

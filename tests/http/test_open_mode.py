@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import pytest
@@ -13,6 +14,7 @@ from starlette.applications import Starlette
 from starlette.requests import HTTPConnection
 from starlette.routing import Mount
 
+from kue import Kue
 from kue.http import create_app
 from kue.http.auth import ApiTokens, Role, Scope, UserAccounts
 from kue.http.auth.login import LocalAccountGuard
@@ -27,11 +29,6 @@ from kue.http.security.hosts import is_loopback
 from kue.model.errors import ConfigError
 from tests.http.accounts import CHEAP
 from tests.http.conftest import serving
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from kue import Kue
 
 on_any_store = pytest.mark.parametrize("url", ["memory://"])
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
+import httpx
 import pytest
 
+from kue import Kue
 from kue.model.histogram import Timing
 from kue.model.job import State
+from tests.http.conftest import Http
 from tests.support.jobs import HOUR, add_many, add_one, count_of, job_in
-
-if TYPE_CHECKING:
-    import httpx
-
-    from kue import Kue
-    from tests.http.conftest import Http
 
 #: Names that a path or a key could be taken apart by.
 ODD = ["a/b", "a b", "ü", "a:b{}", "a/pause", "a/", "//", "100%", "?x#y", '"q"\\', "…"]

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import httpx
 import pytest
 
+from kue import Kue
 from kue.http import create_app
 from kue.http.auth.access import Anyone
 from kue.http.framework.problem import Refused
 from kue.http.security.redaction import MASK, Redaction
 from kue.model.job import Completed, Error, Failed, State
 from kue.store.values import AuditEntry, LogLine, Progress
+from tests.http.conftest import Http
 from tests.http.test_bulk import ended
 from tests.support.jobs import claim_one, end, get_one
-
-if TYPE_CHECKING:
-    import httpx
-
-    from kue import Kue
-    from tests.http.conftest import Http
 
 CANARY = "hunter2-canary"
 

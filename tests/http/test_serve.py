@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -14,6 +16,7 @@ import websockets
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
+from kue import Kue
 from kue.http import create_app
 from kue.http.auth.access import Anyone
 from kue.http.security.csrf import MAX_HEADERS
@@ -22,12 +25,6 @@ from kue.http.server.serve import ServeOptions, check, listen, serving
 from kue.http.server.slow_clients import SlowBodyLimit, SlowClientProtocol
 from kue.model.errors import ConfigError
 from tests.faults.certificates import Authority
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from kue import Kue
 
 HOST = "127.0.0.1"
 HEALTH = "/api/v1/health"

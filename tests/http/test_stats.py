@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import httpx
 import pytest
 
+from kue import Kue
 from kue.http.v1.stats import MAX_WARNINGS
 from kue.model.histogram import Timing
 from kue.model.job import Completed, State
+from tests.http.conftest import Http
 from tests.support.jobs import (
     DAY,
     HOUR,
@@ -20,12 +23,6 @@ from tests.support.jobs import (
     job_in,
     start_one,
 )
-
-if TYPE_CHECKING:
-    import httpx
-
-    from kue import Kue
-    from tests.http.conftest import Http
 
 NONE = dict.fromkeys(State, 0)
 WORKERS = {"alive": 0, "busy": 0, "lost": 0}

@@ -5,28 +5,22 @@ from __future__ import annotations
 import json
 import socket
 import uuid
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from typing import Any
 
+import httpx
 import pytest
+from starlette.requests import HTTPConnection
 
 from kue import Kue, State
-from kue.http.auth.access import Anyone
+from kue.http.auth.access import Anyone, Guard, User
 from kue.http.compat import jobs, vertx_kue
 from kue.model.errors import StoreFull
-from kue.model.job import Completed, Error, Failed
+from kue.model.job import Completed, Ending, Error, Failed, Job
 from tests.http.conftest import HOST, ROLES
 from tests.http.old_apis import BELOW, EMAIL, client_of, finish, start
 from tests.support.jobs import OOPS, claim, claim_one, end
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from contextlib import AbstractAsyncContextManager
-
-    import httpx
-    from starlette.requests import HTTPConnection
-
-    from kue.http.auth.access import Guard, User
-    from kue.model.job import Ending, Job
 
 #: Every route: method, path, the role it takes.
 TABLE = [

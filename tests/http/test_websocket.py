@@ -5,26 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
+from kue import Kue
 from kue.http import create_app
-from kue.http.auth.access import Anyone, Role, User
+from kue.http.auth.access import Anyone, GuardCallback, Role, User
 from kue.http.streaming.broadcast import EventBroadcast
 from kue.http.streaming.client_buffer import BufferLimits
 from tests.http.conftest import HOST, serving
 from tests.support.jobs import claim_one
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from kue import Kue
-    from kue.http.auth.access import GuardCallback
 
 
 class Server:

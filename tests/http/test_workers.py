@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
+import httpx
 import pytest
 
+from kue import Kue
 from kue.http.v1 import workers
 from kue.model.job import State
+from tests.http.conftest import Http
 from tests.support.jobs import HOUR, add_many, claim, start_one
-
-if TYPE_CHECKING:
-    import httpx
-
-    from kue import Kue
-    from tests.http.conftest import Http
 
 INFO: dict[str, Any] = {
     "host": "web",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -14,9 +14,6 @@ from kue.model import backoff
 from kue.model.backoff import Backoff, Exponential, Fixed, Listed, Named
 from kue.model.duration import MAX_MS
 from kue.model.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 delays = st.integers(0, MAX_MS)
 shares = st.floats(0, 1)

@@ -6,7 +6,8 @@ Each message must name the thing, show what was given and say what to write inst
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -15,12 +16,8 @@ from kue.client.subscriptions import kind_of
 from kue.model import backoff, settings
 from kue.model.draft import draft
 from kue.store import store_for
+from kue.store.contract import Store
 from kue.worker import Worker
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from kue.store.contract import Store
 
 
 def store(url: str) -> Store:

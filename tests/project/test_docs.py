@@ -10,10 +10,11 @@ import sqlite3
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterable
 from contextlib import closing, suppress
 from pathlib import Path
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 import pytest
@@ -25,9 +26,6 @@ from kue.model.events import Kind
 from kue.model.settings import Settings
 from kue.store.redis import keys
 from kue.store.sqlite import schema
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

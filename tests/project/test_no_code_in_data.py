@@ -8,15 +8,12 @@ code in a worker.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 import kue
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PACKAGE = Path(kue.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))

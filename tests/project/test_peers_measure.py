@@ -7,14 +7,15 @@ import os
 import re
 import struct
 import time
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from benchmarks.delivery import Undelivered
 from benchmarks.peers import bare, idle, tallies
 from benchmarks.peers.adapters.tally import Tally
-from benchmarks.peers.catalogue import KUE, PEERS, Language
+from benchmarks.peers.catalogue import KUE, PEERS, Contender, Language
 from benchmarks.peers.cores import here, plan_cores
 from benchmarks.peers.environments import NotInstalled, install, version_of
 from benchmarks.peers.measure import FIGURES_OF, Measurement, Part, Scale
@@ -22,12 +23,6 @@ from benchmarks.peers.processes import ADAPTERS
 from benchmarks.peers.results import NAMES
 from benchmarks.peers.server import Server, started
 from benchmarks.peers.tallies import Tallies
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from benchmarks.peers.catalogue import Contender
 
 SECOND = 1_000_000_000
 FEW = Scale(rounds=1, one_by_one=20, naps=30, pings=5, ping_seconds=10)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from benchmarks.peers import report
@@ -12,9 +12,6 @@ from benchmarks.peers.idle import Idle
 from benchmarks.peers.measure import Outcome, Scale
 from benchmarks.peers.results import NAMES, Results, Spread
 from benchmarks.peers.targets import verdicts
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CONDITIONS = {
     "date": "2026-11-15",

@@ -5,14 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.project.test_docs import KUE, ROOT, examples, run, shown, start, write
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 README = ROOT / "README.md"
 EXAMPLES = examples(README)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,6 @@ from kue.bus import EventBus, FailureKind, LocalCluster, Message, RequestFailed
 from kue.runtime import Runtime, RuntimeClosed, Verticle, current_context
 from tests.runtime.waiting import Signal, thread
 from tests.support.patience import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 
 @pytest.fixture(params=[0, 2], ids=["here", "threads"])

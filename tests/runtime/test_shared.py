@@ -10,21 +10,17 @@ import asyncio
 import threading
 import time
 import uuid
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from kue.model.errors import BadPayload
-from kue.runtime import LockTimedOut, Runtime, SharedData
+from kue.runtime import AsyncMap, Counter, LockTimedOut, Runtime, SharedData
 from kue.runtime.shared.redis import RedisShared
 from tests.runtime.waiting import Signal
 from tests.support.patience import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from kue.runtime import AsyncMap, Counter
-    from tests.support.servers import RedisCluster, RedisServer
+from tests.support.servers import RedisCluster, RedisServer
 
 
 @pytest.fixture(params=["local", "redis", "redis-cluster"])

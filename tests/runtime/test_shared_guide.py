@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import ast
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.project.test_docs import DOCS, examples
-
-if TYPE_CHECKING:
-    from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer
 
 GUIDE = DOCS / "guides" / "shared-data.md"
 

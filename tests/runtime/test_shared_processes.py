@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+import redis
 
 from kue.runtime.shared.redis import RedisShared
 from tests.faults.processes import Process
@@ -16,12 +19,6 @@ from tests.runtime.shared_program import ROUNDS
 from tests.support.leases import PATIENT_LEASE_SECONDS, SHORT_LEASE_SECONDS
 from tests.support.patience import until
 from tests.support.servers import RedisServer
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
-
-    import redis
 
 PROGRAM = "tests.runtime.shared_program"
 

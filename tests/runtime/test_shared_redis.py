@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+import redis
 
 from kue.model.errors import StoreFull, StoreRefused, StoreUnavailable
 from kue.runtime import LockTimedOut, Runtime, RuntimeClosed
@@ -18,12 +21,6 @@ from kue.store.redis import scripts
 from tests.support.patience import until
 from tests.support.proxy import Fate, Proxy
 from tests.support.servers import RedisServer, free_port
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
-    from pathlib import Path
-
-    import redis
 
 SCRIPTS = "kue.runtime.shared.redis"
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,9 +18,6 @@ from kue.runtime import (
     Verticle,
 )
 from tests.runtime.waiting import Signal
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Recorder(Verticle):

@@ -8,16 +8,13 @@ import logging
 import re
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 
 from kue.runtime import MonitorLimits, Runtime, Verticle
 from tests.runtime.waiting import Signal
 from tests.support.patience import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 #: As the catalogue has it, in hundredths.
 LIMITS = MonitorLimits(interval=0.02, loop=0.1, worker=0.2, stack=0.4)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from kue.runtime import Runtime, RuntimeClosed, Verticle, current_context
 from tests.runtime.waiting import Signal, thread
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class Peak:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 
 from kue.model.draft import draft
 from kue.model.job import State
+from kue.store.contract import Store
 from tests.support.jobs import HOUR, T0, count_of, state_of
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 BATCH = [
     draft("email", 1),

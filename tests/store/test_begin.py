@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from kue.model.job import Completed, State
+from kue.model.job import Completed, Job, State
 from kue.model.retry_policy import MAX_STALLS
+from kue.store.contract import Store
 from kue.store.values import Outcome, Result
 from tests.support.jobs import SECOND, T0, claim_one, end, get_one, start_one
 from tests.support.upkeep import lose_worker, pass_time, tend
-
-if TYPE_CHECKING:
-    from kue.model.job import Job
-    from kue.store.contract import Store
 
 LEASE = 10 * SECOND
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -10,7 +10,9 @@ from kue.model.draft import draft
 from kue.model.errors import StoreError
 from kue.model.job import Completed, State
 from kue.model.settings import Keep
+from kue.store.contract import Store
 from kue.store.values import Claim, Limits, Outcome
+from tests.support.hands import Hands
 from tests.support.jobs import (
     HOUR,
     MINUTE,
@@ -23,10 +25,6 @@ from tests.support.jobs import (
     start_one,
     state_of,
 )
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
-    from tests.support.hands import Hands
 
 pytestmark = pytest.mark.parametrize("engine", ["redis"], indirect=True)
 

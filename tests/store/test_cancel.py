@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from kue.model.job import (
@@ -15,6 +13,7 @@ from kue.model.job import (
     Stalled,
     State,
 )
+from kue.store.contract import Store
 from kue.store.values import MAX_BATCH, Reply, Result
 from tests.support.jobs import (
     HOUR,
@@ -33,9 +32,6 @@ from tests.support.jobs import (
     state_of,
 )
 from tests.support.upkeep import lose_worker, tend
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 UNSTARTED = [State.WAITING, State.DELAYED, State.BLOCKED]
 

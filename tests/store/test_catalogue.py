@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 import pytest
 
 from kue.model.draft import draft
 from kue.model.events import Kind
 from kue.model.job import Completed, Failed, Job, Released, Retried, State
+from kue.store.contract import Store
 from kue.store.values import Change, Claim, Outcome, Progress, Result
 from tests.support.engines import engine_at
 from tests.support.jobs import (
@@ -35,11 +35,8 @@ from tests.support.jobs import (
     state_of,
 )
 from tests.support.listening import kinds, story_of
+from tests.support.servers import RedisServer
 from tests.support.upkeep import tend
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
-    from tests.support.servers import RedisServer
 
 TYPES = ["email", "sms", "video", "report"]
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from kue.model.job import Completed, Released, Retried, State
+from kue.store.contract import Store
 from kue.store.values import Limits
 from tests.support.hands import Hands, found, left_alone, mended
 from tests.support.jobs import (
@@ -24,9 +25,6 @@ from tests.support.jobs import (
     start_one,
     state_of,
 )
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 pytestmark = [
     pytest.mark.damages,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from kue.model.job import Completed, Retried, Stalled, State
+from kue.store.contract import Store
 from kue.store.values import Change, Limits, Progress
 from tests.support.hands import Hands, found, left_alone, mended
 from tests.support.jobs import (
@@ -23,9 +22,6 @@ from tests.support.jobs import (
     start_one,
     state_of,
 )
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 pytestmark = [
     pytest.mark.damages,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from kue.model.job import Completed, Retried, State
+from kue.store.contract import Store
 from kue.store.values import Limits, LogLine, Progress
+from tests.support.hands import Hands
 from tests.support.jobs import (
     OOPS,
     add_many,
@@ -17,10 +19,6 @@ from tests.support.jobs import (
     end,
     job_in,
 )
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
-    from tests.support.hands import Hands
 
 #: Each is another story of damage, the same every time.
 SEEDS = range(12)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from kue.model.fingerprint import fingerprint
 from kue.model.job import Error, Failed, State
+from kue.store.contract import Store
 from tests.support.hands import Hands, found, mended
 from tests.support.jobs import OOPS, T0, end, job_in, start_one
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 pytestmark = [
     pytest.mark.damages,

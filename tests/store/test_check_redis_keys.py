@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.model.job import Completed, Retried, State
+from kue.model.job import Completed, Ending, Retried, State
 from kue.model.settings import load
 from kue.store import store_for
+from kue.store.contract import Store
 from kue.store.redis.keys import Keys, root_of
 from kue.store.values import Limits, LogLine, Outcome
+from tests.support.engines import Engine
 from tests.support.hands import Hands, found, left_alone, mended
 from tests.support.jobs import (
     OOPS,
@@ -22,11 +23,6 @@ from tests.support.jobs import (
     job_in,
     start_one,
 )
-
-if TYPE_CHECKING:
-    from kue.model.job import Ending
-    from kue.store.contract import Store
-    from tests.support.engines import Engine
 
 pytestmark = [
     pytest.mark.damages,

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
 from kue.model.job import State
+from kue.store.contract import Store
 from kue.store.redis.store import RedisStore
 from kue.store.values import Change
 from tests.support.hands import Hands, found, only
 from tests.support.jobs import add_one, state_of
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+#: Is told of each script before it runs, with its arguments.
+Meddle = Callable[[str, tuple[Any, ...]], Awaitable[None]]
 
-    from kue.store.contract import Store
-
-    #: Is told of each script before it runs, with its arguments.
-    Meddle = Callable[[str, tuple[Any, ...]], Awaitable[None]]
 
 pytestmark = [
     pytest.mark.damages,

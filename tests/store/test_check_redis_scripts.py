@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from kue.store.contract import Store
 from kue.store.redis.scripts import load
+from tests.support.hands import Hands
 from tests.support.jobs import add_one, start_one
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
-    from tests.support.hands import Hands
 
 pytestmark = [
     pytest.mark.damages,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from kue.model.draft import draft
 from kue.model.job import State
+from kue.store.contract import Store
+from tests.support.engines import Engine
 from tests.support.hands import Hands, found, mended
 from tests.support.jobs import (
     HOUR,
@@ -20,10 +22,6 @@ from tests.support.jobs import (
     state_of,
 )
 from tests.support.upkeep import tend
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
-    from tests.support.engines import Engine
 
 #: Whose jobs are waited for: with several shards, "parent" lives on another one.
 PARENTS = ["email", "parent"]

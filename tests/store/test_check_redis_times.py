@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from kue.model.draft import draft
 from kue.model.job import Completed, State
 from kue.model.schedule import Schedule, every
+from kue.store.contract import Store
 from tests.support.hands import Hands, left_alone, mended
 from tests.support.jobs import HOUR, MINUTE, T0, add_one, claim_one, end
 from tests.support.upkeep import tend
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 pytestmark = [
     pytest.mark.damages,

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from kue.model.histogram import Timing
 from kue.model.job import State
+from kue.store.contract import Store
 from kue.store.values import AuditEntry, Limits, LogLine, Progress
 from tests.support.hands import Hands, left_alone, mended, only
 from tests.support.jobs import T0, add_one, claim, job_in, start_one
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 pytestmark = [
     pytest.mark.damages,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from kue.model import retry_policy
 from kue.model.job import MAX_PRIORITY, MIN_PRIORITY, Retried, Run, State
+from kue.store.contract import Store
 from kue.store.values import MAX_BATCH, Claim
+from tests.support.engines import Engine
 from tests.support.jobs import (
     MINUTE,
     OOPS,
@@ -27,10 +27,6 @@ from tests.support.jobs import (
     state_of,
     take,
 )
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
-    from tests.support.engines import Engine
 
 
 async def test_a_claimed_job_is_active_with_a_token(store: Store) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from kue.model.job import Completed, Job, Retried, State
+from kue.store.contract import Store
 from kue.store.values import Claim, Outcome, Result
 from tests.support.jobs import (
     OOPS,
@@ -18,9 +18,6 @@ from tests.support.jobs import (
     end,
 )
 from tests.support.upkeep import lose_worker
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 TYPES = ["email", "sms", "video"]
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from kue.model.draft import draft
 from kue.model.job import Completed, State
 from kue.model.schedule import every
+from kue.store.contract import Store
 from kue.store.values import Limits
 from tests.support.jobs import (
     DAY,
@@ -22,9 +21,6 @@ from tests.support.jobs import (
     job_in,
 )
 from tests.support.upkeep import tend
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 
 async def test_an_empty_store_has_no_types(store: Store) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from kue.model.job import Completed, Job, Released, Retried, State
+from kue.store.contract import Store
 from kue.store.values import MAX_BATCH, Claim, Claimed, Limits, Outcome, Result
 from tests.support.jobs import (
     MINUTE,
@@ -20,9 +19,6 @@ from tests.support.jobs import (
     start_one,
     state_of,
 )
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 TYPES = ["email", "sms", "video"]
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from kue.model.events import Kind
 from kue.model.job import Completed, State
+from kue.store.contract import Store
 from kue.store.values import Result
 from tests.support.damage import REACHABLE, spoil_record
+from tests.support.engines import Engine
 from tests.support.jobs import T0, add_many, add_one, claim, claim_ids, end
 from tests.support.listening import read_until
 from tests.support.upkeep import tend
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
-    from tests.support.engines import Engine
 
 pytestmark = [
     pytest.mark.damages,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
 
 from kue.model import retry_policy
 from kue.model.job import Completed, Ending, Job, Released, Retried, State
+from kue.store.contract import Store
 from kue.store.values import Outcome, Result
 from tests.support.jobs import (
     OOPS,
@@ -23,9 +23,6 @@ from tests.support.jobs import (
     start_one,
 )
 from tests.support.upkeep import lose_worker, pass_time, tend
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 LEASE = 10 * SECOND
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from kue.model.draft import draft
 from kue.model.job import Completed, State
+from kue.store.contract import Store
 from kue.store.values import MAX_BATCH, Outcome, Result
+from tests.support.hands import Hands
 from tests.support.jobs import (
     T0,
     add,
@@ -21,10 +21,6 @@ from tests.support.jobs import (
     state_of,
 )
 from tests.support.upkeep import tend
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
-    from tests.support.hands import Hands
 
 pytestmark = pytest.mark.parametrize("engine", ["redis"], indirect=True)
 

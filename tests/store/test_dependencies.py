@@ -8,11 +8,12 @@ tends before it looks.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from kue.model.job import Cancelled, Completed, Ending, Failed, Job, Retried, State
+from kue.store.contract import Store
 from tests.support.jobs import (
     HOUR,
     MINUTE,
@@ -29,9 +30,6 @@ from tests.support.jobs import (
     state_of,
 )
 from tests.support.upkeep import lose_worker, tend
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 #: Enough types that some of them live on different shards.
 TYPES = ["email", "sms", "video", "report", "page", "thumbnail"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from kue.model.fingerprint import MAX_LINE, fingerprint
 from kue.model.job import Cancelled, Completed, Error, Failed, Retried, State
 from kue.model.retry_policy import EXPIRED, TTL_EXCEEDED
 from kue.model.settings import Keep
+from kue.store.contract import Store
 from kue.store.values import MAX_ERRORS, Outcome, Result
 from tests.support.jobs import (
     HOUR,
@@ -26,11 +28,6 @@ from tests.support.jobs import (
     state_of,
 )
 from tests.support.upkeep import KEEP_ALL, lose_worker, tend
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from kue.store.contract import Store
 
 #: Types on several shards, where there are several.
 TYPES = ("email", "sms", "video", "a:{b}%41 é")

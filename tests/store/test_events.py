@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from kue.model.job import (
     State,
 )
 from kue.model.settings import Keep
+from kue.store.contract import Events, Store
 from kue.store.values import Change, Progress
 from tests.support.jobs import (
     MINUTE,
@@ -35,11 +37,6 @@ from tests.support.jobs import (
 )
 from tests.support.listening import kinds, read_until, story_of
 from tests.support.upkeep import lose_worker, tend
-
-if TYPE_CHECKING:
-    from contextlib import AbstractAsyncContextManager
-
-    from kue.store.contract import Events, Store
 
 #: A listener to everything, and one to the one job that things happen to.
 BOTH = pytest.mark.parametrize("of_all", [True, False], ids=["of all", "of one"])

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 import pytest
 
 from kue.model import retry_policy
 from kue.model.job import Completed, State
+from kue.store.contract import Store
 from kue.store.values import Limits, Result
 from tests.support.jobs import (
     DAY,
@@ -28,9 +27,6 @@ from tests.support.jobs import (
     take,
 )
 from tests.support.upkeep import KEEP_ALL, tend
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 UNSTARTED = [State.WAITING, State.DELAYED, State.BLOCKED]
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 import pytest
 
@@ -17,6 +15,7 @@ from kue.model.job import (
     Stalled,
     State,
 )
+from kue.store.contract import Store
 from kue.store.values import Outcome, Result
 from tests.support.jobs import (
     OOPS,
@@ -32,9 +31,6 @@ from tests.support.jobs import (
     state_of,
 )
 from tests.support.upkeep import lose_worker, pass_time
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 ENDINGS: list[Ending] = [
     Completed("mine"),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kue.model.draft import draft
 from kue.model.job import Completed, Failed, State
+from kue.store.contract import Store
 from kue.store.values import MAX_BATCH
+from tests.support.engines import Engine
 from tests.support.jobs import (
     OOPS,
     T0,
@@ -21,10 +21,6 @@ from tests.support.jobs import (
     state_of,
 )
 from tests.support.upkeep import tend
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
-    from tests.support.engines import Engine
 
 TYPES = ["email", "sms", "video", "report", "page", "thumbnail"]
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kue.model.job import Completed, State
 from kue.model.settings import LEASE_MS
+from kue.store.contract import Store
 from kue.store.values import GRACE_GAP_MS, Result
 from tests.support.jobs import (
     HOUR,
@@ -19,9 +18,6 @@ from tests.support.jobs import (
     state_of,
 )
 from tests.support.upkeep import pass_time, tend
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 #: Both the lease and the patience for a gap are over.
 BACK = T0 + 10 * LEASE_MS

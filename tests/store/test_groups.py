@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -16,6 +16,7 @@ from kue.model.job import (
     Stalled,
     State,
 )
+from kue.store.contract import Store
 from kue.store.values import Change, Limits, Result
 from tests.support.jobs import (
     HOUR,
@@ -34,9 +35,6 @@ from tests.support.jobs import (
     state_of,
 )
 from tests.support.upkeep import lose_worker, pass_time, tend
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 ENDINGS: list[Ending] = [
     Completed(),

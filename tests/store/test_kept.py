@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
+from kue.store.contract import Store
 from kue.store.values import MAX_KEPT, RINGS, AuditEntry
 from tests.support.jobs import SECOND, T0
 from tests.support.upkeep import tend
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 ODD = 'ann "b" 🚀:{}%*?[a]'
 

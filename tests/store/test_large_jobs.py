@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 from kue.model.draft import draft
-from kue.model.job import Completed, State
+from kue.model.job import Completed, Draft, Job, State
 from kue.store.batches import bytes_of_job
+from kue.store.contract import Store
 from kue.store.values import (
     MAX_CALL_BYTES,
     MAX_PAGE_BYTES,
@@ -19,14 +20,8 @@ from kue.store.values import (
     Page,
     Result,
 )
+from tests.support.hands import Hands
 from tests.support.jobs import T0, add, claim, count_of
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from kue.model.job import Draft, Job
-    from kue.store.contract import Store
-    from tests.support.hands import Hands
 
 LARGE = 200_000
 COUNT = 45

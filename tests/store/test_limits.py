@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from kue.model.job import (
@@ -16,6 +14,7 @@ from kue.model.job import (
     Stalled,
     State,
 )
+from kue.store.contract import Store
 from kue.store.values import Limits
 from tests.support.jobs import (
     HOUR,
@@ -31,9 +30,6 @@ from tests.support.jobs import (
     take,
 )
 from tests.support.upkeep import lose_worker, pass_time, tend
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 ENDINGS: list[Ending] = [
     Completed(),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from kue.model.histogram import DAY_MS, Timing
 from kue.model.job import Completed
+from kue.store.contract import Store
 from kue.store.values import HOURS_KEPT, MINUTES_KEPT, MINUTES_PER_PASS, Stat
 from tests.support.jobs import (
     DAY,
@@ -21,9 +20,6 @@ from tests.support.jobs import (
     start_one,
 )
 from tests.support.upkeep import tend
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 NOW = T0 // MINUTE
 #: The clock starts at a full hour, so that a test may count in it.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,9 +12,11 @@ from kue.model.job import (
     Completed,
     Ending,
     Failed,
+    Job,
     Stalled,
     State,
 )
+from kue.store.contract import Store
 from kue.store.values import MAX_BATCH, Change, ExpectedState, Reply, Result
 from tests.support.jobs import (
     HOUR,
@@ -35,10 +36,6 @@ from tests.support.jobs import (
     state_of,
 )
 from tests.support.upkeep import tend
-
-if TYPE_CHECKING:
-    from kue.model.job import Job
-    from kue.store.contract import Store
 
 AT = T0 + 30 * MINUTE
 TARGETS = [State.WAITING, State.DELAYED]

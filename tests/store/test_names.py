@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from kue.model.draft import draft
 from kue.model.events import Kind
 from kue.model.job import Completed, State
+from kue.store.contract import Store
 from kue.store.values import Claim, Filter, Limits, Result
 from tests.support.jobs import (
     T0,
@@ -24,9 +23,6 @@ from tests.support.jobs import (
 )
 from tests.support.listening import read_until
 from tests.support.upkeep import lose_worker, tend
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 NAMES = [
     "learn vertx",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,8 +11,9 @@ from kue.model.errors import ConfigError
 from kue.model.job import Completed, State
 from kue.model.settings import load
 from kue.store import store_for
+from kue.store.contract import Store
 from kue.store.values import Limits, Outcome, Report
-from tests.support.engines import ENGINES, engine_at
+from tests.support.engines import ENGINES, Engine, engine_at
 from tests.support.jobs import (
     T0,
     add_many,
@@ -23,10 +23,6 @@ from tests.support.jobs import (
     state_of,
 )
 from tests.support.upkeep import tend
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
-    from tests.support.engines import Engine
 
 
 async def test_open_says_in_a_sentence_how_durable_the_store_is(store: Store) -> None:

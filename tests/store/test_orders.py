@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
+from kue.store.contract import Store
 from kue.store.values import MAX_STACKS, ORDER_MS, STACKS_MS, Stacks
 from tests.support.jobs import SECOND, T0, start_one
 from tests.support.upkeep import tend
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 ODD = "rack 1/ü:2"
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from kue.model.job import Completed, Failed, Job, State
+from kue.store.contract import Store
 from kue.store.values import MAX_BATCH, sort_key
 from tests.support.jobs import (
     MINUTE,
@@ -20,9 +21,6 @@ from tests.support.jobs import (
     job_in,
     start_one,
 )
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 TYPES = ["email", "sms", "video", "report"]
 FINISHED = [State.COMPLETE, State.FAILED, State.CANCELLED]

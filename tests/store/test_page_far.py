@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from kue.model.draft import draft
 from kue.model.job import Completed, State
+from kue.store.contract import Store
 from kue.store.values import Outcome
+from tests.support.hands import Hands
 from tests.support.jobs import T0, add, add_one, claim
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kue.store.contract import Store
-    from tests.support.hands import Hands
 
 TYPES = ("email", "sms", "video")
 EACH = 400

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
+from kue.store.contract import Store
 from kue.store.redis.keys import LIVE_CHUNK
+from tests.support.hands import Hands
 from tests.support.jobs import add_many
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
-    from tests.support.hands import Hands
 
 pytestmark = [
     pytest.mark.parametrize("engine", ["redis", "redis-shards"], indirect=True),

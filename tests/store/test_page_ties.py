@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
 
 import pytest
 
 from kue.model.job import State
+from kue.store.contract import Store
 from tests.support.jobs import HOUR, T0, add_many
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 #: More than a script reads at a time; ids of one to four digits.
 MANY = 1_400

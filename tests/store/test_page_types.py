@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from kue.model.job import State
+from kue.store.contract import Store
 from kue.store.redis import type_ids
 from kue.store.values import Filter
+from tests.support.hands import Hands
 from tests.support.jobs import add_many, job_in
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
-    from tests.support.hands import Hands
 
 
 async def scatter(store: Store, count: int, others: int) -> list[int]:

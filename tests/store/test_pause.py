@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kue.model.job import Completed, State
+from kue.store.contract import Store
 from kue.store.values import Pause, Result
 from tests.support.jobs import (
     MINUTE,
@@ -20,9 +19,6 @@ from tests.support.jobs import (
     take,
 )
 from tests.support.upkeep import tend
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 
 async def test_a_paused_type_hands_out_nothing(store: Store) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
+from kue.store.contract import Store
 from kue.store.values import Pause
 from tests.support.jobs import (
     HOUR,
@@ -17,9 +16,6 @@ from tests.support.jobs import (
     start_one,
 )
 from tests.support.upkeep import lose_worker, tend
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 #: More than one shard is home to them, and names may look like anything.
 WORKERS = ["w1", "w2", "a:{b}%41", 'späte "Schicht"', "email"]

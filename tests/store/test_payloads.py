@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kue.model.draft import draft
 from kue.model.job import Completed, Error, Failed, Retried
 from kue.store.codec import result_of
+from kue.store.contract import Store
 from kue.store.values import Change, LogLine, Outcome, Progress
 from tests.support.jobs import (
     OOPS,
@@ -24,9 +25,6 @@ from tests.support.jobs import (
     get_one,
     start_one,
 )
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 SCALARS = (
     st.none()

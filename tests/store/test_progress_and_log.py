@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from kue.model.job import Completed, Retried, State
+from kue.store.contract import Store
 from kue.store.values import (
     MAX_BATCH,
     MAX_LOG_LINES,
@@ -29,9 +28,6 @@ from tests.support.jobs import (
     start_one,
 )
 from tests.support.upkeep import lose_worker
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 NOT_ACTIVE = [state for state in State if state is not State.ACTIVE]
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from kue.model.job import Completed, State
 from kue.model.settings import Keep
+from kue.store.contract import Store
 from kue.store.values import MAX_BATCH, LogLine, Outcome
 from tests.support.jobs import (
     HOUR,
@@ -23,9 +24,6 @@ from tests.support.jobs import (
     state_of,
 )
 from tests.support.upkeep import tend
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 FINISHED = [State.COMPLETE, State.FAILED, State.CANCELLED]
 

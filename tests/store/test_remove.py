@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 
 from kue.model.job import Completed, State
+from kue.store.contract import Store
 from kue.store.values import (
     MAX_BATCH,
     Change,
@@ -31,9 +31,6 @@ from tests.support.jobs import (
     state_of,
 )
 from tests.support.upkeep import tend
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 NOT_ACTIVE = [state for state in State if state is not State.ACTIVE]
 

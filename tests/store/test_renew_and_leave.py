@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kue.model.job import Completed, State
+from kue.store.contract import Store
 from tests.support.jobs import (
     MINUTE,
     SECOND,
@@ -18,9 +17,6 @@ from tests.support.jobs import (
     state_of,
 )
 from tests.support.upkeep import lose_worker, pass_time, tend
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 TYPES = ["email", "sms", "video", "report"]
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from kue.model import retry_policy
 from kue.model.job import Completed, Retried, State
+from kue.store.contract import Store
 from kue.store.values import Result
 from tests.support.jobs import (
     OOPS,
@@ -25,9 +24,6 @@ from tests.support.jobs import (
     state_of,
 )
 from tests.support.upkeep import lose_worker, pass_time, tend
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 LEASE = 10 * SECOND
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from kue.model.draft import draft
 from kue.model.job import State
 from kue.model.schedule import Schedule, every
+from kue.store.contract import Store
 from tests.support.jobs import HOUR, MINUTE, SECOND, T0, add_one, count_of
 from tests.support.upkeep import pass_time, tend
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 REPORT = every("daily", "1m", draft("report", {"n": 1}, priority=-3), first_at=T0)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Iterable
 
 import pytest
 
 from kue.model.job import Failed, State
+from kue.store.contract import Store
 from kue.store.values import Change, ExpectedState, LogLine, Progress, Reply, Result
 from tests.support.jobs import (
     OOPS,
@@ -17,11 +18,6 @@ from tests.support.jobs import (
     job_in,
     state_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
-
-    from kue.store.contract import Store
 
 
 def first(replies: Iterable[Reply]) -> Result:

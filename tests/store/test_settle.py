@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from kue.model.job import (
@@ -18,6 +16,7 @@ from kue.model.job import (
     Stalled,
     State,
 )
+from kue.store.contract import Store
 from kue.store.values import MAX_BATCH, Outcome, Progress, Result
 from tests.support.jobs import (
     OOPS,
@@ -34,9 +33,6 @@ from tests.support.jobs import (
     start_one,
     state_of,
 )
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 ENDINGS: list[Ending] = [
     Completed({"ok": True}),

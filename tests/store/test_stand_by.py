@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 
 from kue.model.job import State
+from kue.store.contract import Store
 from kue.store.values import Claim, Claimed, Limits
 from tests.store.test_wait import PATIENCE_SECONDS, SLEEP_SECONDS, add_now
 from tests.support.jobs import get_one, state_of
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 TYPES = ("email", "sms", "video")
 CLAIM = Claim("watch", 1)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kue.model.draft import draft
 from kue.model.job import Cancelled, Completed, Failed, Released, Retried, Stalled
+from kue.store.contract import Store
 from kue.store.values import Stat
 from tests.support.jobs import (
     MINUTE,
@@ -18,9 +17,6 @@ from tests.support.jobs import (
     start_one,
 )
 from tests.support.upkeep import lose_worker, tend
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 #: The clock starts at a full minute, so that a test may count in it.
 NOW = T0 // MINUTE

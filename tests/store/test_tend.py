@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from kue.model.draft import draft
 from kue.model.job import Completed, State
 from kue.model.settings import Keep
+from kue.store.contract import Store
 from kue.store.values import MaintenanceResult
 from tests.support.jobs import (
     MINUTE,
@@ -28,9 +28,6 @@ from tests.support.jobs import (
     state_of,
 )
 from tests.support.upkeep import KEEP_ALL, tend, together
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 TYPES = ["email", "sms", "video", "report"]
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kue.model import retry_policy
 from kue.model.job import Completed, State
+from kue.store.contract import Store
 from kue.store.values import MaintenanceResult, Progress, Result
 from tests.support.jobs import (
     SECOND,
@@ -18,9 +17,6 @@ from tests.support.jobs import (
     state_of,
 )
 from tests.support.upkeep import STEP_MS, tend, together
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 
 async def live(store: Store, since: int, until: int) -> MaintenanceResult:

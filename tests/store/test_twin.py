@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 from kue.model.job import Completed, State
+from kue.store.contract import Store
 from kue.store.values import Outcome, Result
 from tests.support.jobs import SECOND, T0, add_one, claim_one, get_one, start_one
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
-    from kue.store.contract import Store
 
 T = TypeVar("T")
 

@@ -6,7 +6,8 @@ A file is there or it is not; what is wrong with one is in test_unfit.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -29,9 +30,6 @@ from kue.store.values import (
     Progress,
 )
 from tests.support.jobs import T0
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 #: Nobody listens on port 1.
 URLS = {

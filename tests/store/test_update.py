@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from kue.model.job import Retried, State
+from kue.store.contract import Store
 from kue.store.values import MAX_BATCH, Change, Result
 from tests.support.jobs import (
     OOPS,
@@ -22,9 +23,6 @@ from tests.support.jobs import (
     start_one,
 )
 from tests.support.upkeep import lose_worker
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 
 async def change(store: Store, job_id: int, **fields: Any) -> Result:

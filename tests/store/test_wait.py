@@ -10,19 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from kue.model.draft import draft
 from kue.model.job import Completed, Job, State
+from kue.store.contract import Store
 from kue.store.values import Claim, Limits, Outcome
 from tests.support.jobs import state_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kue.store.contract import Store
 
 SLEEP_SECONDS = 30.0
 PATIENCE_SECONDS = 50.0

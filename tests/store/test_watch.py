@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
 
 from kue.model.draft import draft
 from kue.model.events import Event, Kind
 from kue.model.job import Completed, Retried, State
+from kue.store.contract import Store
 from kue.store.values import Progress
 from tests.support.jobs import (
     OOPS,
@@ -23,9 +23,6 @@ from tests.support.jobs import (
     state_of,
 )
 from tests.support.listening import kinds, read_until, story_of
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 TYPES = ["email", "sms", "video", "report"]
 

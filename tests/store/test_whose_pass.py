@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,11 +10,9 @@ from kue.aio.retry import StoreRetry
 from kue.model.draft import draft
 from kue.model.job import State
 from kue.model.settings import LEASE_MS, Keep
+from kue.store.contract import Store
 from kue.worker.heartbeat import ELSEWHERE_SECONDS, Heartbeat, Maintenance
 from tests.support.jobs import SECOND, T0, add, add_one, state_of
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 #: Enough that every shard has some to look at each second.
 TYPES = [f"type {number}" for number in range(40)]

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kue.model.job import Completed
+from kue.store.contract import Store
 from kue.store.values import WorkerStatus
 from tests.support.jobs import SECOND, T0, add_many, claim, end, start_one
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 TYPES = ["email", "sms", "video", "report", "page"]
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from kue.model.job import Job, State
 from kue.model.schedule import Schedule
+from kue.store.values import Errors, Filter, Limits, Pause, WorkerStatus
+from tests.store_model.both import Both
+from tests.store_model.entry import Entry
+from tests.store_model.model import Model
 from tests.store_model.sameness import same, same_events, same_jobs
-
-if TYPE_CHECKING:
-    from kue.store.values import Errors, Filter, Limits, Pause, WorkerStatus
-    from tests.store_model.both import Both
-    from tests.store_model.entry import Entry
-    from tests.store_model.model import Model
 
 
 def compare(both: Both) -> None:

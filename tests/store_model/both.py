@@ -7,12 +7,16 @@ Time is virtual and lives here; the event loop, too, so that rules are ordinary 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
 
 import pytest
 
 from kue.model.events import Event, Kind
-from kue.model.job import State
+from kue.model.job import Draft, Job, State
+from kue.model.schedule import Schedule
+from kue.model.settings import Keep
+from kue.store.contract import Store
 from kue.store.values import (
     MAX_BATCH,
     NOTHING_SEEN,
@@ -34,14 +38,6 @@ from tests.store_model.ear import Ear
 from tests.store_model.model import Model
 from tests.store_model.sameness import among, same, same_jobs
 from tests.support.upkeep import PASSES, together
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-
-    from kue.model.job import Draft, Job
-    from kue.model.schedule import Schedule
-    from kue.model.settings import Keep
-    from kue.store.contract import Store
 
 T = TypeVar("T")
 

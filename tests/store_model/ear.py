@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kue.model.events import Event
-    from kue.store.contract import Events, Store
+from kue.model.events import Event
+from kue.store.contract import Events, Store
 
 #: Longer than an event takes on a busy machine.
 PATIENCE_SECONDS = 50.0

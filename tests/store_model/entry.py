@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from kue.model.job import MAX_HISTORY, Attempt, Draft, Job, State
-
-if TYPE_CHECKING:
-    from kue.model.payload import JSON
-    from kue.store.values import LogLine, Result
+from kue.model.payload import JSON
+from kue.store.values import LogLine, Result
 
 
 @dataclass

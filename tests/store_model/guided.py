@@ -6,12 +6,12 @@ See `walks` for why, and for those through lost workers and time.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from kue.model.job import Completed, Failed, State
+from kue.model.job import Completed, Ending, Failed, State
 from kue.model.schedule import Schedule
 from kue.model.settings import Keep
 from kue.store.values import MAX_BATCH, Limits, Outcome
@@ -20,9 +20,6 @@ from tests.store_model.both import LEASE
 from tests.store_model.ear import Ear
 from tests.store_model.sameness import same_events
 from tests.store_model.walks import DEEP, STEP, W1, W2, Walks, deep
-
-if TYPE_CHECKING:
-    from kue.model.job import Ending
 
 
 class GuidedMachine(Walks):

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from kue.model import retry_policy
 from kue.model.job import State
 from kue.store.values import Limits, Pause
+from tests.store_model.entry import Entry
 from tests.store_model.ledger import Ledger
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from tests.store_model.entry import Entry
 
 
 @dataclass

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kue.model.events import Event, Kind
 from kue.model.fingerprint import fingerprint
 from kue.model.job import Attempt, Error, State
-
-if TYPE_CHECKING:
-    from tests.store_model.entry import Entry
+from tests.store_model.entry import Entry
 
 MINUTE_MS = 60_000
 #: Stands for whatever an engine says where the contract leaves the words to it.

@@ -8,7 +8,7 @@ steps.  After every verb of a rule, everything is compared.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -19,17 +19,12 @@ from hypothesis.stateful import (
     rule,
 )
 
-from kue.model.job import State
+from kue.model.job import Draft, Ending, Job, State
+from kue.model.settings import Keep
+from kue.store.contract import Store
 from kue.store.values import MAX_BATCH, UNSEEN, Claim, ExpectedState, Outcome
 from tests.store_model import agreement, draws
 from tests.store_model.both import LEASE, Both
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from kue.model.job import Draft, Ending, Job
-    from kue.model.settings import Keep
-    from kue.store.contract import Store
 
 PRODUCERS = ("p1", "p:2")
 

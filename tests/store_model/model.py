@@ -8,12 +8,13 @@ it.  Only what the contract leaves to the engine (fences) is taken from its answ
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable
 
 import msgspec
 
 from kue.model import retry_policy
-from kue.model.job import State
+from kue.model.job import Job, State
+from kue.model.settings import Keep
 from kue.store.values import (
     Filter,
     MaintenanceResult,
@@ -22,15 +23,8 @@ from kue.store.values import (
     grace_gap,
     sort_key,
 )
+from tests.store_model.entry import Entry
 from tests.store_model.operating import Operating
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    from kue.model.job import Job
-    from kue.model.settings import Keep
-    from tests.store_model.entry import Entry
-
 
 #: A step back that is no more than this is a clock being set right.
 CLOCK_SLACK_MS = 2_000

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from kue.model.job import State
 from kue.model.schedule import MIN_EVERY_MS, Schedule
-from kue.store.values import MAX_BATCH, MAX_LOG_LINES, Change, LogLine, Progress, Result
+from kue.store.values import (
+    MAX_BATCH,
+    MAX_LOG_LINES,
+    Change,
+    Filter,
+    Limits,
+    LogLine,
+    Progress,
+    Result,
+)
 from tests.store_model import agreement, draws
 from tests.store_model.machine import Machine
-
-if TYPE_CHECKING:
-    from kue.store.values import Filter, Limits
 
 SCHEDULES = st.sampled_from(["s1", "s:2"])
 ANY_TYPE = st.sampled_from([None, *draws.TYPES])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from kue.model.events import Kind
 from kue.model.job import MOVES_BY_HAND, State
+from kue.model.schedule import Schedule
 from kue.store.values import (
     NOTHING_SEEN,
     UNSEEN,
@@ -17,13 +18,8 @@ from kue.store.values import (
     Result,
     restarted,
 )
+from tests.store_model.entry import Entry
 from tests.store_model.running import Running
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from kue.model.schedule import Schedule
-    from tests.store_model.entry import Entry
 
 
 class Operating(Running):

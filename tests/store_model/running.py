@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kue.model import retry_policy
 from kue.model.events import Kind
@@ -13,6 +14,7 @@ from kue.model.job import (
     Attempt,
     Cancelled,
     Completed,
+    Draft,
     Ending,
     Failed,
     Job,
@@ -37,11 +39,6 @@ from kue.store.values import (
 from tests.store_model.entry import Entry
 from tests.store_model.holding import Holding
 from tests.store_model.ledger import SOME_REASON, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kue.model.job import Draft
 
 
 @dataclass

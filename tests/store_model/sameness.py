@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Sequence
+from typing import TypeVar
 
 import msgspec
 
 from kue.model.events import Event, Kind
 from kue.model.job import Attempt, Job
+from kue.store.values import Result
 from tests.store_model.ledger import SOME_REASON
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kue.store.values import Result
 
 T = TypeVar("T")
 

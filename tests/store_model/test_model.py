@@ -10,8 +10,9 @@ from __future__ import annotations
 import dataclasses
 import os
 import sqlite3
+from collections.abc import Hashable
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import hypothesis
 import msgspec
@@ -19,17 +20,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from kue.store.contract import Store
 from kue.store.redis.wire import client as link
 from tests.store_model.guided import GuidedMachine
 from tests.support.engines import Engine, engine_at
 from tests.support.exploring import seed
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable
-    from pathlib import Path
-
-    from kue.store.contract import Store
-    from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer
 
 EXAMPLES = int(os.environ.get("KUE_MODEL_EXAMPLES", "80"))
 #: Each part looks at as many examples of its own, so that processes share the work.

@@ -7,23 +7,19 @@ for long.  Each rule here takes a job by the hand; random rules then go on from 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable
+from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from kue.model import backoff, retry_policy
 from kue.model.draft import draft
-from kue.model.job import Completed, Released, State
+from kue.model.job import Completed, Draft, Ending, Job, Released, State
 from kue.store.values import GRACE_GAP_MS, MAX_BATCH, Outcome, Progress
 from tests.store_model import draws
 from tests.store_model.both import LEASE
 from tests.store_model.operated import OperatedMachine
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable
-
-    from kue.model.job import Draft, Ending, Job
 
 #: A type that only guided rules add to.
 DEEP = draws.TYPES[0] + " deep"

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from kue.supervisor.app_loader import BadTarget, load, split
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 QUEUE = "import kue\nq = kue.Kue('memory://')\n"
 TWO = f"{QUEUE}other = kue.Kue('memory://')\nnumber = 3\n"

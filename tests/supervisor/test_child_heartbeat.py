@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 from kue.aio.retry import StoreRetry
 from kue.supervisor.child_heartbeat import LeaseRenewal
+from tests.support.flaky import Wire
 from tests.support.patience import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from tests.support.flaky import Wire
 
 LEASE_MS = 150
 

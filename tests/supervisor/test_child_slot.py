@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 
+from kue.supervisor.child_process import ChildProcess
 from kue.supervisor.child_slot import (
     LONGEST_PAUSE,
     STABLE_SECONDS,
     ChildSlot,
     RestartBackoff,
 )
-
-if TYPE_CHECKING:
-    from kue.supervisor.child_process import ChildProcess
-    from kue.supervisor.protocol import StartFailed
+from kue.supervisor.protocol import StartFailed
 
 
 def test_pauses_double_up_to_the_longest() -> None:

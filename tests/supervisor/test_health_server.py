@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +13,6 @@ from kue.model.errors import ConfigError
 from kue.supervisor import health_server as health
 from kue.supervisor.health import SupervisorHealth
 from kue.supervisor.health_server import HealthFile, health_server
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WELL = SupervisorHealth(live=True, ready=True, reasons=(), children=())
 UNREADY = SupervisorHealth(live=True, ready=False, reasons=("stopping",), children=())

@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from kue.supervisor import log_format
+from kue.supervisor.options import LogFormat
 from tests.support.root_logger import lent
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from kue.supervisor.options import LogFormat
 
 logger = logging.getLogger("shop")
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 import socket
 import uuid
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from kue.supervisor.systemd import SystemdNotifier
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture(params=["path", "abstract"])

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kue.model.clock import FakeClock
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
+from kue.store.contract import Store
 
 #: How long a wait may last by the clock on the wall.
 MOMENT = 0.01

@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import Counter
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
 
 from kue.model.errors import StoreUnavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from kue.store.contract import Store
+from kue.store.contract import Store
 
 
 class Wire:

@@ -6,20 +6,17 @@ And what `check` is to make of it: `mended` and `left_alone` say so in one line.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 from urllib.parse import urlsplit
 
 import redis
 
+from kue.store.contract import Store
 from kue.store.redis.keys import LIVE_CHUNK, Keys, root_of, shard_of_type
 from kue.store.redis.wire.connecting import DRIVER
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from kue.store.contract import Store
-    from kue.store.values import Finding
-    from tests.support.engines import Engine
+from kue.store.values import Finding
+from tests.support.engines import Engine
 
 
 class Hands:

@@ -7,20 +7,15 @@ Tests own the clock: everything happens at T0 unless a test says otherwise.
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from kue.model.draft import draft
-from kue.model.job import Cancelled, Completed, Error, Failed, State
+from kue.model.job import Cancelled, Completed, Draft, Ending, Error, Failed, Job, State
+from kue.model.payload import JSON
 from kue.model.settings import LEASE_MS
-from kue.store.values import MAX_BATCH, Claim, Outcome
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from kue.model.job import Draft, Ending, Job
-    from kue.model.payload import JSON
-    from kue.store.contract import Store
-    from kue.store.values import Added, Claimed, Result
+from kue.store.contract import Store
+from kue.store.values import MAX_BATCH, Added, Claim, Claimed, Outcome, Result
 
 T0 = 1_800_000_000_000
 SECOND = 1_000

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable
 
 from kue.model.events import Event, Kind
+from kue.store.contract import Store
 from tests.support.jobs import T0
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from kue.store.contract import Store
 
 PATIENCE_SECONDS = 50.0
 

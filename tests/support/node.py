@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from kue.bus import EventBus, Message
 from kue.bus.redis import RedisCluster
 from tests.support.patience import until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Other:

@@ -12,14 +12,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from random import Random
 
 from tests.support.servers import HOST
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from random import Random
 
 _READ_BYTES = 65_536
 

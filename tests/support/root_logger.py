@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from kue.supervisor import log_format
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @contextmanager

@@ -12,16 +12,14 @@ import shutil
 import socket
 import subprocess
 import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import redis
 
 from kue.store.redis.wire.connecting import DRIVER
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
 HOST = "127.0.0.1"
 #: Longer than any start seen on a busy machine.

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kue.model.settings import LEASE_MS, Keep
+from kue.store.contract import Store
 from kue.store.values import GRACE_GAP_MS, MAX_BATCH, MaintenanceResult
 from tests.support.jobs import T0
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
 
 #: Keeps everything for ever.
 KEEP_ALL = Keep(

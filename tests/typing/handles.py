@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, assert_type
+from datetime import datetime
+from typing import Any, assert_type
 
 from kue import Event, Job, JobHandle, Kue, State
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from kue.client.connection import Connection
-    from kue.model.payload import JSON
+from kue.client.connection import Connection
+from kue.model.payload import JSON
 
 
 class Receipt:

@@ -7,15 +7,10 @@ not needed: a use that is no longer an error fails the test.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from kue import JobHandle, Kue
+from kue import JobHandle, Kue, SyncJobHandle, SyncKue
+from kue.client.connection import Connection
+from kue.model.payload import JSON
 from tests.typing.tasks import count, report, send
-
-if TYPE_CHECKING:
-    from kue import SyncJobHandle, SyncKue
-    from kue.client.connection import Connection
-    from kue.model.payload import JSON
 
 
 def to_text(stored: JSON) -> str:

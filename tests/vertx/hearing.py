@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kue import Job, Kue
+from kue.bus import EventBus, Message
+from kue.model.job import Ending
 from kue.vertx import Addresses
 from tests.support.jobs import claim_one, end
-
-if TYPE_CHECKING:
-    from kue import Job, Kue
-    from kue.bus import EventBus, Message
-    from kue.model.job import Ending
 
 AT = Addresses()
 

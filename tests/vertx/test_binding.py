@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 import pytest
@@ -13,9 +14,6 @@ from kue.bus import EventBus, FailureKind, LocalCluster, RequestFailed
 from kue.model.errors import JobNotFound, StoreUnavailable
 from kue.vertx import Proxy, ServiceCall, authorised, bind, only
 from tests.bus.nodes import knows
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 HERE = "test.weather"
 

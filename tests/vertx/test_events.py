@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
-from kue import Kue
+from kue import Job, Kue
+from kue.bus import EventBus
 from kue.model.job import Completed, Failed, Released, Retried
 from kue.vertx import Addresses, EventPublisher, on, on_job
 from kue.vertx import event_publisher as relaying
@@ -16,15 +18,8 @@ from tests.support.damage import spoil_record
 from tests.support.engines import engine_at
 from tests.support.jobs import OOPS, claim, end
 from tests.support.patience import until
+from tests.support.servers import RedisServer
 from tests.vertx.hearing import Heard, add, at, at_job, at_queue, finish, start
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from kue import Job
-    from kue.bus import EventBus
-    from tests.support.servers import RedisServer
 
 pytestmark = pytest.mark.usefixtures("relay")
 

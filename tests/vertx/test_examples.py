@@ -8,12 +8,10 @@ import re
 import sys
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:
-    from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 #: What a runtime says of threads, with their stacks; on a busy machine it is right.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
 from kue import Kue
-from kue.bus import RequestFailed
+from kue.bus import EventBus, RequestFailed
 from kue.model.errors import StoreUnavailable
 from kue.model.job import Completed, Failed
 from kue.vertx import Addresses, JobService, JobServiceProxy, register
@@ -17,11 +18,6 @@ from kue.vertx.job_json import show
 from kue.vertx.service_binding import actions
 from tests.support.jobs import OOPS
 from tests.vertx.hearing import add, finish, start
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from kue.bus import EventBus
 
 #: Every action of the catalogue, and what is asked.
 ACTIONS: dict[str, dict[str, Any]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -17,12 +17,8 @@ from kue.vertx.job_json import show
 from tests.bus.nodes import BEAT, LEASE
 from tests.faults.processes import Process
 from tests.support.patience import until
+from tests.support.servers import RedisServer
 from tests.vertx.hearing import Heard, add, finish
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from tests.support.servers import RedisServer
 
 #: Longer than a test waits for anything.
 TIMEOUT = 300.0

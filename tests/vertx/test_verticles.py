@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,10 +25,6 @@ from kue.vertx import (
 from tests.support.patience import until
 from tests.vertx.hearing import Heard
 from tests.vertx.workers import Doubler
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 BY_NAME = "kue.vertx:KueVerticle"
 

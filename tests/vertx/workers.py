@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from kue import ActiveJob, Kue
 from kue.vertx import KueWorker
-
-if TYPE_CHECKING:
-    from kue import ActiveJob, Kue
 
 
 class Doubler(KueWorker):

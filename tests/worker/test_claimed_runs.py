@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
 
 from kue.worker.claimed_runs import ClaimedRuns
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 USER: ContextVar[str] = ContextVar("user", default="nobody")
 

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
+from kue import ActiveJob
 from kue.model.draft import draft
 from kue.model.job import State
 from kue.model.schedule import every
+from kue.store.contract import Store
 from kue.worker import Processor, Worker, WorkerOptions
 from tests.support.clocked import ClockedStore, OwnTime
+from tests.support.engines import Engine
 from tests.support.jobs import DAY, HOUR, MINUTE, add
 from tests.support.patience import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from kue import ActiveJob
-    from kue.store.contract import Store
-    from tests.support.engines import Engine
 
 STEP = 10 * MINUTE
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Never, cast
+from typing import Any, Never, cast
 
 import pytest
 
@@ -13,6 +13,7 @@ from kue.model.backoff import Fixed
 from kue.model.job import (
     Cancelled,
     Completed,
+    Ending,
     Failed,
     Job,
     Released,
@@ -20,13 +21,10 @@ from kue.model.job import (
     Spec,
     State,
 )
+from kue.worker import ActiveJob, Handler
 from kue.worker.executor import execute
 from kue.worker.run import ActiveRun
-
-if TYPE_CHECKING:
-    from kue.model.job import Ending
-    from kue.worker import ActiveJob, Handler
-    from kue.worker.run_resources import RunResources
+from kue.worker.run_resources import RunResources
 
 STARTED = 1_800_000_000_000
 

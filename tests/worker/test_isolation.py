@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from kue import Kue, State
+import pytest
+
+from kue import ActiveJob, Kue, State
 from kue.aio.retry import LONGEST_PAUSE
 from kue.model.job import Error, Released, Stalled
+from kue.store.contract import Store
 from kue.store.values import Claim, Outcome
 from kue.worker import isolation
 from tests.support import patience
+from tests.support.flaky import Wire
 from tests.support.jobs import get_one
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pytest
-
-    from kue import ActiveJob
-    from kue.store.contract import Store
-    from tests.support.flaky import Wire
 
 LOST = Error("WorkerLost", "worker w was lost while it ran this job")
 

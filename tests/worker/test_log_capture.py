@@ -6,17 +6,13 @@ import asyncio
 import logging
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from kue import ActiveJob, JobFailed, Kue
+from kue.client.handle import JobHandle
 from kue.worker import log_capture
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from kue.client.handle import JobHandle
 
 logger = logging.getLogger("shop.mail")
 

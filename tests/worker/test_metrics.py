@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 from kue import ActiveJob, Cancel, Kue, Retry
 from kue.model.histogram import added
 from kue.worker import heartbeat
-
-if TYPE_CHECKING:
-    import pytest
-
-    from tests.support.flaky import Wire
+from tests.support.flaky import Wire
 
 
 async def measured(q: Kue, type: str) -> tuple[dict[int, int], dict[int, int]]:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from kue import ActiveJob, ConfigError, Kue, State
+from kue.worker import Worker
+from tests.support.flaky import Wire
 from tests.support.patience import until
-
-if TYPE_CHECKING:
-    from kue.worker import Worker
-    from tests.support.flaky import Wire
 
 
 async def echo(job: ActiveJob) -> Any:

@@ -5,15 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from typing import TYPE_CHECKING
 
-from kue.store.values import MAX_STACKS
+from kue import ActiveJob, Kue
+from kue.store.values import MAX_STACKS, Stacks
 from kue.worker.stacks import stacks
 from tests.support.patience import until
-
-if TYPE_CHECKING:
-    from kue import ActiveJob, Kue
-    from kue.store.values import Stacks
 
 
 async def written(q: Kue, worker: str) -> Stacks:

@@ -5,17 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from kue import ActiveJob, Kue, State, StoreCorrupt
+from tests.support.flaky import Wire
 from tests.support.patience import until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.support.flaky import Wire
 
 
 def messages(

@@ -6,20 +6,16 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from kue import JobCancelled, JobFailed, Kue, State
+from kue import JobCancelled, JobFailed, Kue, State, Task
 from kue.worker.pools.processes import environment
 from tests.support.patience import until
 from tests.worker import child_tasks
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from kue import Task
 
 
 def apart(q: Kue, function: Callable[..., Any], **options: Any) -> Task[..., Any, Any]:

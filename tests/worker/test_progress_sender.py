@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING
+
+import pytest
 
 from kue import ActiveJob, JobNotFound, Kue
+from kue.store.contract import Store
 from kue.store.values import MAX_LOG_LINES
+from tests.support.flaky import Wire
 from tests.support.patience import until
-
-if TYPE_CHECKING:
-    import pytest
-
-    from kue.store.contract import Store
-    from tests.support.flaky import Wire
 
 
 async def test_of_progress_said_at_once_only_the_newest_is_written(

@@ -7,15 +7,13 @@ import contextlib
 import os
 import signal
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from kue import ActiveJob, JobHandle, Kue, State
+from tests.support.flaky import Wire
 from tests.support.patience import until
-
-if TYPE_CHECKING:
-    from tests.support.flaky import Wire
 
 
 class Gate:

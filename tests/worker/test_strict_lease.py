@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 
 from kue import JobFailed, Kue, State
+from kue.model.settings import Settings
+from tests.support.engines import Engine
+from tests.support.flaky import Wire
 from tests.support.patience import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from kue.model.settings import Settings
-    from tests.support.engines import Engine
-    from tests.support.flaky import Wire
 
 
 class Work:

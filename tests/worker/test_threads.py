@@ -8,19 +8,15 @@ import subprocess
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Never
+from collections.abc import Callable
+from typing import Any, Never
 
 import pytest
 
-from kue import JobCancelled, JobFailed, Kue, State
+from kue import ActiveJob, JobCancelled, JobFailed, Kue, State
 from kue.worker import run as run_module
 from kue.worker.pools.threads import Interrupted, WorkerThreads
 from tests.support.patience import until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from kue import ActiveJob
 
 
 def spin(until: threading.Event) -> None:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from kue import ActiveJob, Kue
 from kue.cli import known_names
 from kue.model.errors import StoreCorrupt
 from kue.model.job import State
+from kue.store.contract import Store
 from kue.store.values import WorkerStatus
 from kue.worker.unhandled_types import MAX_NAMES, unhandled, warn_of_unhandled
+from tests.support.command_line import CommandLine
+from tests.support.flaky import Wire
 from tests.support.patience import until
-
-if TYPE_CHECKING:
-    from kue import ActiveJob, Kue
-    from kue.store.contract import Store
-    from tests.support.command_line import CommandLine
-    from tests.support.flaky import Wire
 
 MESSAGE = "1 job of type 'emial' waits, and no live worker takes it; "
 MEANT = "did you mean 'email'?"

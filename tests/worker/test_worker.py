@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -18,15 +18,13 @@ from kue import (
     Release,
     State,
 )
+from kue.store.contract import Store
 from kue.worker.progress_sender import ProgressSender
 from tests.conftest import new_queue
+from tests.support.engines import Engine
+from tests.support.flaky import Wire
 from tests.support.jobs import claim_one
 from tests.support.patience import until
-
-if TYPE_CHECKING:
-    from kue.store.contract import Store
-    from tests.support.engines import Engine
-    from tests.support.flaky import Wire
 
 
 class Recorder:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 import uuid
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from kue.bus import EventBus, LocalCluster
+from kue.bus import ClusterManager, EventBus, LocalCluster
+from kue.bus.assignments import AssignmentResult, Assignments
 from kue.bus.local_cluster import LocalNode
 from kue.bus.redis import RedisCluster
 from kue.model.errors import BadPayload, StoreUnavailable
@@ -19,13 +21,7 @@ from tests.bus.nodes import BEAT
 from tests.runtime.ha import verticles
 from tests.runtime.ha.verticles import PARENT, PICKY, WITNESS, Witness
 from tests.support.patience import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from kue.bus import ClusterManager
-    from kue.bus.assignments import AssignmentResult, Assignments
-    from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer
 
 #: Seconds; a loaded machine takes its time.
 PATIENCE = 40.0

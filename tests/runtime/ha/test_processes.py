@@ -6,20 +6,16 @@ import asyncio
 import logging
 import time
 import uuid
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+import redis
 
 from tests.faults.processes import Process
 from tests.support.patience import until
 from tests.support.servers import RedisServer
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
-
-    import redis
 
 logger = logging.getLogger(__name__)
 

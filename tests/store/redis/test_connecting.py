@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import importlib.metadata
-from typing import TYPE_CHECKING
+
+import pytest
 
 from kue.store.redis.wire.connecting import Connector
 from kue.store.redis.wire.url import read_url
-
-if TYPE_CHECKING:
-    import pytest
-
-    from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer
 
 
 async def test_a_connection_does_not_look_for_installed_packages(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import pytest
 
@@ -11,10 +12,6 @@ from kue.aio.throttled_log import ThrottledLog
 from kue.model.clock import SystemClock
 from kue.store.sqlite.store import SqliteStore
 from kue.store.sqlite.verbs import workers
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
 
 HOUR_MS = 3_600_000
 

@@ -6,8 +6,10 @@ import asyncio
 import os
 import sqlite3
 import threading
+from collections.abc import AsyncIterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,14 +17,9 @@ from kue.model.draft import draft
 from kue.model.errors import StoreFull, StoreRefused, StoreUnavailable
 from kue.model.job import State
 from kue.store.sqlite.store import SqliteStore
+from kue.store.sqlite.transaction import Transaction
 from tests.support.jobs import T0, add, add_many, add_one, count_of
 from tests.support.patience import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from kue.store.sqlite.transaction import Transaction
 
 
 @pytest.fixture

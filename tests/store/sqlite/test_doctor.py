@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import AsyncIterator
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ from kue.model.draft import draft
 from kue.model.job import Completed, Error, Failed, State
 from kue.model.schedule import every
 from kue.store.sqlite.store import SqliteStore
-from kue.store.values import Limits, LogLine
+from kue.store.values import Limits, LogLine, Report
 from tests.support.jobs import (
     OOPS,
     T0,
@@ -26,12 +27,6 @@ from tests.support.jobs import (
     state_of,
 )
 from tests.support.upkeep import tend
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from kue.store.values import Report
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,9 +16,6 @@ from kue.store.sqlite import schema
 from kue.store.sqlite.file_url import FileLocation
 from kue.store.sqlite.store import SqliteStore
 from tests.support.jobs import add_one, state_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture

@@ -6,8 +6,10 @@ import asyncio
 import signal
 import sys
 import time
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -17,11 +19,6 @@ from kue.store.sqlite.store import SqliteStore
 from kue.store.values import Outcome
 from tests.support.jobs import add_one, claim, count_of
 from tests.support.listening import read_until
-
-if TYPE_CHECKING:
-    from asyncio.subprocess import Process
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 PATIENCE_SECONDS = 50.0
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from kue.store.sqlite.connection import connect
 from kue.store.sqlite.file_url import FileLocation
 from kue.store.sqlite.schema import APPLICATION_ID, MIGRATIONS
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def tables(db: sqlite3.Connection) -> list[tuple[str, str]]:

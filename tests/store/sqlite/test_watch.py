@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -11,10 +12,6 @@ from kue.store.sqlite import reads
 from kue.store.sqlite.store import SqliteStore
 from tests.support.jobs import T0, add_one
 from tests.support.listening import kinds, read_until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 
 @pytest.fixture
