@@ -34,7 +34,7 @@ from kue.store import store_for
 from kue.store.redis.scripts import load as script
 from kue.store.redis.scripts import names as script_names
 from kue.store.values import MAX_BATCH, Claim, Outcome
-from kue.worker.heartbeat import Maintenance
+from kue.worker.maintenance import Maintenance
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

@@ -11,7 +11,7 @@ import pytest
 
 from kue import Kue
 from kue.model.errors import StoreRefused
-from kue.worker import heartbeat
+from kue.worker import maintenance
 from tests.faults.conftest import NewServer, NewStore
 from tests.faults.sentinels import say
 from tests.support.jobs import add_one
@@ -20,7 +20,7 @@ from tests.support.jobs import add_one
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Check the store all the time instead of each minute."""
-    monkeypatch.setattr(heartbeat, "CHECK_SECONDS", 0.05)
+    monkeypatch.setattr(maintenance, "CHECK_SECONDS", 0.05)
 
 
 @asynccontextmanager

@@ -11,7 +11,8 @@ from kue.model.draft import draft
 from kue.model.job import State
 from kue.model.settings import LEASE_MS, Keep
 from kue.store.contract import Store
-from kue.worker.heartbeat import ELSEWHERE_SECONDS, Heartbeat, Maintenance
+from kue.worker.heartbeat import Heartbeat
+from kue.worker.maintenance import ELSEWHERE_SECONDS, Maintenance
 from tests.support.jobs import SECOND, T0, add, add_one, state_of
 
 #: Enough that every shard has some to look at each second.

@@ -10,7 +10,7 @@ import pytest
 
 from kue import ActiveJob, Cancel, Kue, Retry
 from kue.model.histogram import added
-from kue.worker import heartbeat
+from kue.worker import metrics
 from tests.support.flaky import Wire
 
 
@@ -46,7 +46,7 @@ async def test_a_run_and_its_wait_are_told_when_the_worker_leaves(q: Kue) -> Non
 async def test_a_worker_that_goes_on_tells_every_few_seconds(
     q: Kue, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heartbeat, "TIMING_SECONDS", 0.01)
+    monkeypatch.setattr(metrics, "TIMING_SECONDS", 0.01)
 
     async def nothing(job: ActiveJob) -> None: ...
 

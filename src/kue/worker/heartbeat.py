@@ -1,26 +1,22 @@
-"""Heartbeat of a worker, and its other services: timings, maintenance, store check."""
+"""Heartbeat of a worker: it renews the lease on the jobs that run."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import random
 import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from kue.aio.throttled_log import ThrottledLog
-from kue.model.errors import StoreFull, StoreUnavailable
+from kue.model.errors import StoreUnavailable
 from kue.model.retry_policy import after_cancel
-from kue.store.values import MAX_BATCH, HeartbeatReply, MaintenanceResult
+from kue.store.values import MAX_BATCH, HeartbeatReply
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kue.aio.retry import StoreRetry
     from kue.model.job import Job
-    from kue.model.settings import Keep
     from kue.store.contract import Store
     from kue.worker.lane import Lane
 
@@ -37,22 +33,6 @@ HEARTBEATS_PER_LEASE = 3
 HEARTBEATS_PER_STATUS = 4
 #: With a strict lease, runs are cancelled before it ends, by this share of it.
 LEASE_MARGIN = 0.1
-#: How often a worker reports how long jobs waited and ran.
-TIMING_SECONDS = 5.0
-#: How long a worker that stops tries to report the rest.
-CLOSE_SECONDS = 1.0
-#: Between two passes of maintenance.
-MAINTENANCE_SECONDS = 1.0
-#: How much longer to rest when the store reports that nothing is due.
-QUIET_RESTS = 2
-#: How long, if another worker makes the passes: heartbeats report when it stops.
-ELSEWHERE_SECONDS = 30.0
-#: How often the store is compared with what it was when it was opened.
-CHECK_SECONDS = 60.0
-#: How soon after the connection was lost and restored.
-LOSS_SECONDS = 1.0
-#: So that many workers do not run maintenance at the same moment.
-MAINTENANCE_JITTER = 0.2
 
 
 class Heartbeat:
@@ -168,116 +148,3 @@ class Heartbeat:
             for job in asked:
                 if job.id in lost:
                     lane.lose(job)
-
-
-class TimingReporter:
-    """Reports how long jobs waited and ran, every few seconds if any did."""
-
-    def __init__(self, store: Store, lanes: Sequence[Lane], *, sleep: Sleep) -> None:
-        self._store = store
-        self._lanes = lanes
-        self._sleep = sleep
-        self._log = ThrottledLog(logger)
-
-    async def run(self) -> None:
-        """Report until cancelled."""
-        while True:
-            await self._sleep(TIMING_SECONDS)
-            await self._report()
-
-    async def close(self) -> None:
-        """Report the rest; an unavailable store must not delay the stop for long."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(CLOSE_SECONDS):
-                await self._report()
-
-    async def _report(self) -> None:
-        taken = [lane.take_timing() for lane in self._lanes]
-        timings = [timing for timing in taken if timing is not None]
-        # What cannot be reported is dropped: numbers from an outage would be counted in
-        # the wrong minute, and nothing depends on them.
-        try:
-            for start in range(0, len(timings), MAX_BATCH):
-                await self._store.measure(timings[start : start + MAX_BATCH])
-        except (StoreUnavailable, StoreFull) as exc:
-            logger.debug("timings dropped: %s", exc)
-        except Exception as exc:
-            self._log.error("timings dropped", exc=exc)
-
-
-class Maintenance:
-    """Maintenance of the store: promotes, rescues, expires, prunes, fires schedules."""
-
-    def __init__(
-        self,
-        store: Store,
-        *,
-        keep: Keep,
-        lease: int,
-        store_retry: StoreRetry,
-        sleep: Sleep,
-    ) -> None:
-        self._store = store
-        self._keep = keep
-        self._lease = lease
-        self._store_retry = store_retry
-        self._sleep = sleep
-        self._is_overdue = asyncio.Event()
-
-    def wake(self) -> None:
-        """Make a pass now: the worker that made the passes is gone."""
-        self._is_overdue.set()
-
-    async def run(self) -> None:
-        """Make passes until cancelled, each second or at once while there is more."""
-        while True:
-            self._is_overdue.clear()
-            result = await self._store_retry.persist("maintenance", self._pass)
-            if result.elsewhere:
-                await self._rest_until_overdue()
-            elif not result.more:
-                rests = QUIET_RESTS if result.quiet else 1
-                await self._sleep(_scattered(MAINTENANCE_SECONDS * rests))
-
-    async def _rest_until_overdue(self) -> None:
-        rest = asyncio.ensure_future(self._sleep(_scattered(ELSEWHERE_SECONDS)))
-        overdue = asyncio.ensure_future(self._is_overdue.wait())
-        try:
-            await asyncio.wait([rest, overdue], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            rest.cancel()
-            overdue.cancel()
-
-    async def _pass(self) -> MaintenanceResult:
-        result = await self._store.tend(keep=self._keep, lease=self._lease)
-        if result:
-            logger.debug("maintenance: %s", result)
-        return result
-
-
-class StoreCheck:
-    """Verifies that the store is still the one that was opened, and usable."""
-
-    def __init__(self, store: Store, *, store_retry: StoreRetry) -> None:
-        self._store = store
-        self._store_retry = store_retry
-        self._losses = store.losses
-
-    async def run(self) -> None:
-        """Check each minute, and when the connection was lost and is back."""
-        while True:
-            await self._rest()
-            self._losses = self._store.losses
-            await self._store_retry.persist("store", self._store.verify)
-
-    async def _rest(self) -> None:
-        until = time.monotonic() + _scattered(CHECK_SECONDS)
-        while self._store.losses == self._losses:
-            # No event announces a loss: most callers only see a slow reply.
-            await asyncio.sleep(min(CHECK_SECONDS, LOSS_SECONDS))
-            if time.monotonic() >= until:
-                return
-
-
-def _scattered(seconds: float) -> float:
-    return seconds * random.uniform(1, 1 + MAINTENANCE_JITTER)

@@ -17,14 +17,7 @@ from kue.aio.retry import StoreRetry
 from kue.model.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
 from kue.model.job import State
 from kue.model.names import check_path_name
-from kue.worker.heartbeat import (
-    HandleOrder,
-    Heartbeat,
-    Maintenance,
-    Sleep,
-    StoreCheck,
-    TimingReporter,
-)
+from kue.worker.heartbeat import HandleOrder, Heartbeat, Sleep
 from kue.worker.heartbeat_thread import heartbeat_thread
 from kue.worker.idle_wait import IdleWait
 from kue.worker.isolation import Isolation
@@ -32,6 +25,8 @@ from kue.worker.lane import LOOPS_PER_LANE, Lane, Processor
 from kue.worker.log_capture import captured
 from kue.worker.loop_monitor import WorkerLoopMonitor
 from kue.worker.lost_settles import LostSettles
+from kue.worker.maintenance import Maintenance, StoreCheck
+from kue.worker.metrics import TimingReporter
 from kue.worker.run_resources import RunResources
 from kue.worker.slots import SlotBudget
 from kue.worker.stacks import stacks

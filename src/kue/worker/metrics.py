@@ -1,0 +1,61 @@
+"""Metrics of a worker: how long jobs waited and ran, reported to the store."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+from kue.aio.throttled_log import ThrottledLog
+from kue.model.errors import StoreFull, StoreUnavailable
+from kue.store.values import MAX_BATCH
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kue.store.contract import Store
+    from kue.worker.heartbeat import Sleep
+    from kue.worker.lane import Lane
+
+logger = logging.getLogger(__name__)
+
+#: How often a worker reports how long jobs waited and ran.
+TIMING_SECONDS = 5.0
+#: How long a worker that stops tries to report the rest.
+CLOSE_SECONDS = 1.0
+
+
+class TimingReporter:
+    """Reports how long jobs waited and ran, every few seconds if any did."""
+
+    def __init__(self, store: Store, lanes: Sequence[Lane], *, sleep: Sleep) -> None:
+        self._store = store
+        self._lanes = lanes
+        self._sleep = sleep
+        self._log = ThrottledLog(logger)
+
+    async def run(self) -> None:
+        """Report until cancelled."""
+        while True:
+            await self._sleep(TIMING_SECONDS)
+            await self._report()
+
+    async def close(self) -> None:
+        """Report the rest; an unavailable store must not delay the stop for long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._report()
+
+    async def _report(self) -> None:
+        taken = [lane.take_timing() for lane in self._lanes]
+        timings = [timing for timing in taken if timing is not None]
+        # What cannot be reported is dropped: numbers from an outage would be counted in
+        # the wrong minute, and nothing depends on them.
+        try:
+            for start in range(0, len(timings), MAX_BATCH):
+                await self._store.measure(timings[start : start + MAX_BATCH])
+        except (StoreUnavailable, StoreFull) as exc:
+            logger.debug("timings dropped: %s", exc)
+        except Exception as exc:
+            self._log.error("timings dropped", exc=exc)
