@@ -33,7 +33,7 @@ from kue.model.settings import LEASE_MS, Keep, load
 from kue.store import store_for
 from kue.store.redis.scripts import load as script
 from kue.store.redis.scripts import names as script_names
-from kue.store.values import MAX_BATCH, Claim, Outcome
+from kue.store.values import MAX_BATCH, Claim, ClaimRequest, Outcome
 from kue.worker.maintenance import Maintenance
 
 if TYPE_CHECKING:
@@ -113,7 +113,9 @@ async def run_all(store: Store, job_type: str) -> None:
     while True:
         seq += 1
         claim = Claim(lane, seq)
-        claimed = await store.claim([job_type], MAX_BATCH, worker="w", claim=claim)
+        claimed = await store.claim(
+            ClaimRequest([job_type], MAX_BATCH, worker="w", claim=claim)
+        )
         if not claimed.jobs:
             return
         await store.settle([Outcome(job, Completed()) for job in claimed.jobs])
@@ -148,7 +150,9 @@ async def dead_workers(bench: Bench, store: Store) -> None:
             await asyncio.gather(
                 *(
                     store.claim(
-                        ["t"], 1, worker=f"w{number}", claim=Claim(f"{lane}", 1)
+                        ClaimRequest(
+                            ["t"], 1, worker=f"w{number}", claim=Claim(f"{lane}", 1)
+                        )
                     )
                     for lane in range(first, first + TOGETHER)
                 )
@@ -226,7 +230,9 @@ async def commands_of_maintenance(bench: Bench, workers: int) -> float:
         await add(store, [draft(f"type {number}")])
         await run_all(store, f"type {number}")
     await add(store, [draft("type 0")])
-    await store.claim(["type 0"], 1, worker="w", claim=Claim("long", 1), lease=600_000)
+    await store.claim(
+        ClaimRequest(["type 0"], 1, worker="w", claim=Claim("long", 1), lease=600_000)
+    )
     async with AsyncExitStack() as stack:
         stack.push_async_callback(store.close)
         await _start_maintenance(bench, stack, workers)

@@ -24,7 +24,7 @@ from tests.support.servers import HOST, RedisServer
 import kue
 from benchmarks.serving import MEGABYTE, started
 from kue.model.job import Error, Failed
-from kue.store.values import MAX_BATCH, Claim, Outcome
+from kue.store.values import MAX_BATCH, Claim, ClaimRequest, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,7 +133,9 @@ async def _fill(q: kue.Kue, jobs: int) -> None:
     failed = 0
     while failed < jobs // 2:
         claim = Claim(claim.lane, claim.seq + 1)
-        claimed = await q.store.claim(TYPES, MAX_BATCH, worker="filler", claim=claim)
+        claimed = await q.store.claim(
+            ClaimRequest(TYPES, MAX_BATCH, worker="filler", claim=claim)
+        )
         outcomes = []
         for job in claimed.jobs:
             kind, message = ERRORS[job.id % len(ERRORS)]

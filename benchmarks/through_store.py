@@ -14,7 +14,7 @@ from kue.model import settings
 from kue.model.draft import draft
 from kue.model.job import Completed, State
 from kue.store import store_for
-from kue.store.values import Claim, Outcome, Result
+from kue.store.values import Claim, ClaimRequest, Outcome, Result
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -86,7 +86,8 @@ class ThroughStore:
         while (take := quota.take()) or outcomes:
             seq += 1
             words, claimed = await self._store.cycle(
-                outcomes, [TYPE], take, worker=WORKER, claim=Claim(lane, seq)
+                outcomes,
+                ClaimRequest([TYPE], take, worker=WORKER, claim=Claim(lane, seq)),
             )
             done += words.count(Result.DONE)
             self._ran += [job.id for job in claimed.jobs]

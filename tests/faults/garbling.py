@@ -13,7 +13,7 @@ from kue.model.histogram import Timing
 from kue.store.contract import Store
 from kue.store.sqlite import schema
 from kue.store.sqlite.store import SqliteStore
-from kue.store.values import AuditEntry, Claim, Filter
+from kue.store.values import AuditEntry, Claim, ClaimRequest, Filter
 from tests.faults.scene import LATER, READS, TYPE, WRITES, Scene, Verb, build
 from tests.support.jobs import HOUR, T0, add_many, count_again
 
@@ -39,7 +39,7 @@ ASIDE: dict[str, Verb] = {
     "facts": lambda store, scene: store.facts(),
     "find": lambda store, scene: store.find(Filter(text="i")),
     "stand_by": lambda store, scene: store.stand_by(
-        ["idle"], 1, worker="w3", claim=Claim("s", 1), timeout=0
+        ClaimRequest(["idle"], 1, worker="w3", claim=Claim("s", 1)), timeout=0
     ),
     "order": lambda store, scene: store.order("w1", "stop", now=T0),
     "orders": lambda store, scene: store.renew("w1", orders=True, now=T0),

@@ -18,7 +18,7 @@ from kue.model.draft import draft
 from kue.model.errors import StoreUnavailable
 from kue.model.job import Completed, State
 from kue.store.contract import Store
-from kue.store.values import MAX_BATCH, Claim, Outcome, Result
+from kue.store.values import MAX_BATCH, Claim, ClaimRequest, Outcome, Result
 from tests.support.jobs import count_of
 
 T = TypeVar("T")
@@ -85,10 +85,9 @@ class Load:
         while True:
             seq += 1
             was_all_added = self._is_all_added.is_set()
-            cycle = partial(
-                self._store.cycle, ended, [TYPE], 20, worker="w1", lease=LEASE_MS
-            )
-            words, claimed = await self._persist(partial(cycle, claim=Claim(lane, seq)))
+            request = ClaimRequest([TYPE], 20, "w1", Claim(lane, seq), LEASE_MS)
+            cycle = partial(self._store.cycle, ended, request)
+            words, claimed = await self._persist(cycle)
             self.words.update(words)
             self.started.update(job.id for job in claimed.jobs)
             if not ended and not claimed.jobs and was_all_added:

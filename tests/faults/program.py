@@ -17,7 +17,7 @@ from kue.model.draft import draft
 from kue.model.job import Completed
 from kue.store import store_for
 from kue.store.contract import Store
-from kue.store.values import Claim, Outcome
+from kue.store.values import Claim, ClaimRequest, Outcome
 from kue.worker.active_job import ActiveJob
 from tests.support.leases import PATIENT_LEASE_SECONDS, SHORT_LEASE_SECONDS
 
@@ -51,7 +51,7 @@ async def work(store: Store, name: str) -> None:
     ended: list[Outcome] = []
     for seq in itertools.count(1):
         words, claimed = await store.cycle(
-            ended, [TYPE], 7, worker=name, claim=Claim("a", seq)
+            ended, ClaimRequest([TYPE], 7, worker=name, claim=Claim("a", seq))
         )
         for outcome, word in zip(ended, words, strict=True):
             say("ended", outcome.job.id, word)
@@ -65,7 +65,7 @@ async def work(store: Store, name: str) -> None:
 async def hold(store: Store, name: str) -> None:
     """Start one job and keep it; end it when a line comes in, and say how that went."""
     claimed = await store.claim(
-        [TYPE], 1, worker=name, claim=Claim("a", 1), lease=LEASE_MS
+        ClaimRequest([TYPE], 1, worker=name, claim=Claim("a", 1), lease=LEASE_MS)
     )
     [job] = claimed.jobs
     say("started", job.id, job.token)

@@ -26,6 +26,7 @@ from kue.store.contract import Store
 from kue.store.values import (
     Change,
     Claim,
+    ClaimRequest,
     Limits,
     LogLine,
     Outcome,
@@ -113,7 +114,9 @@ async def _rich(store: Store) -> Job:
 async def _held(store: Store) -> int:
     """Add a job whose group already runs one, and have a claim set it aside."""
     held = await add_one(store, TYPE, group="g")
-    claimed = await store.claim([TYPE], 1, worker="w1", claim=Claim("h", 1), now=T0)
+    claimed = await store.claim(
+        ClaimRequest([TYPE], 1, worker="w1", claim=Claim("h", 1)), now=T0
+    )
     assert claimed.jobs == []
     return held
 
@@ -150,16 +153,22 @@ def _add_plain(store: Store, scene: Scene) -> Awaitable[Any]:
 
 
 def _claim(store: Store, scene: Scene) -> Awaitable[Any]:
-    return store.claim([TYPE], 5, worker="w2", claim=Claim("a", 1), now=LATER)
+    return store.claim(
+        ClaimRequest([TYPE], 5, worker="w2", claim=Claim("a", 1)), now=LATER
+    )
 
 
 def _claim_several(store: Store, scene: Scene) -> Awaitable[Any]:
     types = [TYPE, "video", "parent", "never seen"]
-    return store.claim(types, 5, worker="w2", claim=Claim("a", 1), now=LATER)
+    return store.claim(
+        ClaimRequest(types, 5, worker="w2", claim=Claim("a", 1)), now=LATER
+    )
 
 
 def _claim_again(store: Store, scene: Scene) -> Awaitable[Any]:
-    return store.claim([TYPE], 1, worker="w1", claim=Claim("h", 1), now=LATER)
+    return store.claim(
+        ClaimRequest([TYPE], 1, worker="w1", claim=Claim("h", 1)), now=LATER
+    )
 
 
 def _settle(ending: Any) -> Verb:
@@ -177,7 +186,9 @@ def _cycle(store: Store, scene: Scene) -> Awaitable[Any]:
         Outcome(scene.asked, Cancelled("asked")),
     ]
     claim = Claim("a", 1)
-    return store.cycle(outcomes, [TYPE], 5, worker="w1", claim=claim, now=LATER)
+    return store.cycle(
+        outcomes, ClaimRequest([TYPE], 5, worker="w1", claim=claim), now=LATER
+    )
 
 
 def _renew(store: Store, scene: Scene) -> Awaitable[Any]:

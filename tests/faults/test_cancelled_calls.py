@@ -14,7 +14,7 @@ from kue.model.draft import draft
 from kue.model.job import Completed, State
 from kue.store.contract import Store
 from kue.store.redis.verbs import runs
-from kue.store.values import Claim, Outcome
+from kue.store.values import Claim, ClaimRequest, Outcome
 from tests.faults.conftest import NewStore
 from tests.support.jobs import count_of
 from tests.support.servers import RedisServer
@@ -138,9 +138,11 @@ async def test_adds_and_cycles_that_were_cancelled_can_be_said_again(
     started: list[int] = []
     for seq in range(1, 80):
         types, claim = ["email"], Claim("a", seq)
-        call = store.cycle(ended, types, 5, worker="w1", claim=claim)
+        call = store.cycle(ended, ClaimRequest(types, 5, worker="w1", claim=claim))
         await cancel_soon(call, random)
-        _, claimed = await store.cycle(ended, types, 5, worker="w1", claim=claim)
+        _, claimed = await store.cycle(
+            ended, ClaimRequest(types, 5, worker="w1", claim=claim)
+        )
         started += [job.id for job in claimed.jobs]
         ended = [Outcome(job, Completed(None)) for job in claimed.jobs]
 

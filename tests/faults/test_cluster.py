@@ -10,7 +10,7 @@ import pytest
 
 from kue.model.draft import draft
 from kue.model.job import Completed, State
-from kue.store.values import Claim, Outcome, Result
+from kue.store.values import Claim, ClaimRequest, Outcome, Result
 from tests.faults.clusters import Cluster
 from tests.faults.conftest import NewStore, assert_sound
 from tests.faults.load import TYPE, Load
@@ -64,7 +64,9 @@ async def test_other_shards_do_not_notice_a_node_that_is_away(
 
     away.kill()
     [added] = await store.add([draft(other)], producer="p", seq=1)
-    claimed = await store.claim([other], 1, worker="w1", claim=Claim("a", 1))
+    claimed = await store.claim(
+        ClaimRequest([other], 1, worker="w1", claim=Claim("a", 1))
+    )
 
     assert [job.id for job in claimed.jobs] == [added.id]
     await asyncio.to_thread(away.restart)
@@ -79,14 +81,18 @@ async def test_a_replica_takes_over_for_a_node_that_is_lost(
     store = new_store(replicated.url, budget="30s")
     owner = replicated.owner_of(prefix, TYPE)
     await store.add([draft(TYPE)] * 20, producer="p", seq=1)
-    claimed = await store.claim([TYPE], 10, worker="w1", claim=Claim("a", 1))
+    claimed = await store.claim(
+        ClaimRequest([TYPE], 10, worker="w1", claim=Claim("a", 1))
+    )
     before = claimed.jobs
     # A confirmed add says that all before it has arrived, too.
     await store.add([draft(TYPE)], producer="p", seq=2, durable=True)
 
     owner.kill()
     await store.add([draft(TYPE)], producer="p", seq=3)
-    claimed = await store.claim([TYPE], 10, worker="w1", claim=Claim("a", 2))
+    claimed = await store.claim(
+        ClaimRequest([TYPE], 10, worker="w1", claim=Claim("a", 2))
+    )
     words = await store.settle([Outcome(job, Completed(None)) for job in before])
 
     fences = [job.fence for job in before + claimed.jobs]

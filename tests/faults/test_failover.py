@@ -14,7 +14,7 @@ from kue.model.draft import draft
 from kue.model.errors import DurabilityUnknown
 from kue.model.job import Completed, Job, State
 from kue.store.contract import Store
-from kue.store.values import Claim, Outcome, Result
+from kue.store.values import Claim, ClaimRequest, Outcome, Result
 from tests.faults.conftest import NewStore, assert_sound
 from tests.faults.sentinels import Replicated, Sentinels
 from tests.support.jobs import add_many, count_of, get_one
@@ -38,7 +38,9 @@ def sentinels(tmp_path: Path, pair: Replicated) -> Iterator[Sentinels]:
 
 async def claim(store: Store, seq: int, *, worker: str = "w1") -> list[Job]:
     """Claim by the clock of the servers, because their fences are of it."""
-    claimed = await store.claim(["email"], 10, worker=worker, claim=Claim("a", seq))
+    claimed = await store.claim(
+        ClaimRequest(["email"], 10, worker=worker, claim=Claim("a", seq))
+    )
     return claimed.jobs
 
 

@@ -11,7 +11,7 @@ from kue.model.draft import draft
 from kue.model.job import Completed, Job, State
 from kue.model.retry_policy import runs_alone
 from kue.store.contract import Store
-from kue.store.values import Claim, Outcome, Result
+from kue.store.values import Claim, ClaimRequest, Outcome, Result
 from tests.faults.conftest import NewStore, assert_sound
 from tests.faults.processes import Process
 from tests.faults.program import LEASE_MS, MAX_BATCH, TYPE
@@ -47,7 +47,9 @@ async def until_taken_back(store: Store) -> None:
 
 
 async def claim_one(store: Store, worker: str) -> Job:
-    claimed = await store.claim([TYPE], 1, worker=worker, claim=Claim("a", 1))
+    claimed = await store.claim(
+        ClaimRequest([TYPE], 1, worker=worker, claim=Claim("a", 1))
+    )
     [job] = claimed.jobs
     return job
 
@@ -135,7 +137,9 @@ async def claim_when_due(store: Store, worker: str) -> None:
     while True:
         seq += 1
         claim = Claim("a", seq)
-        for job in (await store.claim([TYPE], 1, worker=worker, claim=claim)).jobs:
+        for job in (
+            await store.claim(ClaimRequest([TYPE], 1, worker=worker, claim=claim))
+        ).jobs:
             if runs_alone(job):
                 await store.begin(job, alone=True)
             return
@@ -219,7 +223,9 @@ async def drain(store: Store) -> list[int]:
     ids: list[int] = []
     for seq in range(1, 10_000):
         claim = Claim("drain", seq)
-        claimed = await store.claim([TYPE], 500, worker="drain", claim=claim)
+        claimed = await store.claim(
+            ClaimRequest([TYPE], 500, worker="drain", claim=claim)
+        )
         if not claimed.jobs:
             if claimed.next_at is None:
                 return ids

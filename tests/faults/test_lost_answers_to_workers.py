@@ -11,7 +11,7 @@ import pytest
 from kue.model.draft import draft
 from kue.model.job import Completed, Failed, Job, Retried, State
 from kue.store.contract import Store
-from kue.store.values import Claim, LogLine, Outcome, Progress, Result
+from kue.store.values import Claim, ClaimRequest, LogLine, Outcome, Progress, Result
 from tests.faults.conftest import NewStore
 from tests.support.jobs import OOPS, count_of, get_one
 from tests.support.proxy import Fate, Proxy
@@ -29,7 +29,9 @@ async def store(proxy: Proxy, new_store: NewStore, quick: None) -> Store:
 
 async def claim(store: Store, seq: int, limit: int = 5, lane: str = "a") -> list[Job]:
     claimed = await store.claim(
-        ["email"], limit, worker="w1", claim=Claim(lane, seq), lease=60_000
+        ClaimRequest(
+            ["email"], limit, worker="w1", claim=Claim(lane, seq), lease=60_000
+        )
     )
     return claimed.jobs
 
@@ -101,10 +103,7 @@ async def test_a_cycle_whose_answer_is_lost_ends_and_starts_once(
 
     words, claimed = await store.cycle(
         [Outcome(job, Completed(None)) for job in first],
-        ["email"],
-        5,
-        worker="w1",
-        claim=Claim("a", 2),
+        ClaimRequest(["email"], 5, worker="w1", claim=Claim("a", 2)),
     )
 
     assert set(words) <= {Result.DONE, Result.ALREADY}
@@ -159,7 +158,10 @@ async def test_lanes_in_random_trouble_run_each_job_once(
         ended: list[Outcome] = []
         for seq in range(1, 400):
             said, claimed = await store.cycle(
-                ended, ["email"], 8, worker="w1", claim=Claim(lane, seq), lease=60_000
+                ended,
+                ClaimRequest(
+                    ["email"], 8, worker="w1", claim=Claim(lane, seq), lease=60_000
+                ),
             )
             words.update(said)
             handed_out.update(job.id for job in claimed.jobs)

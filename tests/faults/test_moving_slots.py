@@ -15,7 +15,7 @@ from kue.model.errors import StoreUnavailable
 from kue.model.events import Kind
 from kue.runtime.shared.redis import RedisShared
 from kue.store.redis.keys import root_of, shard_of_type
-from kue.store.values import Claim
+from kue.store.values import Claim, ClaimRequest
 from tests.bus.hearing import Ear
 from tests.bus.nodes import Nodes, knows
 from tests.faults.clusters import SHARDS, Cluster
@@ -107,7 +107,9 @@ async def test_a_blocking_wait_goes_on_after_a_slot_moved(
     await asyncio.gather(waiting, return_exceptions=True)
 
     asking = asyncio.create_task(
-        store.stand_by([TYPE], 1, worker="w1", claim=Claim("a", 1), timeout=5)
+        store.stand_by(
+            ClaimRequest([TYPE], 1, worker="w1", claim=Claim("a", 1)), timeout=5
+        )
     )
     [added] = await store.add([draft(TYPE)], producer="p", seq=2)
 

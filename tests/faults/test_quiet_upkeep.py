@@ -20,7 +20,7 @@ from kue.model.schedule import every
 from kue.model.settings import Keep
 from kue.store.contract import Store
 from kue.store.redis.keys import Keys, root_of
-from kue.store.values import Claim, Outcome
+from kue.store.values import Claim, ClaimRequest, Outcome
 from tests.faults.conftest import NewStore
 from tests.support.servers import RedisServer
 
@@ -45,7 +45,9 @@ async def add(store: Store, **options: Any) -> int:
 
 
 async def claim(store: Store) -> Any:
-    claimed = await store.claim(["email"], 1, worker="w1", claim=Claim("lane", 1))
+    claimed = await store.claim(
+        ClaimRequest(["email"], 1, worker="w1", claim=Claim("lane", 1))
+    )
     return claimed.jobs[0]
 
 

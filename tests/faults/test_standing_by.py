@@ -12,7 +12,7 @@ from kue.model.draft import draft
 from kue.model.errors import StoreUnavailable
 from kue.model.job import Job, State
 from kue.store.contract import Store
-from kue.store.values import Claim
+from kue.store.values import Claim, ClaimRequest
 from kue.worker.active_job import ActiveJob
 from tests.faults.conftest import NewStore
 from tests.support.jobs import count_of
@@ -26,19 +26,21 @@ CLAIM = Claim("watch", 1)
 async def store(proxy: Proxy, new_store: NewStore, quick: None) -> Store:
     store = new_store(proxy.url, budget="20s")
     # The script is loaded: the next call of it is a fault's first chance.
-    await store.claim(["email"], 0, worker="w0", claim=Claim("other", 1))
+    await store.claim(ClaimRequest(["email"], 0, worker="w0", claim=Claim("other", 1)))
     return store
 
 
 async def stand_by(store: Store) -> list[Job]:
     claimed = await store.stand_by(
-        ["email"], 5, worker="w1", claim=CLAIM, lease=60_000, timeout=0.5
+        ClaimRequest(["email"], 5, worker="w1", claim=CLAIM, lease=60_000), timeout=0.5
     )
     return claimed.jobs
 
 
 async def void(store: Store) -> list[Job]:
-    claimed = await store.claim(["email"], 0, worker="w1", claim=CLAIM, lease=60_000)
+    claimed = await store.claim(
+        ClaimRequest(["email"], 0, worker="w1", claim=CLAIM, lease=60_000)
+    )
     return claimed.jobs
 
 

@@ -18,7 +18,7 @@ from kue.model.draft import draft
 from kue.model.job import Job
 from kue.model.retry_policy import CANCELLED
 from kue.store.contract import Store
-from kue.store.values import Claim, Result
+from kue.store.values import Claim, ClaimRequest, Result
 from kue.worker.active_job import ActiveJob
 from tests.faults.conftest import NewStore, assert_sound
 from tests.faults.processes import Process
@@ -270,7 +270,9 @@ async def test_killed_in_its_upkeep_the_next_worker_goes_on_with_it(
 ) -> None:
     async def happens(story: Story, step: str) -> None:
         ids = await story.add()
-        await story.store.claim([TYPE], 1, worker="lost", claim=Claim("a", 1))
+        await story.store.claim(
+            ClaimRequest([TYPE], 1, worker="lost", claim=Claim("a", 1))
+        )
         await story.store.leave("lost")
         await story.kill_at(step)
 

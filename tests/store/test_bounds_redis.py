@@ -11,7 +11,7 @@ from kue.model.errors import StoreError
 from kue.model.job import Completed, State
 from kue.model.settings import Keep
 from kue.store.contract import Store
-from kue.store.values import Claim, Limits, Outcome
+from kue.store.values import Claim, ClaimRequest, Limits, Outcome
 from tests.support.hands import Hands
 from tests.support.jobs import (
     HOUR,
@@ -52,7 +52,10 @@ async def dead_workers(store: Store, count: int, lanes: int) -> None:
     for number in range(count):
         for lane in range(lanes):
             await store.claim(
-                ["email"], 1, worker=f"w{number}", claim=Claim(str(lane), 1), now=T0
+                ClaimRequest(
+                    ["email"], 1, worker=f"w{number}", claim=Claim(str(lane), 1)
+                ),
+                now=T0,
             )
         await store.leave(f"w{number}", now=T0)
 
@@ -83,11 +86,14 @@ async def test_a_claim_is_remembered_into_the_next_hour(store: Store) -> None:
     """R-4: an old claim that was delayed on its way gets nothing."""
     end_of_hour = T0 // HOUR * HOUR + HOUR - 1
     claim = Claim("lane", 7)
-    await store.claim(["email"], 1, worker="w1", claim=claim, now=end_of_hour)
+    await store.claim(
+        ClaimRequest(["email"], 1, worker="w1", claim=claim), now=end_of_hour
+    )
     await add_one(store, now=end_of_hour)
 
     late = await store.claim(
-        ["email"], 1, worker="w1", claim=Claim("lane", 6), now=end_of_hour + 2
+        ClaimRequest(["email"], 1, worker="w1", claim=Claim("lane", 6)),
+        now=end_of_hour + 2,
     )
 
     assert late.jobs == []
@@ -289,10 +295,7 @@ async def test_nothing_is_settled_before_the_claims_could_be_read(
     with pytest.raises(StoreError):
         await store.cycle(
             [Outcome(job, Completed())],
-            ["email"],
-            1,
-            worker="w1",
-            claim=Claim("lane", 1),
+            ClaimRequest(["email"], 1, worker="w1", claim=Claim("lane", 1)),
             now=T0 + HOUR,
         )
 

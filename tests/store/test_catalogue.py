@@ -16,7 +16,7 @@ from kue.model.draft import draft
 from kue.model.events import Kind
 from kue.model.job import Completed, Failed, Job, Released, Retried, State
 from kue.store.contract import Store
-from kue.store.values import Change, Claim, Outcome, Progress, Result
+from kue.store.values import Change, Claim, ClaimRequest, Outcome, Progress, Result
 from tests.support.engines import engine_at
 from tests.support.jobs import (
     OOPS,
@@ -143,7 +143,8 @@ async def test_calls_in_flight_at_once_do_not_get_into_each_other(
         type = TYPES[number % 4]
         [added] = await add(store, [draft(type, number)])
         claimed = await store.claim(
-            [type], 1, worker=f"w{number}", claim=Claim(f"l{number}", 1), now=T0
+            ClaimRequest([type], 1, worker=f"w{number}", claim=Claim(f"l{number}", 1)),
+            now=T0,
         )
         [job] = claimed.jobs
         assert job.worker == f"w{number}"

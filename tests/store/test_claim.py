@@ -7,7 +7,7 @@ import pytest
 from kue.model import retry_policy
 from kue.model.job import MAX_PRIORITY, MIN_PRIORITY, Retried, Run, State
 from kue.store.contract import Store
-from kue.store.values import MAX_BATCH, Claim
+from kue.store.values import MAX_BATCH, Claim, ClaimRequest
 from tests.support.engines import Engine
 from tests.support.jobs import (
     MINUTE,
@@ -34,7 +34,7 @@ async def test_a_claimed_job_is_active_with_a_token(store: Store) -> None:
     job_id = await add_one(store, data={"n": 1}, attempts=3)
 
     claimed = await store.claim(
-        ["email"], 1, worker="w1", claim=Claim("lane", 7), now=T0 + 5
+        ClaimRequest(["email"], 1, worker="w1", claim=Claim("lane", 7)), now=T0 + 5
     )
 
     [job] = claimed.jobs
@@ -151,7 +151,9 @@ async def test_nothing_asked_for_is_nothing_taken(store: Store) -> None:
     await add_one(store)
 
     assert await claim_ids(store, limit=0) == []
-    empty = await store.claim([], 5, worker="w1", claim=Claim("lane", 1), now=T0)
+    empty = await store.claim(
+        ClaimRequest([], 5, worker="w1", claim=Claim("lane", 1)), now=T0
+    )
     assert empty.jobs == []
     assert await count_of(store) == {State.WAITING: 1}
 

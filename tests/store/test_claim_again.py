@@ -6,7 +6,7 @@ import asyncio
 
 from kue.model.job import Completed, Job, Retried, State
 from kue.store.contract import Store
-from kue.store.values import Claim, Outcome, Result
+from kue.store.values import Claim, ClaimRequest, Outcome, Result
 from tests.support.jobs import (
     OOPS,
     SECOND,
@@ -26,7 +26,7 @@ async def ask(
     store: Store, seq: int, *, lane: str = "lane", limit: int = 3, now: int = T0
 ) -> list[Job]:
     claimed = await store.claim(
-        TYPES, limit, worker="w1", claim=Claim(lane, seq), now=now
+        ClaimRequest(TYPES, limit, worker="w1", claim=Claim(lane, seq)), now=now
     )
     return claimed.jobs
 

@@ -6,7 +6,15 @@ import pytest
 
 from kue.model.job import Completed, Job, Released, Retried, State
 from kue.store.contract import Store
-from kue.store.values import MAX_BATCH, Claim, Claimed, Limits, Outcome, Result
+from kue.store.values import (
+    MAX_BATCH,
+    Claim,
+    Claimed,
+    ClaimRequest,
+    Limits,
+    Outcome,
+    Result,
+)
 from tests.support.jobs import (
     MINUTE,
     OOPS,
@@ -34,10 +42,7 @@ async def turn(
     """Complete *runs* and ask for more."""
     return await store.cycle(
         [Outcome(job, Completed()) for job in runs],
-        TYPES,
-        limit,
-        worker="w1",
-        claim=Claim("lane", seq),
+        ClaimRequest(TYPES, limit, worker="w1", claim=Claim("lane", seq)),
         now=now,
     )
 
@@ -82,10 +87,7 @@ async def test_what_a_cycle_puts_back_it_may_take_again(store: Store) -> None:
 
     words, claimed = await store.cycle(
         [Outcome(job, Retried(OOPS))],
-        ["email"],
-        1,
-        worker="w1",
-        claim=Claim("lane", 1),
+        ClaimRequest(["email"], 1, worker="w1", claim=Claim("lane", 1)),
         now=T0,
     )
 
@@ -158,10 +160,7 @@ async def test_a_cycle_tells_when_there_may_be_more(store: Store) -> None:
 
     _, claimed = await store.cycle(
         [Outcome(job, Released(MINUTE))],
-        ["email"],
-        1,
-        worker="w1",
-        claim=Claim("lane", 1),
+        ClaimRequest(["email"], 1, worker="w1", claim=Claim("lane", 1)),
         now=T0,
     )
 

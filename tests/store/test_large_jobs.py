@@ -15,6 +15,7 @@ from kue.store.values import (
     MAX_CALL_BYTES,
     MAX_PAGE_BYTES,
     Claim,
+    ClaimRequest,
     Filter,
     Outcome,
     Page,
@@ -135,7 +136,9 @@ async def test_large_results_are_settled_in_parts(store: Store) -> None:
     outcomes = [Outcome(job, Completed("y" * 60_000)) for job in jobs]
 
     words, claimed = await store.cycle(
-        outcomes, ["email"], 1, worker="w1", claim=Claim("lane", 1), now=T0
+        outcomes,
+        ClaimRequest(["email"], 1, worker="w1", claim=Claim("lane", 1)),
+        now=T0,
     )
 
     assert words == [Result.DONE] * 100

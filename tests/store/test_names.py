@@ -8,7 +8,7 @@ from kue.model.draft import draft
 from kue.model.events import Kind
 from kue.model.job import Completed, State
 from kue.store.contract import Store
-from kue.store.values import Claim, Filter, Limits, Result
+from kue.store.values import Claim, ClaimRequest, Filter, Limits, Result
 from tests.support.jobs import (
     T0,
     add,
@@ -80,10 +80,14 @@ async def test_a_type_of_any_name_can_be_paused_limited_and_cleared(
 async def test_a_worker_and_a_lane_may_have_any_name(store: Store, name: str) -> None:
     await add_one(store)
     asked = Claim(name, 1)
-    [job] = (await store.claim(["email"], 1, worker=name, claim=asked, now=T0)).jobs
+    [job] = (
+        await store.claim(ClaimRequest(["email"], 1, worker=name, claim=asked), now=T0)
+    ).jobs
     assert job.run is not None
     assert (job.worker, job.run.claim) == (name, f"{name}.1")
-    again = await store.claim(["email"], 1, worker=name, claim=asked, now=T0)
+    again = await store.claim(
+        ClaimRequest(["email"], 1, worker=name, claim=asked), now=T0
+    )
     assert again.jobs == [job]
 
     assert (await store.renew(name, runs=[job], now=T0)).lost == []

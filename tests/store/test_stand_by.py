@@ -8,7 +8,7 @@ import pytest
 
 from kue.model.job import State
 from kue.store.contract import Store
-from kue.store.values import Claim, Claimed, Limits
+from kue.store.values import Claim, Claimed, ClaimRequest, Limits
 from tests.store.test_wait import PATIENCE_SECONDS, SLEEP_SECONDS, add_now
 from tests.support.jobs import get_one, state_of
 
@@ -29,7 +29,8 @@ async def stand_by(
         while True:
             left = ends - asyncio.get_running_loop().time()
             claimed = await store.stand_by(
-                types or TYPES, limit, worker="w1", claim=claim, timeout=max(left, 0)
+                ClaimRequest(types or TYPES, limit, worker="w1", claim=claim),
+                timeout=max(left, 0),
             )
             if claimed.jobs or left <= 0:
                 return claimed
@@ -37,7 +38,7 @@ async def stand_by(
 
 
 async def void(store: Store, claim: Claim = CLAIM) -> Claimed:
-    return await store.claim(TYPES, 0, worker="w1", claim=claim)
+    return await store.claim(ClaimRequest(TYPES, 0, worker="w1", claim=claim))
 
 
 @pytest.mark.parametrize("type", TYPES)
@@ -86,7 +87,9 @@ async def test_only_types_asked_for_are_taken(store: Store) -> None:
 async def test_a_job_is_taken_when_it_is_due(store: Store) -> None:
     """Whoever knows when, as a claim told it, stands by until then."""
     job_id = await add_now(store, delay=0.3)
-    first = await store.claim(TYPES, 3, worker="w1", claim=Claim("watch", 1))
+    first = await store.claim(
+        ClaimRequest(TYPES, 3, worker="w1", claim=Claim("watch", 1))
+    )
     assert first.next_at is not None
 
     claimed = await stand_by(
@@ -111,7 +114,9 @@ async def test_pauses_and_limits_hold(store: Store) -> None:
 async def test_what_a_call_got_that_was_given_up_is_told(store: Store) -> None:
     """D-41: its answer was lost; the same claim with a limit of 0 has it."""
     job_id = await add_now(store)
-    claimed = await store.stand_by(TYPES, 3, worker="w1", claim=CLAIM, timeout=5)
+    claimed = await store.stand_by(
+        ClaimRequest(TYPES, 3, worker="w1", claim=CLAIM), timeout=5
+    )
     assert [job.id for job in claimed.jobs] == [job_id]
     await add_now(store)
 
@@ -129,7 +134,9 @@ async def test_a_call_that_was_given_up_gets_nothing_later(store: Store) -> None
 async def test_a_call_can_be_given_up_at_any_time(store: Store) -> None:
     for seq in range(1, 20):
         claim = Claim("watch", seq)
-        call = store.stand_by(TYPES, 3, worker="w1", claim=claim, timeout=SLEEP_SECONDS)
+        call = store.stand_by(
+            ClaimRequest(TYPES, 3, worker="w1", claim=claim), timeout=SLEEP_SECONDS
+        )
         standing = asyncio.create_task(call)
         if seq % 2:
             await store.now()

@@ -23,6 +23,7 @@ from kue.store.values import (
     AuditEntry,
     Change,
     Claim,
+    ClaimRequest,
     Filter,
     Limits,
     LogLine,
@@ -56,10 +57,12 @@ VERBS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "verify": lambda store: store.verify(),
     "now": lambda store: store.now(),
     "add": lambda store: store.add([DRAFT], producer="p", seq=1),
-    "claim": lambda store: store.claim(["email"], 1, worker="w1", claim=CLAIM),
+    "claim": lambda store: store.claim(
+        ClaimRequest(["email"], 1, worker="w1", claim=CLAIM)
+    ),
     "settle": lambda store: store.settle([OUTCOME]),
     "cycle": lambda store: store.cycle(
-        [OUTCOME], ["email"], 1, worker="w1", claim=CLAIM
+        [OUTCOME], ClaimRequest(["email"], 1, worker="w1", claim=CLAIM)
     ),
     "renew": lambda store: store.renew("w1"),
     "begin": lambda store: store.begin(JOB, alone=True),
@@ -67,7 +70,7 @@ VERBS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "tend": lambda store: store.tend(),
     "wait": lambda store: store.wait(["email"], 5),
     "stand_by": lambda store: store.stand_by(
-        ["email"], 1, worker="w1", claim=CLAIM, timeout=5
+        ClaimRequest(["email"], 1, worker="w1", claim=CLAIM), timeout=5
     ),
     "measure": lambda store: store.measure([Timing("email", {1: 1})]),
     "order": lambda store: store.order("w1", "stop"),

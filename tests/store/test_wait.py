@@ -18,7 +18,7 @@ import pytest
 from kue.model.draft import draft
 from kue.model.job import Completed, Job, State
 from kue.store.contract import Store
-from kue.store.values import Claim, Limits, Outcome
+from kue.store.values import Claim, ClaimRequest, Limits, Outcome
 from tests.support.jobs import state_of
 
 SLEEP_SECONDS = 30.0
@@ -42,10 +42,12 @@ class Waiter:
             while True:
                 self._seq += 1
                 claimed = await self._store.claim(
-                    self._types,
-                    1,
-                    worker=self._name,
-                    claim=Claim(self._name, self._seq),
+                    ClaimRequest(
+                        self._types,
+                        1,
+                        worker=self._name,
+                        claim=Claim(self._name, self._seq),
+                    )
                 )
                 if claimed.jobs:
                     return claimed.jobs[0]
@@ -92,7 +94,7 @@ async def test_a_job_that_is_there_already_is_not_waited_for(store: Store) -> No
 
 
 async def test_with_nothing_to_do_the_wait_ends_in_time(store: Store) -> None:
-    await store.claim(["email"], 1, worker="w1", claim=Claim("lane", 1))
+    await store.claim(ClaimRequest(["email"], 1, worker="w1", claim=Claim("lane", 1)))
 
     async with asyncio.timeout(PATIENCE_SECONDS):
         woken = await store.wait(["email"], 0.05)

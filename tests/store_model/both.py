@@ -23,6 +23,7 @@ from kue.store.values import (
     Added,
     Change,
     Claim,
+    ClaimRequest,
     ExpectedState,
     HeartbeatReply,
     Limits,
@@ -100,7 +101,8 @@ class Both:
     ) -> list[Job]:
         said = self.ask(
             self.store.claim(
-                types, limit, worker=worker, claim=claim, lease=lease, now=self.now
+                ClaimRequest(types, limit, worker=worker, claim=claim, lease=lease),
+                now=self.now,
             )
         )
         is_new = claim.seq > self.model.lanes.get(claim.lane, (0, []))[0]
@@ -142,11 +144,7 @@ class Both:
         words, claimed = self.ask(
             self.store.cycle(
                 outcomes,
-                types,
-                limit,
-                worker=worker,
-                claim=claim,
-                lease=LEASE,
+                ClaimRequest(types, limit, worker=worker, claim=claim, lease=LEASE),
                 now=self.now,
             )
         )

@@ -63,6 +63,10 @@ class Wire:
         """Return the keyword arguments of the last call of *verb*."""
         return [given for name, _, given in self.calls if name == verb][-1]
 
+    def last_request(self, verb: str) -> Any:
+        """Return the last positional argument of the last call of *verb*."""
+        return [args for name, args, _ in self.calls if name == verb][-1][-1]
+
     async def until_called(self, verb: str, times: int = 1) -> None:
         """Return once *verb* was called *times* times in all."""
         async with self._changed:

@@ -15,7 +15,15 @@ from kue.model.job import Cancelled, Completed, Draft, Ending, Error, Failed, Jo
 from kue.model.payload import JSON
 from kue.model.settings import LEASE_MS
 from kue.store.contract import Store
-from kue.store.values import MAX_BATCH, Added, Claim, Claimed, Outcome, Result
+from kue.store.values import (
+    MAX_BATCH,
+    Added,
+    Claim,
+    Claimed,
+    ClaimRequest,
+    Outcome,
+    Result,
+)
 
 T0 = 1_800_000_000_000
 SECOND = 1_000
@@ -76,11 +84,13 @@ async def take(
 ) -> Claimed:
     """Claim in a lane that has not been seen before."""
     return await store.claim(
-        types or ("email",),
-        limit,
-        worker=worker,
-        claim=Claim(f"lane-{next(_numbers)}", 1),
-        lease=lease,
+        ClaimRequest(
+            types or ("email",),
+            limit,
+            worker=worker,
+            claim=Claim(f"lane-{next(_numbers)}", 1),
+            lease=lease,
+        ),
         now=now,
     )
 

@@ -11,7 +11,7 @@ from kue import ActiveJob, Kue, State
 from kue.aio.retry import LONGEST_PAUSE
 from kue.model.job import Error, Released, Stalled
 from kue.store.contract import Store
-from kue.store.values import Claim, Outcome
+from kue.store.values import Claim, ClaimRequest, Outcome
 from kue.worker import isolation
 from tests.support import patience
 from tests.support.flaky import Wire
@@ -59,7 +59,9 @@ async def lose_workers(
 ) -> list[int]:
     for seq in range(stalls):
         claim = Claim(type, seq + 1)
-        jobs = (await store.claim([type], count, worker="w", claim=claim)).jobs
+        jobs = (
+            await store.claim(ClaimRequest([type], count, worker="w", claim=claim))
+        ).jobs
         await store.settle([Outcome(job, Stalled(LOST)) for job in jobs])
     return [job.id for job in jobs]
 

@@ -195,7 +195,7 @@ async def test_an_idle_worker_waits_once_for_all_its_types(q: Kue, wire: Wire) -
 
 
 def _longest_wait(wire: Wire) -> int:
-    return max(len(args[0]) for name, args, _ in wire.calls if name == "stand_by")
+    return max(len(args[0].types) for name, args, _ in wire.calls if name == "stand_by")
 
 
 async def test_a_job_of_one_type_wakes_nobody_else(q: Kue, wire: Wire) -> None:
@@ -208,7 +208,9 @@ async def test_a_job_of_one_type_wakes_nobody_else(q: Kue, wire: Wire) -> None:
         before = len(wire.calls)
         job = await q.enqueue("sms")
         await job.result(timeout=50)
-        asked = {args[1] for name, args, _ in wire.calls[before:] if name == "cycle"}
+        asked = {
+            args[1].types for name, args, _ in wire.calls[before:] if name == "cycle"
+        }
 
     assert asked == {("sms",)}
 

@@ -228,7 +228,7 @@ async def test_a_pause_does_not_lose_what_a_broken_call_got(q: Kue, wire: Wire) 
         wire.lose_reply("stand_by", 10)
         handle = await q.enqueue("email")
         await wire.until_called("claim")
-        await wire.unseen.pause(worker=wire.last("stand_by")["worker"])
+        await wire.unseen.pause(worker=wire.last_request("stand_by").worker)
         # The first heartbeat after the pause was answered, and acted on.
         await wire.until_answered("renew", wire.times("renew") + 3)
         answer.set()

@@ -165,9 +165,8 @@ async def test_what_a_last_call_got_is_handed_back_also_in_a_hurry(
     await wire.until_called("claim")
     await wire.until_answered("settle")
     late = await q.enqueue("email")
-    asked = {**wire.last("stand_by")}
-    del asked["timeout"]
-    await wire.unseen.claim(["email"], 1, **asked)
+    asked = wire.last_request("stand_by")
+    await wire.unseen.claim(asked._replace(types=["email"], limit=1))
     q.stop()
     await until(lambda: all(worker._stopping_now.is_set() for worker in q.working))
     answer.set()

@@ -136,7 +136,7 @@ async def test_no_more_than_n_run_or_are_claimed_at_once(q: Kue, wire: Wire) -> 
         await asyncio.gather(*(handle.result(timeout=50) for handle in handles[-3:]))
 
     assert most == 3
-    assert max(args[2] for name, args, _ in wire.calls if name == "cycle") == 2
+    assert max(args[1].limit for name, args, _ in wire.calls if name == "cycle") == 2
 
 
 async def test_types_without_a_handler_are_left_alone(q: Kue) -> None:

@@ -35,8 +35,8 @@ from kue.store.values import (
     AuditEntry,
     AuditPage,
     Change,
-    Claim,
     Claimed,
+    ClaimRequest,
     Errors,
     ExpectedState,
     Filter,
@@ -173,28 +173,19 @@ class Store(ABC):
     # -- running ---------------------------------------------------------------
 
     @abstractmethod
-    async def claim(
-        self,
-        types: Sequence[str],
-        limit: int,
-        *,
-        worker: str,
-        claim: Claim,
-        lease: int = LEASE_MS,
-        now: int | None = None,
-    ) -> Claimed:
+    async def claim(self, request: ClaimRequest, *, now: int | None = None) -> Claimed:
         """
-        Start the best *limit* waiting jobs of *types*, by (priority, id).
+        Start the best waiting jobs that *request* asks for, by (priority, id).
 
         First promotes due delayed jobs of these types.  Each claimed job becomes active
         with a new fencing token and attempt + 1, and the worker's lease runs until now
-        + *lease*.  Jobs past their ``expires`` become failed (`retry_policy.EXPIRED`)
+        + the lease.  Jobs past their ``expires`` become failed (`retry_policy.EXPIRED`)
         instead; ids without a usable record are parked and reported (event ``error``).
         Paused types give nothing.  Limits apply, and a job over its group's limit is
         set aside (still ``waiting``, with `Job.held`) until a run of the group ends.
 
-        The same *claim* again returns those of its jobs that are still running; an
-        older one of its lane returns none.  With a *limit* of 0 it claims nothing, then
+        The same claim again returns those of its jobs that are still running; an
+        older one of its lane returns none.  With a limit of 0 it claims nothing, then
         or later.  Jobs beyond about `MAX_CALL_BYTES` are left for the next claim, and
         ``next_at`` is now.  With several shards the order holds within a shard.
         """
@@ -224,12 +215,8 @@ class Store(ABC):
     async def cycle(
         self,
         outcomes: Sequence[Outcome],
-        types: Sequence[str],
-        limit: int,
+        request: ClaimRequest,
         *,
-        worker: str,
-        claim: Claim,
-        lease: int = LEASE_MS,
         now: int | None = None,
     ) -> tuple[list[Result], Claimed]:
         """Do `settle` and then `claim` in one round trip: the hot path."""
@@ -338,26 +325,17 @@ class Store(ABC):
         those returned is found by the next call, which checks before it waits.
         """
 
-    async def stand_by(
-        self,
-        types: Sequence[str],
-        limit: int,
-        *,
-        worker: str,
-        claim: Claim,
-        lease: int = LEASE_MS,
-        timeout: float,
-    ) -> Claimed:
+    async def stand_by(self, request: ClaimRequest, *, timeout: float) -> Claimed:
         """
         Wait as `wait` does, then `claim`: for callers that know there is no work now.
 
         One step where the store can do it in one.  A call that was not answered, or was
-        cancelled, may have claimed jobs: the same *claim* with a limit of 0 returns
+        cancelled, may have claimed jobs: the same claim with a limit of 0 returns
         them, and prevents it from claiming any later.
         """
-        if not await self.wait(types, timeout):
+        if not await self.wait(request.types, timeout):
             return Claimed([], 0, None)
-        return await self.claim(types, limit, worker=worker, claim=claim, lease=lease)
+        return await self.claim(request)
 
     # -- progress and logs -----------------------------------------------------
 

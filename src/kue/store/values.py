@@ -11,6 +11,7 @@ import msgspec
 from kue.model.histogram import added
 from kue.model.job import Attempt, Ending, Job, State, priority_of
 from kue.model.payload import JSON
+from kue.model.settings import LEASE_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -136,6 +137,16 @@ class Claim(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.lane}.{self.seq}"
+
+
+class ClaimRequest(NamedTuple):
+    """What a worker asks for: up to *limit* jobs of *types*, under a lease."""
+
+    types: Sequence[str]
+    limit: int
+    worker: str
+    claim: Claim
+    lease: int = LEASE_MS
 
 
 class Claimed(msgspec.Struct, frozen=True):

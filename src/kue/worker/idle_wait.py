@@ -7,7 +7,7 @@ import math
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from kue.store.values import Claim, Claimed
+from kue.store.values import Claim, Claimed, ClaimRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -145,11 +145,9 @@ class IdleWait:
         failure: BaseException | None = None
         try:
             claimed = await self._store.stand_by(
-                types,
-                limit,
-                worker=self._worker,
-                claim=claim,
-                lease=self._lease,
+                ClaimRequest(
+                    types, limit, worker=self._worker, claim=claim, lease=self._lease
+                ),
                 timeout=self._seconds(types),
             )
         except (Exception, asyncio.CancelledError) as exc:
@@ -168,7 +166,9 @@ class IdleWait:
             return await self._store_retry.persist(
                 f"wait {types[0]}",
                 lambda: self._store.claim(
-                    types, 0, worker=self._worker, claim=claim, lease=self._lease
+                    ClaimRequest(
+                        types, 0, worker=self._worker, claim=claim, lease=self._lease
+                    )
                 ),
             )
         finally:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kue.model.histogram import Timing, bucket, ready_at
 from kue.model.job import Completed, Error, Failed, Released, Retried
 from kue.model.retry_policy import runs_alone
-from kue.store.values import MAX_BATCH, Claim, Claimed, Outcome, Result
+from kue.store.values import MAX_BATCH, Claim, Claimed, ClaimRequest, Outcome, Result
 from kue.worker import log_capture
 from kue.worker.claimed_runs import ClaimedRuns
 from kue.worker.current_job import CURRENT
@@ -340,11 +340,13 @@ class Lane:
             f"cycle {claim.lane}",
             lambda: self._store.cycle(
                 outcomes,
-                self._types,
-                room,
-                worker=self._worker,
-                claim=claim,
-                lease=self._lease,
+                ClaimRequest(
+                    self._types,
+                    room,
+                    worker=self._worker,
+                    claim=claim,
+                    lease=self._lease,
+                ),
             ),
         )
         self._confirm(outcomes, results)

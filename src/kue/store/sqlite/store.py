@@ -49,8 +49,8 @@ from kue.store.values import (
     Added,
     AuditEntry,
     Change,
-    Claim,
     Claimed,
+    ClaimRequest,
     ExpectedState,
     HeartbeatReply,
     Limits,
@@ -121,20 +121,9 @@ class SqliteStore(SqliteReads):
             )
         return added
 
-    async def claim(
-        self,
-        types: Sequence[str],
-        limit: int,
-        *,
-        worker: str,
-        claim: Claim,
-        lease: int = LEASE_MS,
-        now: int | None = None,
-    ) -> Claimed:
-        check_limit(limit)
-        return await self._write(
-            now, claiming.claim, types, limit, worker, claim, lease
-        )
+    async def claim(self, request: ClaimRequest, *, now: int | None = None) -> Claimed:
+        check_limit(request.limit)
+        return await self._write(now, claiming.claim, request)
 
     async def settle(
         self, outcomes: Sequence[Outcome], *, now: int | None = None
@@ -148,23 +137,17 @@ class SqliteStore(SqliteReads):
     async def cycle(
         self,
         outcomes: Sequence[Outcome],
-        types: Sequence[str],
-        limit: int,
+        request: ClaimRequest,
         *,
-        worker: str,
-        claim: Claim,
-        lease: int = LEASE_MS,
         now: int | None = None,
     ) -> tuple[list[Result], Claimed]:
         check_batch(outcomes, "outcomes")
-        check_limit(limit)
+        check_limit(request.limit)
         *first, last = split(outcomes, bytes_of_outcome)
         results: list[Result] = []
         for part in first:
             results += await self._write(now, settle.settle, part)
-        settled, claimed = await self._write(
-            now, settle.cycle, last, types, limit, worker, claim, lease
-        )
+        settled, claimed = await self._write(now, settle.cycle, last, request)
         return results + settled, claimed
 
     async def renew(

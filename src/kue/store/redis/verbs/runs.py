@@ -37,6 +37,7 @@ from kue.store.values import (
     OVERDUE_MS,
     Claim,
     Claimed,
+    ClaimRequest,
     HeartbeatReply,
     LogLine,
     Outcome,
@@ -71,18 +72,9 @@ _decode_text = msgspec.json.Decoder(str).decode
 
 
 async def claim(
-    db: Shards,
-    types: Sequence[str],
-    limit: int,
-    *,
-    worker: str,
-    claim: Claim,
-    lease: int = LEASE_MS,
-    now: int | None = None,
+    db: Shards, request: ClaimRequest, *, now: int | None = None
 ) -> Claimed:
-    _, claimed = await cycle(
-        db, (), types, limit, worker=worker, claim=claim, lease=lease, now=now
-    )
+    _, claimed = await cycle(db, (), request, now=now)
     return claimed
 
 
@@ -106,16 +98,12 @@ async def settle(
 async def cycle(
     db: Shards,
     outcomes: Sequence[Outcome],
-    types: Sequence[str],
-    limit: int,
+    request: ClaimRequest,
     *,
-    worker: str,
-    claim: Claim,
-    lease: int = LEASE_MS,
     now: int | None = None,
 ) -> tuple[list[Result], Claimed]:
     check_batch(outcomes, "outcomes")
-    check_limit(limit)
+    check_limit(request.limit)
     *first, outcomes = split(outcomes, bytes_of_outcome)
     settled: list[Result] = []
     for part in first:
@@ -126,12 +114,11 @@ async def cycle(
     jobs: list[Job] = []
     clock, next_at = 0, 0
     ended = db.by_shard([outcome.job.id for outcome in outcomes])
-    homes = db.homes(dict.fromkeys(types))
-    for shard in _rotated(ended.keys() | homes.keys(), claim):
+    homes = db.homes(dict.fromkeys(request.types))
+    for shard in _rotated(ended.keys() | homes.keys(), request.claim):
         order, args = arguments(outcomes, ended.get(shard, ()))
         wanted = [quote(job_type) for job_type in homes.get(shard, ())]
-        left = limit - len(jobs)
-        asked = claim_arguments(wanted, left, worker, claim, lease)
+        asked = claim_arguments(wanted, request.limit - len(jobs), request)
         reply = await db.run(shard, "cycle", *asked, *args, now=now)
         read_words(reply[0], order, words)
         clock = reply[1]
@@ -146,26 +133,13 @@ async def cycle(
     return settled + words, Claimed(jobs, clock, next_at or None)
 
 
-async def stand_by(
-    db: Shards,
-    types: Sequence[str],
-    limit: int,
-    *,
-    worker: str,
-    claim: Claim,
-    lease: int = LEASE_MS,
-    timeout: float,
-) -> Claimed:
-    check_limit(limit)
-    homes = db.homes(dict.fromkeys(types))
+async def stand_by(db: Shards, request: ClaimRequest, *, timeout: float) -> Claimed:
+    check_limit(request.limit)
+    homes = db.homes(dict.fromkeys(request.types))
     if len(homes) != 1:
         # No single command can wait on several shards.
-        if not await wait(db, types, timeout):
-            return Claimed([], 0, None)
-        _, claimed = await cycle(
-            db, (), types, limit, worker=worker, claim=claim, lease=lease
-        )
-        return claimed
+        is_ready = await wait(db, request.types, timeout)
+        return await claim(db, request) if is_ready else Claimed([], 0, None)
     await db.open()
     [(shard, names)] = homes.items()
     keys = db.keys[shard]
@@ -178,7 +152,7 @@ async def stand_by(
         "",
         db.count,
         shard,
-        *claim_arguments(wanted, limit, worker, claim, lease),
+        *claim_arguments(wanted, request.limit, request),
     )
     jobs = await _read_claimed(db, taken, lost, now=None)
     jobs.sort(key=lambda job: (job.priority, job.id))
@@ -387,11 +361,11 @@ def _rotated(shards: set[int], claim: Claim) -> list[int]:
 
 
 def claim_arguments(
-    types: Sequence[str], limit: int, worker: str, claim: Claim, lease: int
+    types: Sequence[str], limit: int, request: ClaimRequest
 ) -> tuple[Any, ...]:
     """Return the arguments of ``cycle.lua`` for a claim; *types* are quoted."""
-    lane = quote(claim.lane) if types else ""
-    claimant = (quote(worker), lease, lane, claim.seq, limit)
+    lane = quote(request.claim.lane) if types else ""
+    claimant = (quote(request.worker), request.lease, lane, request.claim.seq, limit)
     return (*claimant, EXPIRED_TAIL, len(types), *types)
 
 

@@ -24,7 +24,7 @@ from kue.store.sqlite.rows import (
 )
 from kue.store.sqlite.transaction import Transaction, as_json
 from kue.store.sqlite.verbs import limits, workers
-from kue.store.values import MAX_BATCH, MAX_CALL_BYTES, Claim, Claimed
+from kue.store.values import MAX_BATCH, MAX_CALL_BYTES, Claimed, ClaimRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -70,27 +70,21 @@ WHERE state = 'active' AND worker = ? AND substr(token, -length(?2)) = ?2
 _decode_keys = msgspec.json.Decoder(list[tuple[int, int]]).decode
 
 
-def claim(
-    tx: Transaction,
-    types: Sequence[str],
-    limit: int,
-    worker: str,
-    call: Claim,
-    lease: int,
-) -> Claimed:
+def claim(tx: Transaction, request: ClaimRequest) -> Claimed:
     """Start the best waiting jobs; a repeated call returns those still running."""
+    worker, call = request.worker, request.claim
     # Two workers may use the same name for a lane.
     lane = f"{quote(worker)}:{call.lane}"
     last: int | None = tx.one(_LAST, lane)
     if last is not None and call.seq < last:
         return Claimed([], tx.now)
-    workers.lease(tx, worker, lease)
+    workers.lease(tx, worker, request.lease)
     rest = f":{quote(worker)}:{quote(str(call))}"
     if call.seq == last:
         return Claimed(_still_running(tx, worker, rest), tx.now)
     tx.run(_REMEMBER, lane, call.seq, tx.now)
-    promotion.promote(tx, types, MAX_BATCH)
-    return _ClaimRunner(tx, types, worker, rest).take(limit)
+    promotion.promote(tx, request.types, MAX_BATCH)
+    return _ClaimRunner(tx, request.types, worker, rest).take(request.limit)
 
 
 def _still_running(tx: Transaction, worker: str, rest: str) -> list[Job]:

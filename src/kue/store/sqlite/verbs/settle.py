@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kue.model.job import Ending
     from kue.store.sqlite.rows import StateRow
     from kue.store.sqlite.transaction import Transaction
-    from kue.store.values import Claim, Claimed, Outcome
+    from kue.store.values import Claimed, ClaimRequest, Outcome
 
 #: What follows the opening of a line when maintenance reclaimed the run.
 _TAKEN = re.compile(rb'\d+,"taken":')
@@ -57,17 +57,13 @@ def settle(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Result]:
 def cycle(
     tx: Transaction,
     outcomes: Sequence[Outcome],
-    types: Sequence[str],
-    limit: int,
-    worker: str,
-    call: Claim,
-    lease: int,
+    request: ClaimRequest,
 ) -> tuple[list[Result], Claimed]:
     """Settle runs and claim others."""
     results = settle(tx, outcomes)
     # The claim must find the slots free and the dependants ready.
     apply_side_effects(tx)
-    return results, claim(tx, types, limit, worker, call, lease)
+    return results, claim(tx, request)
 
 
 def _result_of(tx: Transaction, row: StateRow, outcome: Outcome) -> Result:
