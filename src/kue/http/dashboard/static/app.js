@@ -1,15 +1,15 @@
 // The frame around the pages: navigation, who is there, whether it is live.
 
-import { openPalette } from "./components/palette.js";
-import { showKeys } from "./components/help.js";
+import { openPalette } from "./components/command-palette.js";
 import { shell } from "./components/shell.js";
+import { showShortcuts } from "./components/shortcut-help.js";
 import { toastProblem } from "./components/toast.js";
-import { answered, api, isAbort, report } from "./lib/api.js";
+import { api, isAbort, report, requestsSettled } from "./lib/api.js";
 import { fill, h } from "./lib/dom.js";
-import { addKeys } from "./lib/keys.js";
 import { live, refresher } from "./lib/live.js";
-import { can, me, whoAmI } from "./lib/me.js";
+import { can, me, readMe } from "./lib/me.js";
 import { go, href, matcher, path, query, setQuery, start } from "./lib/router.js";
+import { addShortcuts } from "./lib/shortcuts.js";
 import { pages } from "./pages/index.js";
 
 const LOGIN = "/login";
@@ -74,7 +74,7 @@ function mount(root, { page, params }) {
     setQuery,
     setTitle,
     actions: (list) => (actions = list),
-    keys: (map) => ends.push(addKeys(map, "This page")),
+    keys: (map) => ends.push(addShortcuts(map, "This page")),
   };
   try {
     const cleanup = page.mount(root, context);
@@ -88,10 +88,10 @@ function mount(root, { page, params }) {
 
 //: Mark the page that shows what it first asked for: <main data-ready>.
 async function ready(root) {
-  await answered();
+  await requestsSettled();
   // Some things are asked for only when they come into sight.
   await painted();
-  await answered();
+  await requestsSettled();
   root.dataset.ready = "";
 }
 
@@ -105,7 +105,7 @@ function painted() {
 async function isAdmitted() {
   if (me.isKnown) return true;
   try {
-    await whoAmI();
+    await readMe();
     return true;
   } catch (error) {
     if (error.status === 401) toLogin();
@@ -156,7 +156,7 @@ function palette() {
 }
 
 const nav = pages.filter((page) => page.nav && !page.path.includes(":"));
-addKeys(
+addShortcuts(
   Object.fromEntries(
     nav
       .filter((page) => page.nav.key)
@@ -167,9 +167,9 @@ addKeys(
   ),
   "Go",
 );
-addKeys(
+addShortcuts(
   {
-    "?": { label: "Show keyboard shortcuts", run: showKeys },
+    "?": { label: "Show keyboard shortcuts", run: showShortcuts },
     "/": {
       label: "Search",
       run: () => {

@@ -3,7 +3,7 @@
 // It can be read by pointer, by keyboard (arrows, Home, End) and as a table.
 
 import { fill, h, svg } from "../lib/dom.js";
-import { area, bars, line, stepLabel, ticks, timeLabel, timeTicks } from "./scale.js";
+import { area, bars, line, stepLabel, ticks, timeLabel, timeTicks } from "./chart-scale.js";
 
 //: Pixels around the plot; what the labels on the left need comes on top.
 const EDGE = { top: 10, right: 12, bottom: 24, left: 16 };

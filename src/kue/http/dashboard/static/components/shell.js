@@ -1,14 +1,14 @@
 // Navigation and signs that every page has around it.
 
 import { api } from "../lib/api.js";
+import { version } from "../lib/config.js";
 import { fill, h } from "../lib/dom.js";
 import { time, timeAgo } from "../lib/format.js";
 import { live } from "../lib/live.js";
 import { can, me } from "../lib/me.js";
-import { version } from "../lib/place.js";
 import { href } from "../lib/router.js";
-import { showKeys } from "./help.js";
 import { icon } from "./icon.js";
+import { showShortcuts } from "./shortcut-help.js";
 import { nextTheme, themeName } from "./theme.js";
 import { toastProblem } from "./toast.js";
 
@@ -188,7 +188,7 @@ function buttons() {
       class: "plain",
       title: "Keyboard shortcuts (?)",
       "aria-label": "Show keyboard shortcuts",
-      onclick: showKeys,
+      onclick: showShortcuts,
     },
     h("span", { class: "question" }, "?"),
   );

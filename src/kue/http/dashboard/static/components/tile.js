@@ -25,7 +25,7 @@ export function tile({ label, path = null, extra = null }) {
 
   function update({ value: text, note: word = "", tone = "" }) {
     if (value.textContent !== text) fill(value, pieces(text));
-    write(note, word);
+    setText(note, word);
     node.dataset.tone = tone;
   }
 
@@ -42,7 +42,7 @@ function pieces(text) {
 }
 
 //: Set the text of a node, if it is another than before.
-export function write(node, text) {
+export function setText(node, text) {
   if (node.textContent !== String(text)) {
     node.textContent = text;
   }

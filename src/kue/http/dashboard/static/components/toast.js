@@ -1,8 +1,8 @@
 // Short messages in a corner: what was done, what went wrong, how far something is.
 
 import { fill, h } from "../lib/dom.js";
-import { bar } from "./bar.js";
 import { icon } from "./icon.js";
+import { progressBar } from "./progress-bar.js";
 
 //: Milliseconds that a message stays; errors stay until they are closed or pushed out.
 const STAY = { good: 4_000, info: 5_000, bad: 12_000 };
@@ -61,7 +61,7 @@ export function toast(text, { tone = "info", action = null, ms = STAY[tone] } = 
   }
   //: Show how far it is; without a total, that it goes on.
   function progress(done, total) {
-    fill(below, done === null ? null : bar(total ? (100 * done) / total : null));
+    fill(below, done === null ? null : progressBar(total ? (100 * done) / total : null));
   }
   function act(next) {
     fill(

@@ -1,11 +1,11 @@
 // The REST API, relative to where the dashboard is mounted.
 
-import { prefix } from "./place.js";
+import { prefix } from "./config.js";
 
 const BASE = `${prefix}/api/v1`;
 
 //: Why a request was not answered as hoped; status 0 when there was no answer at all.
-export class Problem extends Error {
+class Problem extends Error {
   constructor({ status = 0, title = "", detail = "", field = "", request_id = "" }) {
     super(detail || title || "the server does not answer");
     this.name = "Problem";
@@ -37,7 +37,7 @@ export const api = {
 
 //: One part of a path: names may contain anything.  Browsers take "." and ".." for
 //: steps in the path, even encoded; encoded twice they name nothing that exists.
-export function part(name) {
+export function pathSegment(name) {
   if (name === "." || name === "..") return "%252E".repeat(name.length);
   return encodeURIComponent(name);
 }
@@ -60,7 +60,7 @@ function url(path, params = {}) {
 }
 
 //: Wait until all that was asked is answered, and what the answers led to ask.
-export async function answered() {
+export async function requestsSettled() {
   while (asked.size) {
     await Promise.allSettled(asked);
     // Whoever waits for an answer has it by then.

@@ -24,22 +24,22 @@ const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
-export const NOTHING = "–";
+export const NO_VALUE = "–";
 
 //: 1,234,567
 export function number(value) {
-  return isNumber(value) ? whole.format(value) : NOTHING;
+  return isNumber(value) ? whole.format(value) : NO_VALUE;
 }
 
 //: 1.2M
 export function short(value) {
-  if (!isNumber(value)) return NOTHING;
+  if (!isNumber(value)) return NO_VALUE;
   return Math.abs(value) < 10_000 ? whole.format(value) : compact.format(value);
 }
 
 //: Per minute, as charts have it, so that all rates can be compared: 12.3/min, 1.2M/min
 export function rate(perSecond) {
-  if (!isNumber(perSecond)) return NOTHING;
+  if (!isNumber(perSecond)) return NO_VALUE;
   const perMinute = perSecond * 60;
   if (perMinute > 0 && perMinute < 0.1) return "<0.1/min";
   return `${perMinute < 100 ? digits(perMinute) : short(Math.round(perMinute))}/min`;
@@ -47,7 +47,7 @@ export function rate(perSecond) {
 
 //: 240 ms, 1.2 s, 3 min 20 s, 2 h 5 min, 3 d 4 h
 export function duration(ms) {
-  if (!isNumber(ms)) return NOTHING;
+  if (!isNumber(ms)) return NO_VALUE;
   const length = Math.abs(ms);
   if (length < 10) return `${digits(ms)} ms`;
   if (length < SECOND) return `${Math.round(ms)} ms`;
@@ -61,12 +61,12 @@ export function duration(ms) {
 //: A percentile: ≤ 564 ms.  Lengths are counted in buckets, and this is the upper bound of
 //: one; it may be greater than any length there was.
 export function atMost(ms) {
-  return isNumber(ms) ? `≤ ${duration(ms)}` : NOTHING;
+  return isNumber(ms) ? `≤ ${duration(ms)}` : NO_VALUE;
 }
 
 //: How long ago a moment was, or how far ahead it is: 3 min ago, in 20 s.
 export function ago(at, now = Date.now()) {
-  if (!isNumber(at)) return NOTHING;
+  if (!isNumber(at)) return NO_VALUE;
   const passed = now - at;
   if (Math.abs(passed) < 2 * SECOND) return "now";
   const length = coarse(Math.abs(passed));
@@ -75,7 +75,7 @@ export function ago(at, now = Date.now()) {
 
 //: The time of day; with the date unless it is today's.
 export function time(at) {
-  if (!isNumber(at)) return NOTHING;
+  if (!isNumber(at)) return NO_VALUE;
   const moment = new Date(at);
   const isToday = moment.toDateString() === new Date().toDateString();
   const day = isToday ? "" : `${calendar.format(moment)} `;
@@ -84,7 +84,7 @@ export function time(at) {
 
 //: 3.2 MB
 export function bytes(value) {
-  if (!isNumber(value)) return NOTHING;
+  if (!isNumber(value)) return NO_VALUE;
   const units = ["B", "kB", "MB", "GB", "TB"];
   let size = value;
   let unit = 0;
@@ -97,7 +97,7 @@ export function bytes(value) {
 
 //: Of 1: 0.123 is 12.3%.
 export function percent(share) {
-  return isNumber(share) ? `${digits(share * 100)}%` : NOTHING;
+  return isNumber(share) ? `${digits(share * 100)}%` : NO_VALUE;
 }
 
 //: plural(3, "job") is 3 jobs; plural(2, "queue is", "queues are")
@@ -107,7 +107,7 @@ export function plural(count, one, many = `${one}s`) {
 
 //: An element that says how long ago *at* was, and keeps saying so.
 export function timeAgo(at) {
-  if (!isNumber(at)) return h("span", { class: "faint" }, NOTHING);
+  if (!isNumber(at)) return h("span", { class: "faint" }, NO_VALUE);
   return h(
     "time",
     { dataset: { ago: at }, datetime: iso(at), title: exact(at) },
@@ -116,8 +116,8 @@ export function timeAgo(at) {
 }
 
 //: An element that says how long it is since *at*, and goes on.
-export function ticking(at) {
-  if (!isNumber(at)) return h("span", { class: "faint" }, NOTHING);
+export function timeSince(at) {
+  if (!isNumber(at)) return h("span", { class: "faint" }, NO_VALUE);
   const text = duration(Math.max(0, Date.now() - at));
   return h("time", { dataset: { since: at }, title: `since ${exact(at)}` }, text);
 }

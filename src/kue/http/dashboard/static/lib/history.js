@@ -21,7 +21,7 @@ export async function history({ step = "minute", length, fold = 1, type = null }
 }
 
 //: The same without the step that is under way, which would look like a fall.
-export function full(past) {
+export function finished(past) {
   if (!past.isOpen) return past;
   const [times, points] = [past.times.slice(0, -1), past.points.slice(0, -1)];
   return { ...past, times, points, isOpen: false };
@@ -63,44 +63,97 @@ function higher(one, other) {
 }
 
 //: One number of each point.
-export function column({ points }, name) {
+export function valuesOf({ points }, name) {
   return points.map((point) => point[name] ?? 0);
 }
 
 //: One number of each point, by the second.
 export function perSecond(past, name) {
-  return column(past, name).map((count) => (count * 1000) / past.step);
+  return valuesOf(past, name).map((count) => (count * 1000) / past.step);
 }
 
 //: What a chart of everything that came and went shows.
 export function throughput(past) {
   return {
-    ...frame(past),
+    ...timeAxis(past),
     series: [
-      { name: "complete", tone: "complete", kind: "bars", values: column(past, "complete") },
-      { name: "failed", tone: "failed", kind: "bars", values: column(past, "failed") },
-      { name: "added", tone: "added", kind: "line", values: column(past, "added") },
+      { name: "complete", tone: "complete", kind: "bars", values: valuesOf(past, "complete") },
+      { name: "failed", tone: "failed", kind: "bars", values: valuesOf(past, "failed") },
+      { name: "added", tone: "added", kind: "line", values: valuesOf(past, "added") },
     ],
   };
 }
 
 //: What a chart of "wait" or "run" shows.
-export function percentiles(past, name) {
+function percentiles(past, name) {
   const series = PERCENTILES.map((which) => ({
     name: which,
     tone: which,
     kind: "line",
     values: percentile(past, name, which),
   }));
-  return { ...frame(past), series };
+  return { ...timeAxis(past), series };
 }
 
 //: What charts need to know besides their series.
-export function frame({ times, step, isOpen }) {
+function timeAxis({ times, step, isOpen }) {
   return { times, step, isOpen };
 }
 
 //: One percentile of "wait" or "run", step by step; null where nothing was measured.
-export function percentile({ points }, name, which) {
+function percentile({ points }, name, which) {
   return points.map((point) => point[name]?.[which] ?? null);
+}
+
+// -- charts of all queues, or of some compared ------------------------------------
+
+//: Return {flow, failures, wait, run}, each what a chart takes.
+export function combinedCharts(past) {
+  return {
+    flow: throughput(past),
+    failures: {
+      ...timeAxis(past),
+      series: [
+        { name: "failed", tone: "failed", kind: "bars", values: valuesOf(past, "failed") },
+      ],
+    },
+    wait: percentiles(past, "wait"),
+    run: percentiles(past, "run"),
+  };
+}
+
+//: The same with a line for each queue; *pasts* are histories in the order of *types*.
+export function comparedCharts(types, pasts) {
+  const longest = pasts.reduce((a, b) => (b.times.length > a.times.length ? b : a));
+  const lines = (of) => ({
+    ...timeAxis(longest),
+    series: types.map((name, index) => ({
+      name,
+      tone: String(index + 1),
+      kind: "line",
+      values: aligned(pasts[index], longest.times, of(pasts[index])),
+    })),
+  });
+  return {
+    flow: lines((past) => valuesOf(past, "complete")),
+    failures: lines((past) => valuesOf(past, "failed")),
+    wait: lines((past) => percentile(past, "wait", "p95")),
+    run: lines((past) => percentile(past, "run", "p95")),
+  };
+}
+
+//: Return what happened in all of the time: {added, complete, failed}.
+export function totals(pasts) {
+  const sum = (name) =>
+    pasts
+      .flatMap((past) => valuesOf(past, name))
+      .reduce((total, count) => total + count, 0);
+  return { added: sum("added"), complete: sum("complete"), failed: sum("failed") };
+}
+
+// Asked one after the other, histories may begin a step apart.
+function aligned(past, times, values) {
+  if (past.times[0] === times[0] && past.times.length === times.length) return values;
+  const byTime = new Map(past.times.map((at, index) => [at, values[index]]));
+  return times.map((at) => byTime.get(at) ?? null);
 }

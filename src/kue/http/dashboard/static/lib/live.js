@@ -7,7 +7,7 @@
 // A server that went quiet is probed, so that a lost connection shows within seconds.
 
 import { api, isAbort, report } from "./api.js";
-import { prefix } from "./place.js";
+import { prefix } from "./config.js";
 
 //: Milliseconds in which a stream must have said something.
 const PATIENCE = 6_000;

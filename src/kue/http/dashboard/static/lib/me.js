@@ -30,17 +30,17 @@ const ANYONE = {
 export const me = { ...ANYONE, isKnown: false };
 
 //: Ask the server; raises a Problem with status 401 when nobody is logged in.
-export async function whoAmI() {
+export async function readMe() {
   let told = ANYONE;
   try {
     told = await api.get("/me");
   } catch (error) {
     if (!error.isMissing) throw error;
   }
-  return become(told);
+  return setMe(told);
 }
 
-export function become(told) {
+export function setMe(told) {
   return Object.assign(me, ANYONE, told, { isKnown: true });
 }
 

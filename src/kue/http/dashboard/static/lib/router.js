@@ -1,6 +1,6 @@
 // The address is the state: which page, and what it shows.
 
-import { prefix } from "./place.js";
+import { prefix } from "./config.js";
 
 let listener = () => {};
 //: The address that is shown, without the place on the page.

@@ -1,10 +1,10 @@
 // Who changed what, and when.
 
-import { empty } from "../components/empty.js";
+import { emptyState } from "../components/empty-state.js";
 import { table } from "../components/table.js";
 import { isAbort, report } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
-import { NOTHING, timeAgo } from "../lib/format.js";
+import { NO_VALUE, timeAgo } from "../lib/format.js";
 
 const PAGE = 100;
 
@@ -23,14 +23,14 @@ const COLUMNS = [
   {
     key: "target",
     label: "On",
-    render: (act) => h("span", { class: "wrap" }, act.target || NOTHING),
+    render: (act) => h("span", { class: "wrap" }, act.target || NO_VALUE),
   },
   { key: "status", label: "Answer", render: answer },
   {
     key: "address",
     label: "From",
     class: "nowrap",
-    render: (act) => act.address || NOTHING,
+    render: (act) => act.address || NO_VALUE,
   },
   {
     key: "detail",
@@ -129,7 +129,7 @@ function told(detail) {
 }
 
 function NONE() {
-  return empty({
+  return emptyState({
     title: "No changes yet",
     text: "Retries, pauses, logins and other changes are recorded here.",
   });
@@ -137,5 +137,5 @@ function NONE() {
 
 function unavailable(error) {
   const text = error.isMissing ? "This server keeps no audit log." : error.message;
-  return empty({ title: "No audit log", text });
+  return emptyState({ title: "No audit log", text });
 }

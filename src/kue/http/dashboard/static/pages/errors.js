@@ -1,18 +1,18 @@
 // Why jobs failed: groups of the same error, and what to do to all jobs of one.
 
-import { empty } from "../components/empty.js";
-import { keyed } from "../components/keyed.js";
+import { emptyState } from "../components/empty-state.js";
+import { keyedList } from "../components/keyed-list.js";
 import { menu, menuItem } from "../components/menu.js";
-import { bulk } from "../lib/actions.js";
-import { api, part } from "../lib/api.js";
+import { api, pathSegment } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
 import { number, plural, short, timeAgo } from "../lib/format.js";
-import { column } from "../lib/history.js";
+import { valuesOf } from "../lib/history.js";
+import { bulk } from "../lib/job-actions.js";
 import { refresher } from "../lib/live.js";
 import { can } from "../lib/me.js";
 import { go, href, query, setQuery } from "../lib/router.js";
-import { stackView } from "./job/stack.js";
-import { sparks } from "./queues/sparks.js";
+import { stackView } from "./job/stack-trace.js";
+import { hourSparklines } from "./queues/sparklines.js";
 
 const LIMIT = 100;
 //: An error is new for so long.
@@ -30,8 +30,8 @@ export const page = {
     const type = h("select", { "aria-label": "Queue", onchange: choose });
     const list = h("ol", { class: "error-groups" });
     const none = h("div", { hidden: true });
-    const trends = sparks({ label: trendLabel, series: failures, format: short });
-    const show = keyed(list, keyOf, (group) => groupView(group, trends));
+    const trends = hourSparklines({ label: trendLabel, series: failures, format: short });
+    const show = keyedList(list, keyOf, (group) => groupView(group, trends));
     let groups = [];
     root.append(
       h("header", { class: "page-head" }, h("h1", null, "Errors"), type),
@@ -66,7 +66,7 @@ export const page = {
       const words = wanted
         ? `No job of type ${wanted} has failed.`
         : "No job has failed. Those that do are grouped here by what went wrong.";
-      fill(none, empty({ title: "No errors", text: words }));
+      fill(none, emptyState({ title: "No errors", text: words }));
     }
 
     async function offerTypes() {
@@ -107,7 +107,7 @@ function trendLabel(type) {
 }
 
 function failures(past) {
-  return [{ tone: "failed", values: column(past, "failed") }];
+  return [{ tone: "failed", values: valuesOf(past, "failed") }];
 }
 
 function keyOf({ fingerprint, type, kind, message }) {
@@ -211,5 +211,5 @@ function sampleView(job) {
 }
 
 function queuePath(type) {
-  return `/queues/${part(type)}`;
+  return `/queues/${pathSegment(type)}`;
 }

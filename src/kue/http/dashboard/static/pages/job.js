@@ -1,24 +1,23 @@
 // One job: how it stands, what it did when, what went wrong, and what to do about it.
 
-import { bar } from "../components/bar.js";
-import { copyButton } from "../components/copy.js";
-import { empty } from "../components/empty.js";
+import { copyButton } from "../components/clipboard.js";
+import { emptyState } from "../components/empty-state.js";
+import { stateBadge } from "../components/job-state.js";
+import { jsonTree } from "../components/json-tree.js";
 import { menu, menuItem } from "../components/menu.js";
 import { panel } from "../components/panel.js";
-import { stateBadge } from "../components/state.js";
-import { tree } from "../components/tree.js";
+import { progressBar } from "../components/progress-bar.js";
 import { api } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
 import { timeAgo } from "../lib/format.js";
 import { live, refresher } from "../lib/live.js";
 import { href } from "../lib/router.js";
+import { jobActions } from "./job/actions.js";
 import { attemptsView, factList, keyOf } from "./job/attempts.js";
-import { codeView } from "./job/code.js";
-import { doable } from "./job/doing.js";
-import { factsOf } from "./job/facts.js";
+import { dependencies, hasDependencies } from "./job/dependencies.js";
+import { detailsOf } from "./job/details.js";
 import { logPanel } from "./job/log.js";
-import { hasNeeds, needs } from "./job/needs.js";
-import { asBody } from "./job/snippets.js";
+import { asBody, codeView } from "./job/snippets.js";
 import { timeline } from "./job/timeline.js";
 
 //: Buttons of their own; everything else is in the menu.
@@ -69,7 +68,7 @@ class JobView {
     this._job = null;
     this._log = logPanel(api, id);
     this._timeline = timeline(() => Date.now());
-    this._needs = needs();
+    this._needs = dependencies();
     this._code = codeView();
     this.node = h("div", { class: "job-page" });
     this._parts = null;
@@ -97,7 +96,7 @@ class JobView {
     this._timeline.show(job);
     this._log.follow(job.state);
     this._ctx.setTitle(`Job ${job.id}, ${job.state}`);
-    this._ctx.actions(doable(job).map(({ label, run }) => ({ label, run })));
+    this._ctx.actions(jobActions(job).map(({ label, run }) => ({ label, run })));
   }
 
   //: There is no such job, or no more; what was known of it stays.
@@ -163,14 +162,14 @@ class JobView {
       part(heads.notes, notesOf, notesView),
       part(heads.progress, progressOf, progressView),
       part(heads.facts, ({ data, result: _, history, error, ...rest }) => rest, (job) =>
-        factList(factsOf(job)),
+        factList(detailsOf(job)),
       ),
-      part(heads.data, (job) => job.data, (job) => tree(job.data)),
-      part(heads.result, (job) => job.result, (job) => tree(job.result)),
+      part(heads.data, (job) => job.data, (job) => jsonTree(job.data)),
+      part(heads.result, (job) => job.result, (job) => jsonTree(job.result)),
       part(heads.attempts, (job) => job.history, (job) => this._attempts(job)),
       once((job) => [job.after, job.parent, job.state], (job) => {
-        links.hidden = !hasNeeds(job);
-        if (hasNeeds(job)) this._needs.show(job);
+        links.hidden = !hasDependencies(job);
+        if (hasDependencies(job)) this._needs.show(job);
       }),
       once(asBody, (job) => this._code.show(job)),
       once((job) => job.state, (job) => {
@@ -182,7 +181,7 @@ class JobView {
   }
 
   _buttons() {
-    const all = doable(this._job);
+    const all = jobActions(this._job);
     const run = (name) => this._run(name);
     // A blocked job waits for a reason: to run it all the same is not the first choice.
     const isBlocked = this._job.state === "blocked";
@@ -201,7 +200,7 @@ class JobView {
   //: Do it to the job as it is by now.
   _run(name) {
     if (!this._job) return;
-    doable(this._job).find((one) => one.name === name)?.run();
+    jobActions(this._job).find((one) => one.name === name)?.run();
   }
 
   _keys() {
@@ -248,7 +247,7 @@ function once(about, act) {
 }
 
 function buttonsOf(job) {
-  return [job.state, doable(job).map(({ name }) => name)];
+  return [job.state, jobActions(job).map(({ name }) => name)];
 }
 
 function titleOf({ type, state, cancelling }) {
@@ -294,14 +293,14 @@ function progressOf({ state, progress, progress_data: data }) {
 function progressView({ state, progress, progress_data: data }) {
   if (state !== "active" && !(progress > 0 && progress < 100)) return null;
   return [
-    bar(state === "active" && progress === 0 ? null : progress, { text: true }),
+    progressBar(state === "active" && progress === 0 ? null : progress, { text: true }),
     data !== null && progressData(data),
   ];
 }
 
 function progressData(data) {
   const text = JSON.stringify(data);
-  return text.length <= SHORT ? h("code", { class: "soft" }, text) : tree(data);
+  return text.length <= SHORT ? h("code", { class: "soft" }, text) : jsonTree(data);
 }
 
 function noJob(id) {
@@ -309,6 +308,6 @@ function noJob(id) {
   const action = h("a", { class: "button", href: href("/jobs") }, "All jobs");
   return [
     h("header", { class: "page-head" }, h("h1", null, `Job ${id}`)),
-    empty({ title: "No such job", text, action }),
+    emptyState({ title: "No such job", text, action }),
   ];
 }

@@ -1,26 +1,21 @@
 // Jobs: find them by what they are, look at them, act on many at once.
 
-import { bar } from "../components/bar.js";
-import { empty } from "../components/empty.js";
+import { emptyState } from "../components/empty-state.js";
+import { progressBar } from "../components/progress-bar.js";
 import { table } from "../components/table.js";
-import { cancel, canDo, retry } from "../lib/actions.js";
 import { fill, h } from "../lib/dom.js";
 import { number, plural } from "../lib/format.js";
+import { canDo, cancel, retry } from "../lib/job-actions.js";
 import { refresher } from "../lib/live.js";
 import { can } from "../lib/me.js";
 import { go, href, query, setQuery } from "../lib/router.js";
 import { addJob } from "./jobs/add.js";
-import { bulkBar } from "./jobs/bulkbar.js";
-import { COLUMNS, chosen } from "./jobs/columns.js";
-import { saveCsv, saveJson } from "./jobs/files.js";
-import { asBody, asParams, filtersOf } from "./jobs/filter.js";
-import { filterBar } from "./jobs/filterbar.js";
-import { columnsMenu, exportMenu, saveThisView, viewsMenu } from "./jobs/menus.js";
-import { orderPicker, usualOrder } from "./jobs/order.js";
-import { readCounts, readPage } from "./jobs/reading.js";
-import { suggest } from "./jobs/suggest.js";
-import { stateTabs } from "./jobs/tabs.js";
-import { searchOf } from "./jobs/views.js";
+import { COLUMNS, chosenColumns } from "./jobs/columns.js";
+import { readCounts, readPage } from "./jobs/fetch.js";
+import { filterBar, knownValues } from "./jobs/filter-bar.js";
+import { asBody, asParams, filtersOf } from "./jobs/filters.js";
+import { columnsMenu, exportMenu, saveCsv, saveJson, saveThisView, viewQuery, viewsMenu } from "./jobs/menus.js";
+import { bulkBar, defaultOrder, orderPicker, stateTabs } from "./jobs/toolbar.js";
 
 //: A list that took long to find is read again after so many times as long.
 const REST = 10;
@@ -71,7 +66,7 @@ class JobsView {
       (state) => this._change({ state, order: null }),
     );
     this._bar = filterBar({
-      suggest: (name) => suggest(name, this._table.rows),
+      suggest: (name) => knownValues(name, this._table.rows),
       onChange: (changes) => this._change(changes),
     });
     this._table = table({
@@ -96,7 +91,7 @@ class JobsView {
       "div",
       { class: "searching", hidden: true },
       this._searched,
-      bar(null, { label: "Searching" }),
+      progressBar(null, { label: "Searching" }),
       h("button", { class: "small", onclick: () => this._halt() }, "Stop"),
     );
     this._foot = h("nav", { class: "pager", "aria-label": "Pages" });
@@ -139,7 +134,7 @@ class JobsView {
   }
 
   get _orderNow() {
-    return query().order ?? usualOrder(this._state);
+    return query().order ?? defaultOrder(this._state);
   }
 
   get _state() {
@@ -168,7 +163,7 @@ class JobsView {
   }
 
   _search(changes) {
-    const search = new URLSearchParams(searchOf(query()));
+    const search = new URLSearchParams(viewQuery(query()));
     for (const [name, value] of Object.entries(changes)) {
       search.delete(name);
       if (value) search.set(name, value);
@@ -299,7 +294,7 @@ class JobsView {
   _emptyView() {
     if (this._isPart) {
       const text = "No match so far, and there are more jobs to search.";
-      return empty({ title: "Search stopped", text });
+      return emptyState({ title: "Search stopped", text });
     }
     if (this._filters.length || this._state || query().cursor) {
       const action = { label: "Show all jobs", run: () => go("/jobs") };
@@ -307,10 +302,10 @@ class JobsView {
       const text = isOnlyState
         ? `There are no ${this._state} jobs.`
         : "No job matches these filters.";
-      return empty({ title: "No jobs found", text, action });
+      return emptyState({ title: "No jobs found", text, action });
     }
     const text = "Jobs appear here as soon as a program adds one, without a reload.";
-    return empty({ title: "No jobs yet", text, code: FIRST_JOB });
+    return emptyState({ title: "No jobs yet", text, code: FIRST_JOB });
   }
 
   _tell() {
@@ -379,7 +374,7 @@ class JobsView {
   }
 
   _showColumns() {
-    const keys = chosen(this._state).map((column) => column.key);
+    const keys = chosenColumns(this._state).map((column) => column.key);
     if (keys.join() === this._columns) return;
     this._columns = keys.join();
     this._table.show(keys);
@@ -413,7 +408,7 @@ class JobsView {
     return [
       can("manage") && { label: "Add a job", run: () => this._add() },
       { label: "Export as JSON", run: () => saveJson(this._taken()) },
-      { label: "Export as CSV", run: () => saveCsv(this._taken(), chosen(this._state)) },
+      { label: "Export as CSV", run: () => saveCsv(this._taken(), chosenColumns(this._state)) },
       { label: "Save this view", run: saveThisView },
     ].filter(Boolean);
   }

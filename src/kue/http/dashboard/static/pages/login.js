@@ -3,7 +3,7 @@
 import { form } from "../components/form.js";
 import { report } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
-import { become } from "../lib/me.js";
+import { setMe } from "../lib/me.js";
 import { href } from "../lib/router.js";
 
 //: Parts of the page, by the kind of login that the server has.
@@ -50,7 +50,7 @@ function password({ query, api, go }) {
       },
     ],
     async submit(values) {
-      become(await api.post("/login", values));
+      setMe(await api.post("/login", values));
       go(inside(query.next), { replace: true });
     },
   });

@@ -2,15 +2,14 @@
 
 import { chart, inStep } from "../components/chart.js";
 import { panel } from "../components/panel.js";
-import { RANGES, USUAL, rangeButtons, rangeOf, stepText } from "../components/range.js";
 import { tile } from "../components/tile.js";
-import { h } from "../lib/dom.js";
+import { DEFAULT_RANGE, RANGES, rangeButtons, rangeOf, stepText } from "../components/time-range.js";
+import { api } from "../lib/api.js";
+import { fill, h, uid } from "../lib/dom.js";
 import { duration, number, percent, short } from "../lib/format.js";
-import { history } from "../lib/history.js";
+import { combinedCharts, comparedCharts, history, totals } from "../lib/history.js";
 import { refresher } from "../lib/live.js";
 import { query, setQuery } from "../lib/router.js";
-import { picker } from "./metrics/picker.js";
-import { sideBySide, together, totals } from "./metrics/plots.js";
 
 export const page = {
   path: "/metrics",
@@ -21,7 +20,7 @@ export const page = {
     const asked = query();
     let range = rangeOf(asked.range);
     let stop = () => {};
-    const queues = picker({ types: [asked.type ?? []].flat(), onChange: choose });
+    const queues = queuePicker({ types: [asked.type ?? []].flat(), onChange: choose });
     const plots = makePlots();
     const sums = makeSums();
     const buttons = rangeButtons(range, (next) => {
@@ -36,7 +35,7 @@ export const page = {
     );
 
     function choose() {
-      setQuery({ range: range === USUAL ? null : range, type: queues.chosen() });
+      setQuery({ range: range === DEFAULT_RANGE ? null : range, type: queues.chosen() });
       begin();
     }
 
@@ -48,7 +47,7 @@ export const page = {
         of.map((type) => history({ step, length, fold, type }, signal)),
       );
       plots.update(
-        types.length > 1 ? sideBySide(types, pasts) : together(pasts[0]),
+        types.length > 1 ? comparedCharts(types, pasts) : combinedCharts(pasts[0]),
         stepText(RANGES[range]),
         types.length > 1,
       );
@@ -127,4 +126,76 @@ function makeSums() {
   }
 
   return { nodes: [added, complete, failed].map(({ node }) => node), update };
+}
+
+// -- queue picker -----------------------------------------------------------------
+
+//: So many colours can be told apart.
+const MOST = 6;
+
+//: Return {node, chosen(), load(signal)}; onChange(types) is called when they change.
+function queuePicker({ types, onChange }) {
+  let chosen = types.slice(0, MOST);
+  let known = [];
+  const id = uid("queues");
+  const options = h("datalist", { id });
+  const chips = h("ul", { class: "picked", "aria-label": "Queues shown" });
+  const input = h("input", {
+    type: "text",
+    list: id,
+    maxlength: 500,
+    placeholder: "Add a queue",
+    "aria-label": "Add a queue",
+    autocomplete: "off",
+    // A choice from the list comes as input, a name that is typed with Enter.
+    oninput: () => known.includes(input.value) && add(input.value),
+    onchange: () => add(input.value),
+  });
+
+  function add(type) {
+    input.value = "";
+    if (!known.includes(type) || chosen.includes(type)) return;
+    set([...chosen, type].slice(-MOST));
+  }
+
+  function set(next) {
+    chosen = next;
+    show();
+    onChange(chosen);
+  }
+
+  function show() {
+    const parts = chosen.map((type, index) =>
+      h(
+        "li",
+        { class: "picked-queue" },
+        h("span", { class: `swatch tone-${index + 1}` }),
+        type,
+        h(
+          "button",
+          {
+            type: "button",
+            class: "picked-drop",
+            "aria-label": `Leave out ${type}`,
+            onclick: () => {
+              set(chosen.filter((one) => one !== type));
+              input.focus();
+            },
+          },
+          "×",
+        ),
+      ),
+    );
+    fill(chips, parts.length ? parts : h("li", { class: "faint" }, "All queues"));
+  }
+
+  async function load(signal) {
+    const { queues } = await api.get("/queues", null, { signal });
+    known = queues.map(({ type }) => type);
+    fill(options, known.map((type) => h("option", { value: type })));
+  }
+
+  show();
+  const node = h("div", { class: "picker" }, chips, input, options);
+  return { node, chosen: () => chosen, load };
 }

@@ -1,22 +1,21 @@
 // The first page: is it healthy, told in five seconds.
 
 import { chart } from "../components/chart.js";
-import { empty } from "../components/empty.js";
+import { FIRST_JOB, emptyState } from "../components/empty-state.js";
+import { stateCounts } from "../components/job-state.js";
+import { keyedList } from "../components/keyed-list.js";
 import { panel } from "../components/panel.js";
-import { spark } from "../components/spark.js";
-import { states } from "../components/states.js";
+import { sparkline } from "../components/sparkline.js";
+import { table } from "../components/table.js";
 import { tile } from "../components/tile.js";
-import { api } from "../lib/api.js";
+import { api, pathSegment } from "../lib/api.js";
 import { h } from "../lib/dom.js";
-import { NOTHING, atMost, bytes, duration, number, rate, short } from "../lib/format.js";
-import { column, full, history, throughput } from "../lib/history.js";
-import { refresher } from "../lib/live.js";
+import { NO_VALUE, atMost, bytes, duration, number, rate, short, timeAgo } from "../lib/format.js";
+import { finished, history, throughput, valuesOf } from "../lib/history.js";
+import { live, refresher } from "../lib/live.js";
 import { href } from "../lib/router.js";
-import { failures } from "./overview/failures.js";
-import { glance } from "./overview/glance.js";
-import { pulse } from "./overview/pulse.js";
 import { warnings } from "./overview/warnings.js";
-import { SAMPLE } from "./queues/sample.js";
+import { queueBadges } from "./queues/badges.js";
 
 const HOUR = 3_600_000;
 const FAILURES = 6;
@@ -31,10 +30,10 @@ export const page = {
   mount(root, ctx) {
     const health = warnings({ onChange: () => read() });
     const tiles = makeTiles();
-    const counts = states();
+    const counts = stateCounts();
     const flow = chart({ title: "Jobs per minute, last hour", format: short, height: 200 });
-    const queues = glance();
-    const failed = failures();
+    const queues = busiestQueues();
+    const failed = latestFailures();
     const start = h("div", { hidden: true }, welcome());
     const rest = h(
       "div",
@@ -79,7 +78,7 @@ export const page = {
     async function readPast(signal) {
       const past = await history({ length: HOUR }, signal);
       flow.update(throughput(past));
-      tiles.past(full(past));
+      tiles.past(finished(past));
     }
 
     ctx.keys(queues.keys);
@@ -87,7 +86,7 @@ export const page = {
       refresher(read, { minMs: 1_000, everyMs: 10_000 }),
       refresher(readLists, { minMs: 2_000, everyMs: 15_000 }),
       refresher(readPast, { minMs: 5_000, everyMs: 15_000 }),
-      pulse(tiles.pulse),
+      liveRates(tiles.pulse),
     ];
     return () => {
       stops.forEach((stop) => stop());
@@ -107,7 +106,7 @@ const FLOWS = [
 
 function makeTiles() {
   const flows = FLOWS.map(({ label, name, path }) => {
-    const extra = spark({ label: `${label}, jobs per minute in the last hour`, format: short });
+    const extra = sparkline({ label: `${label}, jobs per minute in the last hour`, format: short });
     return { name, line: extra, tile: tile({ label, path, extra: extra.node }) };
   });
   const oldest = tile({ label: "Oldest waiting", path: "/jobs?state=waiting&order=asc" });
@@ -139,7 +138,7 @@ function makeTiles() {
 
   function past(of) {
     for (const { name, line } of flows) {
-      line.update({ tone: name, values: column(of, name) });
+      line.update({ tone: name, values: valuesOf(of, name) });
     }
   }
 
@@ -156,14 +155,14 @@ function flowing(name, mean, now) {
 
 function waiting(stats) {
   const ms = stats.oldest_waits_ms ?? stats.next_waits_ms;
-  if (ms === null) return { value: NOTHING, note: "no waiting jobs" };
+  if (ms === null) return { value: NO_VALUE, note: "no waiting jobs" };
   const isLong = ms >= LONG_WAIT;
   const note = `${number(stats.counts.waiting)} waiting`;
   return { value: duration(ms), note, tone: isLong ? "warn" : "" };
 }
 
 function late({ latency, run_time: run }) {
-  if (!latency) return { value: NOTHING, note: "nothing started lately" };
+  if (!latency) return { value: NO_VALUE, note: "nothing started lately" };
   const runs = run ? `, run p95 ${atMost(run.p95)}` : "";
   return { value: atMost(latency.p95), note: `p50 ${atMost(latency.p50)}${runs}` };
 }
@@ -187,9 +186,134 @@ function more(path, text) {
 }
 
 function welcome() {
-  return empty({
+  return emptyState({
     title: "Nothing here yet",
     text: "No job has been added yet. This adds one, and a worker runs it:",
-    code: SAMPLE,
+    code: FIRST_JOB,
   });
+}
+
+// -- current rates ----------------------------------------------------------------
+
+//: Milliseconds that are counted, and those after which a count says something.
+const WINDOW = 10_000;
+const ENOUGH = 3_000;
+const TICK = 1_000;
+const RATES = { enqueue: "added", complete: "complete", failed: "failed" };
+
+//: Call fn({added, complete, failed}) every second: jobs a second, over the last ten; or
+//: fn(null) when events are missing.  Returns a function that ends it.
+function liveRates(fn) {
+  let since = Date.now();
+  let seen = [];
+
+  const off = live.on((events) => {
+    const now = Date.now();
+    for (const { kind } of events) {
+      if (kind === "lagged") {
+        since = now;
+        seen = [];
+      } else if (kind in RATES) {
+        seen.push({ at: now, name: RATES[kind] });
+      }
+    }
+  });
+  const timer = window.setInterval(tell, TICK);
+
+  function tell() {
+    const now = Date.now();
+    seen = seen.filter(({ at }) => at > now - WINDOW);
+    const length = Math.min(WINDOW, now - since);
+    fn(live.state === "live" && length >= ENOUGH ? rates(length) : null);
+  }
+
+  function rates(length) {
+    const counts = { added: 0, complete: 0, failed: 0 };
+    for (const { name } of seen) counts[name] += 1;
+    const perSecond = ([name, count]) => [name, (count * 1_000) / length];
+    return Object.fromEntries(Object.entries(counts).map(perSecond));
+  }
+
+  return () => {
+    off();
+    window.clearInterval(timer);
+  };
+}
+
+// -- busiest queues ---------------------------------------------------------------
+
+const BUSIEST = 8;
+const NUMBERS = [
+  { key: "waiting", label: "Waiting", render: ({ counts }) => number(counts.waiting) },
+  { key: "active", label: "Active", render: ({ counts }) => number(counts.active) },
+  { key: "failed", label: "Failed", render: ({ counts }) => number(counts.failed) },
+  { key: "out", label: "Out", render: ({ rates }) => rate(rates.complete) },
+  { key: "wait", label: "Wait p95", render: ({ latency }) => atMost(latency?.p95) },
+];
+
+//: Return {node, update({queues, total}), keys}.
+function busiestQueues() {
+  const shown = table({
+    caption: "Busiest queues",
+    key: ({ type }) => type,
+    link: ({ type }) => `/queues/${pathSegment(type)}`,
+    columns: [
+      { key: "type", label: "Queue", render: queueName },
+      ...NUMBERS.map((column) => ({ ...column, end: true })),
+    ],
+  });
+
+  shown.node.classList.add("carded", "carded-flat");
+  const rest = h("p", { class: "glance-rest faint", hidden: true });
+
+  function update({ queues, total }) {
+    const busiest = [...queues].sort((a, b) => load(b) - load(a)).slice(0, BUSIEST);
+    // By name, so that rows do not change places while one reads.
+    shown.update(busiest.sort((a, b) => (a.type < b.type ? -1 : 1)));
+    rest.hidden = total <= busiest.length;
+    const looked = queues.length < total ? ` the first ${number(queues.length)} of` : "";
+    rest.textContent = `The busiest of${looked} ${number(total)} queues`;
+  }
+
+  return { node: h("div", null, shown.node, rest), update, keys: shown.keys };
+}
+
+function load({ counts }) {
+  return counts.waiting + counts.active + counts.delayed + counts.blocked;
+}
+
+function queueName(queue) {
+  const link = h("a", { href: href(`/queues/${pathSegment(queue.type)}`) }, queue.type);
+  return h("span", { class: "named" }, link, queueBadges(queue));
+}
+
+// -- latest failures --------------------------------------------------------------
+
+//: Return {node, update(jobs)}.
+function latestFailures() {
+  const list = h("ol", { class: "failures" });
+  const none = h("p", { class: "faint" }, "No job has failed.");
+  const key = ({ id, failed_at: at }) => `${id}:${at}`;
+  const show = keyedList(list, key, failure);
+
+  function update(jobs) {
+    none.hidden = jobs.length > 0;
+    list.hidden = jobs.length === 0;
+    show(jobs);
+  }
+
+  return { node: h("div", null, none, list), update };
+}
+
+function failure(job) {
+  const { kind = "", message = "" } = job.error ?? {};
+  const node = h(
+    "li",
+    { class: "failure" },
+    h("a", { href: href(`/jobs/${job.id}`) }, `#${job.id}`),
+    h("span", { class: "failure-type" }, job.type),
+    h("span", { class: "failure-when" }, timeAgo(job.failed_at ?? job.ended_at)),
+    h("span", { class: "failure-text" }, kind ? h("b", null, kind) : null, " ", message),
+  );
+  return { node, update: () => {} };
 }

@@ -1,24 +1,19 @@
 // One queue: how it stands and goes, what is next, what holds it back.
 
-import { empty } from "../components/empty.js";
+import { emptyState } from "../components/empty-state.js";
+import { stateCounts } from "../components/job-state.js";
 import { panel } from "../components/panel.js";
-import { RANGES, USUAL, rangeButtons, rangeOf } from "../components/range.js";
-import { states } from "../components/states.js";
-import { api, part } from "../lib/api.js";
+import { DEFAULT_RANGE, RANGES, rangeButtons, rangeOf } from "../components/time-range.js";
+import { api, pathSegment } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
-import { history } from "../lib/history.js";
+import { combinedCharts, history } from "../lib/history.js";
 import { refresher } from "../lib/live.js";
 import { can } from "../lib/me.js";
 import { href, query, setQuery } from "../lib/router.js";
 import { addJob } from "./jobs/add.js";
-import { together } from "./metrics/plots.js";
-import { charts } from "./queue/charts.js";
-import { errors } from "./queue/errors.js";
-import { line } from "./queue/line.js";
-import { numbers } from "./queue/numbers.js";
-import { takers } from "./queue/takers.js";
-import { clear, limit, pause, promoteDelayed, resume, retryFailed } from "./queues/acts.js";
-import { marks, pauseText } from "./queues/marks.js";
+import { frequentErrors, nextJobs, queueCharts, queueTiles, queueWorkers } from "./queue/panels.js";
+import { clear, limit, pause, promoteDelayed, resume, retryFailed } from "./queues/actions.js";
+import { pauseText, queueBadges } from "./queues/badges.js";
 
 export const page = {
   path: "/queues/:type",
@@ -35,12 +30,12 @@ export const page = {
     const badges = h("span", { class: "marks" });
     const acts = h("div", { class: "actions" });
     const paused = h("div", { class: "notices" });
-    const tiles = numbers();
-    const counts = states({ type });
-    const plots = charts();
-    const next = line(type);
-    const failing = errors(type);
-    const workers = takers(type);
+    const tiles = queueTiles();
+    const counts = stateCounts({ type });
+    const plots = queueCharts();
+    const next = nextJobs(type);
+    const failing = frequentErrors(type);
+    const workers = queueWorkers(type);
     const missing = h("div", { hidden: true }, unknown(type));
     const body = h(
       "div",
@@ -71,7 +66,7 @@ export const page = {
 
     async function read(signal) {
       try {
-        queue = await api.get(`/queues/${part(type)}`, null, { signal });
+        queue = await api.get(`/queues/${pathSegment(type)}`, null, { signal });
       } catch (error) {
         if (error.status !== 404) throw error;
         queue = null;
@@ -94,7 +89,7 @@ export const page = {
       const key = JSON.stringify([queue.pauses, queue.limits, queue.workers]);
       if (badges.dataset.key === key) return;
       badges.dataset.key = key;
-      fill(badges, marks(queue));
+      fill(badges, queueBadges(queue));
       fill(paused, queue.pauses.map(pauseNote));
     }
 
@@ -130,7 +125,7 @@ export const page = {
 
     function choose(name) {
       range = name;
-      setQuery({ range: name === USUAL ? null : name });
+      setQuery({ range: name === DEFAULT_RANGE ? null : name });
       beginCharts();
     }
 
@@ -138,7 +133,7 @@ export const page = {
       stopCharts();
       const { step, length, fold, everyMs } = RANGES[range];
       const draw = async (signal) => {
-        plots.update(together(await history({ step, length, fold, type }, signal)));
+        plots.update(combinedCharts(await history({ step, length, fold, type }, signal)));
       };
       stopCharts = refresher(draw, { minMs: everyMs, everyMs, types: [type] });
     }
@@ -174,7 +169,7 @@ function pauseNote(pause) {
 }
 
 function unknown(type) {
-  return empty({
+  return emptyState({
     title: "No such queue",
     text: `No job of type ${type} has been added, and it has no limits or pauses.`,
     action: can("manage") ? { label: "Add a job", run: () => addJob({ type }) } : null,

@@ -1,18 +1,17 @@
 // All queues: how they stand, how they go, and what to do about it.
 
-import { empty } from "../components/empty.js";
+import { FIRST_JOB, emptyState } from "../components/empty-state.js";
 import { icon } from "../components/icon.js";
 import { table } from "../components/table.js";
-import { api, part } from "../lib/api.js";
+import { api, pathSegment } from "../lib/api.js";
 import { h } from "../lib/dom.js";
-import { NOTHING, atMost, duration, number, plural, rate } from "../lib/format.js";
+import { NO_VALUE, atMost, duration, number, plural, rate } from "../lib/format.js";
 import { refresher } from "../lib/live.js";
 import { can } from "../lib/me.js";
 import { href, query, setQuery } from "../lib/router.js";
-import { clear, limit, pause, resume } from "./queues/acts.js";
-import { marks } from "./queues/marks.js";
-import { SAMPLE } from "./queues/sample.js";
-import { sparks } from "./queues/sparks.js";
+import { clear, limit, pause, resume } from "./queues/actions.js";
+import { queueBadges } from "./queues/badges.js";
+import { hourSparklines } from "./queues/sparklines.js";
 
 //: Pages of 200 that are shown at most; whoever has more looks for a name.
 const MAX_PAGES = 10;
@@ -33,11 +32,11 @@ export const page = {
     let isMore = false;
     let { text = "", sort = "name" } = query();
     if (!(sort in SORTS)) sort = "name";
-    const lines = sparks();
+    const lines = hourSparklines();
     const rows = table({
       caption: "Queues",
       key: ({ type }) => type,
-      link: ({ type }) => `/queues/${part(type)}`,
+      link: ({ type }) => `/queues/${pathSegment(type)}`,
       columns: columns(lines, act),
     });
     rows.node.classList.add("queues-table", "carded");
@@ -220,12 +219,12 @@ function about(ms) {
 
 function drain(ms, counts) {
   if (counts.waiting === 0) return "empty";
-  return ms === null ? NOTHING : about(ms);
+  return ms === null ? NO_VALUE : about(ms);
 }
 
 function name(queue) {
-  const link = h("a", { href: href(`/queues/${part(queue.type)}`) }, queue.type);
-  return h("span", { class: "named" }, link, marks(queue));
+  const link = h("a", { href: href(`/queues/${pathSegment(queue.type)}`) }, queue.type);
+  return h("span", { class: "named" }, link, queueBadges(queue));
 }
 
 function buttons(queue, act) {
@@ -251,9 +250,9 @@ function buttons(queue, act) {
 }
 
 function nothing() {
-  return empty({
+  return emptyState({
     title: "No queue yet",
     text: "A queue is a type of jobs. It is there as soon as its first job is added.",
-    code: SAMPLE,
+    code: FIRST_JOB,
   });
 }

@@ -1,7 +1,7 @@
 // All workers: who is there, what they run, and how they feel.
 
-import { empty } from "../components/empty.js";
-import { keyed } from "../components/keyed.js";
+import { emptyState } from "../components/empty-state.js";
+import { keyedList } from "../components/keyed-list.js";
 import { tile } from "../components/tile.js";
 import { api } from "../lib/api.js";
 import { h } from "../lib/dom.js";
@@ -23,7 +23,7 @@ export const page = {
     let { text = "" } = query();
     const sums = makeSums();
     const list = h("div", { class: "cards" });
-    const show = keyed(list, ({ name }) => name, (worker) => card(worker, () => read()));
+    const show = keyedList(list, ({ name }) => name, (worker) => card(worker, () => read()));
     const skew = h("p", { class: "notice", dataset: { tone: "warn" }, hidden: true });
     const none = h("div", { hidden: true }, nothing());
     const search = h("input", {
@@ -119,7 +119,7 @@ function sum(items, of) {
 }
 
 function nothing() {
-  return empty({
+  return emptyState({
     title: "No worker",
     text: "No worker is running. This starts one for the tasks of a queue q in app.py:",
     code: "kue worker app:q",

@@ -3,13 +3,13 @@
 import { table } from "../../components/table.js";
 import { api, report } from "../../lib/api.js";
 import { h } from "../../lib/dom.js";
-import { NOTHING, atMost, number, plural, rate } from "../../lib/format.js";
+import { NO_VALUE, atMost, number, plural, rate } from "../../lib/format.js";
 import { query, setQuery } from "../../lib/router.js";
 
 const LIMIT = 100;
 
 //: Return {node, search, keys, read(signal)}; onSend(address) is offered if there is one.
-export function addresses({ onSend = null }) {
+export function addressesTable({ onSend = null }) {
   let { text = "" } = query();
   const list = table({
     columns: columns(onSend),
@@ -109,13 +109,13 @@ function consumers({ consumers: count }) {
 }
 
 function latency({ latency: found }) {
-  if (found === null) return NOTHING;
+  if (found === null) return NO_VALUE;
   return `${atMost(found.p50)} / ${atMost(found.p95)}`;
 }
 
 function failures({ failures: found }) {
   const kinds = Object.entries(found);
-  if (!kinds.length) return NOTHING;
+  if (!kinds.length) return NO_VALUE;
   const count = kinds.reduce((sum, [, times]) => sum + times, 0);
   const title = kinds.map(([kind, times]) => `${number(times)} ${kind}`).join(", ");
   return h("span", { class: "bad", title }, number(count));

@@ -1,10 +1,10 @@
 // How a job's runs ended, and what was done to it, the newest first.
 
+import { jsonTree } from "../../components/json-tree.js";
 import { h } from "../../lib/dom.js";
 import { duration, timeAgo } from "../../lib/format.js";
 import { href } from "../../lib/router.js";
-import { tree } from "../../components/tree.js";
-import { stackView } from "./stack.js";
+import { stackView } from "./stack-trace.js";
 
 //: What became of a run, as people say it, and the state whose colour it has.
 const OUTCOMES = {
@@ -89,7 +89,7 @@ function bodyOf(entry) {
     if (message.includes("\n")) parts.push(h("pre", { class: "message" }, message));
     if (stack) parts.push(stackView(stack));
   }
-  if (entry.result !== null && entry.result !== undefined) parts.push(tree(entry.result));
+  if (entry.result !== null && entry.result !== undefined) parts.push(jsonTree(entry.result));
   return parts;
 }
 

@@ -1,6 +1,6 @@
 // What a job's runs logged: followed while it runs, by level and by word.
 
-import { FINAL } from "../../components/state.js";
+import { FINAL } from "../../components/job-state.js";
 import { fill, h } from "../../lib/dom.js";
 import { time } from "../../lib/format.js";
 import { live } from "../../lib/live.js";

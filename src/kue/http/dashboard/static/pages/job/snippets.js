@@ -1,3 +1,6 @@
+import { codeSample } from "../../components/empty-state.js";
+import { api } from "../../lib/api.js";
+import { fill, h } from "../../lib/dom.js";
 // A job as code that adds another like it: Python, the command line, cURL.
 
 //: What is said of a job only when it is not the default.
@@ -33,7 +36,7 @@ export function asBody(job) {
   return { ...body, ...given(job, [...OPTIONS, ...MORE_OPTIONS]) };
 }
 
-export function asPython(job) {
+function asPython(job) {
   const rest = Object.entries(given(job, [...OPTIONS, ...MORE_OPTIONS])).map(
     ([name, value]) => `    ${name}=${python(value)},`,
   );
@@ -44,7 +47,7 @@ export function asPython(job) {
   return ["job = await q.enqueue(", ...lines, ...rest, ")"].join("\n");
 }
 
-export function asCommand(job) {
+function asCommand(job) {
   const named = [quoted(job.type)];
   if (job.data !== null && job.data !== undefined) {
     named.push(quoted(JSON.stringify(job.data)));
@@ -64,7 +67,7 @@ export function asCommand(job) {
   return ["kue job add", ...all].join(" ");
 }
 
-export function asCurl(job, url) {
+function asCurl(job, url) {
   return [
     `curl ${quoted(url)} \\`,
     "  -H 'Content-Type: application/json' \\",
@@ -87,7 +90,7 @@ function seconds(ms) {
 }
 
 //: A JSON value as Python writes it.
-export function python(value) {
+function python(value) {
   if (value === null || value === undefined) return "None";
   if (value === true) return "True";
   if (value === false) return "False";
@@ -101,7 +104,50 @@ export function python(value) {
 }
 
 //: A word that a shell takes as it is.
-export function quoted(word) {
+function quoted(word) {
   if (/^[\w@%+=:,./-]+$/.test(word)) return word;
   return `'${word.replaceAll("'", "'\\''")}'`;
+}
+
+// -- the panel --------------------------------------------------------------------
+
+const LANGUAGES = [
+  ["Python", asPython],
+  ["Command line", asCommand],
+  ["cURL", (job) => asCurl(job, new URL(api.url("/jobs"), window.location.href).href)],
+];
+
+//: Return {node, show(job)}.
+export function codeView() {
+  let shown = null;
+  let language = 0;
+  const body = h("div");
+  const buttons = LANGUAGES.map(([name], number) =>
+    h("button", { type: "button", onclick: () => choose(number) }, name),
+  );
+  const node = h(
+    "div",
+    { class: "code-view" },
+    h("div", { class: "segments", role: "group", "aria-label": "Language" }, buttons),
+    body,
+  );
+
+  function choose(number) {
+    language = number;
+    draw();
+  }
+
+  function draw() {
+    buttons.forEach((button, number) =>
+      button.setAttribute("aria-pressed", String(number === language)),
+    );
+    fill(body, codeSample(LANGUAGES[language][1](shown)));
+  }
+
+  function show(job) {
+    shown = job;
+    draw();
+  }
+
+  return { node, show };
 }

@@ -1,9 +1,8 @@
 // A job's life as one bar: how long it waited, ran and backed off.
 
-import { h, fill } from "../../lib/dom.js";
+import { fill, h } from "../../lib/dom.js";
 import { duration, time } from "../../lib/format.js";
 import { live } from "../../lib/live.js";
-import { STRETCHES, stretches, totals } from "./story.js";
 
 //: A gap longer than so many times all runs together is shortened, with a mark: runs of
 //: seconds would vanish beside a delay of days.
@@ -24,9 +23,9 @@ export function timeline(clock) {
 
   function draw() {
     const now = clock();
-    const found = stretches(shown, now);
+    const found = phases(shown, now);
     const sums = totals(found);
-    const words = [...sums].map(([kind, ms]) => `${STRETCHES[kind]} ${duration(ms)}`);
+    const words = [...sums].map(([kind, ms]) => `${PHASES[kind]} ${duration(ms)}`);
     bar.setAttribute("aria-label", words.join(", ") || "just added");
     const limit = longest(found);
     fill(bar, found.map((one) => part(one, limit)));
@@ -84,7 +83,7 @@ function part(stretch, limit) {
     "span",
     {
       class: ["timeline-part", shown < length && "is-cut"],
-      title: `${run}${STRETCHES[kind]}: ${text}, from ${time(from)}`,
+      title: `${run}${PHASES[kind]}: ${text}, from ${time(from)}`,
       // Below 1 all parts together would not fill the bar.
       style: { "flex-grow": String(Math.max(1, shown)) },
     },
@@ -98,7 +97,7 @@ function entry(kind, ms) {
     "li",
     {},
     h("span", { class: `timeline-key timeline-${kind}`, "aria-hidden": "true" }),
-    STRETCHES[kind],
+    PHASES[kind],
     " ",
     h("b", {}, duration(ms)),
   );
@@ -108,4 +107,82 @@ function firstAndLast(job, found) {
   const last = found.at(-1);
   const end = last?.open ? "now" : time(last?.to ?? job.created_at);
   return [h("span", {}, time(job.created_at)), h("span", {}, end)];
+}
+
+// -- phases of a job --------------------------------------------------------------
+
+//: Names of the stretches as the page says them.
+const PHASES = {
+  blocked: "blocked",
+  delayed: "delayed",
+  waiting: "waited",
+  active: "has been running",
+  running: "ran",
+  failed: "ran and failed",
+  backoff: "backed off",
+  ahead: "remaining",
+  ended: "finished",
+  earlier: "earlier, no longer kept",
+};
+
+const ENDED_BADLY = new Set(["retry", "failed", "stalled", "cancelled"]);
+
+//: The stretches of a job's life up to *now*, each {kind, from, to, attempt, open}.
+//:
+//: They follow each other without gaps.  The one that goes on is *open*; what lies
+//: after it is what is left of a delay.
+function phases(job, now) {
+  const found = [];
+  const add = (kind, from, to, more = {}) => {
+    if (to > from || more.open) found.push({ kind, from, to: Math.max(to, from), ...more });
+  };
+  let at = job.created_at;
+  let due = at + (job.delay ?? 0);
+  let idle = job.after?.length ? "blocked" : "delayed";
+  const wait = (until, more = {}) => {
+    // Blocked jobs do not say when the last of the others ended.
+    if (idle === "blocked") return add("blocked", at, until, more);
+    const turn = Math.min(Math.max(due, at), until);
+    add(idle, at, turn);
+    return add("waiting", turn, until, more);
+  };
+  const history = job.history ?? [];
+  if ((history[0]?.attempt ?? 1) > 1) idle = "earlier";
+  for (const entry of history) {
+    const began = entry.started_at;
+    if (began !== null && idle === "earlier") add("earlier", at, began);
+    else if (began !== null) wait(began);
+    else if (entry.outcome === "restarted") add("ended", at, entry.at);
+    else wait(entry.at);
+    if (began !== null) {
+      const kind = ENDED_BADLY.has(entry.outcome) ? "failed" : "running";
+      add(kind, began, entry.at, { attempt: entry.attempt });
+    }
+    at = entry.at;
+    due = at + (entry.delay ?? 0);
+    idle = entry.outcome === "retry" || entry.outcome === "stalled" ? "backoff" : "delayed";
+  }
+  if (job.state === "active") {
+    wait(job.started_at);
+    add("active", job.started_at, now, { attempt: job.attempts, open: true });
+  } else if (job.state === "waiting") {
+    if (idle === "earlier") idle = "delayed";
+    wait(now, { open: true });
+  } else if (job.state === "delayed") {
+    const kind = idle === "backoff" ? "backoff" : "delayed";
+    add(kind, at, now, { open: true });
+    add("ahead", now, job.promote_at ?? now);
+  } else if (job.state === "blocked") {
+    add("blocked", at, now, { open: true });
+  }
+  return found;
+}
+
+//: How long each kind takes in all: a map from kind to ms.
+function totals(found) {
+  const sums = new Map();
+  for (const { kind, from, to } of found) {
+    sums.set(kind, (sums.get(kind) ?? 0) + to - from);
+  }
+  return sums;
 }

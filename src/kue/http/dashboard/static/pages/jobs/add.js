@@ -6,7 +6,7 @@ import { toast } from "../../components/toast.js";
 import { api } from "../../lib/api.js";
 import { h, uid } from "../../lib/dom.js";
 import { go } from "../../lib/router.js";
-import { PRIORITIES } from "./filter.js";
+import { PRIORITIES } from "./filters.js";
 
 const FIELDS = [
   { name: "type", label: "Type", required: true, placeholder: "email" },

@@ -1,15 +1,15 @@
 // The columns that a list of jobs can have, and which of them someone chose.
 
+import { stateBadge } from "../../components/job-state.js";
+import { progressBar } from "../../components/progress-bar.js";
 import { h } from "../../lib/dom.js";
-import { duration, number, ticking, timeAgo } from "../../lib/format.js";
+import { duration, number, timeAgo, timeSince } from "../../lib/format.js";
 import { href } from "../../lib/router.js";
-import { bar } from "../../components/bar.js";
-import { stateBadge } from "../../components/state.js";
-import { PRIORITIES } from "./filter.js";
+import { PRIORITIES } from "./filters.js";
 
 const KEY = "kue.columns";
 //: What matters of a job in each state, and of any job.
-const USUAL = {
+const DEFAULTS = {
   waiting: ["type", "state", "data", "priority", "attempts", "created_at"],
   active: ["type", "state", "data", "attempts", "worker", "run"],
   delayed: ["type", "state", "data", "priority", "attempts", "promote_at"],
@@ -18,7 +18,7 @@ const USUAL = {
   failed: ["type", "error", "data", "attempts", "run", "ended_at"],
   cancelled: ["type", "data", "priority", "attempts", "ended_at"],
 };
-const USUAL_OF_ALL = ["type", "state", "data", "priority", "attempts", "run", "updated_at"];
+const DEFAULTS_OF_ALL = ["type", "state", "data", "priority", "attempts", "run", "updated_at"];
 //: Characters of the data that a row shows.
 const DATA_LENGTH = 90;
 
@@ -111,8 +111,8 @@ export const COLUMNS = [
 ];
 
 //: Those that are chosen, or usual for jobs in *state*, in their order.
-export function chosen(state) {
-  let keys = USUAL[state] ?? USUAL_OF_ALL;
+export function chosenColumns(state) {
+  let keys = DEFAULTS[state] ?? DEFAULTS_OF_ALL;
   try {
     const kept = JSON.parse(localStorage.getItem(KEY) ?? "null");
     if (Array.isArray(kept)) keys = kept;
@@ -123,7 +123,7 @@ export function chosen(state) {
 }
 
 //: Remember which are chosen; null for the usual ones.
-export function choose(keys) {
+export function saveColumns(keys) {
   try {
     if (keys === null) localStorage.removeItem(KEY);
     else localStorage.setItem(KEY, JSON.stringify(keys));
@@ -136,7 +136,7 @@ export function priorityName(priority) {
   return PRIORITIES.get(priority) ?? String(priority);
 }
 
-export function json(value) {
+function json(value) {
   return value === null || value === undefined ? "" : JSON.stringify(value);
 }
 
@@ -153,7 +153,7 @@ function brief(value) {
 
 function runCell(job) {
   if (job.state !== "active") return job.duration === null ? "" : duration(job.duration);
-  return [ticking(job.started_at), job.progress > 0 && bar(job.progress)];
+  return [timeSince(job.started_at), job.progress > 0 && progressBar(job.progress)];
 }
 
 function moment(key, label) {

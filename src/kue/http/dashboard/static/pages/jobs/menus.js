@@ -4,9 +4,7 @@ import { formDialog } from "../../components/form.js";
 import { menu, menuItem } from "../../components/menu.js";
 import { h } from "../../lib/dom.js";
 import { go, query } from "../../lib/router.js";
-import { COLUMNS, choose, chosen } from "./columns.js";
-import { saveCsv, saveJson } from "./files.js";
-import { READY_MADE, forgetView, saveView, savedViews, searchOf } from "./views.js";
+import { COLUMNS, chosenColumns, saveColumns } from "./columns.js";
 
 export function viewsMenu() {
   const open = ({ search }) => go(`/jobs?${search}`);
@@ -18,7 +16,7 @@ export function viewsMenu() {
       return [
         own.map((view) => h("div", { class: "menu-row" }, item(view), forgetButton(view))),
         own.length > 0 && h("hr"),
-        READY_MADE.map(item),
+        PRESETS.map(item),
         h("hr"),
         menuItem("Save this view…", saveThisView),
       ];
@@ -28,7 +26,7 @@ export function viewsMenu() {
 }
 
 function forgetButton({ name }) {
-  const onclick = () => forgetView(name);
+  const onclick = () => deleteView(name);
   return h("button", { class: "plain", "aria-label": `Forget ${name}`, onclick }, "×");
 }
 
@@ -38,20 +36,20 @@ export function saveThisView() {
     title: "Save this view",
     text: "State, filters and order get a name, in this browser.",
     fields: [{ name: "name", label: "Name", required: true }],
-    submit: ({ name }) => saveView(name.trim().slice(0, 60), searchOf(query())),
+    submit: ({ name }) => saveView(name.trim().slice(0, 60), viewQuery(query())),
   });
 }
 
 //: *state()* is that of the jobs shown; *onChange()* is called when others were chosen.
 export function columnsMenu(state, onChange) {
   const remember = (keys) => {
-    choose(keys);
+    saveColumns(keys);
     onChange();
   };
   return menu(
     "Columns",
     () => {
-      const shown = new Set(chosen(state()).map((column) => column.key));
+      const shown = new Set(chosenColumns(state()).map((column) => column.key));
       const toggle = (key, isOn) => {
         if (isOn) shown.add(key);
         else shown.delete(key);
@@ -86,8 +84,96 @@ export function exportMenu(state, jobs) {
     "Export",
     () => [
       menuItem("As JSON", () => saveJson(jobs()), { hint: "everything" }),
-      menuItem("As CSV", () => saveCsv(jobs(), chosen(state())), { hint: "these columns" }),
+      menuItem("As CSV", () => saveCsv(jobs(), chosenColumns(state())), { hint: "these columns" }),
     ],
     { end: true, lead: "download" },
   ).node;
+}
+
+// -- saved views ------------------------------------------------------------------
+
+const KEY = "kue.views";
+const MOST = 30;
+
+//: Those that come with the dashboard.
+const PRESETS = [
+  { name: "Failed in the last hour", search: "state=failed&since=1h" },
+  { name: "Running now", search: "state=active" },
+  { name: "Critical and waiting", search: "state=waiting&priority=critical" },
+];
+
+function savedViews() {
+  try {
+    const kept = JSON.parse(localStorage.getItem(KEY) ?? "[]");
+    return Array.isArray(kept) ? kept.filter(isView) : [];
+  } catch {
+    return [];
+  }
+}
+
+//: Keep a view; another of the same name gives way.
+function saveView(name, search) {
+  keep([...savedViews().filter((view) => view.name !== name), { name, search }].slice(-MOST));
+}
+
+function deleteView(name) {
+  keep(savedViews().filter((view) => view.name !== name));
+}
+
+//: The part of a query that a view is made of: no page of it.
+export function viewQuery(query) {
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    if (name === "cursor") continue;
+    for (const one of [value].flat()) search.append(name, one);
+  }
+  return search.toString();
+}
+
+function isView(view) {
+  return typeof view?.name === "string" && typeof view?.search === "string";
+}
+
+function keep(views) {
+  try {
+    localStorage.setItem(KEY, JSON.stringify(views));
+  } catch {
+    // Nothing may be kept; the address can still be.
+  }
+}
+
+// -- json and csv export ----------------------------------------------------------
+
+export function saveJson(jobs) {
+  save("jobs.json", "application/json", `${JSON.stringify(jobs, null, 2)}\n`);
+}
+
+export function saveCsv(jobs, columns) {
+  save("jobs.csv", "text/csv", asCsv(jobs, columns));
+}
+
+function asCsv(jobs, columns) {
+  const rows = [
+    columns.map((column) => column.key),
+    ...jobs.map((job) => columns.map((column) => column.text(job))),
+  ];
+  return rows.map((row) => `${row.map(field).join(",")}\r\n`).join("");
+}
+
+//: Spreadsheets take text that begins like a formula for one; data of jobs is not ours.
+function field(value) {
+  if (value === null || value === undefined) return "";
+  if (typeof value === "number") return String(value);
+  const safe = /^[=+\-@\t\r]/.test(value) ? `'${value}` : value;
+  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+}
+
+function save(name, type, text) {
+  const address = URL.createObjectURL(new Blob([text], { type }));
+  const link = h("a", { href: address, download: name, hidden: true });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  // The download has begun by then.
+  setTimeout(() => URL.revokeObjectURL(address), 1000);
 }

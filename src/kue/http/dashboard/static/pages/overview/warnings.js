@@ -1,13 +1,13 @@
 // What is wrong, on top of the overview, with what to do about it.
 
-import { keyed } from "../../components/keyed.js";
+import { keyedList } from "../../components/keyed-list.js";
+import { pathSegment } from "../../lib/api.js";
 import { fill, h } from "../../lib/dom.js";
 import { number, plural, time } from "../../lib/format.js";
 import { live } from "../../lib/live.js";
-import { href } from "../../lib/router.js";
-import { part } from "../../lib/api.js";
 import { can } from "../../lib/me.js";
-import { resume } from "../queues/acts.js";
+import { href } from "../../lib/router.js";
+import { resume } from "../queues/actions.js";
 
 //: How bad each is, worst first, and a word for it.
 const KINDS = {
@@ -28,7 +28,7 @@ export function warnings({ onChange }) {
   const list = h("ul", { class: "warnings" });
   const rest = h("p", { class: "warnings-rest" });
   const node = h("div", { class: "pile" }, list, rest);
-  const show = keyed(
+  const show = keyedList(
     list,
     (one) => JSON.stringify([one.code, one.queue, one.worker, one.queues]),
     (one) => warning(one, onChange),
@@ -107,7 +107,7 @@ function names({ queues = [] }) {
 }
 
 function queueLink(queue, text) {
-  return h("a", { href: href(`/queues/${part(queue)}`) }, text);
+  return h("a", { href: href(`/queues/${pathSegment(queue)}`) }, text);
 }
 
 function acts(one, onChange) {

@@ -1,13 +1,13 @@
 // Tokens for programs, each with what it may do.
 
 import { confirm, openDialog } from "../../components/dialog.js";
-import { empty, sample } from "../../components/empty.js";
+import { codeSample, emptyState } from "../../components/empty-state.js";
 import { formDialog } from "../../components/form.js";
 import { table } from "../../components/table.js";
 import { toast, toastProblem } from "../../components/toast.js";
-import { part, report } from "../../lib/api.js";
+import { pathSegment, report } from "../../lib/api.js";
 import { fill, h } from "../../lib/dom.js";
-import { NOTHING, timeAgo } from "../../lib/format.js";
+import { NO_VALUE, timeAgo } from "../../lib/format.js";
 
 const SCOPES = [
   ["read", "Read: see everything"],
@@ -24,7 +24,7 @@ const LIVES = [
   ["", "Never"],
 ];
 
-export function tokens({ api, me }) {
+export function tokensPanel({ api, me }) {
   const columns = [
     { key: "name", label: "Name", render: (token) => token.name },
     { key: "scopes", label: "Scopes", render: (token) => (token.scopes ?? []).join(", ") },
@@ -34,7 +34,7 @@ export function tokens({ api, me }) {
       label: "Expires",
       render: (token) => (token.until ? timeAgo(token.until) : "never"),
     },
-    { key: "by", label: "Created by", render: (token) => token.by || NOTHING },
+    { key: "by", label: "Created by", render: (token) => token.by || NO_VALUE },
     {
       key: "acts",
       label: "",
@@ -120,7 +120,7 @@ export function tokens({ api, me }) {
     });
     if (!isSure) return;
     try {
-      await api.delete(`/tokens/${part(token.id)}`);
+      await api.delete(`/tokens/${pathSegment(token.id)}`);
       toast(`${token.name} is revoked`, { tone: "good" });
       read();
     } catch (error) {
@@ -134,7 +134,7 @@ function show(secret) {
     title: "Your token",
     body: [
       h("p", null, "Copy it now: it is shown only once."),
-      sample(secret),
+      codeSample(secret),
       h(
         "p",
         { class: "help" },
@@ -149,7 +149,7 @@ function show(secret) {
 function none(me) {
   const use =
     'curl -H "Authorization: Bearer $KUE_TOKEN" https://example.com/api/v1/stats';
-  return empty({
+  return emptyState({
     title: "No tokens",
     text: "Programs authenticate to the REST API with a token.",
     code: me.open_mode ? "kue token add NAME --scope read" : use,

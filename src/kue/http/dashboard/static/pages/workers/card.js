@@ -1,16 +1,16 @@
 // One worker: what it says of itself, what it runs, and what can be done to it.
 
-import { bar } from "../../components/bar.js";
-import { keyed } from "../../components/keyed.js";
-import { write } from "../../components/tile.js";
-import { part } from "../../lib/api.js";
+import { keyedList } from "../../components/keyed-list.js";
+import { progressBar } from "../../components/progress-bar.js";
+import { setText } from "../../components/tile.js";
+import { pathSegment } from "../../lib/api.js";
 import { fill, h } from "../../lib/dom.js";
-import { bytes, duration, number, ticking, timeAgo } from "../../lib/format.js";
+import { bytes, duration, number, timeAgo, timeSince } from "../../lib/format.js";
 import { can } from "../../lib/me.js";
 import { href } from "../../lib/router.js";
-import { pause, resume } from "../queues/acts.js";
-import { mark, pauseText } from "../queues/marks.js";
-import { stacks, stop } from "./acts.js";
+import { pause, resume } from "../queues/actions.js";
+import { badge, pauseText } from "../queues/badges.js";
+import { stacks, stop } from "./actions.js";
 
 //: Milliseconds that an event loop may be late.
 const LATE = 100;
@@ -25,8 +25,8 @@ export function card(first, onChange) {
   const slots = h("ul", { class: "slots" });
   const list = h("ol", { class: "runs" });
   const idle = h("p", { class: "faint" });
-  const showRuns = keyed(list, ({ id, attempt }) => `${id}:${attempt}`, run);
-  const showSlots = keyed(slots, ({ type }) => type, slot);
+  const showRuns = keyedList(list, ({ id, attempt }) => `${id}:${attempt}`, run);
+  const showSlots = keyedList(slots, ({ type }) => type, slot);
   const node = h(
     "article",
     { class: "card worker", "aria-label": first.name },
@@ -41,16 +41,16 @@ export function card(first, onChange) {
   function update(next) {
     worker = next;
     node.dataset.state = standing(worker);
-    once(badges, standing(worker), () => mark(tone(worker), standing(worker)));
+    once(badges, standing(worker), () => badge(tone(worker), standing(worker)));
     once(acts, `${worker.paused}${worker.alive}`, buttons);
     note.hidden = worker.pause === null;
-    if (worker.pause !== null) write(note, pauseText(worker.pause));
+    if (worker.pause !== null) setText(note, pauseText(worker.pause));
     once(facts, JSON.stringify(factsOf(worker).map(String)), () => shown(factsOf(worker)));
     showSlots(slotsOf(worker));
     showRuns(worker.running);
     const hidden = worker.active - worker.running.length;
     idle.hidden = worker.active > 0 && hidden <= 0;
-    write(idle, worker.active === 0 ? "Idle." : `and ${number(hidden)} more`);
+    setText(idle, worker.active === 0 ? "Idle." : `and ${number(hidden)} more`);
   }
 
   function buttons() {
@@ -145,13 +145,13 @@ function slotsOf({ slots, running }) {
 function slot({ type }) {
   const text = h("span", { class: "slot-text" });
   const meter = h("span", { class: "slot-meter" });
-  const link = h("a", { href: href(`/queues/${part(type)}`) }, type);
+  const link = h("a", { href: href(`/queues/${pathSegment(type)}`) }, type);
   const node = h("li", null, link, meter, text);
 
   function update({ used, of }) {
-    write(text, `${number(used)} of ${number(of)}`);
+    setText(text, `${number(used)} of ${number(of)}`);
     once(meter, `${used}/${of}`, () =>
-      bar(of > 0 ? (100 * used) / of : 0, { label: `Slots used for ${type}` }),
+      progressBar(of > 0 ? (100 * used) / of : 0, { label: `Slots used for ${type}` }),
     );
   }
 
@@ -168,12 +168,12 @@ function run({ id, type, attempt, elapsed_ms: elapsed }) {
     h("span", { class: "run-attempt" }, attempt > 1 ? `attempt ${number(attempt)}` : ""),
     progress,
     // By this clock: the store's may be another, and it is to go on from here.
-    h("span", { class: "run-time" }, ticking(Date.now() - elapsed)),
+    h("span", { class: "run-time" }, timeSince(Date.now() - elapsed)),
   );
 
   function update({ progress: share }) {
     once(progress, String(share), () =>
-      share > 0 ? bar(share, { label: `Progress of job ${id}`, text: true }) : null,
+      share > 0 ? progressBar(share, { label: `Progress of job ${id}`, text: true }) : null,
     );
   }
 

@@ -1,0 +1,48 @@
+// What is to be known of a queue besides its numbers: paused, limited, without a worker.
+
+import { h } from "../../lib/dom.js";
+import { ago, duration, time } from "../../lib/format.js";
+
+//: Return nodes; none if all is as it should be.
+export function queueBadges(queue) {
+  const found = queue.pauses.map((pause) =>
+    badge("warn", isOfAll(pause) ? "all paused" : "paused", pauseText(pause)),
+  );
+  if (queue.workers === 0 && queue.counts.waiting > 0) {
+    found.push(badge("bad", "no worker", "Jobs wait, and no live worker takes them"));
+  }
+  if (queue.limits) {
+    found.push(badge("", limitsText(queue.limits), "Limits of all workers together"));
+  }
+  return found;
+}
+
+//: "Paused by ann 3 min ago, until 12:30: a reason"
+export function pauseText(pause) {
+  const { by, until, reason, at } = pause;
+  const what = isOfAll(pause) ? "Everything is paused" : "Paused";
+  const when = ago(at) === "now" ? "just now" : ago(at);
+  const end = until === null ? "" : `, until ${time(until)}`;
+  return `${what}${by ? ` by ${by}` : ""} ${when}${end}${reason ? `: ${reason}` : ""}`;
+}
+
+//: "4 at once, 100/min"
+function limitsText({ concurrency, rate, per, per_key: perKey }) {
+  const parts = [];
+  if (concurrency !== null) parts.push(`${concurrency} at once`);
+  if (rate !== null) parts.push(`${rate}/${period(per)}`);
+  if (perKey !== null) parts.push(`${perKey} per group`);
+  return parts.join(", ");
+}
+
+export function badge(tone, word, title = "") {
+  return h("span", { class: "mark", dataset: { tone }, title }, word);
+}
+
+function isOfAll({ type, worker }) {
+  return type === null && worker === null;
+}
+
+function period(ms) {
+  return duration(ms).replace(/^1 /, "");
+}
