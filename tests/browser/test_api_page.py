@@ -51,7 +51,7 @@ async def test_an_operation_is_tried_from_the_page(
     await one.get_by_label("job_id").fill(str(job.id))
     await press(one, "Send")
 
-    await expect(one).to_contain_text("Answered in")
+    await expect(one).to_contain_text("Response in")
     await expect(one).to_contain_text("email")
 
 

@@ -46,20 +46,20 @@ async def test_designer_1_a_stopped_server_is_reported_and_so_is_its_return(
     with served(url, open_app) as address:
         await opened(page, address)
         await is_live(page)
-        await expect(verdict).to_have_text("All is well")
+        await expect(verdict).to_have_text("Healthy")
 
     await expect(banner(page)).to_contain_text(re.compile(r"from \d\d:\d\d:\d\d"))
     await expect(verdict).to_have_text(re.compile(r"No connection since \d\d:\d\d"))
     await expect(verdict).to_have_attribute("data-tone", "lost")
     assert "grayscale" in await page.locator("main .tiles").evaluate(GREY)
     # One notice is enough: nothing piles up in the corner.
-    await expect(told(page, "does not answer")).to_have_count(0)
+    await expect(told(page, "does not respond")).to_have_count(0)
 
     port = int(address.rpartition(":")[2])
     with listening(port) as again, served(url, open_app, again):
         await is_live(page)
         await expect(banner(page)).to_have_count(0)
-        await expect(verdict).to_have_text("All is well")
+        await expect(verdict).to_have_text("Healthy")
         assert "grayscale" not in await page.locator("main .tiles").evaluate(GREY)
 
 

@@ -222,7 +222,7 @@ async def test_a_person_is_added_changed_and_removed(
     await expect(password).to_have_attribute("aria-invalid", "true")
     await password.fill("long enough")
     await press(ask, "Add")
-    await expect(told(page, "carl may log in")).to_be_visible()
+    await expect(told(page, "carl can log in")).to_be_visible()
     await expect(person(page, "carl")).to_contain_text("viewer")
 
     await press(person(page, "carl"), "Role")
@@ -318,7 +318,7 @@ async def test_a_token_takes_a_scope_at_least(page: Page, site: str) -> None:
     await ask.get_by_label("Read: see everything").uncheck()
     await press(ask, "Create")
 
-    await expect(ask.get_by_role("alert")).to_have_text("choose what it may do")
+    await expect(ask.get_by_role("alert")).to_have_text("choose at least one scope")
 
 
 # -- the audit log -------------------------------------------------------------
@@ -335,7 +335,7 @@ async def test_the_audit_log_tells_who_did_what(page: Page, site: str, q: Kue) -
 
     await page.get_by_role("link", name="Audit").click()
 
-    rows = page.get_by_role("table", name="What was changed").get_by_role("row")
+    rows = page.get_by_role("table", name="Audit log").get_by_role("row")
     paused = rows.filter(has_text="ann").filter(has_text="pause").first
     await expect(paused).to_contain_text("email")
     await expect(paused).to_contain_text("done")
@@ -353,7 +353,7 @@ async def test_what_was_refused_is_in_the_audit_log(
     await log_in(page, "ann")
     await page.get_by_role("link", name="Audit").click()
 
-    refused = page.get_by_role("row").filter(has_text="refused")
+    refused = page.get_by_role("row").filter(has_text="rejected")
     await expect(refused).to_contain_text("login")
 
 
@@ -361,7 +361,7 @@ async def test_older_acts_are_paged_to(page: Page, site: str, q: Kue) -> None:
     for _ in range(110):
         await q.store.note(AuditEntry(who="ann", what="resume", status=200))
     await enter(page, f"{site}/audit")
-    rows = page.get_by_role("table", name="What was changed").locator("tbody tr")
+    rows = page.get_by_role("table", name="Audit log").locator("tbody tr")
     await expect(rows).to_have_count(100)
 
     await press(page, "Older")

@@ -42,7 +42,7 @@ async def test_each_range_reaches_further_back(
     for name, count in RANGES.items():
         await press(page, name)
         await expect(tile(page, "Added")).to_contain_text(str(count))
-        pressed = page.get_by_role("group", name="Time").get_by_role(
+        pressed = page.get_by_role("group", name="Time range").get_by_role(
             "button", pressed=True
         )
         await expect(pressed).to_have_text(name)
@@ -118,7 +118,7 @@ async def test_queues_are_compared_and_the_address_says_which(
     await expect(page.get_by_role("heading", name="Complete, by queue")).to_be_visible()
     await expect(tile(page, "Complete")).to_contain_text("2")
     await page.reload()
-    await press(page, "Leave out email")
+    await press(page, "Remove email")
 
     await expect(tile(page, "Complete")).to_contain_text("1")
     await expect(page).to_have_url(f"{address}/metrics?type=report")

@@ -54,7 +54,7 @@ async def test_a_token_of_another_day_is_said_to_be_one(page: Page, site: str) -
     await page.goto(f"{site}/?token=of-another-day")
 
     await expect(page).to_have_url(f"{site}/login?token=refused")
-    await expect(page.get_by_text("That token is not valid")).to_be_visible()
+    await expect(page.get_by_text("Invalid token")).to_be_visible()
 
 
 @pytest.mark.parametrize(

@@ -24,13 +24,13 @@ async def test_without_queues_the_page_says_what_one_is(
     page: Page, address: str, q: Kue
 ) -> None:
     await opened(page, f"{address}/queues")
-    await expect(page.get_by_role("heading", name="No queue yet")).to_be_visible()
+    await expect(page.get_by_role("heading", name="No queues yet")).to_be_visible()
     await is_live(page)
 
     await q.enqueue("email")
 
     await expect(row(page, "email")).to_be_visible()
-    await expect(page.get_by_role("heading", name="No queue yet")).to_be_hidden()
+    await expect(page.get_by_role("heading", name="No queues yet")).to_be_hidden()
 
 
 async def test_a_row_tells_the_numbers_and_they_move(
@@ -92,7 +92,7 @@ async def test_queues_are_put_in_another_order(
     names = page.locator("tbody tr td:first-child")
     await expect(names).to_have_text([re.compile("^a"), re.compile("^b")])
 
-    await page.get_by_label("by").select_option("most waiting")
+    await page.get_by_label("Sort by").select_option("most waiting")
 
     await expect(names).to_have_text([re.compile("^b"), re.compile("^a")])
     await expect(page).to_have_url(f"{address}/queues?sort=waiting")
@@ -400,13 +400,13 @@ async def test_a_queue_that_never_was_says_so_and_can_be_begun(
 ) -> None:
     watch.allow("404")
     await opened(page, f"{address}/queues/nothing")
-    await expect(page.get_by_role("heading", name="No such queue")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Queue not found")).to_be_visible()
 
     await press(page, "Add a job")
     await press(dialog(page, "Add a job"), "Add job")
 
     await expect(tile(page, "Waiting")).to_contain_text("1")
-    await expect(page.get_by_role("heading", name="No such queue")).to_be_hidden()
+    await expect(page.get_by_role("heading", name="Queue not found")).to_be_hidden()
 
 
 # -- who may -------------------------------------------------------------------

@@ -125,7 +125,7 @@ async def test_a_page_that_is_none_says_so(
     watch.allow("404")
     await opened(page, f"{address}/nothing/<b>here</b>")
 
-    await expect(page.locator("h1")).to_have_text("No such page")
+    await expect(page.locator("h1")).to_have_text("Page not found")
     await expect(page.locator("main code")).to_contain_text("/nothing/")
     await page.locator("main").get_by_role("link", name="Overview").click()
 
@@ -451,7 +451,7 @@ async def test_a_server_that_does_not_answer_is_told_at_the_start(
     watch.allow("/me")
     await page.route("**/api/v1/me", lambda route: route.abort())
     await page.goto(address)
-    await expect(page.locator("h1")).to_have_text("No answer")
+    await expect(page.locator("h1")).to_have_text("No response")
     await page.unroute("**/api/v1/me")
 
     await page.get_by_role("button", name="Try again").click()

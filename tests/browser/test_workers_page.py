@@ -45,7 +45,7 @@ async def test_without_workers_the_page_says_how_to_start_one(
 ) -> None:
     await opened(page, f"{address}/workers")
 
-    await expect(page.get_by_role("heading", name="No worker")).to_be_visible()
+    await expect(page.get_by_role("heading", name="No workers")).to_be_visible()
     await expect(page.get_by_text("kue worker app:q")).to_be_visible()
     await expect(tile(page, "Alive")).to_contain_text("0")
 
@@ -98,7 +98,7 @@ async def test_a_lost_worker_comes_first_and_has_no_buttons(
 
     await expect(page.get_by_role("article").first).to_have_accessible_name("z")
     await expect(card(page, "z")).to_contain_text("lost")
-    await expect(card(page, "z")).to_contain_text("Last heartbeat due")
+    await expect(card(page, "z")).to_contain_text("Lease expired")
     await expect(card(page, "z").get_by_role("button")).to_have_count(0)
     await expect(tile(page, "Lost")).to_contain_text("1")
 

@@ -1,11 +1,11 @@
-// Numbers to pixels: ticks that people would choose, and paths through points.
+// Chart scales: ticks at round values, and SVG paths through points.
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
-//: Steps of an axis of durations, in ms: those that clocks have.
+//: Tick steps of an axis of durations, in ms: whole units of time.
 const DURATIONS = [
   ...[1, 2, 5, 10, 20, 50, 100, 200, 500],
   ...[1, 2, 5, 10, 15, 30].map((number) => number * SECOND),
@@ -14,7 +14,7 @@ const DURATIONS = [
   ...[1, 2, 7, 14, 30].map((number) => number * DAY),
 ];
 
-//: Steps of an axis of time, in ms.
+//: Tick steps of a time axis, in ms.
 const MOMENTS = [
   ...[1, 2, 5, 10, 15, 30].map((number) => number * MINUTE),
   ...[1, 2, 3, 6, 12].map((number) => number * HOUR),
@@ -23,7 +23,7 @@ const MOMENTS = [
 
 //: Return ticks from 0 to the first that is not below max.
 //:
-//: unit "ms" gives those of a clock; "count" none between whole numbers.
+//: unit "ms" uses whole units of time, "count" only whole numbers.
 export function ticks(max, { unit = "number", count = 4 } = {}) {
   const rough = Math.max(max, Number.MIN_VALUE) / count;
   const step = max > 0 ? stepOf(rough, unit) : 1;
@@ -47,11 +47,11 @@ function stepOf(rough, unit) {
   return unit === "count" ? Math.max(1, Math.ceil(wanted)) : wanted;
 }
 
-//: Return moments between two, at most count, at full minutes, hours or days here.
+//: Return at most count times between two, at full minutes, hours or days, local time.
 export function timeTicks(from, to, count = 6) {
   const rough = (to - from) / Math.max(1, count);
   const step = MOMENTS.find((one) => one >= rough) ?? Math.ceil(rough / DAY) * DAY;
-  // Midnight is where people are, not where UTC is.
+  // Midnight in local time, not in UTC.
   const shift = new Date(to).getTimezoneOffset() * MINUTE;
   const found = [];
   let at = Math.ceil((from - shift) / step) * step + shift;
@@ -76,14 +76,14 @@ const BOTH = new Intl.DateTimeFormat("en", {
   hourCycle: "h23",
 });
 
-//: Return what stands below a tick of timeTicks: the time, or the date at midnight.
+//: Return the label of a tick of timeTicks: the time, or the date at midnight.
 export function timeLabel(at, step) {
   const date = new Date(at);
   const isMidnight = date.getHours() === 0 && date.getMinutes() === 0;
   return step >= DAY || isMidnight ? DATE.format(date) : CLOCK.format(date);
 }
 
-//: Return which step of time it is that begins at a moment.
+//: Return the name of the step that begins at a time.
 export function stepLabel(at, step) {
   return step >= DAY ? DATE.format(new Date(at)) : BOTH.format(new Date(at));
 }
@@ -99,14 +99,14 @@ export function line(points) {
     }
     const isAlone = !isDown && (points[number + 1] ?? null) === null;
     const [x, y] = [round(point.x), round(point.y)];
-    // One that is alone has no line to lie on: it is shown as a dash.
+    // A single point has no line; it is shown as a dash.
     path += isAlone ? `M${x - 2} ${y}h4` : `${isDown ? "L" : "M"}${x} ${y}`;
     isDown = !isAlone;
   });
   return path;
 }
 
-//: Return the path around what lies between points and floor, a y or points of it.
+//: Return the path around the area between points and floor, a y or points.
 export function area(points, floor) {
   const runs = [];
   points.forEach((point, number) => {

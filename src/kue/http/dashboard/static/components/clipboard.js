@@ -1,4 +1,4 @@
-// Text into the clipboard.
+// Copy text to the clipboard.
 
 import { h } from "../lib/dom.js";
 import { icon } from "./icon.js";
@@ -19,17 +19,17 @@ export function copyButton(text, label = "Copy") {
   return h("button", { type: "button", ...props }, icon("copy"));
 }
 
-export async function copyText(text, told = "Copied") {
+export async function copyText(text, message = "Copied") {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
-    // No clipboard for pages over plain HTTP; the old way still works.
-    byHand(text);
+    // Pages over plain HTTP have no clipboard API; execCommand still works.
+    copySelection(text);
   }
-  toast(told, { tone: "good", ms: 1_500 });
+  toast(message, { tone: "good", ms: 1_500 });
 }
 
-function byHand(text) {
+function copySelection(text) {
   const field = h("textarea", {
     class: "offscreen",
     "aria-hidden": "true",

@@ -1,4 +1,4 @@
-// Ctrl K: every page, every queue, any job by its id, and what the page can do.
+// Command palette (Ctrl K): pages, queues, jobs by id, and actions of the page.
 
 import { api, pathSegment } from "../lib/api.js";
 import { fill, h, uid } from "../lib/dom.js";
@@ -10,7 +10,7 @@ import { showShortcuts } from "./shortcut-help.js";
 import { setTheme } from "./theme.js";
 
 //: Commands shown at once.
-const MOST = 30;
+const MAX_SHOWN = 30;
 
 //: *actions* are those of the page: [{label, run, icon?, hint?}].
 export function openPalette({ pages, actions }) {
@@ -18,7 +18,7 @@ export function openPalette({ pages, actions }) {
   const list = uid("commands");
   let queues = [];
   let shown = [];
-  let at = 0;
+  let selected = 0;
   const input = h("input", {
     role: "combobox",
     "aria-expanded": "true",
@@ -28,14 +28,14 @@ export function openPalette({ pages, actions }) {
     autocomplete: "off",
     spellcheck: "false",
     oninput: () => draw(true),
-    onkeydown: press,
+    onkeydown: onKeydown,
   });
-  const box = h("ul", { id: list, role: "listbox", "aria-label": "Commands" });
+  const listbox = h("ul", { id: list, role: "listbox", "aria-label": "Commands" });
   const node = h(
     "dialog",
     { class: "palette", "aria-label": "Command palette" },
     h("div", { class: "palette-head" }, icon("search"), input, h("kbd", null, "Esc")),
-    box,
+    listbox,
   );
   node.addEventListener("close", () => node.remove());
   node.addEventListener("click", (event) => event.target === node && node.close());
@@ -50,7 +50,7 @@ export function openPalette({ pages, actions }) {
       draw();
     })
     .catch(() => {
-      // Pages and actions are worth showing without them.
+      // Pages and actions are shown without them.
     });
 
   function draw(isNew = false) {
@@ -58,29 +58,29 @@ export function openPalette({ pages, actions }) {
     shown = commands(text).filter(({ label, group }) =>
       matches(`${group} ${label}`, text),
     );
-    shown = shown.slice(0, MOST);
-    at = isNew ? 0 : Math.min(at, Math.max(0, shown.length - 1));
+    shown = shown.slice(0, MAX_SHOWN);
+    selected = isNew ? 0 : Math.min(selected, Math.max(0, shown.length - 1));
     let group = "";
     fill(
-      box,
-      shown.map((one, index) => {
-        const head =
-          one.group !== group &&
-          h("li", { class: "palette-group", role: "presentation" }, one.group);
-        group = one.group;
-        return [head, option(one, index)];
+      listbox,
+      shown.map((command, index) => {
+        const heading =
+          command.group !== group &&
+          h("li", { class: "palette-group", role: "presentation" }, command.group);
+        group = command.group;
+        return [heading, option(command, index)];
       }),
       !shown.length &&
         h(
           "li",
           { class: "palette-none", role: "presentation" },
-          "No match",
+          "No matches",
         ),
     );
-    mark();
+    showSelected();
   }
 
-  function option(one, index) {
+  function option(command, index) {
     return h(
       "li",
       {
@@ -88,33 +88,33 @@ export function openPalette({ pages, actions }) {
         role: "option",
         onclick: () => run(index),
         onpointermove: () => {
-          if (at !== index) {
-            at = index;
-            mark();
+          if (selected !== index) {
+            selected = index;
+            showSelected();
           }
         },
       },
-      icon(one.icon ?? "right"),
-      h("span", null, one.label),
-      one.hint && h("kbd", null, one.hint),
+      icon(command.icon ?? "right"),
+      h("span", null, command.label),
+      command.hint && h("kbd", null, command.hint),
     );
   }
 
-  function mark() {
-    for (const one of box.querySelectorAll("[role=option]")) {
-      one.setAttribute("aria-selected", String(one.id === `${list}-${at}`));
+  function showSelected() {
+    for (const item of listbox.querySelectorAll("[role=option]")) {
+      item.setAttribute("aria-selected", String(item.id === `${list}-${selected}`));
     }
-    input.setAttribute("aria-activedescendant", shown.length ? `${list}-${at}` : "");
-    box.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" });
+    input.setAttribute("aria-activedescendant", shown.length ? `${list}-${selected}` : "");
+    listbox.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" });
   }
 
-  function press(event) {
+  function onKeydown(event) {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step && shown.length) {
-      at = (at + step + shown.length) % shown.length;
-      mark();
+      selected = (selected + step + shown.length) % shown.length;
+      showSelected();
     } else if (event.key === "Enter" && shown.length) {
-      run(at);
+      run(selected);
     } else {
       return;
     }
@@ -139,7 +139,7 @@ export function openPalette({ pages, actions }) {
             },
           ]
         : []),
-      ...actions.map((one) => ({ group: "This page", icon: "right", ...one })),
+      ...actions.map((command) => ({ group: "This page", icon: "right", ...command })),
       ...pageCommands(pages),
       ...queues.map((type) => ({
         group: "Queues",
@@ -147,7 +147,7 @@ export function openPalette({ pages, actions }) {
         icon: "queues",
         run: () => go(`/queues/${pathSegment(type)}`),
       })),
-      ...(text ? [search(input.value.trim())] : []),
+      ...(text ? [searchCommand(input.value.trim())] : []),
       ...SETTINGS,
     ];
   }
@@ -155,7 +155,7 @@ export function openPalette({ pages, actions }) {
 
 function pageCommands(pages) {
   return pages
-    .filter((page) => page.nav && can(page.nav.needs ?? "look"))
+    .filter((page) => page.nav && can(page.nav.needs ?? "read"))
     .sort((one, other) => one.nav.order - other.nav.order)
     .map(({ path, nav }) => ({
       group: "Pages",
@@ -166,7 +166,7 @@ function pageCommands(pages) {
     }));
 }
 
-function search(text) {
+function searchCommand(text) {
   const run = () => go(`/jobs?text=${encodeURIComponent(text)}`);
   return {
     group: "Jobs",
@@ -200,12 +200,18 @@ const SETTINGS = [
     label: "Pause or resume updates",
     icon: "pause",
     hint: "p",
-    run: () => live.hold(!live.isHeld),
+    run: () => live.togglePause(),
   },
-  { group: "Settings", label: "Show keyboard shortcuts", icon: "info", hint: "?", run: showShortcuts },
+  {
+    group: "Settings",
+    label: "Show keyboard shortcuts",
+    icon: "info",
+    hint: "?",
+    run: showShortcuts,
+  },
 ];
 
-//: Every word of *text* appears.
+//: Whether every word of *text* appears in *label*.
 function matches(label, text) {
   const whole = label.toLowerCase();
   return text.split(/\s+/).every((word) => whole.includes(word.replace(/^#/, "")));

@@ -1,9 +1,9 @@
-// Where there is nothing yet: why, and what to do about it.
+// Empty states: why a page has no data yet, and what to do about it.
 
 import { h } from "../lib/dom.js";
 import { copyButton } from "./clipboard.js";
 
-//: *code* is shown as it is, with a button to copy; *action*: {label, run} or a node.
+//: *code* is shown with a copy button; *action* is {label, run} or a node.
 export function emptyState({ title, text = "", code = "", action = null }) {
   return h(
     "div",
@@ -17,7 +17,7 @@ export function emptyState({ title, text = "", code = "", action = null }) {
   );
 }
 
-//: Code, as it is.
+//: Code with a copy button.
 export function codeSample(code) {
   return h(
     "div",
@@ -27,7 +27,7 @@ export function codeSample(code) {
   );
 }
 
-//: A first task, a worker for it, and a job.
+//: Code that adds a first job, and a worker that runs it.
 export const FIRST_JOB = `# app.py
 import asyncio
 import kue

@@ -1,10 +1,9 @@
-// The states of a job: each with a hue, a shape and its name, so never by colour alone.
+// Job states: badges with colour, icon and name (never colour alone), and counts.
 
-import { h } from "../lib/dom.js";
+import { h, setText } from "../lib/dom.js";
 import { number } from "../lib/format.js";
 import { href } from "../lib/router.js";
 import { icon } from "./icon.js";
-import { setText } from "./tile.js";
 
 export const STATES = [
   "waiting",
@@ -15,10 +14,10 @@ export const STATES = [
   "failed",
   "cancelled",
 ];
-//: Those that have ended.
+//: States of finished jobs.
 export const FINAL = ["complete", "failed", "cancelled"];
 
-//: A badge such as the lists show.
+//: The badge of a state.
 export function stateBadge(state) {
   const name = STATES.includes(state) ? state : "unknown";
   return h(
@@ -31,7 +30,8 @@ export function stateBadge(state) {
 
 // -- counts by state --------------------------------------------------------------
 
-//: Return {node, update(counts)}; type narrows the links to one queue.
+//: A bar in proportion, and links with the counts.  Returns {node, update(counts)}; type
+//: limits the links to one queue.
 export function stateCounts({ type = null } = {}) {
   const parts = new Map();
   const numbers = new Map();
@@ -59,7 +59,7 @@ export function stateCounts({ type = null } = {}) {
   return { node: h("div", { class: "states" }, bar, list), update };
 }
 
-//: Return the address of the jobs in one state, of one type if one is given.
+//: The address of the jobs in one state, of one type if given.
 export function jobsPath(state, type = null) {
   const query = new URLSearchParams({ state });
   if (type !== null) {

@@ -1,21 +1,21 @@
-// JSON as a tree that folds.  What is folded is made when it is opened, so that large
-// values cost what is seen of them.
+// JSON as a collapsible tree.  Branches are built when they are opened, so that large
+// values are cheap.
 
 import { fill, h } from "../lib/dom.js";
-import { plural } from "../lib/format.js";
+import { number, plural } from "../lib/format.js";
 import { copyText } from "./clipboard.js";
 import { icon } from "./icon.js";
 
-//: Entries shown before one is asked whether to show the rest.
+//: Entries shown before a button for more.
 const MANY = 100;
-//: Characters of a text shown before the same.
+//: Characters of a text shown before a button for more.
 const LONG = 300;
-//: Entries of a value that is small enough to be open from the start.
+//: Values with at most this many entries are open from the start.
 const SMALL = 20;
-//: What the server puts in place of secrets.
+//: What the server shows instead of secrets.
 const REDACTED = /^(\[redacted\]|\*{3,}|•{3,})$/i;
 
-//: Show *value*; of *depth* levels, what is small is open from the start.
+//: Show *value*; small branches of the first *depth* levels are open from the start.
 export function jsonTree(value, { depth = 2, label = "Data" } = {}) {
   const root = h("div", { class: "tree", role: "group", "aria-label": label });
   root.append(branch(null, value, "", depth));
@@ -28,14 +28,14 @@ function branch(name, value, path, depth) {
   const entries = Object.entries(value);
   const [start, end] = isList ? "[]" : "{}";
   if (!entries.length) return line(name, value, path, h("span", null, start + end));
-  const isWhole = path === "";
-  const isOpen = isWhole || (depth > 0 && entries.length <= SMALL);
+  const isRoot = path === "";
+  const isOpen = isRoot || (depth > 0 && entries.length <= SMALL);
   const count = plural(entries.length, isList ? "item" : "field");
-  const inside = h("div", { class: "tree-inside" });
-  const grow = () => {
-    if (!inside.hasChildNodes()) rest(inside, entries, path, isList, depth - 1);
+  const children = h("div", { class: "tree-inside" });
+  const build = () => {
+    if (!children.hasChildNodes()) addEntries(children, entries, path, isList, depth - 1);
   };
-  if (isOpen) grow();
+  if (isOpen) build();
   const head = h(
     "summary",
     { class: "tree-line" },
@@ -45,27 +45,27 @@ function branch(name, value, path, depth) {
     h("span", { class: "tree-count" }, count),
   );
   const foot = h("div", { class: "tree-brace tree-end" }, end);
-  const details = h("details", { open: isOpen, ontoggle: grow }, head, inside, foot);
-  // Beside the summary, which is a button itself.
+  const details = h("details", { open: isOpen, ontoggle: build }, head, children, foot);
+  // Next to the summary, not in it: the summary is a button itself.
   return h("div", { class: "tree-branch" }, details, buttons(value, path));
 }
 
-//: Add the entries, the first of them if there are many.
-function rest(inside, entries, path, isList, depth, from = 0) {
+//: Add the entries; if there are many, the first of them and a button for more.
+function addEntries(children, entries, path, isList, depth, from = 0) {
   for (const [key, value] of entries.slice(from, from + MANY)) {
-    inside.append(
+    children.append(
       branch(isList ? Number(key) : key, value, join(path, key, isList), depth),
     );
   }
   const next = from + MANY;
   if (next >= entries.length) return;
   const more = h("button", { class: "link tree-more", type: "button" });
-  fill(more, `Show more of ${plural(entries.length - next, "entry", "entries")}`);
+  fill(more, `Show more (${number(entries.length - next)} left)`);
   more.addEventListener("click", () => {
     more.remove();
-    rest(inside, entries, path, isList, depth, next);
+    addEntries(children, entries, path, isList, depth, next);
   });
-  inside.append(more);
+  children.append(more);
 }
 
 function leaf(name, value, path) {
@@ -120,16 +120,16 @@ function label(name) {
 }
 
 function buttons(value, path) {
-  const copy = (text, told) => () => copyText(text, told);
+  const copy = (text, message) => () => copyText(text, message);
   const plain = typeof value === "string" ? value : JSON.stringify(value, null, 2);
-  const act = (what, text, told) =>
+  const act = (what, text, message) =>
     h(
       "button",
       {
         class: "plain small",
         type: "button",
         title: `Copy ${what}`,
-        onclick: copy(text, told),
+        onclick: copy(text, message),
       },
       what,
     );
@@ -141,7 +141,7 @@ function buttons(value, path) {
   );
 }
 
-//: As Python and JavaScript both have it, and filters take it: customer.lines[0].sku
+//: A path as in Python, JavaScript and filters: customer.lines[0].sku
 function join(path, key, isList) {
   if (isList) return `${path}[${key}]`;
   if (!/^[A-Za-z_]\w*$/.test(key)) return `${path}[${JSON.stringify(key)}]`;

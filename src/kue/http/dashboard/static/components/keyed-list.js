@@ -1,9 +1,9 @@
-// A list whose parts stay the same elements while their contents change, so that focus,
-// selection and scroll stay, too.
+// Keyed list: elements are reused while their contents change, so that focus, selection
+// and scroll position are kept.
 
-//: Return update(items): parts of *parent*, one for each item, in the order given.
+//: Return update(items), which gives *parent* one child per item, in the order given.
 //:
-//: key(item) tells items apart; make(item) returns {node, update(item)}.
+//: key(item) identifies an item; make(item) returns {node, update(item)}.
 export function keyedList(parent, key, make) {
   const parts = new Map();
   return (items) => {

@@ -1,8 +1,8 @@
-// How far something is.
+// Progress bar.
 
 import { h } from "../lib/dom.js";
 
-//: A bar of 0 to 100; null says that it goes on, nobody knows how long.
+//: A bar from 0 to 100; null is an unknown progress.
 export function progressBar(value, { label = "Progress", text = false } = {}) {
   const isKnown = typeof value === "number" && Number.isFinite(value);
   const share = isKnown ? Math.max(0, Math.min(100, value)) : null;

@@ -1,4 +1,4 @@
-// All keys that work here.
+// Dialog with all keyboard shortcuts of the page.
 
 import { h } from "../lib/dom.js";
 import { allShortcuts } from "../lib/shortcuts.js";

@@ -1,12 +1,12 @@
-// How far back to look, and in which steps.
+// Time ranges of charts, and the buttons that select one.
 
 import { h } from "../lib/dom.js";
 
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
 
-//: Lengths of time, the step of each, how many steps are shown as one, and how often it
-//: is worth looking again.
+//: Length of each range, its step, how many steps are merged into one, and the interval of
+//: refreshes.
 export const RANGES = {
   "1h": { label: "1 hour", step: "minute", length: HOUR, everyMs: 15_000 },
   "24h": { label: "24 hours", step: "minute", length: DAY, fold: 5, everyMs: 60_000 },
@@ -15,7 +15,7 @@ export const RANGES = {
 };
 export const DEFAULT_RANGE = "1h";
 
-//: Return what is asked for, if there is such a range.
+//: Return *name* if there is such a range, else the default.
 export function rangeOf(name) {
   return Object.hasOwn(RANGES, name ?? "") ? name : DEFAULT_RANGE;
 }
@@ -25,7 +25,7 @@ export function stepText({ step, fold = 1 }) {
   return fold === 1 ? `by ${step}` : `by ${fold} ${step}s`;
 }
 
-//: Buttons, one pressed; onChoose(name) hears of another.
+//: Buttons, one of them pressed; onChoose(name) is called when another is chosen.
 export function rangeButtons(first, onChoose) {
   const buttons = Object.entries(RANGES).map(([name, { label }]) =>
     h(
@@ -44,5 +44,5 @@ export function rangeButtons(first, onChoose) {
       label,
     ),
   );
-  return h("div", { class: "ranges", role: "group", "aria-label": "Time" }, buttons);
+  return h("div", { class: "ranges", role: "group", "aria-label": "Time range" }, buttons);
 }

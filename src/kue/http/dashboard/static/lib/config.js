@@ -1,4 +1,5 @@
-// Where the dashboard is mounted; the server writes it into the page.
+// Prefix that the dashboard is mounted under, and version; the server writes both into
+// the page.
 
 export const prefix = document.documentElement.dataset.prefix ?? "";
 export const version = document.documentElement.dataset.version ?? "";

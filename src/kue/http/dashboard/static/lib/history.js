@@ -1,4 +1,4 @@
-// What happened, step by step, as charts want it.
+// Metrics history, step by step, as chart data.
 
 import { api } from "./api.js";
 
@@ -8,8 +8,8 @@ const PERCENTILES = ["p50", "p95", "p99"];
 
 //: Return {times, step, points, isOpen} of the last *length* ms, of all types or of one.
 //:
-//: *fold* makes one of so many steps: sums of what is counted, and the worst of what is
-//: measured.  The last step is under way if isOpen.
+//: *fold* merges that many steps into one: counts are summed, of percentiles the worst is
+//: kept.  The last step is still in progress if isOpen.
 export async function history({ step = "minute", length, fold = 1, type = null }, signal) {
   const size = STEPS[step] * fold;
   const now = Date.now();
@@ -20,7 +20,7 @@ export async function history({ step = "minute", length, fold = 1, type = null }
   return { times, step: size, points, isOpen: times.at(-1) + size > now };
 }
 
-//: The same without the step that is under way, which would look like a fall.
+//: The same without the step in progress, which would look like a drop.
 export function finished(past) {
   if (!past.isOpen) return past;
   const [times, points] = [past.times.slice(0, -1), past.points.slice(0, -1)];
@@ -31,22 +31,22 @@ async function read(params, signal) {
   try {
     return await api.get("/stats/history", params, { signal });
   } catch (error) {
-    // A queue that is only set up has had no job yet.
+    // A queue that was only configured has had no job yet.
     if (!error.isMissing) throw error;
     return { points: [] };
   }
 }
 
 function folded(points, size) {
-  const found = new Map();
+  const steps = new Map();
   for (const point of points) {
     const at = point.at - (point.at % size);
-    found.set(at, found.has(at) ? joined(found.get(at), point) : { ...point, at });
+    steps.set(at, steps.has(at) ? merged(steps.get(at), point) : { ...point, at });
   }
-  return [...found.values()];
+  return [...steps.values()];
 }
 
-function joined(one, other) {
+function merged(one, other) {
   const sums = ["added", "complete", "failed", "run_ms"].map((name) => [
     name,
     one[name] + other[name],
@@ -62,17 +62,17 @@ function higher(one, other) {
   );
 }
 
-//: One number of each point.
+//: One field of each point.
 export function valuesOf({ points }, name) {
   return points.map((point) => point[name] ?? 0);
 }
 
-//: One number of each point, by the second.
+//: One field of each point, per second.
 export function perSecond(past, name) {
   return valuesOf(past, name).map((count) => (count * 1000) / past.step);
 }
 
-//: What a chart of everything that came and went shows.
+//: Chart data: jobs added, completed and failed.
 export function throughput(past) {
   return {
     ...timeAxis(past),
@@ -84,7 +84,7 @@ export function throughput(past) {
   };
 }
 
-//: What a chart of "wait" or "run" shows.
+//: Chart data: percentiles of "wait" or "run".
 function percentiles(past, name) {
   const series = PERCENTILES.map((which) => ({
     name: which,
@@ -95,19 +95,19 @@ function percentiles(past, name) {
   return { ...timeAxis(past), series };
 }
 
-//: What charts need to know besides their series.
+//: Chart data without its series.
 function timeAxis({ times, step, isOpen }) {
   return { times, step, isOpen };
 }
 
-//: One percentile of "wait" or "run", step by step; null where nothing was measured.
+//: One percentile of "wait" or "run" in each step; null where nothing was measured.
 function percentile({ points }, name, which) {
   return points.map((point) => point[name]?.[which] ?? null);
 }
 
-// -- charts of all queues, or of some compared ------------------------------------
+// -- all charts at once -----------------------------------------------------------
 
-//: Return {flow, failures, wait, run}, each what a chart takes.
+//: Return {flow, failures, wait, run}, each the data of a chart.
 export function combinedCharts(past) {
   return {
     flow: throughput(past),
@@ -122,7 +122,7 @@ export function combinedCharts(past) {
   };
 }
 
-//: The same with a line for each queue; *pasts* are histories in the order of *types*.
+//: The same with a line per queue; *pasts* are histories in the order of *types*.
 export function comparedCharts(types, pasts) {
   const longest = pasts.reduce((a, b) => (b.times.length > a.times.length ? b : a));
   const lines = (of) => ({
@@ -142,7 +142,7 @@ export function comparedCharts(types, pasts) {
   };
 }
 
-//: Return what happened in all of the time: {added, complete, failed}.
+//: Return the sums over the whole time: {added, complete, failed}.
 export function totals(pasts) {
   const sum = (name) =>
     pasts
@@ -151,7 +151,7 @@ export function totals(pasts) {
   return { added: sum("added"), complete: sum("complete"), failed: sum("failed") };
 }
 
-// Asked one after the other, histories may begin a step apart.
+// Requested one after the other, histories may begin a step apart.
 function aligned(past, times, values) {
   if (past.times[0] === times[0] && past.times.length === times.length) return values;
   const byTime = new Map(past.times.map((at, index) => [at, values[index]]));

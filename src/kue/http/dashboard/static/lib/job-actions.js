@@ -1,4 +1,4 @@
-// What can be done to jobs, by whoever may, from several pages.
+// Job actions: retry, cancel, promote, remove and copy, one job or many.
 
 import { confirm, confirmTyping } from "../components/dialog.js";
 import { toast, toastProblem } from "../components/toast.js";
@@ -7,26 +7,26 @@ import { number, plural } from "./format.js";
 import { can } from "./me.js";
 import { go } from "./router.js";
 
-//: Milliseconds in which a destructive act on many jobs can be called off.
+//: Milliseconds within which a destructive bulk action can be undone.
 const UNDO = 5_000;
-//: Milliseconds between two looks at how far an act on many jobs is.
-const LOOK = 400;
+//: Milliseconds between two requests for the progress of a bulk action.
+const POLL = 400;
 
-//: What waits for its moment of undo to pass, and is sent at once when the page goes away.
+//: Actions that can still be undone; they are sent at once when the page is left.
 const pending = new Set();
 window.addEventListener("pagehide", () => {
   for (const send of [...pending]) send();
 });
 
-const ENDED = ["complete", "failed", "cancelled"];
+const FINISHED = ["complete", "failed", "cancelled"];
 const UNFINISHED = ["waiting", "active", "delayed", "blocked"];
-//: The states from which each act is possible.
+//: The states in which each action is possible.
 const STATES = {
-  retry: ENDED,
+  retry: FINISHED,
   cancel: UNFINISHED,
   promote: ["delayed", "blocked"],
-  remove: ["waiting", "delayed", "blocked", ...ENDED],
-  copy: [...UNFINISHED, ...ENDED],
+  remove: ["waiting", "delayed", "blocked", ...FINISHED],
+  copy: [...UNFINISHED, ...FINISHED],
 };
 const PAST = {
   retry: "Retried",
@@ -34,48 +34,49 @@ const PAST = {
   promote: "Promoted",
   remove: "Removed",
 };
-const DOING = {
+const PRESENT = {
   retry: "Retrying",
   cancel: "Cancelling",
   promote: "Promoting",
   remove: "Removing",
 };
 
-//: Whether *act* ("retry", "cancel", "promote", "remove", "copy") is possible here.
-export function canDo(act, job) {
-  if (!can(act === "remove" ? "remove" : "manage")) return false;
-  return STATES[act].includes(job.state);
+//: Whether the user may do *action* ("retry", "cancel", "promote", "remove", "copy") to
+//: this job in its current state.
+export function canDo(action, job) {
+  if (!can(action === "remove" ? "remove" : "manage")) return false;
+  return STATES[action].includes(job.state);
 }
 
-//: Whether jobs in *state* can be acted on so; null for any state.
-export function isPossible(act, state) {
-  return state === null || STATES[act].includes(state);
+//: Whether *action* is possible for jobs in *state*; null for any state.
+export function isPossible(action, state) {
+  return state === null || STATES[action].includes(state);
 }
 
-//: Put an ended job back in line, with different data if some is given.
+//: Requeue a finished job, with different data if some is given.
 export async function retry(job, data) {
-  // Of two who press the button on the same failure, one retries it.
+  // With ended_at, two users who press the button retry the same failure only once.
   const body = { data, ended_at: job.ended_at };
-  return done(`Job ${job.id} is queued again`, api.post(`/jobs/${job.id}/retry`, body));
+  return done(`Job ${job.id} is requeued`, api.post(`/jobs/${job.id}/retry`, body));
 }
 
 export async function promote(job) {
-  return done(`Job ${job.id} runs next`, api.post(`/jobs/${job.id}/promote`));
+  return done(`Job ${job.id} is promoted`, api.post(`/jobs/${job.id}/promote`));
 }
 
 export async function cancel(job) {
   if (job.state === "active") {
-    const text = "It is running: its worker is asked to stop it.";
+    const text = "It is running; its worker will be asked to stop it.";
     const title = `Cancel job ${job.id}?`;
     if (!(await confirm({ title, text, action: "Cancel the job", danger: true })))
       return false;
   }
   try {
     const { ended } = await api.post(`/jobs/${job.id}/cancel`);
-    const told = ended
+    const text = ended
       ? `Job ${job.id} is cancelled`
       : `Job ${job.id} is being cancelled`;
-    toast(told, { tone: "good" });
+    toast(text, { tone: "good" });
     return true;
   } catch (error) {
     toastProblem(error);
@@ -83,7 +84,7 @@ export async function cancel(job) {
   }
 }
 
-//: Delete a job for good, once that is confirmed.
+//: Delete a job permanently, after a confirmation.
 export async function remove(job) {
   const isSure = await confirmTyping({
     title: `Remove job ${job.id}?`,
@@ -95,15 +96,15 @@ export async function remove(job) {
   return done(`Job ${job.id} is removed`, api.delete(`/jobs/${job.id}`));
 }
 
-//: Add a job like this one; the message leads to it.
+//: Add a copy of a job; the toast links to it.
 export async function copyJob(job, data) {
   try {
     const body = data === undefined ? undefined : { data };
     const { id, is_new } = await api.post(`/jobs/${job.id}/copy`, body);
-    const told = is_new
+    const text = is_new
       ? `Job ${id} is a copy of ${job.id}`
       : `Job ${id} already has this unique key`;
-    toast(told, {
+    toast(text, {
       tone: "good",
       action: { label: "Open", run: () => go(`/jobs/${id}`) },
     });
@@ -114,22 +115,22 @@ export async function copyJob(job, data) {
   }
 }
 
-//: Do *act* to many jobs: {ids} or {filter}.  Shows how far it is and can be stopped;
-//: removing and cancelling wait a moment in which they can be undone.  *count* is how
-//: many there are, if known.  Returns a promise of the last status, or null.
-export async function bulk(act, target, { count = target.ids?.length } = {}) {
-  if (act === "remove" && !(await isSure(count))) return null;
-  const what = count === undefined ? "all that match" : plural(count, "job");
-  const isDestructive = act === "remove" || act === "cancel";
-  const body = { action: act, ...target };
-  if (isDestructive && !(await notUndone(`${DOING[act]} ${what}`, body))) return null;
-  const message = toast(`${DOING[act]} ${what}`, { ms: 0 });
+//: Do *action* to many jobs: {ids} or {filter}.  Shows progress and can be stopped;
+//: removing and cancelling can be undone for a few seconds before they start.  *count*
+//: is how many there are, if known.  Returns a promise of the last status, or null.
+export async function bulk(action, target, { count = target.ids?.length } = {}) {
+  if (action === "remove" && !(await isSure(count))) return null;
+  const what = count === undefined ? "all matching jobs" : plural(count, "job");
+  const isDestructive = action === "remove" || action === "cancel";
+  const body = { action, ...target };
+  if (isDestructive && !(await isNotUndone(`${PRESENT[action]} ${what}`, body))) return null;
+  const message = toast(`${PRESENT[action]} ${what}`, { ms: 0 });
   message.progress(0, undefined);
   try {
     const { id } = await api.post("/jobs/bulk", body);
     const stop = () => api.delete(`/jobs/bulk/${id}`).catch(toastProblem);
-    message.act({ label: "Stop", run: stop });
-    return await follow(id, act, count, message);
+    message.setAction({ label: "Stop", run: stop });
+    return await follow(id, action, count, message);
   } catch (error) {
     message.close();
     toastProblem(error);
@@ -137,16 +138,16 @@ export async function bulk(act, target, { count = target.ids?.length } = {}) {
   }
 }
 
-async function follow(id, act, count, message) {
+async function follow(id, action, count, message) {
   for (;;) {
     const status = await api.get(`/jobs/bulk/${id}`);
-    const { looked_at: seen, done: made, changed, held } = status;
-    message.progress(seen, count && Math.max(count, seen));
+    const { looked_at: processed, done: succeeded, changed, held } = status;
+    message.progress(processed, count && Math.max(count, processed));
     message.update(
-      `${DOING[act]}: ${number(made)}${count ? ` of ${number(count)}` : ""}`,
+      `${PRESENT[action]}: ${number(succeeded)}${count ? ` of ${number(count)}` : ""}`,
     );
     if (status.state !== "running") {
-      message.act(null);
+      message.setAction(null);
       message.progress(null);
       const left = changed + held;
       const rest = left ? `, ${number(left)} unchanged` : "";
@@ -156,18 +157,18 @@ async function follow(id, act, count, message) {
         failed: ` (failed: ${status.error})`,
       };
       const tone = status.state === "failed" ? "bad" : "good";
-      message.update(`${PAST[act]} ${plural(made, "job")}${rest}${end[status.state]}`, {
+      message.update(`${PAST[action]} ${plural(succeeded, "job")}${rest}${end[status.state]}`, {
         tone,
         ms: 6_000,
       });
       return status;
     }
-    await new Promise((resolve) => window.setTimeout(resolve, LOOK));
+    await new Promise((resolve) => window.setTimeout(resolve, POLL));
   }
 }
 
 function isSure(count) {
-  const what = count === undefined ? "All jobs that match" : plural(count, "job");
+  const what = count === undefined ? "All matching jobs" : plural(count, "job");
   const text = `${what} and their logs will be deleted permanently.`;
   return confirmTyping({
     title: "Remove jobs?",
@@ -177,8 +178,8 @@ function isSure(count) {
   });
 }
 
-//: Wait for a moment; false when it was undone, or the page went away and *body* was sent.
-function notUndone(text, body) {
+//: Wait for an undo; false when it was undone, or the page was left and *body* was sent.
+function isNotUndone(text, body) {
   return new Promise((resolve) => {
     const action = { label: "Undo", run: () => end(false) };
     const message = toast(`${text} in a few seconds`, { ms: 0, action });
@@ -189,33 +190,33 @@ function notUndone(text, body) {
       if (passed >= UNDO) end(true);
     }, 100);
 
-    function end(isMeant) {
+    function end(isConfirmed) {
       window.clearInterval(timer);
       pending.delete(leave);
       message.close();
-      resolve(isMeant);
+      resolve(isConfirmed);
     }
 
     function leave() {
       end(false);
-      sendLast("/jobs/bulk", body);
+      sendOnLeave("/jobs/bulk", body);
     }
 
     pending.add(leave);
   });
 }
 
-//: Send what outlives the page; nobody reads the answer.
-function sendLast(path, body) {
+//: Send a request that outlives the page; its response is not read.
+function sendOnLeave(path, body) {
   const headers = { "Content-Type": "application/json" };
   const options = { method: "POST", headers, body: JSON.stringify(body), keepalive: true };
   fetch(api.url(path), options).catch(() => {});
 }
 
-async function done(told, promise) {
+async function done(text, promise) {
   try {
     await promise;
-    toast(told, { tone: "good" });
+    toast(text, { tone: "good" });
     return true;
   } catch (error) {
     toastProblem(error);

@@ -1,16 +1,16 @@
-// Keys that do something while nothing is typed: "j", "?", "g j" (one after another).
+// Keyboard shortcuts, while no text is typed: "j", "?", "g j" (one after another).
 
-//: Milliseconds in which the second of two keys must follow.
-const PAUSE = 1_000;
-const TYPED =
+//: Milliseconds within which the second of two keys must follow.
+const SEQUENCE_MS = 1_000;
+const TEXT_FIELDS =
   "input:not([type=checkbox]):not([type=radio]), textarea, select, [contenteditable]";
 
 const layers = [];
 let first = "";
 let since = 0;
 
-//: Add keys: {"r": {label: "Retry", run: fn}}.  Those added last go first.  Returns a
-//: function that takes them away.
+//: Add shortcuts: {"r": {label: "Retry", run: fn}}.  The last added take precedence.
+//: Returns a function that removes them.
 export function addShortcuts(map, group = "") {
   const layer = { map, group };
   layers.push(layer);
@@ -20,7 +20,7 @@ export function addShortcuts(map, group = "") {
   };
 }
 
-//: All keys that work now, for the help: [{group, keys: [[key, label]]}].
+//: All current shortcuts, for the help: [{group, keys: [[key, label]]}].
 export function allShortcuts() {
   return [...layers].reverse().map(({ map, group }) => ({
     group,
@@ -33,12 +33,12 @@ export function allShortcuts() {
 document.addEventListener("keydown", (event) => {
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
   if (isTyping(event.target) || document.querySelector("dialog[open]")) return;
-  const isSecond = first && Date.now() - since < PAUSE;
+  const isSecond = first && Date.now() - since < SEQUENCE_MS;
   const pressed = isSecond ? `${first} ${event.key}` : event.key;
   const found = find(pressed) ?? find(event.key);
   first = "";
   if (found) {
-    // Enter and Space on a button or a link are the button's own.
+    // Enter and Space on a button or a link activate it.
     const isControl = event.target.closest?.("a, button, summary, [role=tab]");
     if (isControl && (event.key === "Enter" || event.key === " ")) return;
     event.preventDefault();
@@ -63,6 +63,6 @@ function isPrefix(key) {
 }
 
 function isTyping(node) {
-  // A field of a dialog that has just been closed has the focus for a moment.
-  return Boolean(node.closest?.(TYPED)) && !node.closest("dialog:not([open])");
+  // A field of a dialog that was just closed keeps the focus for a moment.
+  return Boolean(node.closest?.(TEXT_FIELDS)) && !node.closest("dialog:not([open])");
 }

@@ -1,4 +1,4 @@
-// The event bus: who has joined it, what passes, and a message of one's own.
+// Bus page: nodes, addresses and messages of the event bus, and a form to send one.
 
 import { emptyState } from "../components/empty-state.js";
 import { panel } from "../components/panel.js";
@@ -45,7 +45,7 @@ export const page = {
       const bus = await api.get("/bus", null, { signal });
       found.hidden = !bus.available;
       none.hidden = bus.available && bus.nodes.length > 0;
-      if (!none.hidden && !none.hasChildNodes()) none.append(nothing(bus));
+      if (!none.hidden && !none.hasChildNodes()) none.append(noBus(bus));
       if (!bus.available) return;
       sums.update(bus);
       nodes.update(bus.nodes);
@@ -82,7 +82,7 @@ function makeSums() {
     });
     replies.update(
       total.latency === null
-        ? { value: "–", note: "no requests lately" }
+        ? { value: "–", note: "no recent requests" }
         : {
             value: atMost(total.latency.p95),
             note: `p50 ${atMost(total.latency.p50)}`,
@@ -103,7 +103,7 @@ function makeSums() {
   return { nodes: tiles.map(({ node }) => node), update };
 }
 
-function nothing({ available, reason }) {
+function noBus({ available, reason }) {
   if (!available) {
     return emptyState({
       title: "No event bus",
@@ -123,7 +123,7 @@ function nothing({ available, reason }) {
 
 // -- nodes ------------------------------------------------------------------------
 
-//: Milliseconds of silence after which a node may be dead.
+//: Milliseconds without a heartbeat after which a node may be dead.
 const SILENT = 2_500;
 
 const COLUMNS = [
@@ -137,7 +137,7 @@ const COLUMNS = [
     key: "waiting",
     label: "Waiting",
     end: true,
-    title: "Requests that wait for their reply",
+    title: "Requests waiting for a reply",
     render: ({ waiting }) => number(waiting),
   },
   {
@@ -151,7 +151,7 @@ const COLUMNS = [
     key: "lost",
     label: "Lost",
     end: true,
-    title: "Messages that did not reach it, and those it had no room to send",
+    title: "Messages lost on the way to it, and messages dropped because an outbox was full",
     render: lost,
   },
 ];
@@ -175,7 +175,7 @@ function process({ host, pid, version, silent_ms: silent }) {
     "span",
     { class: "wrap", title: version ? `Kue ${version}` : null },
     words,
-    isQuiet && h("span", { class: "bad" }, " does not answer"),
+    isQuiet && h("span", { class: "bad" }, " not responding"),
   );
 }
 

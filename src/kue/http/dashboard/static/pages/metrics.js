@@ -1,4 +1,4 @@
-// How it went: throughput, failures, waits and run times, over an hour or a season.
+// Metrics page: throughput, failures, wait and run times over an hour up to 90 days.
 
 import { chart, inStep } from "../components/chart.js";
 import { panel } from "../components/panel.js";
@@ -17,10 +17,10 @@ export const page = {
   nav: { label: "Metrics", icon: "metrics", order: 60, key: "m" },
 
   mount(root) {
-    const asked = query();
-    let range = rangeOf(asked.range);
+    const params = query();
+    let range = rangeOf(params.range);
     let stop = () => {};
-    const queues = queuePicker({ types: [asked.type ?? []].flat(), onChange: choose });
+    const queues = queuePicker({ types: [params.type ?? []].flat(), onChange: choose });
     const plots = makePlots();
     const sums = makeSums();
     const buttons = rangeButtons(range, (next) => {
@@ -36,7 +36,7 @@ export const page = {
 
     function choose() {
       setQuery({ range: range === DEFAULT_RANGE ? null : range, type: queues.chosen() });
-      begin();
+      start();
     }
 
     async function read(signal) {
@@ -54,14 +54,14 @@ export const page = {
       sums.update(totals(pasts));
     }
 
-    function begin() {
+    function start() {
       stop();
       const { everyMs } = RANGES[range];
       stop = refresher(read, { minMs: everyMs, everyMs });
     }
 
     const stopNames = refresher(queues.load, { minMs: 30_000 });
-    begin();
+    start();
     return () => {
       stop();
       stopNames();
@@ -88,16 +88,16 @@ const PLOTS = [
 function makePlots() {
   const plots = PLOTS.map(({ name, title, compared, unit, format }) => {
     const one = chart({ title, unit, format });
-    const per = h("span", { class: "faint" });
-    const node = panel(title, { aside: per }, one.node);
-    return { name, title, compared, chart: one, per, node, heading: node.querySelector("h2") };
+    const stepNote = h("span", { class: "faint" });
+    const node = panel(title, { aside: stepNote }, one.node);
+    return { name, title, compared, chart: one, stepNote, node, heading: node.querySelector("h2") };
   });
   inStep(...plots.map(({ chart: one }) => one));
 
   function update(data, steps, isCompared) {
-    for (const { name, title, compared, chart: one, per, heading } of plots) {
+    for (const { name, title, compared, chart: one, stepNote, heading } of plots) {
       heading.textContent = isCompared ? compared : title;
-      per.textContent = steps;
+      stepNote.textContent = steps;
       one.update(data[name]);
     }
   }
@@ -130,12 +130,12 @@ function makeSums() {
 
 // -- queue picker -----------------------------------------------------------------
 
-//: So many colours can be told apart.
-const MOST = 6;
+//: Queues that are compared at most: more colours cannot be distinguished.
+const MAX_QUEUES = 6;
 
 //: Return {node, chosen(), load(signal)}; onChange(types) is called when they change.
 function queuePicker({ types, onChange }) {
-  let chosen = types.slice(0, MOST);
+  let chosen = types.slice(0, MAX_QUEUES);
   let known = [];
   const id = uid("queues");
   const options = h("datalist", { id });
@@ -147,7 +147,7 @@ function queuePicker({ types, onChange }) {
     placeholder: "Add a queue",
     "aria-label": "Add a queue",
     autocomplete: "off",
-    // A choice from the list comes as input, a name that is typed with Enter.
+    // A choice from the list fires input, a typed name fires change on Enter.
     oninput: () => known.includes(input.value) && add(input.value),
     onchange: () => add(input.value),
   });
@@ -155,10 +155,10 @@ function queuePicker({ types, onChange }) {
   function add(type) {
     input.value = "";
     if (!known.includes(type) || chosen.includes(type)) return;
-    set([...chosen, type].slice(-MOST));
+    setChosen([...chosen, type].slice(-MAX_QUEUES));
   }
 
-  function set(next) {
+  function setChosen(next) {
     chosen = next;
     show();
     onChange(chosen);
@@ -176,9 +176,9 @@ function queuePicker({ types, onChange }) {
           {
             type: "button",
             class: "picked-drop",
-            "aria-label": `Leave out ${type}`,
+            "aria-label": `Remove ${type}`,
             onclick: () => {
-              set(chosen.filter((one) => one !== type));
+              setChosen(chosen.filter((one) => one !== type));
               input.focus();
             },
           },

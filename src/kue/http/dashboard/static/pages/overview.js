@@ -1,4 +1,4 @@
-// The first page: is it healthy, told in five seconds.
+// Overview page: health, rates, counts, busiest queues and latest failures.
 
 import { chart } from "../components/chart.js";
 import { FIRST_JOB, emptyState } from "../components/empty-state.js";
@@ -18,8 +18,8 @@ import { warnings } from "./overview/warnings.js";
 import { queueBadges } from "./queues/badges.js";
 
 const HOUR = 3_600_000;
-const FAILURES = 6;
-//: Milliseconds a job may wait before it is worth a colour.
+const MAX_FAILURES = 6;
+//: Milliseconds of waiting from which the tile is highlighted.
 const LONG_WAIT = 60_000;
 
 export const page = {
@@ -34,7 +34,7 @@ export const page = {
     const flow = chart({ title: "Jobs per minute, last hour", format: short, height: 200 });
     const queues = busiestQueues();
     const failed = latestFailures();
-    const start = h("div", { hidden: true }, welcome());
+    const welcomeNote = h("div", { hidden: true }, welcome());
     const rest = h(
       "div",
       { class: "pile" },
@@ -50,7 +50,7 @@ export const page = {
     root.append(
       h("header", { class: "page-head" }, h("h1", null, "Overview"), health.verdict),
       health.node,
-      start,
+      welcomeNote,
       h("div", { class: "tiles" }, tiles.nodes),
       rest,
     );
@@ -61,12 +61,12 @@ export const page = {
       tiles.update(stats);
       counts.update(stats.counts);
       const isEmpty = Object.values(stats.counts).every((count) => count === 0);
-      start.hidden = !isEmpty || stats.rates.added > 0;
-      rest.hidden = !start.hidden;
+      welcomeNote.hidden = !isEmpty || stats.rates.added > 0;
+      rest.hidden = !welcomeNote.hidden;
     }
 
     async function readLists(signal) {
-      const wanted = { state: "failed", limit: FAILURES };
+      const wanted = { state: "failed", limit: MAX_FAILURES };
       const [all, { jobs }] = await Promise.all([
         api.get("/queues", null, { signal }),
         api.get("/jobs", wanted, { signal }),
@@ -86,7 +86,7 @@ export const page = {
       refresher(read, { minMs: 1_000, everyMs: 10_000 }),
       refresher(readLists, { minMs: 2_000, everyMs: 15_000 }),
       refresher(readPast, { minMs: 5_000, everyMs: 15_000 }),
-      liveRates(tiles.pulse),
+      liveRates(tiles.updateRates),
     ];
     return () => {
       stops.forEach((stop) => stop());
@@ -96,16 +96,16 @@ export const page = {
   },
 };
 
-// -- the numbers -----------------------------------------------------------------
+// -- tiles ------------------------------------------------------------------------
 
-const FLOWS = [
+const RATE_TILES = [
   { label: "In", name: "added", path: null },
   { label: "Out", name: "complete", path: "/jobs?state=complete" },
   { label: "Failing", name: "failed", path: "/errors" },
 ];
 
 function makeTiles() {
-  const flows = FLOWS.map(({ label, name, path }) => {
+  const rates = RATE_TILES.map(({ label, name, path }) => {
     const extra = sparkline({ label: `${label}, jobs per minute in the last hour`, format: short });
     return { name, line: extra, tile: tile({ label, path, extra: extra.node }) };
   });
@@ -115,45 +115,45 @@ function makeTiles() {
   const store = tile({ label: "Store" });
 
   let mean = null;
-  let now = null;
+  let current = null;
 
-  function flow() {
-    for (const { name, tile: one } of flows) one.update(flowing(name, mean, now));
+  function showRates() {
+    for (const { name, tile: one } of rates) one.update(rateTile(name, mean, current));
   }
 
-  //: Show how much comes and goes right now; null when that is not known.
-  function beat(rates) {
-    now = rates;
-    if (mean) flow();
+  //: Show the current rates; null when they are not known.
+  function updateRates(found) {
+    current = found;
+    if (mean) showRates();
   }
 
   function update(stats) {
     mean = stats.rates;
-    flow();
-    oldest.update(waiting(stats));
-    latency.update(late(stats));
-    workers.update(manned(stats.workers));
-    store.update(stored(stats.store));
+    showRates();
+    oldest.update(waitingTile(stats));
+    latency.update(latencyTile(stats));
+    workers.update(workersTile(stats.workers));
+    store.update(storeTile(stats.store));
   }
 
   function past(of) {
-    for (const { name, line } of flows) {
+    for (const { name, line } of rates) {
       line.update({ tone: name, values: valuesOf(of, name) });
     }
   }
 
   const rest = [oldest, latency, workers, store];
-  const nodes = [...flows.map(({ tile: one }) => one.node), ...rest.map(({ node }) => node)];
-  return { nodes, update, past, pulse: beat };
+  const nodes = [...rates.map(({ tile: one }) => one.node), ...rest.map(({ node }) => node)];
+  return { nodes, update, past, updateRates };
 }
 
-function flowing(name, mean, now) {
-  const note = now ? `${rate(mean[name])} over 5 min` : "mean of 5 min";
-  const current = (now ?? mean)[name];
-  return { value: rate(current), note, tone: name === "failed" && current > 0 ? "bad" : "" };
+function rateTile(name, mean, current) {
+  const note = current ? `${rate(mean[name])} over 5 min` : "5 min average";
+  const value = (current ?? mean)[name];
+  return { value: rate(value), note, tone: name === "failed" && value > 0 ? "bad" : "" };
 }
 
-function waiting(stats) {
+function waitingTile(stats) {
   const ms = stats.oldest_waits_ms ?? stats.next_waits_ms;
   if (ms === null) return { value: NO_VALUE, note: "no waiting jobs" };
   const isLong = ms >= LONG_WAIT;
@@ -161,19 +161,19 @@ function waiting(stats) {
   return { value: duration(ms), note, tone: isLong ? "warn" : "" };
 }
 
-function late({ latency, run_time: run }) {
-  if (!latency) return { value: NO_VALUE, note: "nothing started lately" };
+function latencyTile({ latency, run_time: run }) {
+  if (!latency) return { value: NO_VALUE, note: "no recent runs" };
   const runs = run ? `, run p95 ${atMost(run.p95)}` : "";
   return { value: atMost(latency.p95), note: `p50 ${atMost(latency.p50)}${runs}` };
 }
 
-function manned({ alive, busy, lost }) {
+function workersTile({ alive, busy, lost }) {
   const note = `${number(busy)} busy, ${number(lost)} lost`;
   const tone = lost > 0 ? "bad" : alive === 0 ? "warn" : "";
   return { value: `${number(alive)} alive`, note, tone };
 }
 
-function stored({ engine, version, memory_bytes: memory, rtt_ms: rtt }) {
+function storeTile({ engine, version, memory_bytes: memory, rtt_ms: rtt }) {
   const note = [engine, version].filter(Boolean).join(" ");
   if (typeof memory !== "number") {
     return { value: duration(rtt), note: `round trip, ${note}` };
@@ -187,22 +187,24 @@ function more(path, text) {
 
 function welcome() {
   return emptyState({
-    title: "Nothing here yet",
-    text: "No job has been added yet. This adds one, and a worker runs it:",
+    title: "No jobs yet",
+    text: "This adds a first job, and a worker runs it:",
     code: FIRST_JOB,
   });
 }
 
 // -- current rates ----------------------------------------------------------------
 
-//: Milliseconds that are counted, and those after which a count says something.
+//: Milliseconds over which events are counted, the minimum for a rate, and the interval
+//: of updates.
 const WINDOW = 10_000;
-const ENOUGH = 3_000;
-const TICK = 1_000;
+const MIN_WINDOW = 3_000;
+const INTERVAL = 1_000;
+//: The rate that each kind of event counts for.
 const RATES = { enqueue: "added", complete: "complete", failed: "failed" };
 
-//: Call fn({added, complete, failed}) every second: jobs a second, over the last ten; or
-//: fn(null) when events are missing.  Returns a function that ends it.
+//: Call fn({added, complete, failed}) every second with jobs per second over the last ten
+//: seconds, or fn(null) when events were missed.  Returns a function that stops it.
 function liveRates(fn) {
   let since = Date.now();
   let seen = [];
@@ -218,13 +220,13 @@ function liveRates(fn) {
       }
     }
   });
-  const timer = window.setInterval(tell, TICK);
+  const timer = window.setInterval(update, INTERVAL);
 
-  function tell() {
+  function update() {
     const now = Date.now();
     seen = seen.filter(({ at }) => at > now - WINDOW);
     const length = Math.min(WINDOW, now - since);
-    fn(live.state === "live" && length >= ENOUGH ? rates(length) : null);
+    fn(live.state === "live" && length >= MIN_WINDOW ? rates(length) : null);
   }
 
   function rates(length) {
@@ -242,7 +244,7 @@ function liveRates(fn) {
 
 // -- busiest queues ---------------------------------------------------------------
 
-const BUSIEST = 8;
+const MAX_QUEUES = 8;
 const NUMBERS = [
   { key: "waiting", label: "Waiting", render: ({ counts }) => number(counts.waiting) },
   { key: "active", label: "Active", render: ({ counts }) => number(counts.active) },
@@ -267,12 +269,12 @@ function busiestQueues() {
   const rest = h("p", { class: "glance-rest faint", hidden: true });
 
   function update({ queues, total }) {
-    const busiest = [...queues].sort((a, b) => load(b) - load(a)).slice(0, BUSIEST);
-    // By name, so that rows do not change places while one reads.
+    const busiest = [...queues].sort((a, b) => load(b) - load(a)).slice(0, MAX_QUEUES);
+    // By name, so that rows do not move while the user reads.
     shown.update(busiest.sort((a, b) => (a.type < b.type ? -1 : 1)));
     rest.hidden = total <= busiest.length;
-    const looked = queues.length < total ? ` the first ${number(queues.length)} of` : "";
-    rest.textContent = `The busiest of${looked} ${number(total)} queues`;
+    const scope = queues.length < total ? ` the first ${number(queues.length)} of` : "";
+    rest.textContent = `The busiest of${scope} ${number(total)} queues`;
   }
 
   return { node: h("div", null, shown.node, rest), update, keys: shown.keys };

@@ -1,4 +1,4 @@
-// One queue: how it stands and goes, what is next, what holds it back.
+// Queue page: counts, charts, next jobs, errors, workers and actions of one queue.
 
 import { emptyState } from "../components/empty-state.js";
 import { stateCounts } from "../components/job-state.js";
@@ -28,21 +28,21 @@ export const page = {
     ctx.setTitle(type);
 
     const badges = h("span", { class: "marks" });
-    const acts = h("div", { class: "actions" });
-    const paused = h("div", { class: "notices" });
+    const actions = h("div", { class: "actions" });
+    const pauseNotes = h("div", { class: "notices" });
     const tiles = queueTiles();
     const counts = stateCounts({ type });
     const plots = queueCharts();
     const next = nextJobs(type);
     const failing = frequentErrors(type);
     const workers = queueWorkers(type);
-    const missing = h("div", { hidden: true }, unknown(type));
+    const notFoundNote = h("div", { hidden: true }, notFound(type));
     const body = h(
       "div",
       { class: "pile", hidden: true },
       h("div", { class: "tiles" }, tiles.nodes),
       panel("Jobs by state", {}, counts.node),
-      h("div", { class: "page-bar" }, rangeButtons(range, choose)),
+      h("div", { class: "page-bar" }, rangeButtons(range, chooseRange)),
       h("div", { class: "columns columns-three" }, plots.nodes),
       h("div", { class: "columns columns-three" }, next.node, failing.node, workers.node),
     );
@@ -57,10 +57,10 @@ export const page = {
           h("h1", null, type),
           badges,
         ),
-        acts,
+        actions,
       ),
-      paused,
-      missing,
+      pauseNotes,
+      notFoundNote,
       body,
     );
 
@@ -71,43 +71,45 @@ export const page = {
         if (error.status !== 404) throw error;
         queue = null;
       }
-      missing.hidden = queue !== null;
+      notFoundNote.hidden = queue !== null;
       body.hidden = queue === null;
       if (queue === null) return;
-      fillMarks();
-      fillActs();
+      fillBadges();
+      fillActions();
       tiles.update(queue);
       counts.update(queue.counts);
-      if (stops.length === 1) begin();
+      if (stops.length === 1) startDetails();
     }
 
     async function readLists(signal) {
       await Promise.all([next.read(signal), workers.read(signal)]);
     }
 
-    function fillMarks() {
+    function fillBadges() {
       const key = JSON.stringify([queue.pauses, queue.limits, queue.workers]);
       if (badges.dataset.key === key) return;
       badges.dataset.key = key;
       fill(badges, queueBadges(queue));
-      fill(paused, queue.pauses.map(pauseNote));
+      fill(pauseNotes, queue.pauses.map(pauseNote));
     }
 
-    //: Made anew only when they change: a button that is replaced loses the focus.
-    function fillActs() {
-      const wanted = actsFor(queue);
+    //: Replaced only when they change: a replaced button loses the focus.
+    function fillActions() {
+      const wanted = actionsFor(queue);
       const key = wanted.map(({ label }) => label).join();
-      if (acts.dataset.key === key) return;
-      acts.dataset.key = key;
-      fill(acts, wanted.map(({ label, kind, run }) =>
+      if (actions.dataset.key === key) return;
+      actions.dataset.key = key;
+      fill(actions, wanted.map(({ label, kind, run }) =>
         h("button", { type: "button", class: kind, onclick: run }, label),
       ));
       ctx.actions(wanted.map(({ label, run }) => ({ label: `${label}: ${type}`, run })));
     }
 
-    function actsFor({ pauses, counts: of }) {
+    function actionsFor({ pauses, counts: of }) {
       const isPaused = pauses.some((one) => one.type !== null);
-      const act = (label, what, kind = "") => ({ label, kind, run: () => then(what(queue)) });
+      const act = (label, what, kind = "") => {
+        return { label, kind, run: () => runAndRefresh(what(queue)) };
+      };
       return [
         can("manage") && act("Add job", () => addJob({ type }), "primary"),
         can("manage") && isPaused && act("Resume", () => resume({ type })),
@@ -119,17 +121,17 @@ export const page = {
       ].filter(Boolean);
     }
 
-    async function then(doing) {
-      if (await doing) await Promise.all([read(), readLists(), failing.read()]);
+    async function runAndRefresh(promise) {
+      if (await promise) await Promise.all([read(), readLists(), failing.read()]);
     }
 
-    function choose(name) {
+    function chooseRange(name) {
       range = name;
       setQuery({ range: name === DEFAULT_RANGE ? null : name });
-      beginCharts();
+      startCharts();
     }
 
-    function beginCharts() {
+    function startCharts() {
       stopCharts();
       const { step, length, fold, everyMs } = RANGES[range];
       const draw = async (signal) => {
@@ -139,20 +141,20 @@ export const page = {
     }
 
     ctx.keys({
-      a: { label: "Add a job", run: () => can("manage") && then(addJob({ type })) },
+      a: { label: "Add a job", run: () => can("manage") && runAndRefresh(addJob({ type })) },
       P: {
         label: "Pause or resume the queue",
-        run: () => acts.querySelectorAll("button")[1]?.click(),
+        run: () => actions.querySelectorAll("button")[1]?.click(),
       },
     });
-    //: Look closer, once it is known that there is such a queue.
-    function begin() {
+    //: Start reading the details, once the queue is known to exist.
+    function startDetails() {
       stops.push(
         refresher(readLists, { minMs: 3_000, everyMs: 15_000, types: [type] }),
-        // Thousands of failed jobs may be looked at for it.
+        // May scan thousands of failed jobs.
         refresher(failing.read, { minMs: 15_000, types: [type] }),
       );
-      beginCharts();
+      startCharts();
     }
 
     stops.push(refresher(read, { minMs: 1_000, everyMs: 10_000, types: [type] }));
@@ -168,9 +170,9 @@ function pauseNote(pause) {
   return h("p", { class: "notice", dataset: { tone: "warn" } }, pauseText(pause));
 }
 
-function unknown(type) {
+function notFound(type) {
   return emptyState({
-    title: "No such queue",
+    title: "Queue not found",
     text: `No job of type ${type} has been added, and it has no limits or pauses.`,
     action: can("manage") ? { label: "Add a job", run: () => addJob({ type }) } : null,
   });

@@ -1,4 +1,4 @@
-// Who may come in: people with passwords, programs with tokens; and how it looks here.
+// Settings page: account, theme, users and tokens.
 
 import { formDialog } from "../components/form.js";
 import { setTheme, themeName } from "../components/theme.js";
@@ -32,7 +32,7 @@ const THEMES = [
   ["dark", "Dark"],
 ];
 
-//: *signal* says when the page is left.
+//: *signal* is aborted when the page is left.
 function accountPanel({ api, me }, signal) {
   const choice = h("div", { class: "actions", role: "group", "aria-label": "Theme" });
   function draw() {
@@ -67,7 +67,7 @@ function accountPanel({ api, me }, signal) {
         me.role ?? (me.scopes ?? []).join(", "),
         me.read_only && h("span", { class: "warn" }, ", read-only"),
       ),
-      // Only who logged in by a password has one.
+      // Only users who logged in with a password have one.
       me.can_log_out &&
         me.role && [h("dt", null, "Password"), h("dd", null, passwordButton(api))],
       h("dt", null, "Theme"),
@@ -82,7 +82,7 @@ function passwordButton(api) {
   const change = () =>
     formDialog({
       title: "Change your password",
-      text: "Everywhere else you are logged out.",
+      text: "All your other sessions end.",
       action: "Change",
       fields: [
         {

@@ -1,4 +1,4 @@
-// One operation: what it takes and answers, and a way to try it.
+// One operation of the REST API: parameters, body, responses, and a form to try it.
 
 import { codeSample } from "../../components/empty-state.js";
 import { jsonTree } from "../../components/json-tree.js";
@@ -8,7 +8,7 @@ import { shape, typeOf } from "./schema.js";
 
 export function operation(one, document) {
   const { path, method, summary, description, parameters = [] } = one;
-  const right = one["x-scope"] ?? one["x-role"];
+  const scope = one["x-scope"] ?? one["x-role"];
   const words = [path, method, summary, one.operationId].join(" ").toLowerCase();
   const details = h(
     "details",
@@ -19,10 +19,10 @@ export function operation(one, document) {
       h("span", { class: "method", dataset: { method } }, method.toUpperCase()),
       h("code", { class: "operation-path" }, path),
       h("span", { class: "soft operation-about" }, summary),
-      right && h("span", { class: "role", title: "Required scope" }, right),
+      scope && h("span", { class: "role", title: "Required scope" }, scope),
     ),
   );
-  // Made when it is opened: there are many.
+  // Built when it is opened: there are many.
   details.addEventListener("toggle", () => {
     if (details.open && details.children.length === 1) details.append(body());
   });
@@ -42,7 +42,7 @@ export function operation(one, document) {
         content(one.requestBody.content, document),
       ],
       h("h3", null, "Responses"),
-      answers(one.responses, document),
+      responsesView(one.responses, document),
       method === "get" && tryItForm(one),
     );
   }
@@ -51,7 +51,7 @@ export function operation(one, document) {
 function parameterTable(parameters, document) {
   const about = (one) => one.description ?? one.schema?.description ?? "";
   const hasAbout = parameters.some(about);
-  const heads = ["Name", "In", "Type", hasAbout && "About"].filter(Boolean);
+  const heads = ["Name", "In", "Type", hasAbout && "Description"].filter(Boolean);
   return h(
     "div",
     { class: "table-box", tabindex: 0, role: "region", "aria-label": "Parameters" },
@@ -78,7 +78,7 @@ function parameterTable(parameters, document) {
               "td",
               null,
               h("code", null, one.name),
-              one.required && h("span", { class: "faint" }, " needed"),
+              one.required && h("span", { class: "faint" }, " required"),
             ),
             h("td", null, one.in),
             h("td", null, typeOf(one.schema, document)),
@@ -90,25 +90,25 @@ function parameterTable(parameters, document) {
   );
 }
 
-function answers(responses, document) {
-  const good = Object.entries(responses).filter(([status]) => status < 400);
-  const bad = Object.entries(responses).filter(([status]) => status >= 400);
+function responsesView(responses, document) {
+  const success = Object.entries(responses).filter(([status]) => status < 400);
+  const failure = Object.entries(responses).filter(([status]) => status >= 400);
   return [
-    good.map(([status, answer]) =>
+    success.map(([status, response]) =>
       h(
         "div",
         { class: "answer" },
-        h("p", null, h("code", null, status), ` ${answer.description}`),
-        answer.content && content(answer.content, document),
+        h("p", null, h("code", null, status), ` ${response.description}`),
+        response.content && content(response.content, document),
       ),
     ),
     h(
       "p",
       { class: "soft" },
       "Or an error: ",
-      bad.map(([status, answer], index) => [
+      failure.map(([status, response], index) => [
         index > 0 && ", ",
-        h("span", { title: answer.description }, status),
+        h("span", { title: response.description }, status),
       ]),
       ".",
     ),
@@ -128,7 +128,7 @@ function content(types, document) {
 
 // -- try it -----------------------------------------------------------------------
 
-//: A form with the parameters of *operation*, and what the server answers.
+//: A form with the parameters of a GET operation, and the response.
 function tryItForm({ path, parameters = [], responses }) {
   const isStream = Object.values(responses).some(
     (one) => one.content?.["text/event-stream"],
@@ -140,12 +140,12 @@ function tryItForm({ path, parameters = [], responses }) {
     const input = h("input", {
       id,
       autocomplete: "off",
-      placeholder: one.required ? "needed" : "",
+      placeholder: one.required ? "required" : "",
     });
     inputs.set(one, input);
     return h("div", { class: "field" }, h("label", { for: id }, one.name), input);
   });
-  const answer = h("div", { class: "attempt-answer", "aria-live": "polite" });
+  const response = h("div", { class: "attempt-answer", "aria-live": "polite" });
 
   async function send(event) {
     event.preventDefault();
@@ -158,16 +158,16 @@ function tryItForm({ path, parameters = [], responses }) {
     }
     const address = api.url(target, query);
     const began = performance.now();
-    const shown = [];
+    const output = [];
     try {
       const found = await api.get(target, query);
-      shown.push(
+      output.push(
         typeof found === "string"
           ? h("pre", { class: "attempt-text", tabindex: 0 }, found)
           : jsonTree(found),
       );
     } catch (error) {
-      shown.push(
+      output.push(
         h(
           "p",
           { class: "bad" },
@@ -178,10 +178,10 @@ function tryItForm({ path, parameters = [], responses }) {
     const ms = Math.round(performance.now() - began);
     const command = `curl '${window.location.origin}${address.replaceAll("'", "%27")}'`;
     fill(
-      answer,
+      response,
       codeSample(command),
-      h("p", { class: "faint" }, `Answered in ${ms} ms`),
-      shown,
+      h("p", { class: "faint" }, `Response in ${ms} ms`),
+      output,
     );
   }
 
@@ -195,6 +195,6 @@ function tryItForm({ path, parameters = [], responses }) {
       { class: "actions" },
       h("button", { class: "primary small", type: "submit" }, "Send"),
     ),
-    answer,
+    response,
   );
 }

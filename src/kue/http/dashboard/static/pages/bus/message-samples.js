@@ -1,4 +1,4 @@
-// Some of the messages that pass the bus, as long as someone looks.
+// Samples of the messages on the event bus, while the user watches.
 
 import { table } from "../../components/table.js";
 import { api, isAbort, report } from "../../lib/api.js";
@@ -6,10 +6,10 @@ import { fill, h } from "../../lib/dom.js";
 import { NO_VALUE, bytes, exact, time } from "../../lib/format.js";
 import { live } from "../../lib/live.js";
 
-//: Milliseconds between two looks.
-const EVERY = 1_000;
+//: Milliseconds between two requests.
+const POLL = 1_000;
 //: Messages that are shown.
-const MOST = 100;
+const MAX_SHOWN = 100;
 const IDLE =
   "Watch some of the messages: up to 20 per second from each node, with secrets hidden.";
 
@@ -40,55 +40,55 @@ const COLUMNS = [
 //: Return {node, button, stop()}.
 export function messageSamples() {
   let timer = 0;
-  let ending = null;
+  let controller = null;
   let last = 0;
   let shown = [];
   const list = table({ columns: COLUMNS, key: ({ id }) => id, caption: "Messages of the bus" });
   list.node.hidden = true;
   const status = h("p", { class: "bus-rest faint", role: "status" }, IDLE);
-  const button = h("button", { type: "button", class: "small", onclick: turn }, "Watch");
+  const button = h("button", { type: "button", class: "small", onclick: toggle }, "Watch");
 
-  function turn() {
-    if (ending) stop();
+  function toggle() {
+    if (controller) stop();
     else start();
   }
 
   function start() {
-    ending = new AbortController();
+    controller = new AbortController();
     fill(button, "Stop");
-    fill(status, "Messages appear from the next heartbeat of each node on.");
-    look(ending.signal);
+    fill(status, "Messages appear after the next heartbeat of each node.");
+    poll(controller.signal);
   }
 
   function stop() {
-    ending?.abort();
-    ending = null;
+    controller?.abort();
+    controller = null;
     window.clearTimeout(timer);
     fill(button, "Watch");
     if (!shown.length) fill(status, IDLE);
   }
 
-  async function look(signal) {
+  async function poll(signal) {
     try {
-      if (live.state !== "paused") take(await api.get("/bus/samples", { after: last }, { signal }));
+      if (live.state !== "paused") show(await api.get("/bus/samples", { after: last }, { signal }));
     } catch (error) {
       if (!isAbort(error)) report(error);
     }
-    if (!signal.aborted) timer = window.setTimeout(() => look(signal), EVERY);
+    if (!signal.aborted) timer = window.setTimeout(() => poll(signal), POLL);
   }
 
-  function take({ messages, last: newest }) {
-    // A server that began anew counts from the start.
+  function show({ messages, last: newest }) {
+    // A restarted server counts from the start.
     if (newest < last) shown = [];
     last = newest;
     if (!messages.length) return;
-    shown = [...messages.reverse(), ...shown].slice(0, MOST);
+    shown = [...messages.reverse(), ...shown].slice(0, MAX_SHOWN);
     list.update(shown);
     list.node.hidden = false;
     fill(status);
   }
 
-  // It scrolls, also by keys.
+  // It scrolls, also by keyboard.
   const node = h(
     "div",
     { class: "as-cards bus-samples", role: "group", "aria-label": "Messages", tabindex: 0 },

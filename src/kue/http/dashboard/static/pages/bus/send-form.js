@@ -1,4 +1,4 @@
-// A message of one's own, and what becomes of it.
+// Form that sends a message on the event bus and shows the reply.
 
 import { form } from "../../components/form.js";
 import { jsonTree } from "../../components/json-tree.js";
@@ -13,9 +13,9 @@ const FIELDS = [
     label: "Kind",
     type: "select",
     options: [
-      ["request", "request: to one, and wait for its reply"],
-      ["send", "send: to one of them, in turn"],
-      ["publish", "publish: to all of them"],
+      ["request", "request: to one consumer, with a reply"],
+      ["send", "send: to one consumer, round-robin"],
+      ["publish", "publish: to all consumers"],
     ],
     value: "request",
   },
@@ -36,20 +36,20 @@ const FIELDS = [
     help: "One per line",
     parse: headersOf,
   },
-  { name: "timeout", label: "Wait for a reply", value: "5s", help: "At most 30 seconds" },
+  { name: "timeout", label: "Reply timeout", value: "5s", help: "At most 30 seconds" },
 ];
 
 //: Return {node, choose(address)}.
 export function messageForm() {
   const outcome = h("div", { class: "bus-outcome", role: "status" });
-  const made = form({ fields: FIELDS, action: "Send", submit: send });
-  const [address, , body] = made.controls;
+  const sendForm = form({ fields: FIELDS, action: "Send", submit: send });
+  const [address, , body] = sendForm.controls;
 
   async function send(values) {
     fill(outcome, h("p", { class: "faint" }, "Sending…"));
     try {
-      const became = await api.post("/bus/messages", values);
-      fill(outcome, shown(values, became));
+      const result = await api.post("/bus/messages", values);
+      fill(outcome, resultView(values, result));
     } catch (error) {
       fill(outcome);
       throw error;
@@ -61,7 +61,7 @@ export function messageForm() {
     body.input.focus();
   }
 
-  return { node: h("div", { class: "columns-even columns" }, made.node, outcome), choose };
+  return { node: h("div", { class: "columns-even columns" }, sendForm.node, outcome), choose };
 }
 
 function headersOf(text) {
@@ -69,7 +69,7 @@ function headersOf(text) {
   for (const line of text.split("\n").filter((one) => one.trim())) {
     const [name, ...value] = line.split(":");
     if (!name.trim() || !value.length) {
-      throw Object.assign(new Error(`a header is name: value, not ${line}`), {
+      throw Object.assign(new Error(`not a header: ${line}; write name: value`), {
         field: "headers",
       });
     }
@@ -78,7 +78,7 @@ function headersOf(text) {
   return found;
 }
 
-function shown({ kind }, { nodes, reply, failure, took_ms: took }) {
+function resultView({ kind }, { nodes, reply, failure, took_ms: took }) {
   if (failure) {
     const code = failure.code === -1 ? "" : `, code ${failure.code}`;
     return h(
@@ -89,16 +89,20 @@ function shown({ kind }, { nodes, reply, failure, took_ms: took }) {
     );
   }
   if (kind !== "request") {
-    const heard = plural(nodes, "node listens", "nodes listen");
-    return h("p", { class: nodes ? "good" : "bad" }, nodes ? `Sent; ${heard} there.` : "No consumer listens there.");
+    const text = nodes
+      ? `Sent; ${plural(nodes, "node has", "nodes have")} consumers.`
+      : "No consumers at this address.";
+    return h("p", { class: nodes ? "good" : "bad" }, text);
   }
-  const headers = Object.entries(reply.headers).map(([name, values]) => `${name}: ${values.join(", ")}`);
+  const headers = Object.entries(reply.headers).map(
+    ([name, values]) => `${name}: ${values.join(", ")}`,
+  );
   return [
-    h("p", { class: "good" }, `A reply came after ${duration(took)}`),
+    h("p", { class: "good" }, `Reply after ${duration(took)}`),
     headers.length > 0 && h("p", { class: "mono wrap soft" }, headers.join("; ")),
     reply.codec === "json"
       ? jsonTree(reply.body, { label: "Reply" })
-      : h("p", { class: "faint" }, `It is ${reply.codec}, which cannot be shown.`),
-    reply.is_cut && h("p", { class: "faint" }, "It is large; parts of it are left out."),
+      : h("p", { class: "faint" }, `Bodies of codec ${reply.codec} cannot be shown.`),
+    reply.is_cut && h("p", { class: "faint" }, "Truncated: the reply is large."),
   ];
 }

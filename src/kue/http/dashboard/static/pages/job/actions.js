@@ -1,4 +1,4 @@
-// What can be done to one job that needs something said first: data, priority, time.
+// Actions on one job, with the dialogs that ask for data, priority or time.
 
 import { formDialog } from "../../components/form.js";
 import { toast } from "../../components/toast.js";
@@ -10,8 +10,8 @@ import { PRIORITIES } from "../jobs/filters.js";
 
 const REDACTED = "•••";
 
-//: Everything that can be done to *job* now, in the order menus show it: each
-//: {name, label, run, danger?}.
+//: All possible actions on *job*, in the order of the menu: each {name, label, run,
+//: danger?}.
 export function jobActions(job) {
   if (!can("manage")) return [];
   const all = [
@@ -22,9 +22,9 @@ export function jobActions(job) {
     canDo("retry", job) && act("retry-with", "Retry with different data…", () => retryWith(job)),
     act("copy-with", "Run a copy with different data…", () => copyWith(job)),
     act("edit", "Edit data…", () => editData(job)),
-    act("priority", "Change priority…", () => prioritise(job)),
+    act("priority", "Change priority…", () => changePriority(job)),
     job.state !== "active" && act("reschedule", "Reschedule…", () => reschedule(job)),
-    canDo("remove", job) && act("remove", "Remove…", () => removeIt(job), true),
+    canDo("remove", job) && act("remove", "Remove…", () => removeAndLeave(job), true),
   ];
   return all.filter(Boolean);
 }
@@ -56,7 +56,7 @@ function retryWith(job) {
     fields: [dataField(job)],
     submit: async ({ data }) => {
       await api.post(`/jobs/${job.id}/retry`, { data, ended_at: job.ended_at });
-      toast(`Job ${job.id} is queued again`, { tone: "good" });
+      toast(`Job ${job.id} is requeued`, { tone: "good" });
     },
   });
 }
@@ -68,8 +68,10 @@ function copyWith(job) {
     fields: [dataField(job)],
     submit: async ({ data }) => {
       const { id, is_new: isNew } = await api.post(`/jobs/${job.id}/copy`, { data });
-      const told = isNew ? `Job ${id} is a copy of ${job.id}` : `Job ${id} already has this unique key`;
-      toast(told, { tone: "good", action: { label: "Open", run: () => go(`/jobs/${id}`) } });
+      const text = isNew
+        ? `Job ${id} is a copy of ${job.id}`
+        : `Job ${id} already has this unique key`;
+      toast(text, { tone: "good", action: { label: "Open", run: () => go(`/jobs/${id}`) } });
     },
   });
 }
@@ -77,11 +79,11 @@ function copyWith(job) {
 function dataField(job) {
   const text = JSON.stringify(job.data, null, 2);
   const isRedacted = text.includes(REDACTED);
-  const help = isRedacted ? `JSON; what is ${REDACTED} stays as it is stored` : "JSON";
+  const help = isRedacted ? `JSON; values shown as ${REDACTED} are kept` : "JSON";
   return { name: "data", label: "Data", type: "json", rows: 14, value: text, help };
 }
 
-function prioritise(job) {
+function changePriority(job) {
   const names = [...PRIORITIES].map(([number, name]) => `${name} is ${number}`);
   return formDialog({
     title: `Priority of job ${job.id}`,
@@ -106,7 +108,7 @@ function prioritise(job) {
 function reschedule(job) {
   return formDialog({
     title: `Reschedule job ${job.id}`,
-    text: "Give a delay or a time: it does not run before.",
+    text: "Enter a delay or a start time.",
     action: "Reschedule",
     fields: [
       { name: "delay", label: "Delay", placeholder: "10m", help: "For example 30s, 10m or 1h30m" },
@@ -120,6 +122,6 @@ function reschedule(job) {
   });
 }
 
-async function removeIt(job) {
+async function removeAndLeave(job) {
   if (await remove(job)) go("/jobs");
 }

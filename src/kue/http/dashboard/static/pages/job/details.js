@@ -1,4 +1,4 @@
-// What is known of a job besides its data: options, times, who ran it.
+// Details of a job: options, times and worker.
 
 import { copyButton } from "../../components/clipboard.js";
 import { pathSegment } from "../../lib/api.js";
@@ -6,9 +6,17 @@ import { h } from "../../lib/dom.js";
 import { duration, timeAgo } from "../../lib/format.js";
 import { href } from "../../lib/router.js";
 import { priorityName } from "../jobs/columns.js";
-import { attemptCount } from "./attempts.js";
 
-//: The facts worth showing, as [name, value] pairs; what is as usual is left out.
+//: A list of [name, value] pairs.
+export function factList(facts) {
+  return h(
+    "dl",
+    { class: "facts" },
+    facts.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]),
+  );
+}
+
+//: The details of a job, as [name, value] pairs; defaults are left out.
 export function detailsOf(job) {
   const facts = [
     ["Type", link(`/queues/${pathSegment(job.type)}`, job.type)],
@@ -36,6 +44,13 @@ export function detailsOf(job) {
     ["Address", addressView(job.address_id)],
   ];
   return facts.filter(([, value]) => value !== null && value !== undefined && value !== "");
+}
+
+function attemptCount(job) {
+  const left = job.max_attempts - job.attempts;
+  const count = `${job.attempts} of ${job.max_attempts}`;
+  if (["complete", "cancelled"].includes(job.state) || left <= 0) return count;
+  return `${count}, ${left} left`;
 }
 
 function priorityOf(priority) {

@@ -1,9 +1,9 @@
 import { codeSample } from "../../components/empty-state.js";
 import { api } from "../../lib/api.js";
 import { fill, h } from "../../lib/dom.js";
-// A job as code that adds another like it: Python, the command line, cURL.
+// Code that adds a similar job: Python, command line, cURL.
 
-//: What is said of a job only when it is not the default.
+//: Options that are written only when they differ from the default.
 const OPTIONS = [
   { name: "priority", of: (job) => job.priority },
   { name: "delay", of: (job) => seconds(job.delay) },
@@ -17,7 +17,7 @@ const OPTIONS = [
   { name: "group", of: (job) => job.group },
   { name: "tags", of: (job) => (job.tags?.length ? job.tags : null) },
 ];
-//: The command line has no words for these.
+//: Options that the command line does not have.
 const MORE_OPTIONS = [
   { name: "remove_on_complete", of: (job) => job.remove_on_complete || null },
   { name: "retention", of: (job) => seconds(job.retention) },
@@ -29,15 +29,15 @@ const MORE_OPTIONS = [
   { name: "meta", of: (job) => (Object.keys(job.meta ?? {}).length ? job.meta : null) },
 ];
 
-//: The body of POST /jobs that adds a job like this one.
+//: The body of POST /jobs that adds a similar job.
 export function asBody(job) {
   const body = { type: job.type };
   if (job.data !== null && job.data !== undefined) body.data = job.data;
-  return { ...body, ...given(job, [...OPTIONS, ...MORE_OPTIONS]) };
+  return { ...body, ...optionsOf(job, [...OPTIONS, ...MORE_OPTIONS]) };
 }
 
 function asPython(job) {
-  const rest = Object.entries(given(job, [...OPTIONS, ...MORE_OPTIONS])).map(
+  const rest = Object.entries(optionsOf(job, [...OPTIONS, ...MORE_OPTIONS])).map(
     ([name, value]) => `    ${name}=${python(value)},`,
   );
   const lines = [`    ${python(job.type)},`];
@@ -48,22 +48,22 @@ function asPython(job) {
 }
 
 function asCommand(job) {
-  const named = [quoted(job.type)];
+  const positional = [quoted(job.type)];
   if (job.data !== null && job.data !== undefined) {
-    named.push(quoted(JSON.stringify(job.data)));
+    positional.push(quoted(JSON.stringify(job.data)));
   }
-  const words = [];
-  for (const [name, value] of Object.entries(given(job, OPTIONS))) {
+  const options = [];
+  for (const [name, value] of Object.entries(optionsOf(job, OPTIONS))) {
     if (name === "tags") {
-      words.push(...value.map((tag) => `--tag ${quoted(tag)}`));
+      options.push(...value.map((tag) => `--tag ${quoted(tag)}`));
       continue;
     }
     const text = typeof value === "object" ? JSON.stringify(value) : String(value);
-    words.push(`--${name.replace("_", "-")}=${quoted(text)}`);
+    options.push(`--${name.replace("_", "-")}=${quoted(text)}`);
   }
-  // A type or a number that begins so would be taken for an option.
-  const isOdd = named.some((word) => /^'?-/.test(word));
-  const all = isOdd ? [...words, "--", ...named] : [...named, ...words];
+  // A type or a number that starts with "-" would be parsed as an option.
+  const needsSeparator = positional.some((word) => /^'?-/.test(word));
+  const all = needsSeparator ? [...options, "--", ...positional] : [...positional, ...options];
   return ["kue job add", ...all].join(" ");
 }
 
@@ -75,7 +75,7 @@ function asCurl(job, url) {
   ].join("\n");
 }
 
-function given(job, options) {
+function optionsOf(job, options) {
   const found = {};
   for (const { name, of, usual } of options) {
     const value = of(job);
@@ -89,7 +89,7 @@ function seconds(ms) {
   return ms === null || ms === undefined ? null : ms / 1000;
 }
 
-//: A JSON value as Python writes it.
+//: A JSON value as a Python literal.
 function python(value) {
   if (value === null || value === undefined) return "None";
   if (value === true) return "True";
@@ -103,7 +103,7 @@ function python(value) {
   return `{${parts.join(", ")}}`;
 }
 
-//: A word that a shell takes as it is.
+//: A word quoted for the shell.
 function quoted(word) {
   if (/^[\w@%+=:,./-]+$/.test(word)) return word;
   return `'${word.replaceAll("'", "'\\''")}'`;

@@ -1,11 +1,12 @@
-// A Python stack that can be read: one's own frames open, those of libraries folded.
+// Python stack trace: the user's own frames are expanded, library frames collapsed.
 
 import { h } from "../../lib/dom.js";
+import { plural } from "../../lib/format.js";
 
 const FRAME = /^\s+File "(.+)", line (\d+), in (.+)$/;
 const LIBRARY = /[\\/](site-packages|dist-packages|lib[\\/]python\d[\d.]*)[\\/]|^<frozen /;
 
-//: The parts of a stack in their order: frames, and the text between them.
+//: The parts of a stack trace in order: frames, and the text between them.
 function parts(text) {
   const found = [];
   let frame = null;
@@ -40,7 +41,7 @@ function isLibrary(file) {
   return LIBRARY.test(file);
 }
 
-//: Neighbouring frames of libraries become one.
+//: Adjacent library frames become one group.
 function grouped(all) {
   const groups = [];
   for (const part of all) {
@@ -52,11 +53,11 @@ function grouped(all) {
 }
 
 function folded(frames) {
-  const label = frames.length === 1 ? "1 frame" : `${frames.length} frames`;
+  const label = plural(frames.length, "library frame");
   return h(
     "details",
     { class: "stack-libraries" },
-    h("summary", {}, `${label} of libraries`),
+    h("summary", {}, label),
     frames.map(frameView),
   );
 }
@@ -73,7 +74,7 @@ function frameView(frame) {
   return h("div", { class: "stack-frame" }, place, code);
 }
 
-//: The end of a path, which tells files apart.
+//: The end of a path, which identifies the file.
 function shortened(file) {
   const steps = file.split(/[\\/]/);
   return steps.length > 4 ? `…/${steps.slice(-3).join("/")}` : file;

@@ -1,15 +1,15 @@
-// A job's life as one bar: how long it waited, ran and backed off.
+// Timeline of a job as one bar: how long it waited, ran and backed off.
 
 import { fill, h } from "../../lib/dom.js";
 import { duration, time } from "../../lib/format.js";
 import { live } from "../../lib/live.js";
 
-//: A gap longer than so many times all runs together is shortened, with a mark: runs of
-//: seconds would vanish beside a delay of days.
+//: A gap longer than this many times all runs together is shortened and marked: runs of
+//: seconds would vanish next to a delay of days.
 const LONGEST_GAP = 6;
 const RUNS = ["running", "failed", "active"];
 
-//: A bar to scale that goes on by itself while the job does.
+//: A bar to scale, redrawn every second until the job is finished.
 //:
 //: *clock* returns the time of the server.  `show(job)` shows a newer state of the job;
 //: `stop()` ends it.
@@ -17,8 +17,8 @@ export function timeline(clock) {
   const bar = h("div", { class: "timeline-bar", role: "img" });
   const legend = h("ul", { class: "timeline-legend" });
   const ends = h("div", { class: "timeline-ends" });
-  const cut = h("p", { class: "faint" }, "Gaps with a break (//) are shortened.");
-  const node = h("div", { class: "timeline" }, bar, ends, legend, cut);
+  const cutNote = h("p", { class: "faint" }, "Gaps with a break (//) are shortened.");
+  const node = h("div", { class: "timeline" }, bar, ends, legend, cutNote);
   let shown = null;
 
   function draw() {
@@ -27,15 +27,15 @@ export function timeline(clock) {
     const sums = totals(found);
     const words = [...sums].map(([kind, ms]) => `${PHASES[kind]} ${duration(ms)}`);
     bar.setAttribute("aria-label", words.join(", ") || "just added");
-    const limit = longest(found);
+    const limit = gapLimit(found);
     fill(bar, found.map((one) => part(one, limit)));
-    cut.hidden = !found.some((one) => lengthOf(one) > limitOf(one, limit));
+    cutNote.hidden = !found.some((one) => lengthOf(one) > limitOf(one, limit));
     fill(legend, [...sums].map(([kind, ms]) => entry(kind, ms)));
     fill(ends, firstAndLast(shown, found));
   }
 
   const timer = setInterval(() => {
-    if (shown && live.state !== "paused" && isGoingOn(shown)) draw();
+    if (shown && live.state !== "paused" && isUnfinished(shown)) draw();
   }, 1000);
   return {
     node,
@@ -49,12 +49,12 @@ export function timeline(clock) {
   };
 }
 
-function isGoingOn(job) {
+function isUnfinished(job) {
   return ["waiting", "active", "delayed", "blocked"].includes(job.state);
 }
 
-//: How long a gap may be to be drawn to scale; without a run, any gap may.
-function longest(found) {
+//: The longest gap that is drawn to scale; without a run, any gap is.
+function gapLimit(found) {
   const runs = found.filter(({ kind }) => RUNS.includes(kind));
   const sum = runs.reduce((all, one) => all + lengthOf(one), 0);
   return runs.length ? LONGEST_GAP * Math.max(sum, 1) : Infinity;
@@ -68,15 +68,15 @@ function lengthOf({ from, to }) {
   return to - from;
 }
 
-//: Shown if there is room for it.
+//: Shown if it fits.
 function lengthView(text) {
   return h("span", { class: text.length > 6 ? "is-long" : "" }, text);
 }
 
-function part(stretch, limit) {
-  const { kind, from, attempt, open } = stretch;
-  const length = lengthOf(stretch);
-  const shown = Math.min(length, limitOf(stretch, limit));
+function part(phase, limit) {
+  const { kind, from, attempt, open } = phase;
+  const length = lengthOf(phase);
+  const shown = Math.min(length, limitOf(phase, limit));
   const run = attempt ? `attempt ${attempt} ` : "";
   const text = open ? `${duration(length)} so far` : duration(length);
   return h(
@@ -84,7 +84,7 @@ function part(stretch, limit) {
     {
       class: ["timeline-part", shown < length && "is-cut"],
       title: `${run}${PHASES[kind]}: ${text}, from ${time(from)}`,
-      // Below 1 all parts together would not fill the bar.
+      // Below 1 the parts would not fill the bar.
       style: { "flex-grow": String(Math.max(1, shown)) },
     },
     h("span", { class: `timeline-fill timeline-${kind}` }),
@@ -111,7 +111,7 @@ function firstAndLast(job, found) {
 
 // -- phases of a job --------------------------------------------------------------
 
-//: Names of the stretches as the page says them.
+//: Labels of the phases.
 const PHASES = {
   blocked: "blocked",
   delayed: "delayed",
@@ -125,12 +125,12 @@ const PHASES = {
   earlier: "earlier, no longer kept",
 };
 
-const ENDED_BADLY = new Set(["retry", "failed", "stalled", "cancelled"]);
+const FAILED = new Set(["retry", "failed", "stalled", "cancelled"]);
 
-//: The stretches of a job's life up to *now*, each {kind, from, to, attempt, open}.
+//: The phases of a job up to *now*, each {kind, from, to, attempt, open}.
 //:
-//: They follow each other without gaps.  The one that goes on is *open*; what lies
-//: after it is what is left of a delay.
+//: They follow each other without gaps.  The current one is *open*; after it comes only
+//: the rest of a delay.
 function phases(job, now) {
   const found = [];
   const add = (kind, from, to, more = {}) => {
@@ -140,7 +140,7 @@ function phases(job, now) {
   let due = at + (job.delay ?? 0);
   let idle = job.after?.length ? "blocked" : "delayed";
   const wait = (until, more = {}) => {
-    // Blocked jobs do not say when the last of the others ended.
+    // Blocked jobs do not record when their last dependency ended.
     if (idle === "blocked") return add("blocked", at, until, more);
     const turn = Math.min(Math.max(due, at), until);
     add(idle, at, turn);
@@ -155,7 +155,7 @@ function phases(job, now) {
     else if (entry.outcome === "restarted") add("ended", at, entry.at);
     else wait(entry.at);
     if (began !== null) {
-      const kind = ENDED_BADLY.has(entry.outcome) ? "failed" : "running";
+      const kind = FAILED.has(entry.outcome) ? "failed" : "running";
       add(kind, began, entry.at, { attempt: entry.attempt });
     }
     at = entry.at;
@@ -178,7 +178,7 @@ function phases(job, now) {
   return found;
 }
 
-//: How long each kind takes in all: a map from kind to ms.
+//: Total length of each kind of phase: a map from kind to ms.
 function totals(found) {
   const sums = new Map();
   for (const { kind, from, to } of found) {

@@ -1,15 +1,15 @@
-// Pages of jobs: matches may lie far apart, so one page may take several requests.
+// Read pages and counts of jobs; with rare matches one page may take several requests.
 
 import { api, pathSegment } from "../../lib/api.js";
 
 const PAGE = 50;
-//: Milliseconds after which a search that goes on is shown.
-const PATIENCE_MS = 300;
+//: Milliseconds after which the results of a running search are shown.
+const PARTIAL_MS = 300;
 
 //: Read one page: {jobs, cursor, isPart}; *isPart* when it is short and there is more.
 //:
-//: onPart(page) is called while the search goes on with what it found so far; it returns
-//: whether to go on.
+//: onPart(page) is called during the search with the jobs found so far; it returns
+//: whether to continue.
 export async function readPage(params, signal, onPart) {
   const began = Date.now();
   const jobs = [];
@@ -21,7 +21,7 @@ export async function readPage(params, signal, onPart) {
     cursor = found.cursor;
     const isPart = cursor !== null && jobs.length < PAGE;
     const page = { jobs: [...jobs], cursor, isPart };
-    const isLong = Date.now() - began > PATIENCE_MS;
+    const isLong = Date.now() - began > PARTIAL_MS;
     if (!isPart || (isLong && !onPart(page))) return page;
   }
 }
@@ -33,7 +33,7 @@ export async function readCounts(type, signal) {
     const path = `/queues/${pathSegment(type)}`;
     return (await api.get(path, null, { signal })).counts;
   } catch (problem) {
-    // A type that nobody has heard of has no jobs.
+    // An unknown type has no jobs.
     if (problem.status === 404) return {};
     throw problem;
   }

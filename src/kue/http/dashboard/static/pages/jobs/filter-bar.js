@@ -1,17 +1,17 @@
-// The filters in force as chips, and a line to type more of them with suggestions.
+// Filter bar: the current filters as chips, and an input with suggestions for more.
 
 import { api } from "../../lib/api.js";
 import { fill, h, uid } from "../../lib/dom.js";
 import { FACETS, PRIORITIES, filterText, isFacet, parseFilter } from "./filters.js";
 
 //: Suggestions shown at once.
-const MOST = 12;
+const MAX_SHOWN = 12;
 
 //: A bar of chips.
 //:
-//: *suggest(name)* gives the values that a filter is known to have, or a promise of
-//: them; *onChange(changes)* is told what to write into the address.  `show(filters)`
-//: shows those in force.
+//: *suggest(name)* returns known values of a filter, or a promise of them;
+//: *onChange(changes)* is called with the changes to the address.  `show(filters)` shows
+//: the current filters.
 export function filterBar({ suggest, onChange }) {
   const listId = uid("filters");
   const chips = h("ul", { class: "chips", "aria-label": "Filters" });
@@ -19,14 +19,14 @@ export function filterBar({ suggest, onChange }) {
     class: "filter-input",
     type: "text",
     role: "combobox",
-    placeholder: "Filter: type, tag, data.user_id=42, or words",
+    placeholder: "Filter: type, tag, data.user_id=42, or text",
     autocomplete: "off",
     spellcheck: "false",
     "aria-label": "Add a filter",
     "aria-expanded": "false",
     "aria-controls": listId,
     "aria-autocomplete": "list",
-    onfocus: () => !isQuiet && offer(),
+    onfocus: () => !isSilent && offer(),
     onclick: () => list.hidden && offer(),
     oninput: offer,
     onblur: close,
@@ -49,17 +49,17 @@ export function filterBar({ suggest, onChange }) {
   let filters = [];
   let options = [];
   let active = -1;
-  let asked = 0;
-  //: Whether the line gets the focus without being asked to suggest anything.
-  let isQuiet = false;
+  let requests = 0;
+  //: Whether the input gets the focus without showing suggestions.
+  let isSilent = false;
 
   async function offer() {
-    asked += 1;
-    const turn = asked;
+    requests += 1;
+    const request = requests;
     const found = await suggestions(input.value, suggest);
-    // Typed on in the meantime, or gone.
-    if (turn !== asked || document.activeElement !== input) return;
-    options = found.slice(0, MOST);
+    // The text changed or the input lost the focus in the meantime.
+    if (request !== requests || document.activeElement !== input) return;
+    options = found.slice(0, MAX_SHOWN);
     active = -1;
     draw();
   }
@@ -82,16 +82,16 @@ export function filterBar({ suggest, onChange }) {
         id: `${listId}-${number}`,
         role: "option",
         "aria-selected": String(number === active),
-        // The line must not lose the focus before the click arrives.
+        // The input must not lose the focus before the click arrives.
         onpointerdown: (event) => event.preventDefault(),
-        onclick: () => pick(option),
+        onclick: () => chooseOption(option),
       },
       h("span", { class: "suggestion" }, option.label),
       option.hint && h("span", { class: "hint" }, option.hint),
     );
   }
 
-  function pick(option) {
+  function chooseOption(option) {
     if (option.filter) return add(option.filter);
     input.value = option.text;
     input.focus();
@@ -101,24 +101,24 @@ export function filterBar({ suggest, onChange }) {
   function add(filter) {
     input.value = "";
     onChange({ [filter[0]]: filter[1] });
-    rest();
+    refocus();
   }
 
   function remove([name]) {
     onChange({ [name]: null });
-    rest();
+    refocus();
   }
 
-  //: Be ready for the next filter without covering what this one found.
-  function rest() {
-    isQuiet = true;
+  //: Focus the input without suggestions, which would cover the results.
+  function refocus() {
+    isSilent = true;
     input.focus();
-    isQuiet = false;
+    isSilent = false;
     close();
   }
 
   function close() {
-    asked += 1;
+    requests += 1;
     options = [];
     draw();
   }
@@ -132,7 +132,7 @@ export function filterBar({ suggest, onChange }) {
       draw();
     } else if (event.key === "Enter") {
       const typed = parseFilter(input.value);
-      if (active >= 0) pick(options[active]);
+      if (active >= 0) chooseOption(options[active]);
       else if (typed) add(typed);
     } else if (event.key === "Escape") {
       if (list.hidden) input.blur();
@@ -173,7 +173,7 @@ function chip(filter, remove) {
   );
 }
 
-//: What may be meant: each {label, hint} with a whole filter, or text to type on from.
+//: Suggestions: each {label, hint} with a complete filter, or text to continue typing.
 async function suggestions(typed, suggest) {
   const text = typed.trim();
   const named = /^([a-z]+)\s*[:=]\s*(.*)$/s.exec(text);
@@ -210,13 +210,13 @@ async function valuesOf(name, typed, suggest) {
 
 const TIMES = ["15m", "1h", "24h", "7d", "30d"];
 
-//: Values of the filter *name*: as the server lists them, or as the *jobs* shown have them.
+//: Known values of the filter *name*: from the server, or from the *jobs* shown.
 export async function knownValues(name, jobs) {
   switch (name) {
     case "type":
-      return (await listed("/queues", "queues")).map((queue) => queue.type);
+      return (await readList("/queues", "queues")).map((queue) => queue.type);
     case "worker":
-      return (await listed("/workers", "workers")).map((worker) => worker.name);
+      return (await readList("/workers", "workers")).map((worker) => worker.name);
     case "priority":
       return [...PRIORITIES.values()];
     case "since":
@@ -235,8 +235,8 @@ export async function knownValues(name, jobs) {
   }
 }
 
-//: What the server lists; nothing when it does not answer.
-async function listed(path, name) {
+//: Values that the server lists; none on an error.
+async function readList(path, name) {
   try {
     const answer = await api.get(path);
     return Array.isArray(answer) ? answer : (answer[name] ?? []);
@@ -245,7 +245,7 @@ async function listed(path, name) {
   }
 }
 
-//: The names at the top of *data* that a filter can say; texts and lists have none.
+//: The top-level names in *data* that a filter can contain; texts and lists have none.
 function namesIn(data) {
   const isNamed = data !== null && typeof data === "object" && !Array.isArray(data);
   return isNamed ? Object.keys(data).filter((name) => /^[^=:.\s]+$/.test(name)) : [];

@@ -1,8 +1,8 @@
-// Which jobs are wanted, as the address says it and as the API takes it.
+// Job filters: parsing, and conversion between the address and the API.
 
 import { duration } from "../../lib/format.js";
 
-//: The priorities that have a name, by number.
+//: Names of priorities, by number.
 export const PRIORITIES = new Map([
   [-15, "critical"],
   [-10, "high"],
@@ -11,18 +11,18 @@ export const PRIORITIES = new Map([
   [10, "low"],
 ]);
 
-//: Everything jobs can be filtered by besides their state, in the order it is offered.
+//: All filters except the state, in the order of the suggestions.
 export const FACETS = [
   { name: "type", label: "type", hint: "one queue" },
   { name: "tag", label: "tag", hint: "has this tag" },
   { name: "priority", label: "priority", hint: "a name or a number" },
   { name: "worker", label: "worker", hint: "ran there last" },
   { name: "group", label: "group", hint: "has this group key" },
-  { name: "error", label: "error", hint: "words of the last error" },
+  { name: "error", label: "error", hint: "text of the last error" },
   { name: "fingerprint", label: "fingerprint", hint: "one group of errors" },
   { name: "since", label: "since", hint: "created at or after: 1h, 7d, 2026-11-15" },
   { name: "until", label: "until", hint: "created before: 1h, 7d, 2026-11-15" },
-  { name: "text", label: "text", hint: "words anywhere in the data" },
+  { name: "text", label: "text", hint: "text anywhere in the data" },
   { name: "data.", label: "data.…", hint: "a value in the data: data.user_id=42" },
 ];
 
@@ -42,17 +42,17 @@ export function filtersOf(query) {
     .sort(([one], [other]) => rank(one) - rank(other));
 }
 
-//: The same as the API takes it.  Throws an Error that says what makes no sense.
+//: The filters as query parameters of the API.  Throws an Error if one is invalid.
 export function asParams(filters, now = Date.now()) {
   const params = {};
   for (const [name, value] of filters) {
     const isTime = name === "since" || name === "until";
-    params[dotted(name)] = isTime ? moment(value, now) : value;
+    params[dotted(name)] = isTime ? timeOf(value, now) : value;
   }
   return params;
 }
 
-//: The same as the filter of a bulk action, where numbers are numbers.
+//: The filters as the body of a bulk action, where numbers are numbers.
 export function asBody(filters, state, now = Date.now()) {
   const body = { state };
   for (const [name, value] of Object.entries(asParams(filters, now))) {
@@ -67,7 +67,7 @@ export function asBody(filters, state, now = Date.now()) {
   return body;
 }
 
-//: What someone typed as a filter: "tag:vip", "data.user_id=42", or words to look for.
+//: Parse a typed filter: "tag:vip", "data.user_id=42", or text to search for.
 export function parseFilter(typed) {
   const text = typed.trim();
   const data = /^(data\.[^=:\s]+)\s*[=:]\s*(.+)$/s.exec(text);
@@ -77,7 +77,7 @@ export function parseFilter(typed) {
   return text ? ["text", text] : null;
 }
 
-//: A filter as its chip says it.
+//: The text of a filter's chip.
 export function filterText([name, value]) {
   if (name.startsWith("data.")) return `${name} = ${value}`;
   if (name !== "since" && name !== "until") return `${name}: ${value}`;
@@ -89,8 +89,8 @@ export function filterText([name, value]) {
   return `${name} ${Number.isNaN(at) ? value : new Date(at).toLocaleString()}`;
 }
 
-//: Unix ms of a moment: told as that, as a date, or as how long ago it is.
-function moment(value, now = Date.now()) {
+//: Unix ms of a time given as Unix ms, as a date, or as a duration before now.
+function timeOf(value, now = Date.now()) {
   const length = lengthOf(value);
   if (length !== null) return Math.max(0, now - length);
   const at = /^\d{9,}$/.test(value) ? Number(value) : Date.parse(value);
@@ -105,7 +105,7 @@ function lengthOf(value) {
   return found ? Number(found[1]) * UNITS[found[2]] : null;
 }
 
-//: Places in lists as the API takes them: data.lines[0].sku is data.lines.0.sku.
+//: Indexes in the notation of the API: data.lines[0].sku is data.lines.0.sku.
 function dotted(name) {
   return name.startsWith("data.") ? name.replace(/\[(\d+)\]/g, ".$1") : name;
 }

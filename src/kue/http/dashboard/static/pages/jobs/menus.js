@@ -1,4 +1,4 @@
-// The menus above the list: saved views, columns, files to take away.
+// Menus of the jobs page: saved views, columns, export as JSON and CSV.
 
 import { formDialog } from "../../components/form.js";
 import { menu, menuItem } from "../../components/menu.js";
@@ -14,7 +14,7 @@ export function viewsMenu() {
     () => {
       const own = savedViews();
       return [
-        own.map((view) => h("div", { class: "menu-row" }, item(view), forgetButton(view))),
+        own.map((view) => h("div", { class: "menu-row" }, item(view), deleteButton(view))),
         own.length > 0 && h("hr"),
         PRESETS.map(item),
         h("hr"),
@@ -25,22 +25,22 @@ export function viewsMenu() {
   ).node;
 }
 
-function forgetButton({ name }) {
+function deleteButton({ name }) {
   const onclick = () => deleteView(name);
-  return h("button", { class: "plain", "aria-label": `Forget ${name}`, onclick }, "×");
+  return h("button", { class: "plain", "aria-label": `Delete ${name}`, onclick }, "×");
 }
 
-//: Ask for a name, and keep what the address says under it.
+//: Ask for a name, and save the current query under it.
 export function saveThisView() {
   return formDialog({
     title: "Save this view",
-    text: "State, filters and order get a name, in this browser.",
+    text: "Saves state, filters and order in this browser.",
     fields: [{ name: "name", label: "Name", required: true }],
     submit: ({ name }) => saveView(name.trim().slice(0, 60), viewQuery(query())),
   });
 }
 
-//: *state()* is that of the jobs shown; *onChange()* is called when others were chosen.
+//: *state()* is that of the jobs shown; *onChange()* is called when columns change.
 export function columnsMenu(state, onChange) {
   const remember = (keys) => {
     saveColumns(keys);
@@ -61,7 +61,7 @@ export function columnsMenu(state, onChange) {
       return [
         h("div", { dataset: { stay: "" } }, boxes),
         h("hr"),
-        menuItem("As usual", () => remember(null)),
+        menuItem("Reset to defaults", () => remember(null)),
       ];
     },
     { end: true, lead: "columns" },
@@ -78,7 +78,7 @@ function checkbox(label, checked, onChange) {
   );
 }
 
-//: *jobs()* are those to be taken away.
+//: *jobs()* returns the jobs to export.
 export function exportMenu(state, jobs) {
   return menu(
     "Export",
@@ -93,9 +93,9 @@ export function exportMenu(state, jobs) {
 // -- saved views ------------------------------------------------------------------
 
 const KEY = "kue.views";
-const MOST = 30;
+const MAX_VIEWS = 30;
 
-//: Those that come with the dashboard.
+//: Built-in views.
 const PRESETS = [
   { name: "Failed in the last hour", search: "state=failed&since=1h" },
   { name: "Running now", search: "state=active" },
@@ -104,23 +104,24 @@ const PRESETS = [
 
 function savedViews() {
   try {
-    const kept = JSON.parse(localStorage.getItem(KEY) ?? "[]");
-    return Array.isArray(kept) ? kept.filter(isView) : [];
+    const saved = JSON.parse(localStorage.getItem(KEY) ?? "[]");
+    return Array.isArray(saved) ? saved.filter(isView) : [];
   } catch {
     return [];
   }
 }
 
-//: Keep a view; another of the same name gives way.
+//: Save a view, replacing one of the same name.
 function saveView(name, search) {
-  keep([...savedViews().filter((view) => view.name !== name), { name, search }].slice(-MOST));
+  const others = savedViews().filter((view) => view.name !== name);
+  storeViews([...others, { name, search }].slice(-MAX_VIEWS));
 }
 
 function deleteView(name) {
-  keep(savedViews().filter((view) => view.name !== name));
+  storeViews(savedViews().filter((view) => view.name !== name));
 }
 
-//: The part of a query that a view is made of: no page of it.
+//: The query of a view: without the cursor.
 export function viewQuery(query) {
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
@@ -134,11 +135,11 @@ function isView(view) {
   return typeof view?.name === "string" && typeof view?.search === "string";
 }
 
-function keep(views) {
+function storeViews(views) {
   try {
     localStorage.setItem(KEY, JSON.stringify(views));
   } catch {
-    // Nothing may be kept; the address can still be.
+    // No storage; the address can still be bookmarked.
   }
 }
 
@@ -160,7 +161,7 @@ function asCsv(jobs, columns) {
   return rows.map((row) => `${row.map(field).join(",")}\r\n`).join("");
 }
 
-//: Spreadsheets take text that begins like a formula for one; data of jobs is not ours.
+//: Spreadsheets run text that starts like a formula; job data is not trusted.
 function field(value) {
   if (value === null || value === undefined) return "";
   if (typeof value === "number") return String(value);
@@ -174,6 +175,6 @@ function save(name, type, text) {
   document.body.append(link);
   link.click();
   link.remove();
-  // The download has begun by then.
+  // The download has started by then.
   setTimeout(() => URL.revokeObjectURL(address), 1000);
 }

@@ -1,4 +1,4 @@
-// One tab for each state, with how many jobs are in it.
+// Controls above the list of jobs: state tabs with counts, order, bulk actions.
 
 import { STATES } from "../../components/job-state.js";
 import { fill, h } from "../../lib/dom.js";
@@ -7,13 +7,13 @@ import { bulk, isPossible } from "../../lib/job-actions.js";
 import { can } from "../../lib/me.js";
 
 const ALL = "";
-const WITHOUT = " without the filters: how many match is not counted";
+const UNFILTERED = " without the filters; matching jobs are not counted";
 
-//: Tabs that lead to the same list in another state.  *address(state)* is where a tab
-//: leads; *onChoose(state)* is called on a plain click.
+//: One tab per state.  *address(state)* is the link of a tab; *onChoose(state)* is called
+//: on a plain click.
 //:
 //: Returns {node, show(state, counts, isFiltered)}; counts are null when they are not
-//: known, and those of all jobs when only some are shown.
+//: known; they ignore the filters.
 export function stateTabs(address, onChoose) {
   const tabs = [ALL, ...STATES].map((state) => {
     const count = h("span", { class: "tab-count" });
@@ -38,8 +38,8 @@ export function stateTabs(address, onChoose) {
 
   let revealed = "";
 
-  //: Scroll to the current tab, once for each and once more when it has its count: a
-  //: phone has not room for all.
+  //: Scroll to the current tab when it changes, and again when its count is known: on
+  //: phones not all tabs fit.
   function reveal(current, counts) {
     const key = `${current} ${counts !== null}`;
     if (key === revealed) return;
@@ -58,7 +58,7 @@ export function stateTabs(address, onChoose) {
       const count = tab.state === ALL ? sum : counts?.[tab.state] ?? 0;
       tab.count.textContent = counts ? `${isFiltered ? "of " : ""}${short(count)}` : "";
       tab.node.classList.toggle("is-empty", count === 0);
-      tab.count.title = counts ? `${number(count)}${isFiltered ? WITHOUT : ""}` : "";
+      tab.count.title = counts ? `${number(count)}${isFiltered ? UNFILTERED : ""}` : "";
       tab.node.href = address(tab.state);
       if (tab.state === current) tab.node.setAttribute("aria-current", "true");
       else tab.node.removeAttribute("aria-current");
@@ -71,29 +71,30 @@ export function stateTabs(address, onChoose) {
 
 // -- order ------------------------------------------------------------------------
 
-//: What the two orders are in each state; lists are sorted by what matters there.
+//: Labels of the two orders in each state, which are sorted by different times.
 const ORDERS = {
   waiting: { asc: "Next to run first", desc: "Last to run first" },
-  delayed: { asc: "Due first", desc: "Due last" },
+  delayed: { asc: "Next due first", desc: "Last due first" },
 };
 const BY_AGE = { asc: "Oldest first", desc: "Newest first" };
 
-//: What runs next is first, and what happened last.
+//: Unfinished jobs by what runs next, all others newest first.
 export function defaultOrder(state) {
   return state in ORDERS ? "asc" : "desc";
 }
 
-//: Return {node, show(state, order)}; *onChange(order)* hears of another, null as usual.
+//: Return {node, show(state, order)}; *onChange(order)* is called with the chosen order,
+//: null for the default.
 export function orderPicker(onChange) {
-  let usual = "desc";
+  let defaultValue = "desc";
   const node = h("select", { "aria-label": "Order", onchange });
 
   function onchange() {
-    onChange(node.value === usual ? null : node.value);
+    onChange(node.value === defaultValue ? null : node.value);
   }
 
   function show(state, order) {
-    usual = defaultOrder(state);
+    defaultValue = defaultOrder(state);
     const options = Object.entries(ORDERS[state] ?? BY_AGE);
     fill(node, options.map(([value, label]) => h("option", { value }, label)));
     node.value = order;
@@ -104,18 +105,18 @@ export function orderPicker(onChange) {
 
 // -- bulk actions -----------------------------------------------------------------
 
-const ACTS = [
+const ACTIONS = [
   ["retry", "Retry"],
   ["promote", "Run now"],
   ["cancel", "Cancel"],
   ["remove", "Remove"],
 ];
 
-//: A bar that is there while something is selected.
+//: A bar that is shown while jobs are selected.
 //:
-//: *matching()* is what all that match means: {filter, count} or null when no one state
-//: is chosen, which the server wants.  *clear()* ends the selection; *onDone()* is called
-//: when an act is over.
+//: *matching()* returns {filter, count} of all matching jobs, or null when no state is
+//: chosen, which the server requires.  *clear()* clears the selection; *onDone()* is
+//: called after an action.
 export function bulkBar({ matching, clear, onDone }) {
   const node = h("div", { class: "bulkbar", role: "region", "aria-label": "Selection" });
   node.hidden = true;
@@ -131,58 +132,58 @@ export function bulkBar({ matching, clear, onDone }) {
 
   function draw() {
     const all = matching();
-    const told = isAll ? howMany(all) : `${plural(jobs.length, "job")} selected`;
+    const text = isAll ? allLabel(all) : `${plural(jobs.length, "job")} selected`;
     fill(
       node,
-      h("b", { class: "bulk-count", role: "status" }, told),
-      all && isMore(all) && h("button", { class: "link", onclick: takeAll }, whole(all)),
-      h("span", { class: "bulk-acts" }, ACTS.filter(([act]) => isFor(act)).map(button)),
+      h("b", { class: "bulk-count", role: "status" }, text),
+      all && hasMore(all) && h("button", { class: "link", onclick: selectAll }, selectAllLabel(all)),
+      h("span", { class: "bulk-acts" }, ACTIONS.filter(([action]) => canRun(action)).map(button)),
       h("button", { class: "plain", onclick: clear }, "Clear"),
     );
   }
 
-  function isMore({ count }) {
+  function hasMore({ count }) {
     return !isAll && (count === undefined || count > jobs.length);
   }
 
-  function takeAll() {
+  function selectAll() {
     isAll = true;
     draw();
   }
 
-  function isFor(act) {
-    if (!can(act === "remove" ? "remove" : "manage")) return false;
-    if (isAll) return isPossible(act, matching().filter.state);
-    return jobs.some((job) => isPossible(act, job.state));
+  function canRun(action) {
+    if (!can(action === "remove" ? "remove" : "manage")) return false;
+    if (isAll) return isPossible(action, matching().filter.state);
+    return jobs.some((job) => isPossible(action, job.state));
   }
 
-  function button([act, label]) {
-    const kind = act === "remove" ? "danger" : "";
-    return h("button", { class: kind, onclick: () => run(act) }, label);
+  function button([action, label]) {
+    const kind = action === "remove" ? "danger" : "";
+    return h("button", { class: kind, onclick: () => run(action) }, label);
   }
 
-  //: Do *act* to what is selected; nothing happens when it fits none of it.
-  async function run(act) {
-    if (!isFor(act)) return;
+  //: Do *act* to the selected jobs, if it is possible for one of them.
+  async function run(action) {
+    if (!canRun(action)) return;
     const all = matching();
-    const target = isAll ? { filter: all.filter } : { ids: idsFor(act) };
+    const target = isAll ? { filter: all.filter } : { ids: idsFor(action) };
     const count = isAll ? all.count : target.ids.length;
     clear();
-    await bulk(act, target, { count });
+    await bulk(action, target, { count });
     onDone();
   }
 
-  function idsFor(act) {
-    return jobs.filter((job) => isPossible(act, job.state)).map((job) => job.id);
+  function idsFor(action) {
+    return jobs.filter((job) => isPossible(action, job.state)).map((job) => job.id);
   }
 
   return { node, show, run };
 }
 
-function whole({ count }) {
-  return count === undefined ? "Select all that match" : `Select all ${plural(count, "job")}`;
+function selectAllLabel({ count }) {
+  return count === undefined ? "Select all matching jobs" : `Select all ${plural(count, "job")}`;
 }
 
-function howMany({ count }) {
-  return count === undefined ? "All that match" : `All ${plural(count, "job")} selected`;
+function allLabel({ count }) {
+  return count === undefined ? "All matching jobs" : `All ${plural(count, "job")} selected`;
 }

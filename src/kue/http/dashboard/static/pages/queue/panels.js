@@ -1,25 +1,27 @@
-// The numbers of one queue.
+// Panels of the queue page: tiles, charts, next jobs, errors and workers.
 
 import { chart, inStep } from "../../components/chart.js";
 import { jobsPath } from "../../components/job-state.js";
 import { keyedList } from "../../components/keyed-list.js";
 import { panel } from "../../components/panel.js";
-import { setText, tile } from "../../components/tile.js";
+import { tile } from "../../components/tile.js";
 import { api } from "../../lib/api.js";
-import { fill, h } from "../../lib/dom.js";
+import { fill, h, setText } from "../../lib/dom.js";
 import { NO_VALUE, atMost, duration, number, rate, short, timeAgo } from "../../lib/format.js";
 import { href } from "../../lib/router.js";
-import { PRIORITIES } from "../jobs/filters.js";
+import { priorityName } from "../jobs/columns.js";
 
-//: Each with what it shows of a queue.
+// -- tiles ------------------------------------------------------------------------
+
+//: Each with a function that returns its content.
 const TILES = [
-  { label: "Waiting", of: waiting },
+  { label: "Waiting", of: waitingTile },
   { label: "In", of: ({ rates }) => ({ value: rate(rates.added) }) },
   { label: "Out", of: ({ rates }) => ({ value: rate(rates.complete) }) },
-  { label: "Failing", of: failing },
-  { label: "Wait p95", of: ({ latency }) => times(latency) },
-  { label: "Run p95", of: ({ run_time: run }) => times(run) },
-  { label: "Time to drain", of: drained },
+  { label: "Failing", of: failingTile },
+  { label: "Wait p95", of: ({ latency }) => percentileTile(latency) },
+  { label: "Run p95", of: ({ run_time: run }) => percentileTile(run) },
+  { label: "Time to drain", of: drainTile },
 ];
 
 //: Return {nodes, update(queue)}.
@@ -33,25 +35,25 @@ export function queueTiles() {
   return { nodes: tiles.map(({ node }) => node), update };
 }
 
-function waiting({ counts, next_waits_ms: ms }) {
-  const note = ms === null ? "" : `next waits ${duration(ms)}`;
+function waitingTile({ counts, next_waits_ms: ms }) {
+  const note = ms === null ? "" : `next job waited ${duration(ms)}`;
   return { value: number(counts.waiting), note };
 }
 
-function failing({ rates }) {
+function failingTile({ rates }) {
   return { value: rate(rates.failed), tone: rates.failed > 0 ? "bad" : "" };
 }
 
-function times(found) {
-  if (found === null) return { value: NO_VALUE, note: "none lately" };
+function percentileTile(found) {
+  if (found === null) return { value: NO_VALUE, note: "no recent runs" };
   const { p50, p95, p99 } = found;
   return { value: atMost(p95), note: `p50 ${atMost(p50)}, p99 ${atMost(p99)}` };
 }
 
-function drained({ drain_ms: ms, counts }) {
+function drainTile({ drain_ms: ms, counts }) {
   if (counts.waiting === 0) return { value: NO_VALUE, note: "no waiting jobs" };
-  if (ms === null) return { value: NO_VALUE, note: "not at the current pace", tone: "warn" };
-  return { value: duration(ms), note: "at the current pace" };
+  if (ms === null) return { value: NO_VALUE, note: "not at the current rate", tone: "warn" };
+  return { value: duration(ms), note: "at the current rate" };
 }
 
 // -- charts -----------------------------------------------------------------------
@@ -62,20 +64,20 @@ const PLOTS = [
   { name: "run", title: "Run time", unit: "ms", format: duration },
 ];
 
-//: Return {nodes, update(data), destroy()}; data is that of metrics/plots.js.
+//: Return {nodes, update(data), destroy()}; data is that of combinedCharts().
 export function queueCharts() {
   const plots = PLOTS.map(({ name, title, unit, format }) => {
-    const made = chart({ title, unit, format, height: 190 });
-    return { name, made, node: panel(title, {}, made.node) };
+    const plot = chart({ title, unit, format, height: 190 });
+    return { name, plot, node: panel(title, {}, plot.node) };
   });
-  inStep(...plots.map(({ made }) => made));
+  inStep(...plots.map(({ plot }) => plot));
 
   function update(data) {
-    for (const { name, made } of plots) made.update(data[name]);
+    for (const { name, plot } of plots) plot.update(data[name]);
   }
 
   function destroy() {
-    plots.forEach(({ made }) => made.destroy());
+    plots.forEach(({ plot }) => plot.destroy());
   }
 
   return { nodes: plots.map(({ node }) => node), update, destroy };
@@ -83,9 +85,9 @@ export function queueCharts() {
 
 // -- next jobs --------------------------------------------------------------------
 
-const NEXT_SHOWN = 6;
+const MAX_NEXT = 6;
 //: Jobs whose priorities are counted.
-const LOOKED_AT = 100;
+const COUNTED = 100;
 
 //: Return {node, read(signal)}.
 export function nextJobs(type) {
@@ -96,10 +98,10 @@ export function nextJobs(type) {
   const all = h("a", { class: "more", href: jobsPath("waiting", type) }, "All waiting");
 
   async function read(signal) {
-    const wanted = { state: "waiting", type, order: "asc", limit: LOOKED_AT };
+    const wanted = { state: "waiting", type, order: "asc", limit: COUNTED };
     const { jobs, cursor } = await api.get("/jobs", wanted, { signal });
     none.hidden = jobs.length > 0;
-    show(jobs.slice(0, NEXT_SHOWN));
+    show(jobs.slice(0, MAX_NEXT));
     fill(priorities, histogram(jobs, cursor === null));
   }
 
@@ -111,7 +113,7 @@ function nextJob(job) {
     "li",
     null,
     h("a", { href: href(`/jobs/${job.id}`) }, `#${job.id}`),
-    h("span", null, spoken(job.priority)),
+    h("span", null, priorityName(job.priority)),
     h("span", { class: "faint" }, "added ", timeAgo(job.created_at)),
   );
   return { node, update: () => {} };
@@ -121,31 +123,27 @@ function histogram(jobs, isAll) {
   if (jobs.length === 0) return null;
   const counts = new Map();
   for (const { priority } of jobs) counts.set(priority, (counts.get(priority) ?? 0) + 1);
-  const most = Math.max(...counts.values());
+  const highest = Math.max(...counts.values());
   const rows = [...counts]
     .sort(([a], [b]) => a - b)
     .map(([priority, count]) => {
       const bar = h("span", { class: "histogram-bar" });
-      bar.style.width = `${(100 * count) / most}%`;
+      bar.style.width = `${(100 * count) / highest}%`;
       return h(
         "div",
         { class: "histogram-row" },
-        h("span", null, spoken(priority)),
+        h("span", null, priorityName(priority)),
         h("span", { class: "histogram-space" }, bar),
         h("span", { class: "end" }, number(count)),
       );
     });
-  const whose = isAll ? "Priorities" : `Priorities of the first ${LOOKED_AT}`;
-  return [h("h3", null, whose), rows];
-}
-
-function spoken(priority) {
-  return PRIORITIES.get(priority) ?? String(priority);
+  const heading = isAll ? "Priorities" : `Priorities of the first ${COUNTED}`;
+  return [h("h3", null, heading), rows];
 }
 
 // -- errors -----------------------------------------------------------------------
 
-const ERRORS_SHOWN = 5;
+const MAX_ERRORS = 5;
 
 //: Return {node, read(signal)}.
 export function frequentErrors(type) {
@@ -158,9 +156,9 @@ export function frequentErrors(type) {
   async function read(signal) {
     let groups = [];
     try {
-      ({ groups } = await api.get("/errors", { type, limit: ERRORS_SHOWN }, { signal }));
+      ({ groups } = await api.get("/errors", { type, limit: MAX_ERRORS }, { signal }));
     } catch (error) {
-      // A queue that is only set up has had no job yet.
+      // A queue that was only configured has had no job yet.
       if (!error.isMissing) throw error;
     }
     none.hidden = groups.length > 0;
@@ -188,7 +186,7 @@ function errorGroup({ kind, message, job_id: id }) {
 //: Return {node, read(signal)}.
 export function queueWorkers(type) {
   const list = h("ol", { class: "lines" });
-  const none = h("p", { class: "faint" }, "No live worker takes its jobs.");
+  const none = h("p", { class: "faint" }, "No live worker handles this type.");
   const show = keyedList(list, ({ name }) => name, workerLine(type));
   const all = h("a", { class: "more", href: href("/workers") }, "All workers");
 
@@ -202,7 +200,7 @@ export function queueWorkers(type) {
   return { node: panel("Workers", { aside: all }, none, list), read };
 }
 
-//: One that does not say what it takes may take anything.
+//: A worker that does not report its slots may handle any type.
 function handles(slots, type) {
   return Object.keys(slots).length === 0 || Object.hasOwn(slots, type);
 }

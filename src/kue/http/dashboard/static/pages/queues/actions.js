@@ -1,4 +1,4 @@
-// What can be done to a queue as a whole, or to everything.
+// Queue actions: pause, resume, limits, clear, retry failed, promote delayed.
 
 import { formDialog } from "../../components/form.js";
 import { STATES } from "../../components/job-state.js";
@@ -14,11 +14,11 @@ const UNITS = [
   ["s", 1_000],
 ];
 
-//: Ask why and how long, then pause a type, a worker or (with neither) everything.
+//: Ask for reason and duration, then pause a type, a worker or (with neither) everything.
 //: Returns a promise of whether it was done.
 export async function pause({ type = null, worker = null }) {
-  const name = named({ type, worker });
-  const isDone = await formDialog({
+  const name = targetName({ type, worker });
+  const isPaused = await formDialog({
     title: `Pause ${name}`,
     text: "Running jobs finish and jobs can still be added, but no new job starts.",
     fields: [
@@ -32,20 +32,20 @@ export async function pause({ type = null, worker = null }) {
     ],
     action: "Pause",
     submit: ({ reason, for: lasts }) =>
-      api.post(`${place({ type, worker })}/pause`, {
+      api.post(`${targetPath({ type, worker })}/pause`, {
         reason: reason.trim(),
         ...(lasts.trim() && { for: lasts.trim() }),
       }),
   });
-  if (isDone) toast(`${capital(name)} is paused`, { tone: "good" });
-  return Boolean(isDone);
+  if (isPaused) toast(`${capitalized(name)} is paused`, { tone: "good" });
+  return Boolean(isPaused);
 }
 
-//: End the pause of a type, a worker or everything.
+//: Resume a type, a worker or everything.
 export async function resume({ type = null, worker = null }) {
   try {
-    await api.post(`${place({ type, worker })}/resume`, {});
-    toast(`${capital(named({ type, worker }))} is resumed`, { tone: "good" });
+    await api.post(`${targetPath({ type, worker })}/resume`, {});
+    toast(`${capitalized(targetName({ type, worker }))} is resumed`, { tone: "good" });
     return true;
   } catch (error) {
     toastProblem(error);
@@ -53,22 +53,27 @@ export async function resume({ type = null, worker = null }) {
   }
 }
 
-//: Ask for limits and put them in force; none at all lifts them.
+//: Ask for limits and set them; empty fields remove them.
 export async function limit({ type, limits }) {
   const path = `/queues/${pathSegment(type)}/limits`;
-  const told = await formDialog({
+  const message = await formDialog({
     title: `Limits of ${type}`,
     text: "Limits apply to all workers together, from now on. Leave a field empty for no limit.",
     fields: [
-      whole("concurrency", "Concurrency", limits?.concurrency, "Jobs that run at the same time."),
-      whole("rate", "Rate", limits?.rate, "Jobs that start in each period."),
+      numberField("concurrency", "Concurrency", limits?.concurrency, "Jobs that run at once."),
+      numberField("rate", "Rate", limits?.rate, "Jobs that start in each period."),
       {
         name: "per",
         label: "Period",
-        value: limits ? spelled(limits.per) : "1s",
+        value: limits ? durationText(limits.per) : "1s",
         help: "For example 1s, 1m or 1h.",
       },
-      whole("per_key", "Concurrency per group", limits?.per_key, "The same, for jobs of one group."),
+      numberField(
+        "per_key",
+        "Concurrency per group",
+        limits?.per_key,
+        "Jobs of one group that run at once.",
+      ),
     ],
     submit: async ({ concurrency, rate, per, per_key }) => {
       if (concurrency === null && rate === null && per_key === null) {
@@ -79,15 +84,15 @@ export async function limit({ type, limits }) {
       return `Limits of ${type} are set`;
     },
   });
-  if (told) toast(told, { tone: "good" });
-  return Boolean(told);
+  if (message) toast(message, { tone: "good" });
+  return Boolean(message);
 }
 
-//: Ask which states, and for the name of the queue; then remove those jobs for good.
+//: Ask for states and the name of the queue, then remove those jobs permanently.
 export async function clear({ type, counts }) {
   const states = STATES.filter((state) => state !== "active" && counts[state] > 0);
   if (states.length === 0) {
-    toast("There is nothing to clear", { tone: "info" });
+    toast("Nothing to clear", { tone: "info" });
     return false;
   }
   const answer = await formDialog({
@@ -101,7 +106,7 @@ export async function clear({ type, counts }) {
         label: `${state} (${number(counts[state])})`,
         type: "check",
       })),
-      { name: "word", label: `Type ${type} to continue`, parse: (text) => same(text, type) },
+      { name: "word", label: `Type ${type} to continue`, parse: (text) => matching(text, type) },
     ],
     submit: (values) => {
       const chosen = states.filter((state) => values[state]);
@@ -114,43 +119,43 @@ export async function clear({ type, counts }) {
   return true;
 }
 
-//: Put all failed jobs of a queue back in line, with progress.
+//: Retry all failed jobs of a queue, with progress.
 export function retryFailed({ type, counts }) {
   return bulk("retry", { filter: { state: "failed", type } }, { count: counts.failed });
 }
 
-//: Let all delayed jobs of a queue run now, with progress.
+//: Promote all delayed jobs of a queue, with progress.
 export function promoteDelayed({ type, counts }) {
   return bulk("promote", { filter: { state: "delayed", type } }, { count: counts.delayed });
 }
 
-// -- words -------------------------------------------------------------------------
+// -- paths and names ---------------------------------------------------------------
 
-function place({ type, worker }) {
+function targetPath({ type, worker }) {
   if (type !== null) return `/queues/${pathSegment(type)}`;
   return worker !== null ? `/workers/${pathSegment(worker)}` : "";
 }
 
-function named({ type, worker }) {
+function targetName({ type, worker }) {
   if (type !== null) return `queue ${type}`;
   return worker !== null ? `worker ${worker}` : "everything";
 }
 
-function capital(text) {
+function capitalized(text) {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
-function whole(name, label, value, help) {
+function numberField(name, label, value, help) {
   return { name, label, type: "number", value: value ?? "", help };
 }
 
-//: A length as the server reads it.
-function spelled(ms) {
+//: A duration as the server parses it.
+function durationText(ms) {
   const [unit, size] = UNITS.find(([, one]) => ms % one === 0) ?? ["ms", 1];
   return `${ms / size}${unit}`;
 }
 
-function same(text, word) {
+function matching(text, word) {
   if (text.trim() === word) return text;
   throw Object.assign(new Error(`type ${word} to continue`), { field: "word" });
 }

@@ -1,26 +1,27 @@
-// What is to be known of a queue besides its numbers: paused, limited, without a worker.
+// Badges of a queue: paused, no worker, limits.
 
 import { h } from "../../lib/dom.js";
 import { ago, duration, time } from "../../lib/format.js";
 
-//: Return nodes; none if all is as it should be.
+//: Return the badges of a queue, as nodes.
 export function queueBadges(queue) {
-  const found = queue.pauses.map((pause) =>
-    badge("warn", isOfAll(pause) ? "all paused" : "paused", pauseText(pause)),
+  const badges = queue.pauses.map((pause) =>
+    badge("warn", isGlobal(pause) ? "all paused" : "paused", pauseText(pause)),
   );
   if (queue.workers === 0 && queue.counts.waiting > 0) {
-    found.push(badge("bad", "no worker", "Jobs wait, and no live worker takes them"));
+    const title = "Jobs are waiting, but no live worker handles this type";
+    badges.push(badge("bad", "no worker", title));
   }
   if (queue.limits) {
-    found.push(badge("", limitsText(queue.limits), "Limits of all workers together"));
+    badges.push(badge("", limitsText(queue.limits), "Limits across all workers"));
   }
-  return found;
+  return badges;
 }
 
 //: "Paused by ann 3 min ago, until 12:30: a reason"
 export function pauseText(pause) {
   const { by, until, reason, at } = pause;
-  const what = isOfAll(pause) ? "Everything is paused" : "Paused";
+  const what = isGlobal(pause) ? "Everything is paused" : "Paused";
   const when = ago(at) === "now" ? "just now" : ago(at);
   const end = until === null ? "" : `, until ${time(until)}`;
   return `${what}${by ? ` by ${by}` : ""} ${when}${end}${reason ? `: ${reason}` : ""}`;
@@ -39,7 +40,7 @@ export function badge(tone, word, title = "") {
   return h("span", { class: "mark", dataset: { tone }, title }, word);
 }
 
-function isOfAll({ type, worker }) {
+function isGlobal({ type, worker }) {
   return type === null && worker === null;
 }
 

@@ -1,6 +1,6 @@
-// The last hour of queues, as a line in each row.
+// Sparklines of the last hour of queues.
 //
-// There may be hundreds: only those in sight are asked for, a few at a time.
+// There may be hundreds: only visible ones are requested, a few at a time.
 
 import { sparkline } from "../../components/sparkline.js";
 import { isAbort } from "../../lib/api.js";
@@ -9,12 +9,12 @@ import { finished, history, perSecond } from "../../lib/history.js";
 import { live } from "../../lib/live.js";
 
 const HOUR = 3_600_000;
-//: Milliseconds for which a line is good.
+//: Milliseconds after which a line is read again.
 const FRESH = 60_000;
 const AT_ONCE = 3;
 
-//: Return {of(type, key) → node, stop()}; *key* tells apart several lines of one type.
-//: *series(past)* is what a line shows, *label(type)* what that is called.
+//: Return {of(type, key) → node, stop()}; *key* distinguishes several lines of one type.
+//: *series(past)* returns the data of a line, *label(type)* its name.
 export function hourSparklines({ label = hourOf, series = inAndOut, format = rate } = {}) {
   const lines = new Map();
   const seen = new Set();
@@ -44,7 +44,7 @@ export function hourSparklines({ label = hourOf, series = inAndOut, format = rat
     if (document.hidden) return;
     const stale = [...seen]
       .map((key) => lines.get(key))
-      .filter((line) => !line.at || (!live.isHeld && Date.now() - line.at > FRESH));
+      .filter((line) => !line.at || (!live.isPaused && Date.now() - line.at > FRESH));
     for (const line of stale.slice(0, AT_ONCE - running)) draw(line);
   }
 
@@ -55,7 +55,7 @@ export function hourSparklines({ label = hourOf, series = inAndOut, format = rat
       const past = finished(await history({ length: HOUR, type: line.type }, end.signal));
       line.update(...series(past));
     } catch (error) {
-      // A line is an extra; that it is missing is no reason to shout.
+      // A missing line is not worth an error message.
       if (isAbort(error)) return;
     } finally {
       running -= 1;

@@ -1,4 +1,4 @@
-// Tokens for programs, each with what it may do.
+// API tokens with their scopes: create, revoke.
 
 import { confirm, openDialog } from "../../components/dialog.js";
 import { codeSample, emptyState } from "../../components/empty-state.js";
@@ -15,8 +15,8 @@ const SCOPES = [
   ["manage", "Manage: retry, cancel, pause"],
   ["admin", "Admin: remove jobs, manage users and tokens"],
 ];
-//: How long a token lives.
-const LIVES = [
+//: Lifetimes of a token.
+const LIFETIMES = [
   ["1d", "1 day"],
   ["30d", "30 days"],
   ["90d", "90 days"],
@@ -50,9 +50,9 @@ export function tokensPanel({ api, me }) {
     },
   ];
   const list = table({ columns, key: (token) => token.id, caption: "Tokens" });
-  const place = h("div", { class: "flush as-cards" });
+  const container = h("div", { class: "flush as-cards" });
   const add = h("button", { class: "small", onclick: create }, "Create a token");
-  // Made on the command line, as long as nobody has to log in.
+  // Without login, tokens are created on the command line.
   add.hidden = me.open_mode;
   const node = h(
     "section",
@@ -63,7 +63,7 @@ export function tokensPanel({ api, me }) {
       h("h2", null, "Tokens"),
       h("span", { class: "actions" }, add),
     ),
-    place,
+    container,
   );
   read();
   return node;
@@ -73,7 +73,7 @@ export function tokensPanel({ api, me }) {
       const found = await api.get("/tokens");
       const all = found.tokens ?? found;
       list.update(all);
-      fill(place, all.length ? list.node : none(me));
+      fill(container, all.length ? list.node : noTokens(me));
     } catch (error) {
       if (!error.isMissing) report(error);
       node.hidden = error.isMissing;
@@ -90,7 +90,7 @@ export function tokensPanel({ api, me }) {
           name: "expires",
           label: "Expires after",
           type: "select",
-          options: LIVES,
+          options: LIFETIMES,
           value: "90d",
         },
         ...SCOPES.map(([name, label]) => ({
@@ -102,10 +102,10 @@ export function tokensPanel({ api, me }) {
       ],
       submit: async (values) => {
         const scopes = SCOPES.map(([name]) => name).filter((name) => values[name]);
-        if (!scopes.length) throw new Error("choose what it may do");
+        if (!scopes.length) throw new Error("choose at least one scope");
         const expires = values.expires || null;
-        const made = await api.post("/tokens", { name: values.name, scopes, expires });
-        show(made.secret);
+        const created = await api.post("/tokens", { name: values.name, scopes, expires });
+        showSecret(created.secret);
         read();
       },
     });
@@ -114,7 +114,7 @@ export function tokensPanel({ api, me }) {
   async function revoke(token) {
     const isSure = await confirm({
       title: `Revoke ${token.name}?`,
-      text: "Programs that use it will be refused.",
+      text: "Programs that use it will be rejected.",
       action: "Revoke",
       danger: true,
     });
@@ -129,7 +129,7 @@ export function tokensPanel({ api, me }) {
   }
 }
 
-function show(secret) {
+function showSecret(secret) {
   openDialog({
     title: "Your token",
     body: [
@@ -146,7 +146,7 @@ function show(secret) {
   });
 }
 
-function none(me) {
+function noTokens(me) {
   const use =
     'curl -H "Authorization: Bearer $KUE_TOKEN" https://example.com/api/v1/stats';
   return emptyState({

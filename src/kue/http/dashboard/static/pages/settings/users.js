@@ -1,4 +1,4 @@
-// People who log in, each with a role.
+// Users with their roles: add, change, remove.
 
 import { confirm } from "../../components/dialog.js";
 import { emptyState } from "../../components/empty-state.js";
@@ -14,7 +14,7 @@ const ROLES = [
   ["operator", "Operator: adds, retries, cancels, pauses"],
   ["admin", "Admin: also removes jobs and manages users"],
 ];
-const ALONE =
+const NO_LOGIN =
   "Everyone with the start-up token has full access. Add a user on the command line " +
   "before you expose the dashboard.";
 const HELP = "At least 8 characters";
@@ -25,16 +25,16 @@ export function usersPanel({ api, me }) {
       key: "name",
       label: "Name",
       render: (user) =>
-        h("span", { class: "wrap" }, user.name, user.name === me.name && you()),
+        h("span", { class: "wrap" }, user.name, user.name === me.name && youMark()),
     },
     { key: "role", label: "Role", render: (user) => user.role },
     { key: "created", label: "Since", render: (user) => timeAgo(user.created_at) },
-    { key: "acts", label: "", class: "end nowrap", render: acts },
+    { key: "acts", label: "", class: "end nowrap", render: actions },
   ];
   const list = table({ columns, key: (user) => user.name, caption: "Users" });
-  const place = h("div", { class: "flush as-cards" });
+  const container = h("div", { class: "flush as-cards" });
   const add = h("button", { class: "small", onclick: create }, "Add a user");
-  // Made on the command line, as long as nobody has to log in.
+  // Without login, users are added on the command line.
   add.hidden = me.open_mode;
   const node = h(
     "section",
@@ -45,7 +45,7 @@ export function usersPanel({ api, me }) {
       h("h2", null, "Users"),
       h("span", { class: "actions" }, add),
     ),
-    place,
+    container,
   );
   read();
   return node;
@@ -55,14 +55,14 @@ export function usersPanel({ api, me }) {
       const found = await api.get("/users");
       const users = found.users ?? found;
       list.update(users);
-      fill(place, users.length ? list.node : nobody());
+      fill(container, users.length ? list.node : noUsers());
     } catch (error) {
       add.hidden = true;
-      fill(place, missing(error));
+      fill(container, unavailable(error));
     }
   }
 
-  function acts(user) {
+  function actions(user) {
     if (me.open_mode) return null;
     return h(
       "span",
@@ -97,7 +97,7 @@ export function usersPanel({ api, me }) {
       ],
       submit: async (values) => {
         await api.post("/users", values);
-        done(`${values.name} may log in`);
+        done(`${values.name} can log in`);
       },
     });
   }
@@ -158,25 +158,25 @@ export function usersPanel({ api, me }) {
     }
   }
 
-  function done(told) {
-    toast(told, { tone: "good" });
+  function done(text) {
+    toast(text, { tone: "good" });
     read();
   }
 }
 
-function you() {
+function youMark() {
   return h("span", { class: "faint" }, " (you)");
 }
 
-function nobody() {
+function noUsers() {
   return emptyState({
     title: "No login required",
-    text: ALONE,
+    text: NO_LOGIN,
     code: "kue user add ann --role admin",
   });
 }
 
-function missing(error) {
+function unavailable(error) {
   if (!error.isMissing) report(error);
   const text = error.isMissing
     ? "The application that serves this dashboard controls access."
