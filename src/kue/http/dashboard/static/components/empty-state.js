@@ -47,3 +47,4 @@ if __name__ == "__main__":
 
 # python app.py          adds a job
 # kue worker app:q       runs it`;
+

@@ -1,7 +1,8 @@
+// Code that adds a similar job: Python, command line, cURL.
+
 import { codeSample } from "../../components/empty-state.js";
 import { api } from "../../lib/api.js";
 import { fill, h } from "../../lib/dom.js";
-// Code that adds a similar job: Python, command line, cURL.
 
 //: Options that are written only when they differ from the default.
 const OPTIONS = [

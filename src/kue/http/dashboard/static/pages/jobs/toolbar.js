@@ -13,7 +13,7 @@ const UNFILTERED = " without the filters; matching jobs are not counted";
 //: on a plain click.
 //:
 //: Returns {node, show(state, counts, isFiltered)}; counts are null when they are not
-//: known; they ignore the filters.
+//: known; of a filtered list they include jobs that do not match.
 export function stateTabs(address, onChoose) {
   const tabs = [ALL, ...STATES].map((state) => {
     const count = h("span", { class: "tab-count" });
@@ -71,14 +71,14 @@ export function stateTabs(address, onChoose) {
 
 // -- order ------------------------------------------------------------------------
 
-//: Labels of the two orders in each state, which are sorted by different times.
+//: Labels of the two orders in states that are not sorted by age.
 const ORDERS = {
   waiting: { asc: "Next to run first", desc: "Last to run first" },
   delayed: { asc: "Next due first", desc: "Last due first" },
 };
 const BY_AGE = { asc: "Oldest first", desc: "Newest first" };
 
-//: Unfinished jobs by what runs next, all others newest first.
+//: Waiting and delayed jobs: next to run first; all others: newest first.
 export function defaultOrder(state) {
   return state in ORDERS ? "asc" : "desc";
 }
