@@ -108,7 +108,8 @@ class Live {
   }
 
   async _probeServer() {
-    const options = { method: "HEAD", cache: "no-store", signal: AbortSignal.timeout(PROBE_TIMEOUT) };
+    const signal = AbortSignal.timeout(PROBE_TIMEOUT);
+    const options = { method: "HEAD", cache: "no-store", signal };
     try {
       const { status } = await fetch(`${prefix}/assets/favicon.svg`, options);
       // From a proxy, when the server behind it is down.

@@ -77,7 +77,8 @@ function failedView(parent) {
       jobLink(id),
       ` of type ${type} ${ended}${why}. This job runs once job ${id} is complete.`,
     ),
-    canDo("retry", parent) && h("button", { class: "primary", onclick: retryParent }, `Retry ${id}`),
+    canDo("retry", parent) &&
+      h("button", { class: "primary", onclick: retryParent }, `Retry ${id}`),
   );
 }
 

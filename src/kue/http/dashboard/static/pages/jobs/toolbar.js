@@ -136,7 +136,9 @@ export function bulkBar({ matching, clear, onDone }) {
     fill(
       node,
       h("b", { class: "bulk-count", role: "status" }, text),
-      all && hasMore(all) && h("button", { class: "link", onclick: selectAll }, selectAllLabel(all)),
+      all &&
+        hasMore(all) &&
+        h("button", { class: "link", onclick: selectAll }, selectAllLabel(all)),
       h("span", { class: "bulk-acts" }, ACTIONS.filter(([action]) => canRun(action)).map(button)),
       h("button", { class: "plain", onclick: clear }, "Clear"),
     );
