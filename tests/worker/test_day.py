@@ -50,10 +50,18 @@ class Day:
     async def pass_(self, milliseconds: int) -> None:
         """Let time pass, step by step, each until everything due is done."""
         end = self.time.now_ms() + milliseconds
+        # A pass that is under way when time moves on would be followed by a sleep from
+        # the new time on, and nobody moves that.
+        await self._tended()
         while self.time.now_ms() < end:
-            now = await self.time.pass_(STEP)
-            await until(lambda now=now: self.clocked.tended_at >= now)  # type: ignore[misc]
+            await self.time.pass_(STEP)
+            await self._tended()
             await self.settle()
+
+    async def _tended(self) -> None:
+        """Return once maintenance has made its pass of this time."""
+        now = self.time.now_ms()
+        await until(lambda: self.clocked.tended_at >= now)
 
     async def settle(self) -> None:
         """Return once no job is ready or runs."""
