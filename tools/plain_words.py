@@ -32,10 +32,10 @@ WORDS = {
     r"pacemaker|pulse": "heartbeat",
     r"(takes?|took|taking) (its|their) leave": "deregister",
     r"looked after": "supervised",
-    r"(?<!there )(?<!here )(is|are) no (?!longer|more\b)": "is not a, has no",
+    r"(?<!there )(?<!here )(is|are) no(?! longer| more\b)": "is not a, has no",
 }
 _ANY = re.compile(
-    r"\b(?:" + "|".join(f"(?P<w{i}>{word})" for i, word in enumerate(WORDS)) + ")",
+    r"\b(?:" + "|".join(f"(?P<w{i}>{word})" for i, word in enumerate(WORDS)) + r")\b",
     re.IGNORECASE,
 )
 
