@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+from kue.aio.tasks import cancel_all
 from kue.aio.thread_calls import LoopCalls, hand_over, running
 from kue.bus.errors import RequestFailed, discarded, raised
 
@@ -159,10 +160,7 @@ class Consumer:
         """Unregister, and cancel running handlers.  In its own loop."""
         self.unregister()
         # The caller may be a handler, which is not cancelled.
-        tasks = self._tasks - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(self._tasks - {asyncio.current_task()})
 
     def __aiter__(self) -> Consumer:
         if self._handler is not None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kue.aio.retry import StoreRetry
+from kue.aio.tasks import BackgroundTasks
 from kue.client.enqueue_batcher import EnqueueBatcher
-from kue.client.subscriptions import BackgroundTasks, Subscriptions
+from kue.client.subscriptions import Subscriptions
 from kue.model.draft import DraftTemplate, check_options, draft
 
 if TYPE_CHECKING:

@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from kue.model.events import Event, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from typing import Any
-
     from kue.aio.retry import StoreRetry
+    from kue.aio.tasks import BackgroundTasks
     from kue.store.contract import Store
 
 logger = logging.getLogger(__name__)
@@ -79,26 +77,6 @@ class Callbacks:
                 logger.exception(
                     "callback %r for %s raised", callback, event.kind.value
                 )
-
-
-class BackgroundTasks:
-    """Background tasks, which live no longer than their queue."""
-
-    def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        task = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-    async def close(self) -> None:
-        """Cancel what is left and wait until it is gone."""
-        tasks = tuple(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class Subscriptions:

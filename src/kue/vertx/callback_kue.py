@@ -14,8 +14,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Self
 
+from kue.aio.tasks import BackgroundTasks
 from kue.client.queue import Kue
-from kue.client.subscriptions import BackgroundTasks
 from kue.vertx.job_service import JobService
 from kue.worker.handlers import HandlerError, in_thread, is_async
 

@@ -13,8 +13,9 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from kue.aio.retry import StoreRetry
+from kue.aio.tasks import BackgroundTasks
 from kue.bus import BusClosed
-from kue.client.subscriptions import QUEUE_PREFIX, BackgroundTasks
+from kue.client.subscriptions import QUEUE_PREFIX
 from kue.model.events import Kind
 from kue.vertx import event_payloads
 from kue.vertx.addresses import ANY, Addresses

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from kue.aio.tasks import BackgroundTasks
 from kue.client.queue import Kue
-from kue.client.subscriptions import BackgroundTasks
 from kue.model.errors import ConfigError, KueError
 from kue.runtime import LockTimedOut, Verticle
 from kue.vertx import job_service

@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from kue.aio.tasks import BackgroundTasks
 from kue.aio.thread_calls import LoopCalls, hand_over, running
 from kue.bus.frames import unpack
 from kue.bus.redis import scripts
@@ -51,7 +52,7 @@ from kue.store.redis.wire.client import RedisClient, short_pause
 from kue.store.redis.wire.url import read_url
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from kue.bus.cluster import ClusterMember
     from kue.bus.frames import Frame
@@ -103,8 +104,7 @@ class RedisCluster:
         #: Set while Redis has our subscription and our addresses.
         self._is_connected = asyncio.Event()
         self._disconnected_at: float | None = None
-        self._listener: asyncio.Task[None] | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = BackgroundTasks()
         self._inbox = NodeInbox()
         self._outboxes = NodeOutboxes(self._node, self._publish, self._inbox.ack)
         #: Frames posted by other threads.
@@ -167,7 +167,7 @@ class RedisCluster:
         )
         self._member = member
         self._joined = self._loop.create_future()
-        self._listener = asyncio.create_task(self._listen(), name="kue-bus-listen")
+        self._background.start(self._listen(), "kue-bus-listen")
         try:
             async with asyncio.timeout(_BUDGET_SECONDS):
                 await self._joined
@@ -179,7 +179,7 @@ class RedisCluster:
         except BaseException:
             await self._end()
             raise
-        self._start(self._send_heartbeats(), "heartbeat")
+        self._background.start(self._send_heartbeats(), "kue-bus-heartbeat")
         reporter = NodeStatusReporter(
             self._client,
             self._root,
@@ -188,7 +188,9 @@ class RedisCluster:
             self._inbox,
             self._outboxes,
         )
-        self._start(reporter.run(self._heartbeat, self._lease), "report")
+        self._background.start(
+            reporter.run(self._heartbeat, self._lease), "kue-bus-report"
+        )
 
     async def leave(self) -> None:
         with contextlib.suppress(StoreError, TimeoutError):
@@ -220,12 +222,7 @@ class RedisCluster:
         return RedisAssignments(self._client, self._root, self._node, group)
 
     async def _end(self) -> None:
-        tasks = [*self._tasks]
-        if self._listener is not None:
-            tasks.append(self._listener)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._background.close()
         await self._membership.end()
         await self._outboxes.abandon()
         await self._client.close()
@@ -325,7 +322,7 @@ class RedisCluster:
             if change.node == self._node:
                 await self._membership.register()
             else:
-                self._start(self._drop_node(change.node), "drop")
+                self._background.start(self._drop_node(change.node), "kue-bus-drop")
         elif change.joined:
             self._outboxes.remind(change.node)
 
@@ -442,8 +439,3 @@ class RedisCluster:
             call(*args)
         else:
             hand_over(self._loop, call, *args)
-
-    def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        task = asyncio.create_task(work, name=f"kue-bus-{name}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kue.aio.retry import StoreRetry
-from kue.client.subscriptions import BackgroundTasks
+from kue.aio.tasks import BackgroundTasks
 from kue.http.security.redaction import Redaction
 from kue.http.server.shutdown import until_stopping
 from kue.http.streaming.client_buffer import (

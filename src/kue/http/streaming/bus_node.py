@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple
 
+from kue.aio.tasks import BackgroundTasks
 from kue.bus import EventBus
-from kue.client.subscriptions import BackgroundTasks
 from kue.http.framework.problem import RETRY_AFTER, Refused
 from kue.model.errors import StoreError
 

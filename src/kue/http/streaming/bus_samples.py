@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from kue.aio.tasks import BackgroundTasks
 from kue.bus.stats import MessageKind
-from kue.client.subscriptions import BackgroundTasks
 from kue.model.errors import StoreError
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from kue.aio.tasks import cancel_all
 from kue.model.errors import StoreError
 from kue.runtime.errors import LockTimedOut, RuntimeClosed
 from kue.runtime.shared.redis.lock_queue import LockState, LockTicket
@@ -110,10 +111,7 @@ class RedisLocks:
     async def close(self) -> None:
         """Leave all queues."""
         self._is_closed = True
-        for task in (self._stepper, self._listener):
-            if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+        await cancel_all([self._stepper, self._listener])
         for entry in self._entries.values():
             entry.fail(RuntimeClosed("this shared data was closed during the call"))
             entry.state = LockState.LEFT

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from kue.aio.tasks import cancel_all
 from kue.model.errors import KueError
 from kue.model.job import (
     BEGAN,
@@ -280,9 +281,7 @@ async def wait(db: Shards, types: Sequence[str], timeout: float) -> frozenset[st
             ready = ready.union(*(sleeper.result() for sleeper in done))
         return ready
     finally:
-        for sleeper in sleepers:
-            sleeper.cancel()
-        await asyncio.gather(*sleepers, return_exceptions=True)
+        await cancel_all(sleepers)
 
 
 async def _sleep(db: Shards, shard: int, types: list[str], timeout: float) -> set[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from kue.aio.tasks import cancel_all
 from kue.aio.throttled_log import ThrottledLog
 from kue.model.errors import StoreError, StoreUnavailable
 from kue.model.events import Event, Kind
@@ -102,11 +103,7 @@ class Subscriptions:
         self._log = ThrottledLog(logger)
 
     async def close(self) -> None:
-        found = [subscription.task for subscription in self._subscriptions.values()]
-        tasks = [task for task in found if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(one.task for one in self._subscriptions.values())
 
     @asynccontextmanager
     async def watch(
@@ -169,11 +166,9 @@ class Subscriptions:
             with contextlib.suppress(StoreError):
                 await self._forget(shard, interest.listener)
         is_current = self._subscriptions.get(shard) is subscription
-        task = subscription.task
-        if not subscription.buffers and is_current and task is not None:
+        if not subscription.buffers and is_current:
             del self._subscriptions[shard]
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await cancel_all([subscription.task])
 
     async def _listen(self, shard: int, subscription: _ShardSubscription) -> None:
         """Deliver a shard's events, and subscribe again after a lost connection."""
