@@ -70,7 +70,7 @@ def test_a_callback_that_exits_does_not_end_the_thread(
     portal.call_soon(lambda: sys.exit("enough"))
 
     assert portal.call(echo("still here")) == "still here"
-    assert "a callback tried to end the thread of q.sync" in caplog.text
+    assert "a callback tried to end kue-sync" in caplog.text
 
 
 def test_what_is_asked_of_a_closed_portal_is_refused() -> None:

@@ -1,8 +1,8 @@
 """
-Background event loop: a thread with a loop, into which any other thread calls.
+Event loop in a thread, into which any other thread calls.
 
-It belongs to the process that opened it.  A forked child finds neither the thread nor a
-usable loop: the owner checks `is_ours` and opens another.
+A `BackgroundLoop` belongs to the process that opened it.  A forked child finds neither
+the thread nor a usable loop: the owner checks `is_ours` and opens another.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kue.aio.event_loop import new_event_loop
+from kue.aio.tasks import cancel_all
 from kue.model.errors import StoreUnavailable
 
 if TYPE_CHECKING:
@@ -46,26 +47,104 @@ _inherited: list[BackgroundLoop] = []
 open_lock = threading.RLock()
 
 
-class BackgroundLoop:
+class LoopThread:
     """
-    Runs coroutines for threads that have no event loop.
+    A thread that runs an event loop from its creation until `stop`.
 
     Args:
-        on_close: Awaited last, on the loop, before the thread ends.
+        on_close: Awaited last, on the loop, before the rest is cancelled.
     """
 
-    def __init__(self, on_close: Callable[[], Awaitable[None]]) -> None:
+    #: Whether its end waits for threads of the loop's default executor.
+    waits_for_threads = True
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        factory: Callable[[], asyncio.AbstractEventLoop] = new_event_loop,
+        on_close: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self.name = name
+        self.loop = factory()
         self._on_close = on_close
-        self._loop = new_event_loop()
         self._closing = asyncio.Event()
         self._failure: Exception | None = None
         # Reentrant like `open_lock`: signal handlers stop workers.
         self._lock = threading.RLock()
         self._is_open = True
-        self._pid = os.getpid()
-        self._thread = threading.Thread(target=self._run, name="kue-sync", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
-        self._ident = self._thread.ident
+        self.ident = self._thread.ident or 0
+
+    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """
+        Run *work* on the loop and do not wait for it.
+
+        Raises:
+            The error of `_closed`: the thread was stopped.
+        """
+        with self._lock:
+            if self._is_open:
+                return asyncio.run_coroutine_threadsafe(work, self.loop)
+        work.close()
+        raise self._closed()
+
+    def call_soon(self, function: Callable[..., object], *args: Any) -> bool:
+        """Schedule *function* from any thread; return False after `stop`."""
+        with self._lock:
+            if self._is_open:
+                self.loop.call_soon_threadsafe(function, *args)
+            return self._is_open
+
+    def stop(self) -> None:
+        """Begin to end: call *on_close*, then cancel running tasks; from any thread."""
+        with self._lock:
+            if self._is_open:
+                self._is_open = False
+                self.loop.call_soon_threadsafe(self._closing.set)
+
+    def join(self, timeout: float | None = None) -> None:
+        """
+        Wait *timeout* seconds for the end of the thread.
+
+        Raises:
+            Whatever *on_close* raised.
+        """
+        self._thread.join(timeout)
+        if self._failure is not None:
+            raise self._failure
+
+    def _closed(self) -> Exception:
+        return RuntimeError(f"{self.name} was stopped")
+
+    def _run(self) -> None:
+        main = self.loop.create_task(self._run_until_closed(), name=f"{self.name} main")
+        while not main.done():
+            try:
+                self.loop.run_until_complete(main)
+            except (SystemExit, KeyboardInterrupt):
+                # A callback that exits would end the loop, which others use as well.
+                logger.exception("a callback tried to end %s", self.name)
+        close_loop(self.loop, threads=self.waits_for_threads)
+
+    async def _run_until_closed(self) -> None:
+        await self._closing.wait()
+        try:
+            if self._on_close is not None:
+                await self._on_close()
+        except Exception as exc:
+            self._failure = exc
+
+
+class BackgroundLoop(LoopThread):
+    """Runs coroutines for threads that have no event loop, until the program ends."""
+
+    waits_for_threads = False
+
+    def __init__(self, on_close: Callable[[], Awaitable[None]]) -> None:
+        super().__init__("kue-sync", on_close=on_close)
+        self._pid = os.getpid()
         _open.add(self)
 
     @property
@@ -76,7 +155,7 @@ class BackgroundLoop:
     @property
     def is_here(self) -> bool:
         """Whether this is its thread; in a forked child, thread ids repeat."""
-        return self._ident == threading.get_ident() and self.is_ours
+        return self.ident == threading.get_ident() and self.is_ours
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """
@@ -89,60 +168,24 @@ class BackgroundLoop:
         """
         return wait(self.start(work))
 
-    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run *work* on the loop and do not wait for it."""
-        with self._lock:
-            if self._is_open:
-                return asyncio.run_coroutine_threadsafe(work, self._loop)
-        work.close()
-        raise StoreUnavailable(_CLOSED)
-
-    def call_soon(self, function: Callable[[], object]) -> None:
-        """Schedule *function* on the loop; from any thread, even the loop's own."""
-        with self._lock:
-            if self._is_open:
-                self._loop.call_soon_threadsafe(function)
-
     def close(self, timeout: float | None = None) -> None:
-        """
-        Call *on_close*, cancel what is left, wait *timeout* seconds for the thread.
-
-        Raises:
-            Whatever *on_close* raised.
-        """
-        with self._lock:
-            if self._is_open:
-                self._is_open = False
-                self._loop.call_soon_threadsafe(self._closing.set)
+        """Stop, and wait *timeout* seconds; raise whatever *on_close* raised."""
+        self.stop()
         self._thread.join(timeout)
         _open.discard(self)
-        if self._failure is not None:
-            raise self._failure
+        self.join(0)
 
-    # -- on the thread ---------------------------------------------------------
+    def _closed(self) -> Exception:
+        return StoreUnavailable(_CLOSED)
 
-    def _run(self) -> None:
-        main = self._loop.create_task(self._run_until_closed(), name="kue sync")
-        while not main.done():
-            try:
-                self._loop.run_until_complete(main)
-            except (SystemExit, KeyboardInterrupt):
-                # A callback that exits ends the loop, for which other threads wait.
-                logger.exception("a callback tried to end the thread of q.sync")
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._loop.close()
 
-    async def _run_until_closed(self) -> None:
-        await self._closing.wait()
-        try:
-            await self._on_close()
-        except Exception as exc:
-            self._failure = exc
-        # Callers that still wait must not wait forever.
-        rest = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in rest:
-            task.cancel()
-        await asyncio.gather(*rest, return_exceptions=True)
+def close_loop(loop: asyncio.AbstractEventLoop, *, threads: bool = True) -> None:
+    """Cancel all tasks of *loop*, which is not running, wait for them, and close it."""
+    loop.run_until_complete(cancel_all(asyncio.all_tasks(loop)))
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    if threads:
+        loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
 
 
 def wait(future: Future[T]) -> T:

@@ -10,8 +10,8 @@ import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kue.aio import loop_thread
 from kue.aio.loop_monitor import BlockedLoop, LoopProbe, blockage, oversleep
-from kue.runtime import event_loops
 from kue.runtime.loop_context import LoopContext
 from kue.runtime.worker_context import WorkerContext
 
@@ -129,7 +129,7 @@ def _probe(host: LoopHost, limits: MonitorLimits) -> LoopProbe:
         host.thread,
         limit=limits.loop,
         again=True,
-        idle=(event_loops.__file__,),
+        idle=(loop_thread.__file__,),
     )
 
 

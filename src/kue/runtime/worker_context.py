@@ -9,10 +9,10 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kue.aio.loop_thread import close_loop
 from kue.bus.consumer import reply_discarded
 from kue.runtime.context import Context, current_context, is_running_loop, wait_shielded
 from kue.runtime.errors import RuntimeClosed
-from kue.runtime.event_loops import close_loop
 from kue.runtime.thread_pool import OrderedCalls, ThreadPool, fulfil
 
 if TYPE_CHECKING:

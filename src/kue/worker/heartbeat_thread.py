@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from kue.aio.loop_thread import LoopThread
 from kue.aio.throttled_log import ThrottledLog
 from kue.model.errors import ConfigError, StoreFull, StoreUnavailable
 from kue.worker.heartbeat import HEARTBEATS_PER_LEASE
@@ -53,14 +53,13 @@ async def heartbeat_thread(
         yield
         return
     thread = _HeartbeatThread(twin, worker, lease, seconds_since_renewal, handle_order)
-    thread.start()
     try:
         yield
     finally:
-        await asyncio.to_thread(thread.stop)
+        await asyncio.to_thread(thread.close)
 
 
-class _HeartbeatThread(threading.Thread):
+class _HeartbeatThread(LoopThread):
     def __init__(
         self,
         store: Store,
@@ -69,46 +68,35 @@ class _HeartbeatThread(threading.Thread):
         seconds_since_renewal: Callable[[], float],
         handle_order: HandleOrder,
     ) -> None:
-        super().__init__(name="kue heartbeat", daemon=True)
         self._store = store
         self._worker = worker
         self._lease = lease
         self._seconds_since_renewal = seconds_since_renewal
         self._handle_order = handle_order
         self._interval = lease / 1000 / HEARTBEATS_PER_LEASE
-        self._ready = threading.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._over: asyncio.Event | None = None
+        self._watching: asyncio.Task[None] | None = None
         self._log = ThrottledLog(logger)
+        super().__init__(
+            "kue heartbeat", factory=asyncio.new_event_loop, on_close=self._end
+        )
+        self.start(self._watch())
 
-    def run(self) -> None:
-        try:
-            asyncio.run(self._run_until_stopped())
-        except Exception:
-            logger.exception("the heartbeat thread of worker %s ended", self._worker)
-        finally:
-            self._ready.set()
-
-    def stop(self) -> None:
+    def close(self) -> None:
         """Stop renewing; only the worker itself may touch its lease after this."""
-        self._ready.wait()
-        if self._loop is not None and self._over is not None and self.is_alive():
-            self._loop.call_soon_threadsafe(self._over.set)
+        self.stop()
         self.join(timeout=self._interval)
 
-    async def _run_until_stopped(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._over = asyncio.Event()
-        self._ready.set()
-        watching = asyncio.create_task(self._watch(), name="kue heartbeat")
+    async def _end(self) -> None:
+        # An unavailable store must not delay the stop.
+        if self._watching is not None:
+            self._watching.cancel()
         try:
-            await self._over.wait()
-        finally:
-            # An unavailable store must not delay the stop.
-            watching.cancel()
             await self._store.close()
+        except Exception:
+            logger.exception("the heartbeat thread of worker %s ended", self._worker)
 
     async def _watch(self) -> None:
+        self._watching = asyncio.current_task()
         while True:
             await asyncio.sleep(self._interval)
             if self._seconds_since_renewal() > self._interval * LATE:
