@@ -18,6 +18,7 @@ import uuid
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
+from kue.aio.coalesce import CoalescedCalls
 from kue.store.batches import bytes_of_draft
 from kue.store.values import MAX_BATCH, MAX_CALL_BYTES, Added
 
@@ -57,7 +58,7 @@ class EnqueueBatcher:
         self._store = store
         self._idle_sequences: list[ProducerSequence] = []
         self._waiting: deque[_Waiting] = deque()
-        self._sending: asyncio.Task[None] | None = None
+        self._sender = CoalescedCalls(self._send_batches, "kue producer")
         #: Set while a caller makes its call itself, without a sending task.
         self._first_call: asyncio.Future[None] | None = None
         #: Whether the last call had concurrent ones.  Then it is worth waiting for
@@ -66,14 +67,14 @@ class EnqueueBatcher:
 
     def add(self, draft: Draft) -> Awaitable[Added]:
         """Add one draft, together with those of concurrent callers."""
-        if self._sending is None and self._first_call is None:
+        if not self._sender.tasks and self._first_call is None:
             return self._add_first(draft)
         answer: asyncio.Future[Added] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(draft, answer))
         return answer
 
     async def _add_first(self, draft: Draft) -> Added:
-        if self._sending is not None or self._first_call is not None:
+        if self._sender.tasks or self._first_call is not None:
             # Another caller was first, between this call and its first step.
             return await self.add(draft)
         loop = asyncio.get_running_loop()
@@ -94,9 +95,7 @@ class EnqueueBatcher:
             answered.set_result(None)
             if self._waiting:
                 self._had_others = True
-                self._sending = asyncio.create_task(
-                    self._send_batches(), name="kue producer"
-                )
+                self._sender.start()
         return await answer
 
     async def add_batch(
@@ -113,15 +112,14 @@ class EnqueueBatcher:
 
     async def drain(self) -> None:
         """Return once everything added so far was answered."""
-        while (pending := self._first_call or self._sending) is not None:
-            await asyncio.wait([pending])
+        while self._first_call is not None or self._sender.tasks:
+            if self._first_call is not None:
+                await asyncio.wait([self._first_call])
+            await self._sender.finish()
 
     async def _send_batches(self) -> None:
-        try:
-            while batch := self._next_batch():
-                await self._add_all(batch)
-        finally:
-            self._sending = None
+        while batch := self._next_batch():
+            await self._add_all(batch)
 
     def _next_batch(self) -> list[_Waiting]:
         batch: list[_Waiting] = []

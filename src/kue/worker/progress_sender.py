@@ -15,6 +15,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
+from kue.aio.coalesce import CoalescedCalls
 from kue.aio.throttled_log import ThrottledLog
 from kue.model.errors import StoreFull, StoreUnavailable
 from kue.store.values import MAX_BATCH, MAX_LOG_LINES, LogLine, Progress, Result
@@ -55,11 +56,12 @@ class ProgressSender:
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
-        #: The worker's own: records that are logged while sending are not the job's.
-        self._context = contextvars.copy_context()
         self._pending: dict[ActiveJob, _Pending] = {}
         self._in_flight: dict[ActiveJob, _Pending] = {}
-        self._sending: asyncio.Task[None] | None = None
+        # The worker's own context: records logged while sending are not the job's.
+        self._sender = CoalescedCalls(
+            self._send, "kue progress", context=contextvars.copy_context()
+        )
         self._log = ThrottledLog(logger)
 
     def progress(self, active: ActiveJob, update: Progress) -> ProgressReply:
@@ -93,23 +95,17 @@ class ProgressSender:
             pending.update = report
         else:
             pending.lines.append(report)
-        if self._sending is None:
-            self._sending = asyncio.create_task(
-                self._send(), name="kue progress", context=self._context
-            )
+        self._sender.start()
         return pending.reply
 
     async def _send(self) -> None:
-        try:
-            while self._pending:
-                self._in_flight, self._pending = self._pending, {}
-                results = await self._write(self._in_flight)
-                batch, self._in_flight = self._in_flight, {}
-                for active, pending in batch.items():
-                    if not pending.reply.done():
-                        pending.reply.set_result(results.get(active))
-        finally:
-            self._sending = None
+        while self._pending:
+            self._in_flight, self._pending = self._pending, {}
+            results = await self._write(self._in_flight)
+            batch, self._in_flight = self._in_flight, {}
+            for active, pending in batch.items():
+                if not pending.reply.done():
+                    pending.reply.set_result(results.get(active))
 
     async def _write(
         self, reports: dict[ActiveJob, _Pending]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from kue.aio.coalesce import CoalescedCalls
 from kue.bus.errors import BusClosed
 from kue.bus.redis.node_table import NodeChange
 from kue.model.errors import StoreError
@@ -51,7 +52,7 @@ class Membership:
         self._changes: dict[str, bool] = {}
         #: Futures to be done when the changes are published.
         self._waiters: list[Future[None]] = []
-        self._publisher: asyncio.Task[None] | None = None
+        self._publisher = CoalescedCalls(self._publish_changes, "kue-bus-announce")
 
     def update(
         self, address: str, is_listening: bool, done: Future[None] | None
@@ -60,10 +61,7 @@ class Membership:
         self._changes[address] = is_listening
         if done is not None:
             self._waiters.append(done)
-        if self._publisher is None:
-            self._publisher = asyncio.create_task(
-                self._publish_changes(), name="kue-bus-announce"
-            )
+        self._publisher.start()
 
     async def register(self) -> None:
         """Become a node, with all current addresses."""
@@ -85,28 +83,22 @@ class Membership:
 
     async def flush(self) -> None:
         """Wait until all changes so far are published."""
-        if self._publisher is not None:
-            await asyncio.shield(self._publisher)
+        await self._publisher.finish()
 
     async def end(self) -> None:
         """Publish nothing more, and fail the futures that wait for it."""
-        if self._publisher is not None:
-            self._publisher.cancel()
-            await asyncio.gather(self._publisher, return_exceptions=True)
+        await self._publisher.cancel()
         for waiter in self._waiters:
             waiter.set_exception(BusClosed("the bus was closed before all nodes knew"))
 
     async def _publish_changes(self) -> None:
-        try:
-            while self._changes:
-                await self._is_connected.wait()
-                try:
-                    await self._publish_some()
-                except StoreError:
-                    # The listening task logs what is wrong.
-                    await asyncio.sleep(short_pause())
-        finally:
-            self._publisher = None
+        while self._changes:
+            await self._is_connected.wait()
+            try:
+                await self._publish_some()
+            except StoreError:
+                # The listening task logs what is wrong.
+                await asyncio.sleep(short_pause())
 
     async def _publish_some(self) -> None:
         async with self._writing:

@@ -16,6 +16,7 @@ import secrets
 from collections import deque
 from typing import TYPE_CHECKING
 
+from kue.aio.coalesce import CoalescedCalls
 from kue.bus.frames import Batch, Frame, pack, size
 from kue.model.errors import StoreError
 
@@ -55,7 +56,6 @@ class NodeOutbox:
         previous: tuple[str, int] | None = None,
     ) -> None:
         self._sender = sender
-        self._node = node
         self._send = send
         self._ack = ack
         self._previous = previous
@@ -73,7 +73,7 @@ class NodeOutbox:
         self._is_due = False
         self._wants_ack = False
         self._is_closed = False
-        self._task: asyncio.Task[None] | None = None
+        self._sending = CoalescedCalls(self._run, f"kue-bus-to-{node}")
         #: Done when there is something to send again.
         self._wakeup: asyncio.Future[None] | None = None
 
@@ -119,8 +119,7 @@ class NodeOutbox:
 
     async def flush(self) -> None:
         """Wait until everything is sent."""
-        while self._task is not None:
-            await asyncio.shield(self._task)
+        await self._sending.finish()
 
     async def close(self) -> list[Frame]:
         """Drop the node; return what it has certainly not received."""
@@ -132,9 +131,7 @@ class NodeOutbox:
     async def abandon(self) -> None:
         """Stop at once; nothing more is sent."""
         self._is_closed = True
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._sending.cancel()
 
     @property
     def _is_full(self) -> bool:
@@ -147,22 +144,17 @@ class NodeOutbox:
             is_due = self._is_due or self._is_closed or not self._is_full
             if is_due and not self._wakeup.done():
                 self._wakeup.set_result(None)
-        elif self._task is None and (self._waiting or self._is_due):
-            self._task = asyncio.create_task(
-                self._run(), name=f"kue-bus-to-{self._node}"
-            )
+        elif self._waiting or self._is_due:
+            self._sending.start()
 
     async def _run(self) -> None:
-        try:
-            while not self._is_closed:
-                if self._is_due or (self._waiting and not self._is_full):
-                    await self._send_some()
-                elif self._waiting:
-                    await self._wait_for_ack()
-                else:
-                    return
-        finally:
-            self._task = None
+        while not self._is_closed:
+            if self._is_due or (self._waiting and not self._is_full):
+                await self._send_some()
+            elif self._waiting:
+                await self._wait_for_ack()
+            else:
+                return
 
     async def _wait_for_ack(self) -> None:
         loop = asyncio.get_running_loop()

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from redis import exceptions
 
+from kue.aio.coalesce import CoalescedCalls
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -57,7 +59,7 @@ class DurableCalls:
         self._pool = pool
         self._timeout = timeout
         self._waiting: list[_Call] = []
-        self._groups: set[asyncio.Task[None] | None] = set()
+        self._groups = CoalescedCalls(self._send_waiting, "kue-durable", limit=GROUPS)
 
     async def call(
         self, command: Command, wait_ms: int, deadline: float
@@ -65,9 +67,7 @@ class DurableCalls:
         """Return the reply, and whether a replica has what it changed."""
         call = _Call(command)
         self._waiting.append(call)
-        if len(self._groups) < GROUPS:
-            task = asyncio.create_task(self._send_all(wait_ms), name="kue-durable")
-            self._groups.add(task)
+        self._groups.start(wait_ms)
         try:
             async with asyncio.timeout_at(deadline):
                 await call.done
@@ -80,14 +80,7 @@ class DurableCalls:
 
     async def close(self) -> None:
         """Return once no call is under way; the pool must be closed already."""
-        await asyncio.gather(*filter(None, self._groups), return_exceptions=True)
-
-    async def _send_all(self, wait_ms: int) -> None:
-        try:
-            await self._send_waiting(wait_ms)
-        finally:
-            # Here, not in a callback: the next call must see that it needs a new task.
-            self._groups.discard(asyncio.current_task())
+        await self._groups.finish()
 
     async def _send_waiting(self, wait_ms: int) -> None:
         while self._waiting:
