@@ -19,26 +19,31 @@ class EventBuffer:
     def __init__(self, size: int, *, only: frozenset[int] | None = None) -> None:
         if size < 1:
             raise ValueError(f"buffer must be at least 1, not {size}")
-        self._events: deque[Event] = deque()
+        self._events: deque[tuple[int, Event]] = deque()
         self._size = size
         self._only = only
         self._missed: int | None = None
         self._arrived = asyncio.Event()
 
-    def put(self, event: Event) -> None:
+    def put(self, event: Event, seq: int = 0) -> None:
         """Add an event, if this subscriber wants it.  Never blocks."""
         if self._only is not None and event.job_id not in self._only:
             return
         if len(self._events) == self._size:
             self._events.popleft()
             self._missed = (self._missed or 0) + 1
-        self._events.append(event)
+        self._events.append((seq, event))
         self._arrived.set()
 
     def lag(self, missed: int) -> None:
         """Record that events were missed, of unknown number if 0."""
         self._missed = (self._missed or 0) + missed
         self._arrived.set()
+
+    def drop(self, seq: int) -> None:
+        """Drop the events up to number *seq*."""
+        while self._events and self._events[0][0] <= seq:
+            self._events.popleft()
 
     def __aiter__(self) -> EventBuffer:
         return self
@@ -49,8 +54,14 @@ class EventBuffer:
             await self._arrived.wait()
         if self._missed is not None:
             missed, self._missed = self._missed, None
-            at = self._events[0].at if self._events else 0
             return Event(
-                kind=Kind.LAGGED, job_id=0, type="", at=at, detail={"missed": missed}
+                kind=Kind.LAGGED,
+                job_id=0,
+                type="",
+                at=self._lagged_at(),
+                detail={"missed": missed},
             )
-        return self._events.popleft()
+        return self._events.popleft()[1]
+
+    def _lagged_at(self) -> int:
+        return self._events[0][1].at if self._events else 0

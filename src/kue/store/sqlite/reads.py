@@ -242,7 +242,8 @@ class SqliteReads(Store):
             with suppress(StoreError):
                 _, is_known = await self._subscribe(subscriber, job_ids)
                 if not is_known:
-                    subscriber.note_gap()
+                    # Events may be missing: the subscription had expired.
+                    subscriber.lag(1)
 
     async def _read(
         self,

@@ -9,16 +9,16 @@ read once and delivered to all subscribers.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 import uuid
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from kue.aio.thread_calls import hand_over
 from kue.model.events import Event, Kind
 from kue.store.damage import is_damage
+from kue.store.event_buffer import EventBuffer
 from kue.store.sqlite.connection import is_damaged_value
 from kue.store.sqlite.transaction import Transaction, as_json
 from kue.store.values import WATCH_MS
@@ -58,69 +58,40 @@ _Row = tuple[int, Kind, int, str, int, int, dict[str, Any]]
 _decode = msgspec.json.Decoder(list[_Row]).decode
 
 
-class Subscriber:
+class Subscriber(EventBuffer):
     """A subscriber, with a buffer of its newest *buffer* unread events."""
 
     def __init__(
         self, job_ids: Sequence[int] | None, buffer: int, clock: Clock
     ) -> None:
+        super().__init__(buffer)
         self.name = uuid.uuid4().hex
         self.job_ids = None if job_ids is None else frozenset(job_ids)
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._buffer = buffer
-        self._events: deque[tuple[int, Event]] = deque()
-        self._missed = 0
         #: The last event before it subscribed, or that it received.
         self._last = 0
-        self._arrived = asyncio.Event()
 
     def begin(self, seq: int) -> None:
         """Drop the events up to *seq*, which are from before it subscribed."""
         self._last = max(self._last, seq)
-        while self._events and self._events[0][0] <= seq:
-            self._events.popleft()
-
-    def note_gap(self) -> None:
-        """Note that events may be missing: the subscription had expired."""
-        self._missed += 1
-        self._arrived.set()
+        self.drop(seq)
 
     def deliver(self, events: list[tuple[int, Event]], missed: int) -> None:
         """Deliver events, from any thread."""
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._receive, events, missed)
+        hand_over(self._loop, self._receive, events, missed)
 
     def _receive(self, events: list[tuple[int, Event]], missed: int) -> None:
-        self._missed += missed
+        if missed:
+            self.lag(missed)
         for seq, event in events:
             # The same events may be read twice when another one subscribes.
             if seq > self._last:
                 self._last = seq
-                self._events.append((seq, event))
-        while len(self._events) > self._buffer:
-            self._events.popleft()
-            self._missed += 1
-        self._arrived.set()
+                self.put(event, seq)
 
-    def __aiter__(self) -> Subscriber:
-        return self
-
-    async def __anext__(self) -> Event:
-        while not self._events and not self._missed:
-            self._arrived.clear()
-            await self._arrived.wait()
-        if self._missed:
-            detail = {"missed": self._missed}
-            self._missed = 0
-            return Event(
-                kind=Kind.LAGGED,
-                job_id=0,
-                type="",
-                at=self._clock.now_ms(),
-                detail=detail,
-            )
-        return self._events.popleft()[1]
+    def _lagged_at(self) -> int:
+        return self._clock.now_ms()
 
 
 class Subscribers:
