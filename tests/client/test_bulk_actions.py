@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kue import InvalidTransition, JobNotFound, Kue, State
-from kue.client.error_groups import MAX_GROUPS, ErrorCounter
+from kue.client.bulk_actions import MAX_GROUPS, ErrorCounter
 from kue.client.filters import Selection
 from kue.model.fingerprint import shape
 from kue.model.job import Error, Failed

@@ -16,7 +16,7 @@ from typing import Any
 from kue.model.draft import draft
 from kue.model.job import Job
 from kue.store.contract import Store
-from kue.supervisor import procfs
+from kue.supervisor import child_process
 from tests.support.freezing import freeze
 from tests.support.jobs import get_one
 from tests.support.leases import SHORT_LEASE_SECONDS
@@ -240,7 +240,7 @@ def children_of(pid: int) -> list[int]:
 
 def is_there(pid: int) -> bool:
     """Whether a process lives; one that nobody has buried yet does not."""
-    return procfs.state_of(pid) not in (None, "Z")
+    return child_process.state_of(pid) not in (None, "Z")
 
 
 def _clean() -> dict[str, str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from kue import Kue
-from kue.bus.redis.key_prefix import root_of as bus_root_of
+from kue.bus.redis.scripts import root_of as bus_root_of
 from kue.model.draft import draft
 from kue.model.errors import StoreUnavailable
 from kue.model.events import Kind

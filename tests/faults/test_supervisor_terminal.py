@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kue.supervisor import procfs
+from kue.supervisor import child_process
 from tests.faults.supervised import SHIFT, Shift, children_of, is_there, patiently
 
 #: Takes its standard input as the terminal that controls it, as a shell's child has it.
@@ -94,9 +94,9 @@ async def test_ctrl_z_suspends_all_processes_and_all_go_on(terminal: Terminal) -
     pids = await terminal.up()
 
     terminal.press(CTRL_Z)
-    await patiently(lambda: all(map(procfs.is_frozen, pids)))
+    await patiently(lambda: all(map(child_process.is_frozen, pids)))
     os.kill(pids[0], signal.SIGCONT)
-    await patiently(lambda: not any(map(procfs.is_frozen, pids)))
+    await patiently(lambda: not any(map(child_process.is_frozen, pids)))
     terminal.press(CTRL_C)
     await patiently(lambda: terminal.worker.poll() is not None)
 

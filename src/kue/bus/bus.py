@@ -28,11 +28,9 @@ from kue.model.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine
-    from types import TracebackType
 
     from kue.bus.cluster import ClusterManager
-    from kue.bus.consumer import Handler
-    from kue.bus.consumer_context import ConsumerContext
+    from kue.bus.consumer import ConsumerContext, Handler
     from kue.bus.frames import Frame
     from kue.bus.headers import Given
     from kue.bus.requests import PendingRequest
@@ -107,12 +105,7 @@ class EventBus:
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         await self.close()
 
     @property

@@ -9,6 +9,7 @@ calls may do I/O.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
+from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -17,6 +18,18 @@ if TYPE_CHECKING:
     from kue.bus.assignments import Assignments
     from kue.bus.frames import Frame
     from kue.bus.metrics import BusMetrics
+
+#: Why there is no cluster, for users of SQLite.
+NEEDS_REDIS = (
+    "the event bus of several processes meets in Redis; with SQLite each process has "
+    "its own bus, which other processes cannot inspect"
+)
+_SCHEMES = ("redis", "rediss", "unix")
+
+
+def can_cluster(url: str) -> bool:
+    """Return whether processes whose queue is at *url* share a bus."""
+    return urlsplit(url).scheme.partition("+")[0] in _SCHEMES
 
 
 class ClusterMember(Protocol):

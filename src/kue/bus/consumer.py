@@ -16,7 +16,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kue.aio.tasks import cancel_all
 from kue.aio.thread_calls import LoopCalls, hand_over, running
@@ -26,12 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from concurrent.futures import Future
 
-    from kue.bus.consumer_context import ConsumerContext
     from kue.bus.interceptors import InterceptorChain
     from kue.bus.message import Message
 
 logger = logging.getLogger(__name__)
-
 #: How many messages may wait, unless the consumer sets another limit.
 DEFAULT_BUFFER = 1000
 MAX_BUFFER = 1_000_000
@@ -40,11 +38,26 @@ MAX_BUFFER = 1_000_000
 BACKLOG = 100_000
 #: Messages that are handled before other tasks of the loop run.
 _BATCH = 64
-
 Handler = Callable[["Message"], Awaitable[None] | None]
-
 #: Held by threads that share a consumer; briefly, and seldom.
 _threads_lock = threading.Lock()
+
+
+class ConsumerContext(Protocol):
+    """An owner of consumers other than a loop; unregisters them when it ends."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Their event loop; they may be made in any thread."""
+
+    def keep(self, task: asyncio.Task[Any]) -> None:
+        """Keep track of a task that runs a handler."""
+
+    def report(self, error: BaseException) -> None:
+        """Handle an exception raised by a handler."""
+
+    def forget(self, consumer: Consumer) -> None:
+        """Handle the end of a consumer, in any thread."""
 
 
 class Consumer:

@@ -1,5 +1,5 @@
 """
-Bulk actions on jobs: on those given, or on all ended ones that match.
+Bulk actions on jobs: on those given, or on all ended ones that match; error groups.
 
 Everything goes in batches of 500, so that a million jobs are never in memory.  A job
 that changed, was removed or was retried by someone else in the meantime is not an
@@ -15,10 +15,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from kue.client.error_groups import ErrorCounter
+import msgspec
+
 from kue.model.duration import Duration, milliseconds
 from kue.model.errors import JobError
-from kue.model.job import FINAL, PROMOTABLE, State
+from kue.model.fingerprint import fingerprint, first_line, shape
+from kue.model.job import FINAL, PROMOTABLE, Error, State
 from kue.store.replies import check_reply
 from kue.store.values import MAX_BATCH, ErrorGroup, ExpectedState, Reply, Result
 
@@ -29,9 +31,63 @@ if TYPE_CHECKING:
     from kue.client.filters import Selection
     from kue.model.job import Job
 
+#: Past this many groups, new ones are counted by type and kind alone.
+MAX_GROUPS = 1000
 #: Called with how many jobs were processed so far.
 OnProgress = Callable[[int], None]
 _GONE = Reply(Result.GONE)
+#: A job by its id, or as it was read.
+JobGiven: TypeAlias = "int | Job"
+_Act: TypeAlias = Callable[
+    [Sequence[int], Mapping[int, ExpectedState]], Awaitable[list[Reply]]
+]
+_ActOnMany: TypeAlias = "Callable[[Sequence[Job]], Awaitable[list[BulkResult]]]"
+
+
+class ErrorCounter:
+    """Counts jobs by their error, in bounded memory."""
+
+    def __init__(self) -> None:
+        self._groups: dict[tuple[str, str, str], ErrorGroup] = {}
+        self.jobs = 0
+
+    def count(self, job: Job) -> None:
+        """Add *job* to its group."""
+        self.jobs += 1
+        error = job.error or Error("Unknown", "the store kept no error")
+        key = (job.type, error.kind, shape(error.message))
+        if key not in self._groups and len(self._groups) >= MAX_GROUPS:
+            key, error = (job.type, error.kind, ""), Error(error.kind, "")
+        one = _group_of(job, error)
+        known = self._groups.get(key)
+        self._groups[key] = one if known is None else _joined(known, one)
+
+    def groups(self) -> list[ErrorGroup]:
+        """Return the groups, the largest first."""
+        return sorted(self._groups.values(), key=lambda group: -group.count)
+
+
+def _group_of(job: Job, error: Error) -> ErrorGroup:
+    at = job.ended_at or job.updated_at
+    return ErrorGroup(
+        fingerprint=fingerprint(error),
+        type=job.type,
+        kind=error.kind,
+        message=first_line(error.message),
+        count=1,
+        first_at=at,
+        last_at=at,
+        job_id=job.id,
+    )
+
+
+def _joined(known: ErrorGroup, one: ErrorGroup) -> ErrorGroup:
+    newest = one if one.last_at >= known.last_at else known
+    return msgspec.structs.replace(
+        newest,
+        count=known.count + one.count,
+        first_at=min(known.first_at, one.first_at),
+    )
 
 
 class BulkResult(NamedTuple):
@@ -67,14 +123,6 @@ class BulkSummary(NamedTuple):
             else:
                 changed += 1
         return BulkSummary(done, changed, held)
-
-
-#: A job by its id, or as it was read.
-JobGiven: TypeAlias = "int | Job"
-_Act: TypeAlias = Callable[
-    [Sequence[int], Mapping[int, ExpectedState]], Awaitable[list[Reply]]
-]
-_ActOnMany: TypeAlias = "Callable[[Sequence[Job]], Awaitable[list[BulkResult]]]"
 
 
 class BulkActions:

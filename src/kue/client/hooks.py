@@ -1,23 +1,41 @@
-"""Hooks: functions called when a worker starts or stops, or when a job fails."""
+"""Hooks (start or stop of a worker, failure of a job) and middleware."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kue.model.job import Error, Failed, Job
+from kue.model.payload import JSON
 
 if TYPE_CHECKING:
     from kue.store.values import Outcome
+    from kue.worker.active_job import ActiveJob
 
+CallNext: TypeAlias = Callable[[Any], Awaitable[JSON]]
+#: A function around a run, ``async def m(job, call_next)``: it may do something before,
+#: call ``await call_next(job)`` (or not), and do something with the result.  It may
+#: raise whatever a handler may: `Retry`, `Release`, `Skip` …
+Middleware: TypeAlias = Callable[["ActiveJob", CallNext], Awaitable[JSON]]
 logger = logging.getLogger(__name__)
-
 #: May be a coroutine function.
 Hook: TypeAlias = Callable[[], Awaitable[object] | object]
 FailureHook: TypeAlias = Callable[[Job, Error], Awaitable[object] | object]
+
+
+def compose(layers: Sequence[Middleware], handler: CallNext) -> CallNext:
+    """Wrap *handler* so that the first of *layers* is the outermost."""
+    for layer in reversed(layers):
+        handler = functools.partial(_call, layer, handler)
+    return handler
+
+
+async def _call(layer: Middleware, call_next: CallNext, job: ActiveJob) -> JSON:
+    return await layer(job, call_next)
 
 
 class Hooks:

@@ -25,7 +25,6 @@ from kue.store import store_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
-    from types import TracebackType
 
     from kue.client.bulk_enqueue import OnAdded
     from kue.model.job import Draft
@@ -122,12 +121,7 @@ class Kue(Queries, QueueAdmin, BulkActions, Registration, RunMethods):
     async def __aenter__(self) -> Kue:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         await self.close()
 
     # -- producing -------------------------------------------------------------

@@ -16,8 +16,7 @@ from typing import (
     overload,
 )
 
-from kue.client.hooks import FailureHook, Hook, Hooks
-from kue.client.middleware import Middleware
+from kue.client.hooks import FailureHook, Hook, Hooks, Middleware
 from kue.client.registry import HandlerRegistry, HandlerSettings
 from kue.client.resource import Check, Resource
 from kue.client.task import Task

@@ -16,7 +16,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from kue.client.middleware import CallNext
+    from kue.client.hooks import CallNext
     from kue.model.payload import JSON
     from kue.worker.active_job import ActiveJob
 

@@ -16,6 +16,7 @@ It knows nothing of jobs.
 
 from kue.runtime.blocked_monitor import MonitorLimits
 from kue.runtime.context import Context, current_context
+from kue.runtime.context_services import WorkerExecutor
 from kue.runtime.deployment import Deployment
 from kue.runtime.errors import (
     AlreadyUndeployed,
@@ -23,7 +24,6 @@ from kue.runtime.errors import (
     RuntimeClosed,
     UnknownDeployment,
 )
-from kue.runtime.executor import WorkerExecutor
 from kue.runtime.ha import HA
 from kue.runtime.runtime import Runtime
 from kue.runtime.shared import (

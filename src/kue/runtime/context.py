@@ -13,6 +13,7 @@ import contextvars
 import inspect
 import logging
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
@@ -22,25 +23,57 @@ from kue.runtime.errors import RuntimeClosed
 from kue.runtime.thread_pool import OrderedCalls, ThreadPool, fulfil
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable
 
     from kue.bus import Handler
-    from kue.runtime.close_hooks import CloseHooks, Hook
     from kue.runtime.deployment import Deployment
     from kue.runtime.event_loops import LoopHost
     from kue.runtime.runtime import Runtime
 
+#: A function, plain or async, without arguments.
+Hook = Callable[[], object]
 logger = logging.getLogger(__name__)
-
 A = TypeVarTuple("A")
 T = TypeVar("T")
-
-_current: contextvars.ContextVar[Context | None] = contextvars.ContextVar(
-    "kue context", default=None
-)
 #: Tasks that requested the end of a context in which they run: they may finish.
 _protected: contextvars.ContextVar[frozenset[object]] = contextvars.ContextVar(
     "kue protected tasks", default=frozenset()
+)
+
+
+class CloseHooks:
+    """
+    Hooks of one owner: a verticle's context, or the runtime.
+
+    Each is called once, the last added first, since it may depend on earlier ones.
+    Hooks may be added from any thread.
+    """
+
+    def __init__(self) -> None:
+        #: A dict keeps the order.
+        self._hooks: dict[Hook, None] = {}
+
+    def add(self, hook: Hook) -> None:
+        self._hooks[hook] = None
+
+    def remove(self, hook: Hook) -> None:
+        """Remove *hook*, if it is there."""
+        self._hooks.pop(hook, None)
+
+    async def close(self) -> None:
+        """Call all of them; a failure is logged and does not stop the others."""
+        while self._hooks:
+            hook, _ = self._hooks.popitem()
+            try:
+                answer = hook()
+                if inspect.isawaitable(answer):
+                    await answer
+            except Exception:
+                logger.exception("the close hook %r failed", hook)
+
+
+_current: contextvars.ContextVar[Context | None] = contextvars.ContextVar(
+    "kue context", default=None
 )
 
 

@@ -18,7 +18,7 @@ class Consumers:
     """
     Consumers made in one context, from any thread; they live on its loop.
 
-    They are a `kue.bus.consumer_context.ConsumerContext`.
+    They are a `kue.bus.consumer.ConsumerContext`.
     """
 
     def __init__(self, context: Context) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVarTuple, Unpack
 from kue.aio.event_loop import new_event_loop
 from kue.bus import EventBus
 from kue.runtime.blocked_monitor import BlockedMonitor, MonitorLimits
-from kue.runtime.close_hooks import CloseHooks
 from kue.runtime.context import (
+    CloseHooks,
     Context,
     current_context,
     protecting_current_task,
@@ -29,10 +29,9 @@ from kue.runtime.worker_context import WorkerContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from types import TracebackType
 
     from kue.bus import ClusterManager
-    from kue.runtime.close_hooks import Hook
+    from kue.runtime.context import Hook
     from kue.runtime.shared import Shared
     from kue.runtime.thread_pool import ThreadPool
     from kue.runtime.verticle import Source
@@ -208,12 +207,7 @@ class Runtime(ContextServices):
     async def __aenter__(self) -> Self:
         return await self.open()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         await self.close()
 
     # -- contexts --------------------------------------------------------------

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 from concurrent.futures import Future
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kue.aio.loop_thread import close_loop
+from kue.aio.thread_calls import hand_over
 from kue.bus.consumer import reply_discarded
 from kue.runtime.context import Context, current_context, is_running_loop, wait_shielded
 from kue.runtime.errors import RuntimeClosed
@@ -133,8 +133,7 @@ class WorkerContext(Context):
         task = self._calls.get(future)
         if task is not None:
             # The task may end in the meantime, and the context with it.
-            with suppress(RuntimeError):
-                task.get_loop().call_soon_threadsafe(task.cancel)
+            hand_over(task.get_loop(), task.cancel)
 
     def _is_current(self) -> bool:
         return (

@@ -10,11 +10,11 @@ import signal
 import socket
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kue.supervisor import procfs
 from kue.supervisor.protocol import (
     MAX_LINE,
     Bye,
@@ -32,8 +32,9 @@ from kue.supervisor.protocol import (
 if TYPE_CHECKING:
     from kue.supervisor.options import SupervisorOptions
 
+#: States of a process that was stopped, until it is continued.
+FROZEN = frozenset("Tt")
 logger = logging.getLogger(__name__)
-
 #: The last messages of a dead child can be read at once; a process that it forked may
 #: hold the socket open forever.
 READ_SECONDS = 1.0
@@ -46,6 +47,25 @@ SETTLE_SECONDS = 2.0
 TICKING_SECONDS = 2.0
 #: A longer pause between two looks was caused by us, not by the child.
 LONGEST_LOOK = 2.0
+
+
+def is_frozen(pid: int) -> bool:
+    """
+    Return whether the process was stopped, by SIGSTOP or a debugger.
+
+    Without /proc it counts as running.
+    """
+    return state_of(pid) in FROZEN
+
+
+def state_of(pid: int) -> str | None:
+    """Return the letter of its state, or None if it is not known."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return None
+    # The name of the program, in parentheses, may have spaces and parentheses.
+    return stat.rpartition(b")")[2].split()[0].decode()
 
 
 class ChildProcess:
@@ -126,7 +146,7 @@ class ChildProcess:
 
     @property
     def is_frozen(self) -> bool:
-        return procfs.is_frozen(self.pid)
+        return is_frozen(self.pid)
 
     @property
     def is_ticking(self) -> bool:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kue.model.job import Job
     from kue.model.payload import JSON
     from kue.store.values import LogLine, Progress
-    from kue.worker.progress_reply import ProgressReply
+    from kue.worker.progress import ProgressReply
 
 
 class ProgressSink(Protocol):

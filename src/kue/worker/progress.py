@@ -1,13 +1,47 @@
-"""Progress and log lines of a job, as values."""
+"""Progress and log lines of a job, as values, and the reply to them."""
 
 from __future__ import annotations
 
+import asyncio
 import math
+from typing import TYPE_CHECKING, Any
 
 from kue.model.payload import JSON, MAX_RESULT, decode, encode
+from kue.store.replies import check
 from kue.store.values import MAX_LOG_TEXT, LogLine, Progress
 
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from kue.store.values import Result
+
 LEVELS = ("debug", "info", "warning", "error", "critical")
+
+
+class ProgressReply:
+    """
+    A report that is in flight; awaiting it is optional.
+
+    Outside the worker's event loop there is no reply: awaiting returns at once.
+    """
+
+    __slots__ = ("_job_id", "_reply", "_wanted")
+
+    def __init__(
+        self, job_id: int, wanted: str, reply: asyncio.Future[Result | None] | None
+    ) -> None:
+        self._job_id = job_id
+        #: Ends the sentence "job 7 is active and cannot …".
+        self._wanted = wanted
+        self._reply = reply
+
+    def __await__(self) -> Generator[Any, None, None]:
+        if self._reply is None:
+            return
+        # Shielded: others may wait for the same reply.
+        result = yield from asyncio.shield(self._reply).__await__()
+        if result is not None:
+            check(self._job_id, result, wanted=self._wanted)
 
 
 def percent(done: float, total: float = 100) -> int:

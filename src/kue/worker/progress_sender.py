@@ -19,7 +19,7 @@ from kue.aio.coalesce import CoalescedCalls
 from kue.aio.throttled_log import ThrottledLog
 from kue.model.errors import StoreFull, StoreUnavailable
 from kue.store.values import MAX_BATCH, MAX_LOG_LINES, LogLine, Progress, Result
-from kue.worker.progress_reply import ProgressReply
+from kue.worker.progress import ProgressReply
 
 if TYPE_CHECKING:
     from collections.abc import Callable

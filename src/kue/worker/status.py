@@ -1,25 +1,65 @@
-"""Status of a worker, as sent with heartbeats and shown by `workers`."""
+"""Status of a worker, sent with heartbeats, and its monitor for a blocked loop."""
 
 from __future__ import annotations
 
+import logging
 import os
 import resource
 import socket
 import sys
 import time
+import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from kue.aio.loop_monitor import BlockedLoop, LoopMonitor
 from kue.model.version import version
+from kue.worker import executor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import FrameType
 
     from kue.aio.retry import StoreRetry
     from kue.worker.lane import Lane
-    from kue.worker.loop_monitor import WorkerLoopMonitor
+    from kue.worker.run import ActiveRun
 
+logger = logging.getLogger(__name__)
 _STATM = Path("/proc/self/statm")
+
+
+class WorkerLoopMonitor(LoopMonitor):
+    """Logs which code blocks the worker's event loop, and remembers the last."""
+
+    def __init__(self, limit: float) -> None:
+        super().__init__(self._log, limit=limit)
+        self.where = ""
+
+    def _log(self, blockage: BlockedLoop) -> None:
+        self.where = blockage.where
+        run, depth = run_in(blockage.frame)
+        by_job = "" if run is None else f" by job {run.id} of type {run.type}"
+        logger.warning(
+            "the event loop has been blocked for %.1f s%s at %s; "
+            "use await, a plain function or execution='process'\n%s",
+            blockage.seconds,
+            by_job,
+            blockage.where,
+            "".join(traceback.format_stack(blockage.frame, depth)).rstrip(),
+            extra={"job_id": run.id} if run else None,
+        )
+
+
+def run_in(innermost: FrameType) -> tuple[ActiveRun | None, int | None]:
+    """Return the run whose handler *innermost* is in, and its depth; None if none."""
+    frame: FrameType | None = innermost
+    depth = 0
+    while frame is not None:
+        if frame.f_code is executor.execute.__code__:
+            return cast("ActiveRun", frame.f_locals["run"]), depth
+        frame = frame.f_back
+        depth += 1
+    return None, None
 
 
 class StatusCollector:

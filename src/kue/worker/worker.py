@@ -17,20 +17,18 @@ from kue.aio.retry import StoreRetry
 from kue.model.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
 from kue.model.job import State
 from kue.model.names import check_path_name
-from kue.worker.heartbeat import HandleOrder, Heartbeat, Sleep
-from kue.worker.heartbeat_thread import heartbeat_thread
+from kue.worker.heartbeat import HandleOrder, Heartbeat, Sleep, heartbeat_thread
 from kue.worker.idle_wait import IdleWait
 from kue.worker.isolation import Isolation
 from kue.worker.lane import LOOPS_PER_LANE, Lane, Processor
 from kue.worker.log_capture import captured
-from kue.worker.loop_monitor import WorkerLoopMonitor
 from kue.worker.lost_settles import LostSettles
 from kue.worker.maintenance import Maintenance, StoreCheck
 from kue.worker.metrics import TimingReporter
 from kue.worker.run_resources import RunResources
 from kue.worker.slots import SlotBudget
 from kue.worker.stacks import stacks
-from kue.worker.status import StatusCollector
+from kue.worker.status import StatusCollector, WorkerLoopMonitor
 from kue.worker.unhandled_types import warn_of_unhandled
 
 if TYPE_CHECKING:

@@ -41,12 +41,11 @@ from kue.bus.frames import unpack
 from kue.bus.redis import scripts
 from kue.bus.redis.assignments import RedisAssignments
 from kue.bus.redis.inbox import NodeInbox
-from kue.bus.redis.key_prefix import root_of
 from kue.bus.redis.membership import Membership
 from kue.bus.redis.node_status import NodeStatusReporter
 from kue.bus.redis.node_table import NodeChange, NodeTable, read_change
-from kue.bus.redis.outbox import MAX_FRAMES
-from kue.bus.redis.outboxes import NodeOutboxes
+from kue.bus.redis.outbox import MAX_FRAMES, NodeOutboxes
+from kue.bus.redis.scripts import root_of
 from kue.model.errors import StoreError, StoreUnavailable
 from kue.store.redis.wire.client import RedisClient, short_pause
 from kue.store.redis.wire.url import read_url

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from kue.bus.redis.key_prefix import root_of
+from kue.bus.redis.scripts import root_of
 from kue.bus.stats import MessageSample, NodeStats
 from kue.store.redis.wire.client import RedisClient, pairs
 from kue.store.redis.wire.url import read_url
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
-    from types import TracebackType
 
 #: Most nodes that are read.
 MAX_NODES = 1_000
@@ -55,12 +54,7 @@ class ClusterInspector:
     async def __aenter__(self) -> ClusterInspector:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         await self.close()
 
     async def close(self) -> None:

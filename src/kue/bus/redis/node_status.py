@@ -27,7 +27,7 @@ from kue.model.version import version
 if TYPE_CHECKING:
     from kue.bus.metrics import BusMetrics
     from kue.bus.redis.inbox import NodeInbox
-    from kue.bus.redis.outboxes import NodeOutboxes
+    from kue.bus.redis.outbox import NodeOutboxes
     from kue.store.redis.wire.client import RedisClient
 
 logger = logging.getLogger(__name__)

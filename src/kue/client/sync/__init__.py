@@ -6,8 +6,7 @@ lives there, and each method here calls its namesake there.
 """
 
 from kue.aio.loop_thread import BackgroundLoop
-from kue.client.sync.builder import SyncJobBuilder
 from kue.client.sync.handle import SyncJobHandle
-from kue.client.sync.queue import SyncKue
+from kue.client.sync.queue import SyncJobBuilder, SyncKue
 
 __all__ = ["BackgroundLoop", "SyncJobBuilder", "SyncJobHandle", "SyncKue"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from kue.aio.loop_thread import refuse_on_a_loop
+from kue.aio.loop_thread import refuse_on_a_loop, wait
 from kue.client import bulk_enqueue
+from kue.client.builder import BaseJobBuilder
+from kue.client.bulk_enqueue import Answers, BulkEnqueue
 from kue.client.handle import JobHandle, added_handle
-from kue.client.sync.builder import SyncJobBuilder
-from kue.client.sync.bulk_enqueue import SyncBulkEnqueue
 from kue.client.sync.event_iterator import iterate
 from kue.client.sync.handle import SyncJobHandle
 from kue.client.sync.queue_methods import SyncQueueMethods
@@ -16,17 +16,80 @@ from kue.client.sync.run import SyncRunMethods
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from types import TracebackType
 
     from kue.client.bulk_enqueue import OnAdded
+    from kue.client.connection import Connection
     from kue.client.queue import Kue
     from kue.client.subscriptions import Callback
+    from kue.client.sync.connection import BlockingCalls, SyncConnection
     from kue.model.events import Event
     from kue.model.job import Draft, Job
     from kue.model.payload import JSON
     from kue.model.settings import Settings
 
 T = TypeVar("T")
+
+
+class SyncBulkEnqueue(BulkEnqueue):
+    """
+    Adds many drafts, which are made in the calling thread.
+
+    Their source may belong to that thread, as the cursor of a database does, and so may
+    the callback for progress.
+    """
+
+    def __init__(
+        self,
+        connection: SyncConnection,
+        drafts: Iterable[Draft],
+        *,
+        durable: bool = False,
+        on_progress: OnAdded | None = None,
+    ) -> None:
+        super().__init__(
+            connection.queue._connection.batcher,
+            drafts,
+            durable=durable,
+            on_progress=on_progress,
+        )
+        self._loop = connection.loop
+
+    def deliver_here(self) -> Answers:
+        """Add everything; return each draft with its answer."""
+        with self._counting():
+            chunk = self._load()
+            while chunk:
+                chunk = self._add_and_load_here(chunk)
+        return self._answers
+
+    def _add_and_load_here(self, chunk: list[Draft]) -> list[Draft]:
+        adding = self._loop.start(self._batcher.add_batch(chunk, durable=self._durable))
+        try:
+            return self._load()
+        finally:
+            # Also when the next cannot be made: the outcome of this one must be known.
+            self._record(chunk, wait(adding))
+
+
+class SyncJobBuilder(BaseJobBuilder):
+    """
+    A job that is not saved yet.
+
+    Every method checks its arguments at once and returns the builder::
+
+        job = q.sync.create_job("email", {"to": "a@b.c"}).priority("high").save()
+    """
+
+    def __init__(
+        self, calls: BlockingCalls, connection: Connection, type: str, data: JSON
+    ) -> None:
+        super().__init__(connection, type, data)
+        self._calls = calls
+
+    def save(self, *, durable: bool = False) -> SyncJobHandle[Any]:
+        """Store the job and return its handle: see `kue.JobBuilder.save`."""
+        handle = self._calls.call(lambda q: self._save(q._connection, durable=durable))
+        return SyncJobHandle(self._calls, handle)
 
 
 class SyncKue(SyncQueueMethods, SyncRunMethods):
@@ -57,12 +120,7 @@ class SyncKue(SyncQueueMethods, SyncRunMethods):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
     # -- producing -------------------------------------------------------------

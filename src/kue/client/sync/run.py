@@ -2,19 +2,54 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from kue.aio.loop_thread import refuse_on_a_loop
 from kue.client.sync.connection import BlockingCalls
-from kue.client.sync.signals import stopped_by_signals
+from kue.worker.signals import SIGNALS
 from kue.worker.worker import GRACE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from types import FrameType
 
     from kue.model.duration import Duration
     from kue.worker import Worker
+
+
+@contextmanager
+def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """
+    Call *stop* on SIGINT and SIGTERM.  Outside the main thread nothing is done.
+
+    After the second signal the handlers from before are restored, so that a third one
+    ends the process.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    received: list[int] = []
+
+    def on_signal(number: int, _: FrameType | None) -> None:
+        received.append(number)
+        if len(received) > 1:
+            restore()
+        stop()
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    for number in SIGNALS:
+        signal.signal(number, on_signal)
+    try:
+        yield
+    finally:
+        restore()
 
 
 class SyncRunMethods(BlockingCalls):

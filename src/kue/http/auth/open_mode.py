@@ -23,8 +23,8 @@ from urllib.parse import quote, urlencode
 from starlette.responses import Response
 
 from kue.http.auth.access import User
-from kue.http.auth.cookies import cookie_for
 from kue.http.auth.roles import Role
+from kue.http.auth.sessions import cookie_for
 from kue.http.framework.problem import Refused
 from kue.http.security.csrf import ROOT
 from kue.http.security.hosts import host_of, is_loopback

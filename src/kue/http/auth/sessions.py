@@ -10,13 +10,17 @@ from __future__ import annotations
 import secrets
 from contextlib import suppress
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import msgspec
 
 from kue.http.auth.account_records import AccountRecords, digest
+from kue.http.security.csrf import ROOT
 from kue.model.errors import StoreError
 
 if TYPE_CHECKING:
+    from starlette.requests import HTTPConnection
+
     from kue.http.auth.users import UserAccount, UserAccounts
     from kue.store.contract import Store
 
@@ -27,6 +31,17 @@ MAX_MS = 7 * 24 * 3_600_000
 TOUCH_MS = 60_000
 #: Bytes of a session's secret: 256 bits.
 _BYTES = 32
+
+
+def cookie_for(connection: HTTPConnection, name: str, secret: str, seconds: int) -> str:
+    """Return the Set-Cookie header that makes a browser keep *secret* for *seconds*."""
+    # Where the application is mounted: others on the same host do not get it.
+    path = quote(connection.scope.get(ROOT) or "/", safe="/-._~!$&'()*+,=:@%")
+    is_secure = connection.scope.get("scheme") in ("https", "wss")
+    return (
+        f"{name}={secret}; Path={path}; Max-Age={seconds}; HttpOnly; SameSite=Strict"
+        + ("; Secure" if is_secure else "")
+    )
 
 
 class LoginSession(msgspec.Struct, frozen=True):

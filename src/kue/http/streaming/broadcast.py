@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import signal
 from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -20,7 +21,6 @@ from typing import TYPE_CHECKING
 from kue.aio.retry import StoreRetry
 from kue.aio.tasks import BackgroundTasks
 from kue.http.security.redaction import Redaction
-from kue.http.server.shutdown import until_stopping
 from kue.http.streaming.client_buffer import (
     BufferLimits,
     ClientBuffer,
@@ -39,12 +39,32 @@ if TYPE_CHECKING:
     from kue.client.queue import Kue
     from kue.store.contract import Events
 
+#: Seconds between two checks.
+POLL_SECONDS = 0.25
 #: Events after which other tasks get their turn.
 BATCH = 200
 #: Digits of an event's number; no server lives long enough for more.
 MAX_DIGITS = 15
-
 _clock = SystemClock()
+
+
+def is_stopping() -> bool:
+    """
+    Return whether a uvicorn of this process is stopping; False if there is none.
+
+    uvicorn waits for every unfinished response before it notifies the application, and
+    an event stream never finishes.  But its signal handlers are methods of the server,
+    which has a flag.
+    """
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    servers = [getattr(handler, "__self__", None) for handler in handlers]
+    return any(getattr(server, "should_exit", False) is True for server in servers)
+
+
+async def until_stopping() -> None:
+    """Return once it is stopping."""
+    while not is_stopping():  # noqa: ASYNC110 - there is no event
+        await asyncio.sleep(POLL_SECONDS)
 
 
 class EventBroadcast:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from kue.bus import RequestFailed
-from kue.bus.cluster_url import NEEDS_REDIS, can_cluster
+from kue.bus.cluster import NEEDS_REDIS, can_cluster
 from kue.bus.sampling import JsonTruncation
 from kue.bus.stats import counted, sums
 from kue.http.auth.access import Scope

@@ -1,6 +1,5 @@
 """High availability: verticles of a dead node fail over to another."""
 
-from kue.runtime.ha.failover import Failover
-from kue.runtime.ha.group import DEFAULT_GROUP, HA
+from kue.runtime.ha.failover import DEFAULT_GROUP, HA, Failover
 
 __all__ = ["DEFAULT_GROUP", "HA", "Failover"]

@@ -15,12 +15,14 @@ import asyncio
 import logging
 import time
 import uuid
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from kue.bus.assignments import MAX_DUTIES, AssignmentResult
 from kue.model.errors import StoreError
+from kue.model.names import check_name
 from kue.runtime.context import is_running_loop
 from kue.runtime.errors import RuntimeClosed
 from kue.runtime.ha.deployment_record import DeploymentRecord
@@ -31,13 +33,14 @@ if TYPE_CHECKING:
 
     from kue.bus import ClusterManager
     from kue.runtime.deployment import Deployer, DeploymentOptions
-    from kue.runtime.ha.group import HA
     from kue.runtime.verticle import Source
 
+DEFAULT_GROUP = "__DEFAULT__"
+GRACE_SECONDS = 1.0
+MAX_QUORUM = 10_000
+MAX_GRACE = 3600.0
 logger = logging.getLogger(__name__)
-
 T = TypeVar("T")
-
 #: Seconds between two passes, if nothing happens.
 PASS_SECONDS = 1.0
 #: The same while a node is gone, but not for long enough.
@@ -47,6 +50,25 @@ UNREACHABLE_SECONDS = 5.0
 #: Seconds for a verticle to start on the node that takes it over.
 START_SECONDS = 120.0
 _RESIGN_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HA:
+    """The group within which verticles fail over, and when."""
+
+    #: Nodes of one group take over from each other, and from no others.
+    group: str = DEFAULT_GROUP
+    #: How many nodes the group must have for its verticles to run.
+    quorum: int = 1
+    #: Seconds for which a node must be gone before it is taken over from.
+    grace: float = GRACE_SECONDS
+
+    def __post_init__(self) -> None:
+        check_name(self.group, what="the name of a group")
+        if not 1 <= self.quorum <= MAX_QUORUM:
+            raise ValueError(f"quorum must be 1 to {MAX_QUORUM:,}, not {self.quorum}")
+        if not 0 <= self.grace <= MAX_GRACE:
+            raise ValueError(f"grace must be 0 to {MAX_GRACE} s, not {self.grace}")
 
 
 class Failover:

@@ -11,8 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, Self
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from kue.model.duration import Duration
     from kue.model.payload import JSON
 
@@ -89,12 +87,7 @@ class Lock(Protocol):
 
     async def __aenter__(self) -> Self: ...
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    async def __aexit__(self, *exc: object) -> None: ...
 
 
 class Counter(Protocol):
@@ -102,11 +95,14 @@ class Counter(Protocol):
 
     async def get(self) -> int: ...
 
-    async def increment_and_get(self) -> int: ...
+    async def increment_and_get(self) -> int:
+        return await self.add_and_get(1)
 
-    async def get_and_increment(self) -> int: ...
+    async def get_and_increment(self) -> int:
+        return await self.get_and_add(1)
 
-    async def decrement_and_get(self) -> int: ...
+    async def decrement_and_get(self) -> int:
+        return await self.add_and_get(-1)
 
     async def add_and_get(self, number: int) -> int:
         """

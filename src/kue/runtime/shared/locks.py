@@ -13,8 +13,6 @@ from kue.model.duration import milliseconds
 from kue.runtime.errors import LockTimedOut
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from kue.model.duration import Duration
 
 #: Waiters, the first first; each is done when the lock is handed to it.
@@ -100,10 +98,5 @@ class LocalLock:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         await self.release()

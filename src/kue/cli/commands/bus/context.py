@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec
 
 from kue.aio.event_loop import run
 from kue.bus import EventBus
-from kue.bus.cluster_url import NEEDS_REDIS, can_cluster
+from kue.bus.cluster import NEEDS_REDIS, can_cluster
 from kue.cli.context import settings_here, url_option
 from kue.model.errors import ConfigError
 

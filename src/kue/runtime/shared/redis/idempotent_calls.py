@@ -11,7 +11,7 @@ from kue.model.names import quote
 from kue.store.redis.scripts import load
 
 if TYPE_CHECKING:
-    from kue.runtime.shared.redis.connection_thread import ConnectionThread
+    from kue.runtime.shared.redis.shared_data import ConnectionThread
     from kue.store.redis.wire.client import RedisClient
 
 PACKAGE = "kue.runtime.shared.redis"

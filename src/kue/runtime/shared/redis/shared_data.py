@@ -32,36 +32,144 @@ Of locks:
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from contextlib import suppress
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar, TypeVarTuple, Unpack
 
+from kue.aio.loop_thread import LoopThread
 from kue.model.duration import milliseconds
 from kue.model.names import check_name, quote
 from kue.runtime.errors import RuntimeClosed
-from kue.runtime.shared.redis.connection_thread import ConnectionThread
-from kue.runtime.shared.redis.counter import RedisCounter
+from kue.runtime.shared.contract import Counter
 from kue.runtime.shared.redis.idempotent_calls import IdempotentCalls
-from kue.runtime.shared.redis.lock import RedisLock
-from kue.runtime.shared.redis.lock_queue import LockTicket
+from kue.runtime.shared.redis.lock_queue import LockState, LockTicket
 from kue.runtime.shared.redis.locks import RedisLocks
 from kue.runtime.shared.redis.map import RedisMap
 from kue.runtime.shared.shared_data import LOCK_TIMEOUT
+from kue.runtime.shared.values import check_number, too_large
 from kue.store.redis.wire.client import RedisClient
 from kue.store.redis.wire.url import read_url
 
 if TYPE_CHECKING:
-    from types import TracebackType
+    from collections.abc import Callable, Coroutine
 
     from kue.model.duration import Duration
     from kue.store.redis.wire.url import RedisAddress
 
+A = TypeVarTuple("A")
+T = TypeVar("T")
 #: As long as the lease of a node of a cluster.  Half of the default timeout of a lock,
 #: so that a waiter outlives a holder that died.
 LEASE_SECONDS = 5.0
 #: Shorter ones could not be renewed in time; nobody would wait for longer ones.
 _SHORTEST, _LONGEST = 0.5, 3600.0
 _BUDGET_SECONDS = 5.0
+
+
+class RedisCounter(Counter):
+    """An integer shared by all processes."""
+
+    def __init__(self, calls: IdempotentCalls, name: str) -> None:
+        self._calls = calls
+        self._root = calls.root(name)
+        self._name = quote(name)
+
+    async def get(self) -> int:
+        key = f"{self._root}:counter:{self._name}"
+        return int(await self._calls.command(self._root, "GET", key) or 0)
+
+    async def add_and_get(self, number: int) -> int:
+        check_number(number)
+        total = await self._calls.change("counter_add", self._root, self._name, number)
+        if total is None:
+            raise too_large(f"{number} more than the current value")
+        return int(total)
+
+    async def get_and_add(self, number: int) -> int:
+        return await self.add_and_get(number) - number
+
+    async def compare_and_set(self, expected: int, number: int) -> bool:
+        check_number(number)
+        answer = await self._calls.change(
+            "counter_set", self._root, self._name, f"{expected:d}", number
+        )
+        return answer is not None
+
+
+class RedisLock:
+    """A lock that this process holds, as far as it knows."""
+
+    def __init__(
+        self, thread: ConnectionThread, locks: RedisLocks, entry: LockTicket
+    ) -> None:
+        self._thread = thread
+        self._locks = locks
+        self._entry = entry
+
+    @property
+    def is_held(self) -> bool:
+        return self._entry.state is LockState.HELD and self._locks.is_safe
+
+    @property
+    def fence(self) -> int:
+        return self._entry.ticket
+
+    async def release(self) -> None:
+        # If it is closed, that has released the lock.
+        with suppress(RuntimeClosed):
+            await self._thread.call(self._locks.release, self._entry)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.release()
+
+
+class ConnectionThread(LoopThread):
+    """
+    The thread of the Redis connections, from its creation until `close`.
+
+    A Redis client belongs to one loop, and shared data is used from many.  And a
+    handler that blocks its loop must not prevent the renewal of leases.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("kue-shared")
+
+    async def call(
+        self, function: Callable[[Unpack[A]], Coroutine[Any, Any, T]], *args: *A
+    ) -> T:
+        """
+        Call an async *function* in the thread and return what it returns.
+
+        Raises:
+            RuntimeClosed: It is closed, or was closed during the call.
+        """
+        caller = asyncio.current_task()
+        assert caller is not None
+        cancellations = caller.cancelling()
+        try:
+            return await asyncio.wrap_future(self.start(function(*args)))
+        except asyncio.CancelledError:
+            if caller.cancelling() > cancellations:
+                raise
+            text = "this shared data was closed during the call"
+            raise RuntimeClosed(text) from None
+
+    def post(self, function: Callable[[Unpack[A]], object], *args: *A) -> None:
+        """Call a plain *function* in the thread soon."""
+        if not self.call_soon(function, *args):
+            raise self._closed()
+
+    async def close(self) -> None:
+        """End the thread, and cancel the calls that run there."""
+        self.stop()
+        await asyncio.to_thread(self.join)
+
+    def _closed(self) -> Exception:
+        return RuntimeClosed("this shared data was closed")
 
 
 class RedisShared:
@@ -120,12 +228,7 @@ class RedisShared:
     async def __aenter__(self) -> Self:
         return await self.open()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         await self.close()
 
     async def map(self, name: str) -> RedisMap:

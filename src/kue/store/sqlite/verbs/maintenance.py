@@ -8,15 +8,9 @@ import msgspec
 
 from kue.model import retry_policy
 from kue.model.job import Job, State
-from kue.store.sqlite import (
-    dependencies,
-    promotion,
-    removal,
-    transitions,
-    unique_keys,
-    unused_types,
-)
+from kue.store.sqlite import dependencies, promotion, removal, transitions, unique_keys
 from kue.store.sqlite.rows import JobRow, columns_of, fetch, shown, state_rows_of
+from kue.store.sqlite.transaction import as_json
 from kue.store.sqlite.verbs import limits, records, stats, workers
 from kue.store.sqlite.verbs.claim import expire
 from kue.store.values import MaintenanceResult
@@ -25,16 +19,32 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterable
 
-    from kue.model.job import Ending, Job
+    from kue.model.job import Ending
     from kue.model.settings import Keep
     from kue.store.sqlite.rows import StateRow
     from kue.store.sqlite.transaction import Transaction
 
+#: The most types forgotten in one pass.
+MAX_TYPES = 500
+_DAY = 24
+#: Recent activity is in hours, or in minutes that are not yet in an hour.
+_IDLE = """
+SELECT name FROM types
+WHERE NOT EXISTS (SELECT 1 FROM counts WHERE type = name AND n > 0)
+  AND name NOT IN (SELECT type FROM hours WHERE hour >= ?1 - ?2)
+  AND name NOT IN (SELECT type FROM stats WHERE minute >= ?1 * 60 - 60)
+  AND name NOT IN (SELECT type FROM limits)
+  AND name NOT IN (SELECT type FROM pauses)
+  AND name NOT IN (
+    SELECT schedule->>'$.draft.type' FROM schedules WHERE json_valid(schedule))
+LIMIT ?3
+"""
+_FORGET = "DELETE FROM types WHERE name IN (SELECT value FROM json_each(?))"
+_FORGET_COUNTS = "DELETE FROM counts WHERE type IN (SELECT value FROM json_each(?))"
 #: How long a producer's or lane's last call is remembered, for idempotence, in ms.
 REMEMBER_MS = 3_600_000
 #: How long events are kept for subscribers in other processes, in ms.
 EVENTS_MS = 60_000
-
 _LOST = f"""
 SELECT {columns_of(JobRow)} FROM jobs WHERE id IN (
     SELECT id FROM jobs INDEXED BY jobs_active WHERE state = 'active'
@@ -94,6 +104,20 @@ ON CONFLICT DO UPDATE SET value = excluded.value
 """
 #: A time after that of every job: for retention by number alone.
 _FAR_FUTURE = 2**62
+
+
+def forget_idle(tx: Transaction, hour: int) -> int:
+    """
+    Forget types without jobs and without activity for a day; return how many.
+
+    Reads the hours of a day, and deletes at most MAX_TYPES types.
+    """
+    rows = tx.db.execute(_IDLE, (hour, _DAY, MAX_TYPES)).fetchall()
+    if rows:
+        names = as_json([row[0] for row in rows])
+        tx.run(_FORGET, names)
+        tx.run(_FORGET_COUNTS, names)
+    return len(rows)
 
 
 def check_due(db: sqlite3.Connection, now: int) -> tuple[bool, int]:
@@ -233,6 +257,6 @@ def _forget_hourly(tx: Transaction, old: int) -> None:
     if tx.one(_FORGOT_AT) == hour:
         return
     claims = tx.run(_FORGET_CLAIMS, old, MAX_FORGOTTEN)
-    forgotten = unused_types.forget_idle(tx, hour)
-    if claims < MAX_FORGOTTEN and forgotten < unused_types.MAX_FORGOTTEN:
+    forgotten = forget_idle(tx, hour)
+    if claims < MAX_FORGOTTEN and forgotten < MAX_TYPES:
         tx.run(_NOTE_FORGOT, hour)
