@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from redis.asyncio.client import PubSub
 
+from kue.model.errors import StoreUnavailable
 from kue.store.redis.wire import pubsub as module
 from kue.store.redis.wire.client import RedisClient
 from kue.store.redis.wire.url import read_url
@@ -80,5 +81,5 @@ async def test_a_lost_connection_is_told_after_what_was_heard_before(
             await asyncio.sleep(0)
 
             assert await message(20) == b"1"
-            with pytest.raises(link.errors):
+            with pytest.raises(StoreUnavailable):
                 await message(20)

@@ -234,8 +234,6 @@ class RedisCluster:
             try:
                 await self._subscribe()
                 error = StoreError("this node was out of sync with the cluster")
-            except self._client.errors as exc:
-                error = self._client.translate(exc)
             except StoreError as exc:
                 error = exc
             assert self._joined is not None

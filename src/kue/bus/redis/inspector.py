@@ -94,16 +94,13 @@ class ClusterInspector:
     ) -> AsyncIterator[Callable[[float], Awaitable[list[MessageSample]]]]:
         """Yield a function that waits for samples, so many seconds at most."""
         channel = f"{self._root}:samples"
-        try:
-            async with self._client.subscription(self._root, channel) as messages:
+        async with self._client.subscription(self._root, channel) as messages:
 
-                async def receive(timeout: float) -> list[MessageSample]:
-                    message = await messages(timeout)
-                    return [] if message is None else _read_samples(message)
+            async def receive(timeout: float) -> list[MessageSample]:
+                message = await messages(timeout)
+                return [] if message is None else _read_samples(message)
 
-                yield receive
-        except self._client.errors as exc:
-            raise self._client.translate(exc) from exc
+            yield receive
 
 
 def inspect(url: str, prefix: str = "kue", *, budget: float = 5.0) -> ClusterInspector:

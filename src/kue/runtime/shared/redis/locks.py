@@ -259,7 +259,7 @@ class RedisLocks:
                         message = await messages(_LISTEN_SECONDS)
                         if message is not None:
                             self._grant(message)
-            except (*self._client.errors, StoreError) as exc:
+            except StoreError as exc:
                 # Renewals log it if it lasts.
                 logger.debug("grants of locks are not received: %s", exc)
             await asyncio.sleep(short_pause())

@@ -175,8 +175,6 @@ class Subscriptions:
         while True:
             try:
                 await self._subscribe(shard, subscription)
-            except self._db.client.errors as exc:
-                error = self._db.client.translate(exc)
             except StoreError as exc:
                 error = exc
             except Exception as exc:

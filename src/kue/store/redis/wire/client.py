@@ -92,9 +92,6 @@ _REFUSED = (exceptions.AuthenticationError, exceptions.NoPermissionError)
 class RedisClient:
     """Connections to one Redis, its Sentinels or its Cluster, for one event loop."""
 
-    #: Errors that a subscription raises when its connection is lost.
-    errors = _ERRORS
-
     def __init__(self, address: RedisAddress, *, budget_seconds: float) -> None:
         self._address = address
         self._budget = budget_seconds
@@ -217,7 +214,12 @@ class RedisClient:
 
     @asynccontextmanager
     async def subscription(self, root: str, *channels: str) -> AsyncIterator[Messages]:
-        """Subscribe to channels of a shard; yield a function that gets a message."""
+        """
+        Subscribe to channels of a shard; yield a function that gets a message.
+
+        Raises:
+            StoreError: The connection was lost, or could not be made.
+        """
         try:
             async with asyncio.timeout(COMMAND_TIMEOUT_SECONDS) as limit:
                 node = await self._node_of(root, limit.when() or 0)
@@ -230,7 +232,7 @@ class RedisClient:
                 await pubsub.close()
         except _ERRORS as exc:
             self._handle_failure(exc)
-            raise
+            raise self.translate(exc) from exc
 
     async def close(self) -> None:
         """Close every connection."""
