@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import FrameType
+    from collections.abc import Callable, Collection
+    from types import CodeType, FrameType
 
 LIMIT_SECONDS = 1.0
 #: Checks within the time of the limit, so that a block is reported soon.
@@ -191,6 +191,18 @@ def blockage(blocked: float, frame: FrameType) -> BlockedLoop:
         function=culprit.f_code.co_name,
         frame=frame,
     )
+
+
+def frame_of(
+    innermost: FrameType, codes: Collection[CodeType]
+) -> tuple[FrameType | None, int | None]:
+    """Return the frame around *innermost* that runs one of *codes*, and its depth."""
+    frame: FrameType | None = innermost
+    depth = 0
+    while frame is not None and frame.f_code not in codes:
+        frame = frame.f_back
+        depth += 1
+    return frame, None if frame is None else depth
 
 
 def _culprit(innermost: FrameType) -> FrameType:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kue.aio.event_loop import new_event_loop
 from kue.aio.tasks import cancel_all
+from kue.aio.thread_calls import running
 from kue.model.errors import StoreUnavailable
 
 if TYPE_CHECKING:
@@ -213,15 +214,6 @@ def _result(future: Future[T]) -> T:
     return future.result()
 
 
-def runs_a_loop() -> bool:
-    """Return whether this thread runs an event loop, which must not be blocked."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
 def refuse_on_a_loop(instead: str, *, blocking: str = "this call") -> None:
     """
     Refuse to block an event loop.
@@ -229,7 +221,7 @@ def refuse_on_a_loop(instead: str, *, blocking: str = "this call") -> None:
     Raises:
         RuntimeError: This thread runs one; the message has *instead*, what to write.
     """
-    if runs_a_loop():
+    if running() is not None:
         raise RuntimeError(
             f"{blocking} would block the event loop that runs in this thread; "
             f"write {instead} instead"

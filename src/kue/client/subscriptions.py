@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
+from kue.aio.thread_calls import running
 from kue.model.events import Event, Kind
 
 if TYPE_CHECKING:
@@ -120,11 +121,8 @@ class Subscriptions:
             await self._tried.wait()
 
     def _start(self) -> None:
-        if self._task is not None and not self._task.done():
-            return
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
+        is_running = self._task is not None and not self._task.done()
+        if is_running or running() is None:
             return
         # Each subscription has its own: an earlier one may still be ending.
         self._tried = asyncio.Event()

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kue.aio import loop_thread
-from kue.aio.loop_monitor import BlockedLoop, LoopProbe, blockage, oversleep
+from kue.aio.loop_monitor import BlockedLoop, LoopProbe, blockage, frame_of, oversleep
 from kue.runtime.loop_context import LoopContext
 from kue.runtime.worker_context import WorkerContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from types import FrameType
 
     from kue.runtime.context import Context
     from kue.runtime.event_loops import LoopHost
@@ -94,7 +93,8 @@ class BlockedMonitor:
                 self._warn(busy.name, blockage(held, frame), pool.limit)
 
     def _warn(self, thread: str, found: BlockedLoop, limit: float) -> None:
-        context, depth = context_in(found.frame)
+        frame, depth = frame_of(found.frame, _ENTRY_POINTS)
+        context: Context | None = frame and frame.f_locals["self"]
         owner = "" if context is None else f" by {context.deployment or 'a handler'}"
         stack = ""
         if found.seconds >= self._limits.stack:
@@ -108,19 +108,6 @@ class BlockedMonitor:
             found.where,
             stack,
         )
-
-
-def context_in(innermost: FrameType) -> tuple[Context | None, int | None]:
-    """Return the context of a frame, and its depth; None if there is none."""
-    frame: FrameType | None = innermost
-    depth = 0
-    while frame is not None:
-        if frame.f_code in _ENTRY_POINTS:
-            context: Context = frame.f_locals["self"]
-            return context, depth
-        frame = frame.f_back
-        depth += 1
-    return None, None
 
 
 def _probe(host: LoopHost, limits: MonitorLimits) -> LoopProbe:

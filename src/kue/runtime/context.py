@@ -278,14 +278,6 @@ def protecting_current_task() -> contextvars.Context:
     return variables
 
 
-def is_running_loop(loop: asyncio.AbstractEventLoop) -> bool:
-    """Return whether *loop* is the one that runs in this thread."""
-    try:
-        return asyncio.get_running_loop() is loop
-    except RuntimeError:
-        return False
-
-
 def was_cancelled() -> bool:
     """Return whether the running task was cancelled, and not what it waits for."""
     task = asyncio.current_task()

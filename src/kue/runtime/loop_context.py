@@ -6,10 +6,10 @@ import asyncio
 import inspect
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kue.aio.thread_calls import running
 from kue.runtime.context import (
     Context,
     current_context,
-    is_running_loop,
     protected_tasks,
 )
 from kue.runtime.errors import RuntimeClosed
@@ -39,7 +39,7 @@ class LoopContext(Context):
     ) -> None:
         self.check()
         loop = self.host.loop
-        call = loop.call_soon if is_running_loop(loop) else loop.call_soon_threadsafe
+        call = loop.call_soon if running() is loop else loop.call_soon_threadsafe
         try:
             call(self._invoke, function, then, context=self.variables())
         except RuntimeError:
@@ -115,7 +115,7 @@ class LoopContext(Context):
             self._hooks.remove(self._end_tasks_in_loop)
 
     def _is_current(self) -> bool:
-        return current_context() is self and is_running_loop(self.host.loop)
+        return current_context() is self and running() is self.host.loop
 
     async def close(self) -> None:
         await self.call(self._end)

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from kue.aio.thread_calls import running
 from kue.model.duration import Duration, milliseconds
-from kue.runtime.context import is_running_loop
 from kue.runtime.errors import RuntimeClosed
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class TimerCall:
             self._on_loop(self._unset)
 
     def _on_loop(self, function: Callable[[], None]) -> None:
-        if is_running_loop(self._loop):
+        if running() is self._loop:
             function()
         else:
             self._loop.call_soon_threadsafe(function)

@@ -9,9 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kue.aio.loop_thread import close_loop
-from kue.aio.thread_calls import hand_over
+from kue.aio.thread_calls import hand_over, running
 from kue.bus.consumer import reply_discarded
-from kue.runtime.context import Context, current_context, is_running_loop, wait_shielded
+from kue.runtime.context import Context, current_context, wait_shielded
 from kue.runtime.errors import RuntimeClosed
 from kue.runtime.thread_pool import OrderedCalls, ThreadPool, fulfil
 
@@ -136,11 +136,8 @@ class WorkerContext(Context):
             hand_over(task.get_loop(), task.cancel)
 
     def _is_current(self) -> bool:
-        return (
-            current_context() is self
-            and self._loop is not None
-            and is_running_loop(self._loop)
-        )
+        is_ours = self._loop is not None and running() is self._loop
+        return is_ours and current_context() is self
 
     async def close(self) -> None:
         await self.call(self._hooks.close)

@@ -10,15 +10,14 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from kue.aio.loop_monitor import BlockedLoop, LoopMonitor
+from kue.aio.loop_monitor import BlockedLoop, LoopMonitor, frame_of
 from kue.model.version import version
 from kue.worker import executor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import FrameType
 
     from kue.aio.retry import StoreRetry
     from kue.worker.lane import Lane
@@ -37,7 +36,8 @@ class WorkerLoopMonitor(LoopMonitor):
 
     def _log(self, blockage: BlockedLoop) -> None:
         self.where = blockage.where
-        run, depth = run_in(blockage.frame)
+        frame, depth = frame_of(blockage.frame, (executor.execute.__code__,))
+        run: ActiveRun | None = frame and frame.f_locals["run"]
         by_job = "" if run is None else f" by job {run.id} of type {run.type}"
         logger.warning(
             "the event loop has been blocked for %.1f s%s at %s; "
@@ -48,18 +48,6 @@ class WorkerLoopMonitor(LoopMonitor):
             "".join(traceback.format_stack(blockage.frame, depth)).rstrip(),
             extra={"job_id": run.id} if run else None,
         )
-
-
-def run_in(innermost: FrameType) -> tuple[ActiveRun | None, int | None]:
-    """Return the run whose handler *innermost* is in, and its depth; None if none."""
-    frame: FrameType | None = innermost
-    depth = 0
-    while frame is not None:
-        if frame.f_code is executor.execute.__code__:
-            return cast("ActiveRun", frame.f_locals["run"]), depth
-        frame = frame.f_back
-        depth += 1
-    return None, None
 
 
 class StatusCollector:

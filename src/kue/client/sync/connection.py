@@ -12,7 +12,8 @@ from typing import (
     TypeVar,
 )
 
-from kue.aio.loop_thread import BackgroundLoop, open_lock, refuse_on_a_loop, runs_a_loop
+from kue.aio.loop_thread import BackgroundLoop, open_lock, refuse_on_a_loop
+from kue.aio.thread_calls import running
 from kue.client.handle import JobHandle, moved
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class BlockingCalls:
         Raises:
             RuntimeError: This thread runs an event loop: await the method instead.
         """
-        if runs_a_loop():
+        if running() is not None:
             # Called only for its name.
             refuse_on_a_loop(_awaited(verb(self._queue, *args, **kwargs)))
         connection = self._connected()

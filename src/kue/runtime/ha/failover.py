@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from kue.aio.thread_calls import running
 from kue.bus.assignments import MAX_DUTIES, AssignmentResult
 from kue.model.errors import StoreError
 from kue.model.names import check_name
-from kue.runtime.context import is_running_loop
 from kue.runtime.errors import RuntimeClosed
 from kue.runtime.ha.deployment_record import DeploymentRecord
 from kue.runtime.verticle import find_class, known_class
@@ -350,7 +350,7 @@ class Failover:
 
     async def _in_loop(self, work: Coroutine[Any, Any, T]) -> T:
         """Run *work* in the loop of the cluster."""
-        if is_running_loop(self._loop):
+        if running() is self._loop:
             return await work
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         return await asyncio.wrap_future(future)
