@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kue.bus import EventBus, local_assignments
+from kue.bus import EventBus, local_cluster
 from kue.bus.assignments import MAX_DUTIES, AssignmentResult, Assignments, GroupView
 from kue.bus.local_cluster import LocalNode
 from kue.bus.redis import RedisCluster
@@ -153,7 +153,7 @@ async def test_what_all_failed_at_is_tried_again_later(
     await b.hand_back("1")
     assert await duties([a, b]) == []
 
-    monkeypatch.setattr(local_assignments, "AGAIN_SECONDS", 0)
+    monkeypatch.setattr(local_cluster, "AGAIN_SECONDS", 0)
     monkeypatch.setattr(redis_roster, "_AGAIN_MS", 0)
 
     assert set(await duties([a, b, a])) == {"1"}

@@ -1,21 +1,56 @@
-"""Running workers in this process: run, work, stop."""
+"""Running workers in this process: run, work, stop, also by signals."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack, asynccontextmanager
+import signal
+import threading
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 from kue.client.hooks import FailureNotifier, Hooks
 from kue.model.duration import Duration, milliseconds
-from kue.worker.signals import stopped_by_signals
 from kue.worker.worker import GRACE_SECONDS, Worker, WorkerOptions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
     from kue.client.connection import Connection
     from kue.client.registry import HandlerRegistry
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def stopped_by_signals(worker: Worker) -> Iterator[None]:
+    """
+    Stop *worker* on SIGINT or SIGTERM.
+
+    The second signal requeues its jobs at once and removes these signal handlers, so
+    that a third one ends the process.  Outside the main thread, where Python allows no
+    signal handlers, nothing is done.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        if worker.is_stopping:
+            _remove_handlers(loop)
+        worker.stop()
+
+    for number in SIGNALS:
+        loop.add_signal_handler(number, stop)
+    try:
+        yield
+    finally:
+        _remove_handlers(loop)
+
+
+def _remove_handlers(loop: asyncio.AbstractEventLoop) -> None:
+    for number in SIGNALS:
+        loop.remove_signal_handler(number)
 
 
 class RunMethods:

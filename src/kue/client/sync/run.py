@@ -8,8 +8,8 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from kue.aio.loop_thread import refuse_on_a_loop
+from kue.client.run import SIGNALS
 from kue.client.sync.connection import BlockingCalls
-from kue.worker.signals import SIGNALS
 from kue.worker.worker import GRACE_SECONDS
 
 if TYPE_CHECKING:

@@ -7,13 +7,14 @@ in its own savepoint, so that one that fails does not undo the others.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import queue
 import sqlite3
 import threading
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kue.aio.throttled_log import ThrottledLog
 from kue.model.errors import KueError
@@ -27,9 +28,8 @@ from kue.store.sqlite.connection import (
     is_full,
     translated,
 )
+from kue.store.sqlite.dependencies import apply_side_effects
 from kue.store.sqlite.disk_reserve import DiskReserve
-from kue.store.sqlite.side_effects import apply_side_effects
-from kue.store.sqlite.thread_calls import ThreadCall, resolve
 from kue.store.sqlite.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -39,11 +39,73 @@ if TYPE_CHECKING:
     from kue.store.sqlite.file_url import FileLocation
 
 logger = logging.getLogger(__name__)
-
 #: The most calls in one transaction, and how long it may keep taking more: other
 #: processes are waiting.
 MAX_CALLS = 128
 MAX_SECONDS = 0.05
+
+
+class ThreadCall:
+    """A call for another thread, and the future that waits for it."""
+
+    __slots__ = (
+        "_error",
+        "_result",
+        "call",
+        "future",
+        "is_durable",
+        "is_new",
+        "loop",
+        "now",
+    )
+
+    def __init__(
+        self,
+        call: Callable[..., Any],
+        now: int | None = None,
+        is_durable: bool = False,
+        is_new: bool = False,
+    ) -> None:
+        self.call = call
+        self.now = now
+        self.is_durable = is_durable
+        #: Whether it adds new jobs, which a full disk does not take.
+        self.is_new = is_new
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
+        self._result: Any = None
+        self._error: Exception | None = None
+
+    def succeed(self, result: Any) -> None:
+        self._result = result
+
+    def fail(self, error: Exception) -> None:
+        self._error = error
+
+    def _resolve(self) -> None:
+        # The caller may have been cancelled; what was done stays done.
+        if self.future.done():
+            return
+        if self._error is not None:
+            self.future.set_exception(self._error)
+        else:
+            self.future.set_result(self._result)
+
+
+def resolve(tasks: list[ThreadCall]) -> None:
+    """Resolve the futures of *tasks*, with one wake-up per event loop."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[ThreadCall]] = {}
+    for task in tasks:
+        by_loop.setdefault(task.loop, []).append(task)
+    for loop, mine in by_loop.items():
+        # The loop may be closed by now.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(_resolve_all, mine)
+
+
+def _resolve_all(tasks: list[ThreadCall]) -> None:
+    for task in tasks:
+        task._resolve()
 
 
 class CommitNotice(NamedTuple):

@@ -16,13 +16,13 @@ from kue.store.sqlite import transitions
 from kue.store.sqlite.removal import REMOVED
 from kue.store.sqlite.rows import state_rows_of
 from kue.store.sqlite.transaction import Transaction, as_json, entered
+from kue.store.sqlite.verbs import limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 #: The most dependants that one transaction notifies.
 CASCADE = 1000
-
 _ANY = "SELECT EXISTS (SELECT 1 FROM links)"
 _PARENTS = """
 SELECT DISTINCT parent FROM links WHERE parent IN (SELECT value FROM json_each(?))
@@ -53,6 +53,17 @@ ON CONFLICT DO UPDATE SET how = excluded.how WHERE how = 'failed'
 """
 _POSTPONED = "SELECT parent, how FROM endings ORDER BY parent LIMIT ?"
 _NOTIFIED = "DELETE FROM endings WHERE parent = ?"
+
+
+def apply_side_effects(tx: Transaction) -> None:
+    """
+    Notify dependants, reuse freed slots, and write what was noted.
+
+    In this order: dependants that are cancelled free slots and are counted themselves.
+    """
+    notify_dependants(tx)
+    limits.refill(tx)
+    tx.write()
 
 
 def notify_dependants(tx: Transaction) -> None:

@@ -1,7 +1,9 @@
-"""Engine of a SQLite store: its database threads, started when first needed."""
+"""Engine of a SQLite store: its threads, started when first needed, and waiters."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import threading
 from contextlib import nullcontext
@@ -9,15 +11,18 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kue.model.errors import StoreRefused
 from kue.store.sqlite.change_watcher import ChangeWatcher
-from kue.store.sqlite.db_threads import CommitNotice, ReaderThread, WriterThread
-from kue.store.sqlite.thread_calls import ThreadCall
+from kue.store.sqlite.db_threads import (
+    CommitNotice,
+    ReaderThread,
+    ThreadCall,
+    WriterThread,
+)
+from kue.store.sqlite.verbs.limits import EVERY
 from kue.store.sqlite.verbs.watch import Subscribers
-from kue.store.sqlite.waiters import Waiters
 
 if TYPE_CHECKING:
-    import asyncio
     import sqlite3
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
 
     from kue.model.clock import Clock
@@ -25,6 +30,72 @@ if TYPE_CHECKING:
     from kue.store.sqlite.transaction import Transaction
 
 T = TypeVar("T")
+
+
+class Waiter:
+    """A caller that sleeps until there may be work of some types."""
+
+    def __init__(self, types: Iterable[str]) -> None:
+        self.types = frozenset(types)
+        #: Types that have work for sure; the others must be checked again.
+        self.ready: set[str] = set()
+        self._loop = asyncio.get_running_loop()
+        self._woken = asyncio.Event()
+
+    def concerns(self, types: set[str]) -> frozenset[str]:
+        """Return those of its types that are among *types*."""
+        return self.types if EVERY in types else self.types & types
+
+    def wake(self, ready: Iterable[str] = ()) -> None:
+        """Wake the caller, from any thread."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._wake, ready)
+
+    def _wake(self, ready: Iterable[str]) -> None:
+        self.ready.update(ready)
+        self._woken.set()
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep until woken, at most for *seconds*."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
+        self._woken.clear()
+
+
+class Waiters:
+    """All waiters of this process, on any event loop."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiters: set[Waiter] = set()
+
+    @contextlib.contextmanager
+    def enter(self, types: Iterable[str]) -> Iterator[Waiter]:
+        waiter = Waiter(types)
+        with self._lock:
+            self._waiters.add(waiter)
+        try:
+            yield waiter
+        finally:
+            with self._lock:
+                self._waiters.discard(waiter)
+
+    def notify(self, notice: CommitNotice) -> None:
+        """Wake the waiters that a transaction of this process concerns."""
+        for waiter in self._all():
+            ready = waiter.concerns(notice.ready)
+            if ready or waiter.concerns(notice.later):
+                waiter.wake(ready)
+
+    def wake_all(self) -> None:
+        """Make all waiters check again: another process wrote something."""
+        for waiter in self._all():
+            waiter.wake()
+
+    def _all(self) -> list[Waiter]:
+        with self._lock:
+            return list(self._waiters)
 
 
 class DatabaseThreads:

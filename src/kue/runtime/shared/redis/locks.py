@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 from kue.aio.tasks import cancel_all
 from kue.model.errors import StoreError
 from kue.runtime.errors import LockTimedOut, RuntimeClosed
-from kue.runtime.shared.redis.lock_queue import LockState, LockTicket
-from kue.runtime.shared.redis.lock_requests import LockRequests
+from kue.runtime.shared.redis.lock_requests import LockRequests, LockState, LockTicket
 from kue.store.redis.wire.client import short_pause
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ from kue.model.names import check_name, quote
 from kue.runtime.errors import RuntimeClosed
 from kue.runtime.shared.contract import Counter
 from kue.runtime.shared.redis.idempotent_calls import IdempotentCalls
-from kue.runtime.shared.redis.lock_queue import LockState, LockTicket
+from kue.runtime.shared.redis.lock_requests import LockState, LockTicket
 from kue.runtime.shared.redis.locks import RedisLocks
 from kue.runtime.shared.redis.map import RedisMap
 from kue.runtime.shared.shared_data import LOCK_TIMEOUT

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from kue.model.job import Completed, State
 from kue.store.sqlite import transitions
+from kue.store.sqlite.dependencies import apply_side_effects
 from kue.store.sqlite.rows import state_rows_of
-from kue.store.sqlite.side_effects import apply_side_effects
 from kue.store.sqlite.verbs import workers
 from kue.store.sqlite.verbs.claim import claim
 from kue.store.validation import InvalidCall
