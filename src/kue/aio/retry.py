@@ -124,3 +124,9 @@ def _pause(failures: int) -> float:
     # must not come back together.
     longest = min(FIRST_PAUSE * 2 ** min(failures, 16), LONGEST_PAUSE)
     return random.uniform(FIRST_PAUSE / 2, longest)
+
+
+def short_pause() -> float:
+    """Return the seconds to wait before reconnecting to a server that was lost."""
+    # Random: processes that lost it together must not reconnect together.
+    return random.uniform(0.02, 0.2)

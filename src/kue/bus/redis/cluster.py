@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from kue.aio.retry import short_pause
 from kue.aio.tasks import BackgroundTasks
 from kue.aio.thread_calls import LoopCalls, hand_over, running
 from kue.bus.frames import unpack
@@ -47,7 +48,7 @@ from kue.bus.redis.node_table import NodeChange, NodeTable, read_change
 from kue.bus.redis.outbox import MAX_FRAMES, NodeOutboxes
 from kue.bus.redis.scripts import root_of
 from kue.model.errors import StoreError, StoreUnavailable
-from kue.store.redis.wire.client import RedisClient, short_pause
+from kue.store.redis.wire.client import RedisClient
 from kue.store.redis.wire.url import read_url
 
 if TYPE_CHECKING:

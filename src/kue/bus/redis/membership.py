@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from kue.aio.coalesce import CoalescedCalls
+from kue.aio.retry import short_pause
 from kue.bus.errors import BusClosed
 from kue.bus.redis.node_table import NodeChange
 from kue.model.errors import StoreError
-from kue.store.redis.wire.client import short_pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable

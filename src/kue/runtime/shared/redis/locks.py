@@ -15,11 +15,11 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from kue.aio.retry import short_pause
 from kue.aio.tasks import cancel_all
 from kue.model.errors import StoreError
 from kue.runtime.errors import LockTimedOut, RuntimeClosed
 from kue.runtime.shared.redis.lock_requests import LockRequests, LockState, LockTicket
-from kue.store.redis.wire.client import short_pause
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

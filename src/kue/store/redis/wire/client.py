@@ -383,9 +383,3 @@ def _checked(replies: list[Any]) -> list[Any]:
 def pairs(reply: list[Any]) -> list[tuple[bytes, Any]]:
     """Return the pairs in a reply: field and value, or member and score."""
     return list(zip(reply[::2], reply[1::2], strict=True))
-
-
-def short_pause() -> float:
-    """Return the seconds to wait before reconnecting to a Redis that was lost."""
-    # Random: processes that lost Redis together must not reconnect together.
-    return random.uniform(0.02, 0.2)
