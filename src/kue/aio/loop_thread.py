@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kue.aio.event_loop import new_event_loop
 from kue.aio.tasks import cancel_all
-from kue.aio.thread_calls import running
+from kue.aio.thread_calls import hand_over, running
 from kue.model.errors import StoreUnavailable
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class LoopThread:
         with self._lock:
             if self._is_open:
                 self._is_open = False
-                self.loop.call_soon_threadsafe(self._closing.set)
+                hand_over(self.loop, self._closing.set)
 
     def join(self, timeout: float | None = None) -> None:
         """
