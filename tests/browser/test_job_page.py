@@ -19,7 +19,7 @@ from playwright.async_api import BrowserContext, Locator, Page, Route, expect
 from kue import Kue, State
 from kue.http.auth.access import Anyone, Role
 from kue.model.job import Completed, Error, Job, Retried
-from kue.model.job_json import document
+from kue.model.job_json import JobDetail
 from kue.store.values import LogLine, Outcome, Progress
 from tests.browser.finding import is_live, opened
 from tests.browser.making import (
@@ -848,8 +848,8 @@ TOLD = (
 
 
 def like(job: Job) -> dict[str, Any]:
-    whole = document(job)
-    return {name: whole[name] for name in TOLD}
+    whole = JobDetail.of(job)
+    return {name: getattr(whole, name) for name in TOLD}
 
 
 # -- who may -------------------------------------------------------------------

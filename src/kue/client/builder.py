@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kue.client.connection import Connection
-    from kue.model.draft import Delivery
     from kue.model.duration import Duration
-    from kue.model.job import Draft, PriorityGiven
+    from kue.model.job import Delivery, Draft, PriorityGiven
     from kue.model.options import Identified
     from kue.model.payload import JSON
 

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable
 from datetime import datetime
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -19,10 +19,8 @@ from kue.model.payload import JSON, MAX_DATA, encode
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kue.model.job import PriorityGiven
+    from kue.model.job import Delivery, PriorityGiven
     from kue.model.options import Identified
-
-Delivery = Literal["at-least-once", "at-most-once"]
 
 MAX_ATTEMPTS = 1_000_000
 

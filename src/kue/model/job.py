@@ -107,6 +107,8 @@ class Priority(IntEnum):
     LOW = 10
 
 
+#: Whether a lost worker may cause a second run of a job, or none.
+Delivery: TypeAlias = Literal["at-least-once", "at-most-once"]
 #: A priority as users write it: a name, or a number from -1024 to 1023.
 PriorityGiven: TypeAlias = Literal["critical", "high", "medium", "normal", "low"] | int
 
@@ -368,6 +370,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def tags(self) -> tuple[str, ...]:
         return self.spec.tags
+
+    @property
+    def delivery(self) -> Delivery:
+        return "at-most-once" if self.once else "at-least-once"
 
     @property
     def address_id(self) -> str:

@@ -1,97 +1,127 @@
-"""A job as one JSON object, for readers outside the program."""
+"""A job as JSON: the view that the REST API and the command line share."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
+from kue.model.backoff import Backoff
+from kue.model.job import Delivery, Error, Job, State
+
 if TYPE_CHECKING:
-    from kue.model.job import Attempt, Job
-    from kue.model.payload import JSON
+    from kue.model.job import Attempt
 
 
-def document(job: Job) -> dict[str, JSON]:
-    """
-    Return everything there is to know about *job*; times are Unix ms, durations ms.
+class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry of a job's history: a run that ended, or something done to the job."""
 
-    The token is left out: its holder may end the run.
-    """
-    return {
-        "id": job.id,
-        "address_id": job.address_id,
-        "type": job.type,
-        "state": job.state.value,
-        "priority": job.priority,
-        "data": job.data,
-        "attempts": job.attempts,
-        "max_attempts": job.max_attempts,
-        "stalls": job.stalls,
-        "progress": job.progress,
-        "progress_data": job.progress_data,
-        "result": job.result,
-        "error": _plain(job.error),
-        "fingerprint": job.fingerprint,
-        "worker": job.worker,
-        "held": job.held,
-        "cancelling": job.cancelling,
-        **_times(job),
-        **_options(job),
-        "history": [_attempt(attempt) for attempt in job.history],
+    #: Null, like everything of a run, if no run was involved.
+    attempt: int | None
+    worker: str | None
+    started_at: int | None
+    at: int
+    duration: int | None
+    outcome: str
+    result: Any
+    error: Error | None
+    delay: int
+    reason: str
+    #: "lease" or "ttl" if the run was ended because that expired.
+    taken: str
+
+    @classmethod
+    def of(cls, attempt: Attempt) -> Self:
+        """Return the view of an entry; the token is left out, as in a `JobView`."""
+        run = attempt.run
+        return cls(
+            attempt=run and run.attempt,
+            worker=run and run.worker,
+            started_at=run and run.started_at,
+            at=attempt.at,
+            duration=attempt.duration if run else None,
+            outcome=attempt.outcome,
+            result=attempt.result,
+            error=attempt.error,
+            delay=attempt.delay,
+            reason=attempt.reason,
+            taken=attempt.taken,
+        )
+
+
+class JobView(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as it is now; times are Unix ms, durations ms."""
+
+    id: int
+    address_id: str
+    type: str
+    state: State
+    priority: int
+    data: Any
+    attempts: int
+    max_attempts: int
+    stalls: int
+    progress: int
+    progress_data: Any
+    result: Any
+    error: Error | None
+    #: The fingerprint of a failed job's error.
+    fingerprint: str | None
+    worker: str | None
+    held: str
+    cancelling: bool
+    created_at: int
+    updated_at: int
+    started_at: int | None
+    promote_at: int | None
+    ended_at: int | None
+    failed_at: int | None
+    expires_at: int | None
+    duration: int | None
+    delay: int
+    backoff: Backoff | None
+    timeout: int
+    ttl: int
+    expires: int
+    unique: str | None
+    unique_for: int
+    group: str | None
+    tags: tuple[str, ...]
+    parent: int | None
+    after: tuple[int, ...]
+    after_any: bool
+    remove_on_complete: bool
+    retention: int | None
+    delivery: Delivery
+    meta: dict[str, str]
+
+    @classmethod
+    def of(cls, job: Job) -> Self:
+        """
+        Return the view of *job*.
+
+        The token is left out: its holder may end the run.
+        """
+        return cls(**_fields(job))
+
+
+class JobDetail(JobView, frozen=True, kw_only=True):
+    """A job as it is now, with its history."""
+
+    history: list[AttemptView]
+
+    @classmethod
+    def of(cls, job: Job) -> Self:
+        """Return the view of *job* with everything there is to know about it."""
+        return cls(**_fields(job), history=[AttemptView.of(one) for one in job.history])
+
+
+#: Fields that have the name of an attribute of the job; the others are its spec's.
+_OF_JOB = [name for name in JobView.__struct_fields__ if hasattr(Job, name)]
+_OF_SPEC = [name for name in JobView.__struct_fields__ if not hasattr(Job, name)]
+
+
+def _fields(job: Job) -> dict[str, Any]:
+    return {name: getattr(job, name) for name in _OF_JOB} | {
+        name: getattr(job.spec, name) for name in _OF_SPEC
     }
-
-
-def _times(job: Job) -> dict[str, JSON]:
-    return {
-        "created_at": job.created_at,
-        "updated_at": job.updated_at,
-        "started_at": job.started_at,
-        "promote_at": job.promote_at,
-        "ended_at": job.ended_at,
-        "failed_at": job.failed_at,
-        "expires_at": job.expires_at,
-        "duration": job.duration,
-    }
-
-
-def _options(job: Job) -> dict[str, JSON]:
-    spec = job.spec
-    return {
-        "delay": spec.delay,
-        "backoff": _plain(spec.backoff),
-        "timeout": spec.timeout,
-        "ttl": job.ttl,
-        "expires": job.expires,
-        "unique": job.unique,
-        "unique_for": job.unique_for,
-        "group": job.group,
-        "tags": list(spec.tags),
-        "parent": spec.parent,
-        "after": list(spec.after),
-        "after_any": job.after_any,
-        "remove_on_complete": spec.remove_on_complete,
-        "retention": spec.retention,
-        "delivery": "at-most-once" if job.once else "at-least-once",
-        "meta": dict(spec.meta),
-    }
-
-
-def _attempt(attempt: Attempt) -> dict[str, JSON]:
-    run = attempt.run
-    return {
-        "attempt": run.attempt if run else None,
-        "worker": run.worker if run else None,
-        "started_at": run.started_at if run else None,
-        "at": attempt.at,
-        "duration": attempt.duration if run else None,
-        "outcome": attempt.outcome,
-        "result": attempt.result,
-        "error": _plain(attempt.error),
-        "delay": attempt.delay,
-        "reason": attempt.reason,
-        "taken": attempt.taken,
-    }
-
-
-def _plain(value: object) -> JSON:
-    return msgspec.to_builtins(value)

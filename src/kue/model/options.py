@@ -8,9 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import datetime
 
-    from kue.model.draft import Delivery
     from kue.model.duration import Duration
-    from kue.model.job import PriorityGiven
+    from kue.model.job import Delivery, PriorityGiven
 
 
 class Identified(Protocol):

@@ -10,17 +10,16 @@ import msgspec
 from msgspec import Meta
 
 from kue.http.framework.problem import Refused
-from kue.model.backoff import Backoff
 from kue.model.job import (
     MAX_PARENTS,
     MAX_PRIORITY,
     MAX_TAGS,
     MIN_PRIORITY,
-    Error,
+    Delivery,
     State,
     priority_of,
 )
-from kue.model.job_json import document
+from kue.model.job_json import JobView
 from kue.model.names import MAX_BYTES
 from kue.store.values import MAX_PATH, MAX_PATH_STEPS, MAX_PATHS, Filter
 
@@ -59,80 +58,8 @@ Span: TypeAlias = float | Annotated[str, Meta(max_length=50)]
 Moment: TypeAlias = (
     Annotated[int, Meta(ge=0, le=MAX_MOMENT)] | Annotated[datetime, Meta(tz=True)]
 )
-Delivery: TypeAlias = Literal["at-least-once", "at-most-once"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of a job's history: a run that ended, or something done to the job."""
-
-    #: Null, like everything of a run, if no run was involved.
-    attempt: int | None
-    worker: str | None
-    started_at: int | None
-    at: int
-    duration: int | None
-    outcome: str
-    result: Any
-    error: Error | None
-    delay: int
-    reason: str
-    #: "lease" or "ttl" if the run was ended because that expired.
-    taken: str
-
-
-class JobView(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as it is now; times are Unix ms, durations ms."""
-
-    id: int
-    address_id: str
-    type: str
-    state: State
-    priority: int
-    data: Any
-    attempts: int
-    max_attempts: int
-    stalls: int
-    progress: int
-    progress_data: Any
-    result: Any
-    error: Error | None
-    #: The fingerprint of a failed job's error.
-    fingerprint: str | None
-    worker: str | None
-    held: str
-    cancelling: bool
-    created_at: int
-    updated_at: int
-    started_at: int | None
-    promote_at: int | None
-    ended_at: int | None
-    failed_at: int | None
-    expires_at: int | None
-    duration: int | None
-    delay: int
-    backoff: Backoff | None
-    timeout: int
-    ttl: int
-    expires: int
-    unique: str | None
-    unique_for: int
-    group: str | None
-    tags: list[str]
-    parent: int | None
-    after: list[int]
-    after_any: bool
-    remove_on_complete: bool
-    retention: int | None
-    delivery: Delivery
-    meta: dict[str, str]
-
-
-class JobDetail(JobView, frozen=True, kw_only=True):
-    """A job as it is now, with its history."""
-
-    history: list[AttemptView]
 
 
 class JobPage(msgspec.Struct, frozen=True):
@@ -319,16 +246,6 @@ def visible_match(
         return None
     by_content = Filter(**given)
     return lambda job: by_content.matches(redaction.job(job))
-
-
-def job_view(job: jobs.Job, redaction: Redaction) -> JobView:
-    """Return *job* as in lists."""
-    return msgspec.convert(document(redaction.job(job)), JobView)
-
-
-def job_detail(job: jobs.Job, redaction: Redaction) -> JobDetail:
-    """Return *job* with everything except hidden values."""
-    return msgspec.convert(document(redaction.job(job)), JobDetail)
 
 
 def log_line(line: values.LogLine, redaction: Redaction) -> LogLineView:

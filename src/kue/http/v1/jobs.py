@@ -16,7 +16,6 @@ from kue.http.v1 import job_json
 from kue.http.v1.job_json import (
     MAX_PAGE,
     AddedView,
-    JobDetail,
     JobId,
     JobPage,
     JobsQuery,
@@ -24,6 +23,7 @@ from kue.http.v1.job_json import (
     NewJob,
 )
 from kue.model.errors import BadPayload, JobNotFound
+from kue.model.job_json import AttemptView, JobDetail, JobView
 from kue.model.names import check_name
 from kue.store.values import MAX_LOG_LINES
 
@@ -83,7 +83,7 @@ async def find(context: RequestContext, query: JobsQuery) -> JobPage:
     job_json.check_paths(query, context.redaction, "query")
     hide = context.redaction
     page = await _page(context.q, query, hide)
-    return JobPage([job_json.job_view(job, hide) for job in page.jobs], page.cursor)
+    return JobPage([JobView.of(hide.job(job)) for job in page.jobs], page.cursor)
 
 
 @section.post("", scope=Scope.ENQUEUE, status=HTTPStatus.CREATED)
@@ -131,7 +131,7 @@ async def add_many(
 @section.get("/{job_id}")
 async def show(context: RequestContext, job_id: JobId) -> JobDetail:
     """One job, with everything about it."""
-    return job_json.job_detail(job_of(await context.q.get(job_id)), context.redaction)
+    return _detail(context, job_of(await context.q.get(job_id)))
 
 
 @section.patch("/{job_id}")
@@ -158,7 +158,7 @@ async def edit(context: RequestContext, job_id: JobId, body: JobEdit) -> JobDeta
         kept = job_of(handle).data
         changes["data"] = context.redaction.restore(changes["data"], kept)
     await update(context.q, handle, changes)
-    return job_json.job_detail(await handle.refresh(), context.redaction)
+    return _detail(context, await handle.refresh())
 
 
 @section.delete("/{job_id}", scope=Scope.ADMIN, status=HTTPStatus.NO_CONTENT)
@@ -189,12 +189,14 @@ async def logs(context: RequestContext, job_id: JobId, query: LogQuery) -> Log:
 
 
 @section.get("/{job_id}/attempts")
-async def attempts(
-    context: RequestContext, job_id: JobId
-) -> list[job_json.AttemptView]:
+async def attempts(context: RequestContext, job_id: JobId) -> list[AttemptView]:
     """How a job's runs ended, and what was done to it; the newest 20 are kept."""
     job = job_of(await context.q.get(job_id))
-    return job_json.job_detail(job, context.redaction).history
+    return _detail(context, job).history
+
+
+def _detail(context: RequestContext, job: Job) -> JobDetail:
+    return JobDetail.of(context.redaction.job(job))
 
 
 def job_of(handle: JobHandle[Any]) -> Job:
