@@ -674,6 +674,6 @@ async def test_the_document_tells_what_a_job_has(client: httpx.AsyncClient) -> N
 
     schemas = document["components"]["schemas"]
     assert schemas["NewJob"]["required"] == ["type"]
-    assert "token" not in schemas["WholeJob"]["properties"]
+    assert "token" not in schemas["JobDetail"]["properties"]
     parameters = document["paths"]["/jobs"]["get"]["parameters"]
     assert {one["name"] for one in parameters} >= {"state", "cursor", "limit"}

@@ -8,7 +8,7 @@ from kue.aio.retry import StoreRetry
 from kue.aio.tasks import BackgroundTasks
 from kue.client.enqueue_batcher import EnqueueBatcher
 from kue.client.subscriptions import Subscriptions
-from kue.model.draft import DraftTemplate, check_options, draft
+from kue.model.draft import DraftTemplate, draft
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
@@ -41,7 +41,6 @@ class Connection:
         """Return a valid draft; raises what `kue.model.draft.draft` raises."""
         if not options:
             return self._plain(type).draft(data)
-        check_options(options)
         return draft(type, data, max_data=self.settings.max_data, **options)
 
     def template(self, type: str, options: Mapping[str, Any]) -> DraftTemplate:

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable
 from datetime import datetime
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from msgspec.structs import replace
 
@@ -14,12 +14,12 @@ from kue.model import backoff as backoffs
 from kue.model.duration import Duration, epoch_ms, milliseconds
 from kue.model.job import MAX_PARENTS, MAX_TAGS, Draft, Spec, priority_of
 from kue.model.names import check_name, check_path_name
+from kue.model.options import JobOptions
 from kue.model.payload import JSON, MAX_DATA, encode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kue.model.job import Delivery, PriorityGiven
     from kue.model.options import Identified
 
 MAX_ATTEMPTS = 1_000_000
@@ -29,27 +29,9 @@ def draft(
     type: str,
     data: JSON = None,
     *,
-    priority: PriorityGiven = 0,
-    delay: Duration | datetime = 0,
-    at: datetime | None = None,
-    attempts: int = 1,
-    backoff: Any = None,
-    timeout: Duration | None = None,
-    ttl: Duration | None = None,
-    expires: Duration | None = None,
-    unique: str | None = None,
-    unique_for: Duration = 0,
-    group: str | None = None,
-    tags: Iterable[str] = (),
-    parent: Identified | int | None = None,
-    after: Iterable[Identified | int] = (),
-    after_any: bool = False,
-    remove_on_complete: bool = False,
-    retention: Duration | None = None,
-    delivery: Delivery = "at-least-once",
-    meta: Mapping[str, str] | None = None,
     address_id: str | None = None,
     max_data: int = MAX_DATA,
+    **options: Unpack[JobOptions],
 ) -> Draft:
     """
     Return a valid draft of a job.
@@ -58,50 +40,54 @@ def draft(
         BadPayload: *data* is not JSON, or too much of it.
         ValueError, TypeError: An option makes no sense; the message names it.
     """
-    moment, wait = _when(delay, at)
-    window = milliseconds(unique_for, field="unique_for")
+    check_options(options)
+    moment, wait = _when(options.get("delay", 0), options.get("at"))
+    unique, group = options.get("unique"), options.get("group")
+    window = milliseconds(options.get("unique_for", 0), field="unique_for")
     if window and unique is None:
         raise ValueError(
             "unique_for is how long a unique key is held; give unique= too"
         )
+    delivery = options.get("delivery", "at-least-once")
     if delivery not in ("at-least-once", "at-most-once"):
         raise ValueError(
             f"delivery is 'at-least-once' or 'at-most-once', not {delivery!r}"
         )
+    parent, retention = options.get("parent"), options.get("retention")
     spec = Spec(
         data=encode(data, field="data", limit=max_data),
         delay=wait,
         at=moment,
-        max_attempts=_attempts(attempts),
-        backoff=backoffs.of(backoff, base=wait),
-        timeout=_optional(timeout, "timeout"),
-        tags=_tags(tags),
+        max_attempts=_attempts(options.get("attempts", 1)),
+        backoff=backoffs.of(options.get("backoff"), base=wait),
+        timeout=_optional(options.get("timeout"), "timeout"),
+        tags=_tags(options.get("tags", ())),
         parent=None if parent is None else _job_id(parent, "parent"),
-        after=_after(after),
-        remove_on_complete=remove_on_complete,
+        after=_after(options.get("after", ())),
+        remove_on_complete=options.get("remove_on_complete", False),
         retention=(
             None if retention is None else milliseconds(retention, field="retention")
         ),
-        meta=_meta(meta),
+        meta=_meta(options.get("meta")),
         address_id=None if address_id is None else _uuid(address_id),
     )
     return Draft(
         type=check_path_name(type, what="type"),
         spec=spec,
-        priority=priority_of(priority),
+        priority=priority_of(options.get("priority", 0)),
         at=moment,
         unique=None if unique is None else check_name(unique, what="unique key"),
         unique_for=window,
         group=None if group is None else check_name(group, what="group"),
-        ttl=_optional(ttl, "ttl"),
-        expires=_optional(expires, "expires"),
+        ttl=_optional(options.get("ttl"), "ttl"),
+        expires=_optional(options.get("expires"), "expires"),
         once=delivery == "at-most-once",
-        after_any=after_any,
+        after_any=options.get("after_any", False),
     )
 
 
 #: What `draft` takes in addition to type and data.
-OPTIONS = frozenset(draft.__kwdefaults__ or ()) - {"max_data"}
+OPTIONS = frozenset(JobOptions.__annotations__) | {"address_id"}
 #: What other queues call them.
 _ALIASES = {
     "countdown": "delay",
@@ -137,7 +123,6 @@ class DraftTemplate:
         self, type: str, options: Mapping[str, Any], *, max_data: int = MAX_DATA
     ) -> None:
         """Check the options; raises what `draft` raises."""
-        check_options(options)
         self._draft = draft(type, **options)
         self._max_data = max_data
 

@@ -20,25 +20,30 @@ class Identified(Protocol):
 
 
 class JobOptions(TypedDict, total=False):
-    """Options of one job: see `kue.model.draft.draft` for what they mean."""
+    """
+    Options of one job: the one list of them.
+
+    `kue.model.draft.draft` checks them.  The builder's methods, the body of the REST
+    API and the options of ``kue job add`` have the same names, which a test compares.
+    """
 
     priority: PriorityGiven
     delay: Duration | datetime
-    at: datetime
+    at: datetime | None
     attempts: int
     backoff: Any
-    timeout: Duration
-    ttl: Duration
-    expires: Duration
+    timeout: Duration | None
+    ttl: Duration | None
+    expires: Duration | None
     #: A key; True: the arguments are the key.
-    unique: str | bool
+    unique: str | bool | None
     unique_for: Duration
-    group: str
+    group: str | None
     tags: Iterable[str]
-    parent: Identified | int
+    parent: Identified | int | None
     after: Iterable[Identified | int]
     after_any: bool
     remove_on_complete: bool
-    retention: Duration
+    retention: Duration | None
     delivery: Delivery
-    meta: Mapping[str, str]
+    meta: Mapping[str, str] | None
