@@ -30,7 +30,7 @@ Written by ``tools/make_sync.py`` from the async methods; do not edit.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 {runtime}
 if TYPE_CHECKING:
 {typing}
@@ -150,9 +150,11 @@ def _methods(tree: ast.Module, name: str) -> Iterator[ast.AsyncFunctionDef]:
 def _method(twin: Twin, method: ast.AsyncFunctionDef) -> str:
     given = _given(method.args)
     read = [name for name, arg in given if "Iterable[" in _annotation(arg)]
-    arguments = ", ".join(
+    named = [
         name if arg in method.args.args else f"{name}={name}" for name, arg in given
-    )
+    ]
+    rest = method.args.kwarg
+    arguments = ", ".join(named if rest is None else [*named, f"**{rest.arg}"])
     asked = f"lambda {twin.subject}: {twin.subject}.{method.name}({arguments})"
     returns = ast.unparse(method.returns) if method.returns else "None"
     call = f"{twin.call}({asked})"

@@ -1,4 +1,4 @@
-"""The options of a job are the same wherever they are listed."""
+"""Options of a job, and filters, are the same wherever they are listed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from kue.cli.commands.job.add import add
 from kue.client.builder import BaseJobBuilder
 from kue.http.v1.job_json import NewJob
 from kue.model.draft import OPTIONS
+from kue.model.options import FilterOptions
+from kue.store.values import Filter
 
 #: A program gives it, a person or a REST client does not.
 INTERNAL = {"address_id"}
@@ -36,3 +38,10 @@ def test_options_of_the_command_line_are_options_of_jobs() -> None:
         "as_json",
         "url_option",
     }
+
+
+def test_a_search_takes_every_field_of_a_filter() -> None:
+    # The state is a parameter by itself: it may be Kue's name for one.
+    given = {*FilterOptions.__annotations__, "state"}
+
+    assert given == set(Filter.__struct_fields__)

@@ -217,10 +217,10 @@ class BulkActions:
         cursor = wanted.start(descending=descending)
         while True:
             page = await self._connection.store.find(
-                wanted.filter, limit=MAX_BATCH, cursor=cursor, descending=descending
+                wanted, limit=MAX_BATCH, cursor=cursor, descending=descending
             )
-            if jobs := [job for job in page.jobs if wanted.covers(job)]:
-                yield jobs
+            if page.jobs:
+                yield page.jobs
             cursor = page.cursor
             if cursor is None or wanted.ends_before(cursor, descending=descending):
                 return

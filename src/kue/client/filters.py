@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kue.model.job import Job
 
 
-class Selection(msgspec.Struct, frozen=True, kw_only=True):
+class Selection(Filter, frozen=True, kw_only=True):
     """
     Jobs that ended in one state; everything given must match.
 
@@ -25,34 +25,12 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     state: State = State.FAILED
-    type: str | None = None
-    tag: str | None = None
-    #: Appears in the job's data, as JSON text, whatever the case.
-    text: str | None = None
-    #: Appears in kind or message of its last error, whatever the case.
-    error: str | None = None
-    #: The fingerprint of the error it failed with, see `kue.Kue.errors`.
-    fingerprint: str | None = None
-    #: Ended at or after, and before, Unix ms.
-    since: int | None = None
-    until: int | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.state not in FINAL:
             ends = ", ".join(sorted(FINAL))
             raise ValueError(f"jobs do not end as {self.state}; they end as {ends}")
-
-    @property
-    def filter(self) -> Filter:
-        """The part that the store can filter by itself."""
-        return Filter(
-            type=self.type,
-            state=self.state,
-            tag=self.tag,
-            text=self.text,
-            error=self.error,
-            fingerprint=self.fingerprint,
-        )
 
     def until_at_most(self, moment: int) -> Selection:
         """Return the same without what ends at *moment* or later."""
@@ -76,7 +54,4 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
     def covers(self, job: Job) -> bool:
         """Return whether *job* ended in the wanted time."""
-        ended = job.ended_at or 0
-        return (self.since is None or ended >= self.since) and (
-            self.until is None or ended < self.until
-        )
+        return self._is_within(job.ended_at or 0)

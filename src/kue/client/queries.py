@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from kue.client.handle import JobHandle
 from kue.model.errors import JobNotFound
-from kue.model.job import State, priority_of
+from kue.model.job import State
 from kue.store.values import (
     HOURS_KEPT,
     MAX_BATCH,
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kue.client.connection import Connection
-    from kue.model.job import Job, PriorityGiven
+    from kue.model.job import Job
+    from kue.model.options import FilterOptions
     from kue.store.values import Errors, Stacks, Stat, StoreFacts, WorkerStatus
 
 Order = Literal["asc", "desc"]
@@ -230,23 +231,13 @@ class Queries:
     async def find(
         self,
         *,
-        type: str | None = None,
         state: State | str | None = None,
-        tag: str | None = None,
-        text: str | None = None,
-        error: str | None = None,
-        worker: str | None = None,
-        group: str | None = None,
-        priority: PriorityGiven | None = None,
-        fingerprint: str | None = None,
-        data: dict[str, Any] | None = None,
-        since: int | None = None,
-        until: int | None = None,
         limit: int = 50,
         cursor: str | None = None,
         descending: bool = False,
         scan: int = MAX_SCAN,
         accept: Callable[[Job], bool] | None = None,
+        **filters: Unpack[FilterOptions],
     ) -> Page:
         """
         Return jobs that match everything given.
@@ -260,22 +251,8 @@ class Queries:
         Scans no more than about *scan* jobs: a page may be short, even empty, and
         still have a cursor.
         """
-        wanted = Filter(
-            type=type,
-            state=None if state is None else state_of(state),
-            tag=tag,
-            text=text,
-            error=error,
-            worker=worker,
-            group=group,
-            priority=None if priority is None else priority_of(priority),
-            fingerprint=fingerprint,
-            data=data or {},
-            since=since,
-            until=until,
-        )
         return await self._connection.store.find(
-            wanted,
+            Filter(state=None if state is None else state_of(state), **filters),
             limit=limit,
             cursor=cursor,
             descending=descending,

@@ -11,8 +11,13 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import Annotated, TypeAlias
+
+import msgspec
 
 MAX_BYTES = 200
+#: A name in JSON; `check_name` checks the rest.
+Name: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_BYTES)]
 #: Names that mean the folder itself, and the one above.
 DOTS = frozenset({".", ".."})
 

@@ -1,4 +1,4 @@
-"""Options of a job, for type checkers."""
+"""Options of a job and of a search for jobs, for type checkers."""
 
 from __future__ import annotations
 
@@ -47,3 +47,19 @@ class JobOptions(TypedDict, total=False):
     retention: Duration | None
     delivery: Delivery
     meta: Mapping[str, str] | None
+
+
+class FilterOptions(TypedDict, total=False):
+    """What `kue.Kue.find` searches by, in addition to the state of jobs."""
+
+    type: str | None
+    tag: str | None
+    text: str | None
+    error: str | None
+    worker: str | None
+    group: str | None
+    priority: PriorityGiven | None
+    fingerprint: str | None
+    data: dict[str, Any] | None
+    since: int | None
+    until: int | None

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 from kue.model.histogram import added
-from kue.model.job import Attempt, Ending, Job, State, priority_of
+from kue.model.job import (
+    MAX_PRIORITY,
+    MIN_PRIORITY,
+    Attempt,
+    Ending,
+    Job,
+    State,
+    priority_of,
+)
+from kue.model.names import Name
 from kue.model.payload import JSON
 from kue.model.settings import LEASE_MS
 
@@ -57,6 +67,19 @@ MAX_SCAN = 10_000
 MAX_ERRORS = 200
 #: How many paths of data one filter may have, of how many characters and names each.
 MAX_PATHS, MAX_PATH, MAX_PATH_STEPS = 10, 200, 10
+#: The largest number that every JSON parser keeps exact.
+MAX_NUMBER = 2**53 - 1
+
+#: Names and, in lists, numbers from 0, with dots between them.
+DataPath: TypeAlias = Annotated[
+    str,
+    Meta(max_length=MAX_PATH, pattern=rf"^[^.]+(\.[^.]+){{0,{MAX_PATH_STEPS - 1}}}$"),
+]
+#: A priority in JSON.
+Priority: TypeAlias = (
+    Annotated[int, Meta(ge=MIN_PRIORITY, le=MAX_PRIORITY)]
+    | Annotated[str, Meta(max_length=20)]
+)
 #: A subscription expires this long after it was last renewed.
 WATCH_MS = 60_000
 
@@ -306,29 +329,47 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
-    """A filter of jobs; everything given must match."""
+    """
+    A filter of jobs, in addition to their state; everything given must match.
 
-    type: str | None = None
+    Raises:
+        ValueError: There is no such priority, or paths of data are too long.
+    """
+
+    type: Name | None = None
     state: State | None = None
-    tag: str | None = None
-    #: Text within the job's data, as JSON; case is ignored.
-    text: str | None = None
-    #: Text within the kind or message of its last error; case is ignored.
-    error: str | None = None
-    #: The worker that runs it, or ran it last.
-    worker: str | None = None
-    group: str | None = None
-    priority: int | None = None
-    #: That of the error it failed with.
-    fingerprint: str | None = None
-    #: Values in its data: ``{"user.id": 42}``; numbers in a path index lists, from 0.
-    data: dict[str, Any] = {}
-    #: Created at or after, and before, Unix ms.
-    since: int | None = None
-    until: int | None = None
+    tag: Name | None = None
+    #: Appears in the data as JSON text, ignoring case.
+    text: Annotated[str, Meta(max_length=1_000)] | None = None
+    #: Appears in the kind or message of the last error, ignoring case.
+    error: Annotated[str, Meta(max_length=1_000)] | None = None
+    #: The worker that runs the job, or ran it last.
+    worker: Name | None = None
+    group: Name | None = None
+    #: A number from -1024 (first) to 1023, or a name such as "high".
+    priority: Priority | None = None
+    #: The fingerprint of the error it failed with, see `kue.Kue.errors`.
+    fingerprint: Annotated[str, Meta(pattern=r"^[0-9a-f]{12}$")] | None = None
+    #: Values in the data by path: ``{"user.id": 42}``; numbers index lists, from 0.
+    data: Annotated[dict[DataPath, Any], Meta(max_length=MAX_PATHS)] | None = None
+    #: Created at or after, Unix ms.
+    since: Annotated[int, Meta(ge=0, le=MAX_NUMBER)] | None = None
+    #: Created before, Unix ms.
+    until: Annotated[int, Meta(ge=0, le=MAX_NUMBER)] | None = None
 
     def __post_init__(self) -> None:
-        check_paths(self.data)
+        if self.priority is not None:
+            msgspec.structs.force_setattr(self, "priority", _number(self.priority))
+        check_paths(self.data or {})
+
+    def covers(self, job: Job) -> bool:
+        """Return whether *job* was created in the wanted time."""
+        return self._is_within(job.created_at)
+
+    def _is_within(self, moment: int) -> bool:
+        return (self.since is None or moment >= self.since) and (
+            self.until is None or moment < self.until
+        )
 
     def matches(self, job: Job) -> bool:
         """Return whether *job* matches."""
@@ -336,13 +377,12 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
             (self.type is None or job.type == self.type)
             and (self.state is None or job.state is self.state)
             and (self.tag is None or self.tag in job.tags)
-            and (self.since is None or job.created_at >= self.since)
-            and (self.until is None or job.created_at < self.until)
+            and self.covers(job)
             and (self.priority is None or job.priority == self.priority)
             and (self.group is None or job.group == self.group)
             and (self.fingerprint is None or job.fingerprint == self.fingerprint)
             and (self.worker is None or job.worker == self.worker)
-            and all(_has(job.data, *pair) for pair in self.data.items())
+            and all(_has(job.data, *pair) for pair in (self.data or {}).items())
             and (self.text is None or self._in_data(job, self.text))
             and (self.error is None or self._in_error(job, self.error))
         )
@@ -576,6 +616,12 @@ def check_paths(data: dict[str, Any]) -> None:
                 f"a path of data has 1 to {MAX_PATH} characters and at most "
                 f"{MAX_PATH_STEPS} names; {path[:MAX_PATH]!r} does not fit"
             )
+
+
+def _number(given: int | str) -> int:
+    """Return a priority given as a number, also as text in a query, or by name."""
+    is_number = isinstance(given, str) and given.removeprefix("-").isdecimal()
+    return priority_of(int(given) if is_number else given)
 
 
 def held_by(pause: Pause) -> str:

@@ -6,7 +6,7 @@ Written by ``tools/make_sync.py`` from the async methods; do not edit.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from kue.client.sync.connection import BlockingCalls
 from kue.client.sync.event_iterator import iterate
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
         Order,
     )
     from kue.model.duration import Duration
-    from kue.model.job import Job, PriorityGiven, State
+    from kue.model.job import Job, State
+    from kue.model.options import FilterOptions
     from kue.store.values import (
         ErrorGroup,
         Errors,
@@ -182,23 +183,13 @@ class SyncQueueMethods(BlockingCalls):
     def find(
         self,
         *,
-        type: str | None = None,
         state: State | str | None = None,
-        tag: str | None = None,
-        text: str | None = None,
-        error: str | None = None,
-        worker: str | None = None,
-        group: str | None = None,
-        priority: PriorityGiven | None = None,
-        fingerprint: str | None = None,
-        data: dict[str, Any] | None = None,
-        since: int | None = None,
-        until: int | None = None,
         limit: int = 50,
         cursor: str | None = None,
         descending: bool = False,
         scan: int = MAX_SCAN,
         accept: Callable[[Job], bool] | None = None,
+        **filters: Unpack[FilterOptions],
     ) -> Page:
         """
         Return jobs that match everything given.
@@ -214,23 +205,13 @@ class SyncQueueMethods(BlockingCalls):
         """
         return self.call(
             lambda q: q.find(
-                type=type,
                 state=state,
-                tag=tag,
-                text=text,
-                error=error,
-                worker=worker,
-                group=group,
-                priority=priority,
-                fingerprint=fingerprint,
-                data=data,
-                since=since,
-                until=until,
                 limit=limit,
                 cursor=cursor,
                 descending=descending,
                 scan=scan,
                 accept=accept,
+                **filters,
             )
         )
 

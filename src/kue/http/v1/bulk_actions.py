@@ -229,7 +229,7 @@ async def start(context: RequestContext, body: BulkRequest) -> BulkStarted:
     if body.filter is not None:
         check_paths(body.filter, context.redaction, "body.filter")
         with input_errors("body.filter.priority"):
-            _ = body.filter.find_arguments
+            _ = body.filter.filter
     # Read here so that the client gets an error if the store is unavailable.
     now = await context.q.now()
     batches = (
@@ -313,9 +313,8 @@ async def _matching(
     accept = visible_match(job_filter, context.redaction)
     while True:
         # Descending: a job that is retried and fails again is not found twice.
-        page = await context.q.find(
-            state=job_filter.state,
-            **job_filter.find_arguments,
+        page = await context.q.store.find(
+            job_filter.filter,
             limit=MAX_BATCH,
             cursor=cursor,
             descending=True,

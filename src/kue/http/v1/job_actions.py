@@ -17,6 +17,7 @@ from kue.http.v1.jobs import job_of, option_errors, update
 from kue.model.errors import InvalidTransition
 from kue.model.job import Draft, State
 from kue.model.payload import encode
+from kue.store.values import Priority
 
 if TYPE_CHECKING:
     from kue.client.queue import Kue
@@ -53,7 +54,7 @@ class RetryRequest(
 class NewPriority(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The new priority of a job."""
 
-    priority: job_json.Priority
+    priority: Priority
 
 
 class NewTime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

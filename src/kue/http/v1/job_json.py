@@ -8,20 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from kue.http.framework.problem import Refused
 from kue.model.job import (
     MAX_PARENTS,
-    MAX_PRIORITY,
     MAX_TAGS,
-    MIN_PRIORITY,
     Delivery,
-    State,
-    priority_of,
 )
 from kue.model.job_json import JobView
-from kue.model.names import MAX_BYTES
-from kue.store.values import MAX_PATH, MAX_PATH_STEPS, MAX_PATHS, Filter
+from kue.model.names import Name
+from kue.store.values import MAX_NUMBER, MAX_PATHS, DataPath, Filter, Priority
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,8 +27,6 @@ if TYPE_CHECKING:
     from kue.model import job as jobs
     from kue.store import values
 
-#: The largest number that every JSON parser keeps exact.
-MAX_NUMBER = 2**53 - 1
 #: The last moment that a datetime can represent, Unix ms.
 MAX_MOMENT = 253_402_300_799_999
 #: The most jobs or lines that one page has.
@@ -39,18 +34,8 @@ MAX_PAGE = 200
 #: Delays in one backoff.
 MAX_DELAYS = 1_000
 
-#: Names and, in lists, numbers from 0, with dots between them.
-DataPath: TypeAlias = Annotated[
-    str,
-    Meta(max_length=MAX_PATH, pattern=rf"^[^.]+(\.[^.]+){{0,{MAX_PATH_STEPS - 1}}}$"),
-]
 DataText: TypeAlias = Annotated[str, Meta(max_length=1_000)]
 JobId: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_NUMBER)]
-Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=MAX_BYTES)]
-Priority: TypeAlias = (
-    Annotated[int, Meta(ge=MIN_PRIORITY, le=MAX_PRIORITY)]
-    | Annotated[str, Meta(max_length=20)]
-)
 Tags: TypeAlias = Annotated[list[Name], Meta(max_length=MAX_TAGS)]
 #: Seconds, or text such as "1h30m".
 Span: TypeAlias = float | Annotated[str, Meta(max_length=50)]
@@ -59,6 +44,8 @@ Moment: TypeAlias = (
     Annotated[int, Meta(ge=0, le=MAX_MOMENT)] | Annotated[datetime, Meta(tz=True)]
 )
 
+#: What `JobFilter` has of a filter.
+FILTERS = Filter.__struct_fields__
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -160,41 +147,21 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return given
 
 
-class JobFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Selects jobs, in addition to their state; everything given must match."""
+class JobFilter(Filter, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Selects jobs; `filter` checks what JSON schemas cannot express."""
 
-    type: Name | None = None
-    tag: Name | None = None
-    #: Appears in the data as JSON text, ignoring case.
-    text: Annotated[str, Meta(max_length=1_000)] | None = None
-    #: Appears in the kind or message of the last error, ignoring case.
-    error: Annotated[str, Meta(max_length=1_000)] | None = None
-    #: The worker that runs the job, or ran it last.
-    worker: Name | None = None
-    group: Name | None = None
-    #: A number from -1024 (first) to 1023, or a name such as "high".
-    priority: Priority | None = None
-    #: The fingerprint of an error group.
-    fingerprint: Annotated[str, Meta(pattern=r"^[0-9a-f]{12}$")] | None = None
-    #: Values in the data by path: {"user.id": 42}; in a query, data.user.id=42.
-    data: Annotated[dict[DataPath, Any], Meta(max_length=MAX_PATHS)] | None = None
-    #: Created at or after, Unix ms.
-    since: Annotated[int, Meta(ge=0, le=MAX_NUMBER)] | None = None
-    #: Created before, Unix ms.
-    until: Annotated[int, Meta(ge=0, le=MAX_NUMBER)] | None = None
+    def __post_init__(self) -> None:
+        """Leave the values as they were given."""
 
     @property
-    def find_arguments(self) -> dict[str, Any]:
+    def filter(self) -> Filter:
         """
-        The given filters, as arguments of `Kue.find`.
+        The filter, with all values checked.
 
         Raises:
             ValueError: There is no such priority.
         """
-        given = {name: getattr(self, name) for name in JobFilter.__struct_fields__}
-        if self.priority is not None:
-            given["priority"] = _priority(self.priority)
-        return {name: value for name, value in given.items() if value is not None}
+        return Filter(**{name: getattr(self, name) for name in FILTERS})
 
 
 class JobsQuery(JobFilter, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -202,19 +169,16 @@ class JobsQuery(JobFilter, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     #: As text: JSON if it is valid JSON.
     data: Annotated[dict[DataPath, DataText], Meta(max_length=MAX_PATHS)] | None = None
-    state: State | None = None
     limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = 50
     #: The one of the previous page.
     cursor: Annotated[str, Meta(pattern=r"^-?[0-9]{1,16}:[0-9]{1,16}$")] | None = None
     order: Literal["asc", "desc"] = "desc"
 
     @property
-    def find_arguments(self) -> dict[str, Any]:
-        """The given filters, as arguments of `Kue.find`."""
-        given = super().find_arguments
-        if self.data is not None:
-            given["data"] = {path: _value(text) for path, text in self.data.items()}
-        return given
+    def filter(self) -> Filter:
+        """The filter, with all values checked and those of the data read."""
+        values = {path: _value(text) for path, text in (self.data or {}).items()}
+        return replace(super().filter, data=values or None)
 
 
 def check_paths(job_filter: JobFilter, redaction: Redaction, location: str) -> None:
@@ -237,14 +201,10 @@ def visible_match(
     job_filter: JobFilter, redaction: Redaction
 ) -> Callable[[jobs.Job], bool] | None:
     """Return a test of whether the visible part of a job matches, too."""
-    given = {
-        name: value
-        for name, value in job_filter.find_arguments.items()
-        if name in ("text", "error", "data")
-    }
-    if not given:
+    wanted = job_filter.filter
+    if wanted.text is None and wanted.error is None and not wanted.data:
         return None
-    by_content = Filter(**given)
+    by_content = Filter(text=wanted.text, error=wanted.error, data=wanted.data)
     return lambda job: by_content.matches(redaction.job(job))
 
 
@@ -252,12 +212,6 @@ def log_line(line: values.LogLine, redaction: Redaction) -> LogLineView:
     """Return a line with its secrets hidden."""
     text = redaction.text(line.text)
     return LogLineView(text, line.level, line.attempt, line.at or None)
-
-
-def _priority(given: int | str) -> int:
-    # In a query a number is text too.
-    is_number = isinstance(given, str) and given.removeprefix("-").isdecimal()
-    return priority_of(int(given) if is_number else given)
 
 
 def _value(text: str) -> Any:

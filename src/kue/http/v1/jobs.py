@@ -25,7 +25,7 @@ from kue.http.v1.job_json import (
 from kue.model.errors import BadPayload, JobNotFound
 from kue.model.job_json import AttemptView, JobDetail, JobView
 from kue.model.names import check_name
-from kue.store.values import MAX_LOG_LINES
+from kue.store.values import MAX_LOG_LINES, Filter, Priority
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -51,7 +51,7 @@ class JobEdit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Changes to a job; omitted fields stay as they are."""
 
     data: Any = UNSET
-    priority: job_json.Priority | UnsetType = UNSET
+    priority: Priority | UnsetType = UNSET
     tags: job_json.Tags | UnsetType = UNSET
     attempts: int | UnsetType = UNSET
 
@@ -257,10 +257,10 @@ async def _page(q: Kue, query: JobsQuery, redaction: Redaction) -> Page:
         "descending": query.order == "desc",
     }
     with input_errors("query.priority"):
-        wanted = query.find_arguments
+        wanted = query.filter
     # The store has indexes for states and types; for other filters it reads jobs.
-    if wanted.keys() <= {"type"}:
+    if wanted == Filter(state=wanted.state, type=wanted.type):
         return await q.page(query.state, query.type, **where)
     # Hidden values affect neither what is found nor where the page ends.
     where["accept"] = job_json.visible_match(query, redaction)
-    return await q.find(state=query.state, scan=MAX_SCAN, **wanted, **where)
+    return await q.store.find(wanted, scan=MAX_SCAN, **where)
