@@ -19,7 +19,7 @@ from playwright.async_api import BrowserContext, Locator, Page, Route, expect
 from kue import Kue, State
 from kue.http.auth.access import Anyone, Role
 from kue.model.job import Completed, Error, Job, Retried
-from kue.model.job_json import JobDetail
+from kue.model.job_json import job_detail
 from kue.store.values import LogLine, Outcome, Progress
 from tests.browser.finding import is_live, opened
 from tests.browser.making import (
@@ -848,7 +848,7 @@ TOLD = (
 
 
 def like(job: Job) -> dict[str, Any]:
-    whole = JobDetail.of(job)
+    whole = job_detail(job)
     return {name: getattr(whole, name) for name in TOLD}
 
 

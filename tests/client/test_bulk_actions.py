@@ -10,7 +10,7 @@ from kue.client.bulk_actions import MAX_GROUPS, ErrorCounter
 from kue.client.filters import Selection
 from kue.model.fingerprint import shape
 from kue.model.job import Error, Failed
-from kue.model.job_json import JobDetail
+from kue.model.job_json import job_detail
 from kue.store.contract import Store
 from kue.store.values import Result
 from tests.support.jobs import (
@@ -220,7 +220,7 @@ async def test_a_document_says_everything_but_the_token(
     job_id = await job_in(kue_store, State.FAILED, "mail", tags=["a"], attempts=1)
 
     job = await get_one(kue_store, job_id)
-    said = msgspec.json.decode(msgspec.json.encode(JobDetail.of(job)))
+    said = msgspec.json.decode(msgspec.json.encode(job_detail(job)))
 
     assert (said["id"], said["state"], said["tags"]) == (job_id, "failed", ["a"])
     assert said["error"] == {"kind": "ValueError", "message": "oops"}

@@ -12,7 +12,7 @@ import pytest
 from kue import Kue, State
 from kue.model.fingerprint import fingerprint
 from kue.model.job import Completed, Error, Failed, Retried
-from kue.model.job_json import JobDetail
+from kue.model.job_json import job_detail
 from kue.store.values import LogLine
 from tests.http.conftest import Http
 from tests.support.jobs import (
@@ -52,7 +52,7 @@ ROUTES = (
 
 async def document_of(q: Kue, job_id: int) -> Any:
     """Return what the library says of a job, as a reader of JSON sees it."""
-    return json.loads(msgspec.json.encode(JobDetail.of(await get_one(q.store, job_id))))
+    return json.loads(msgspec.json.encode(job_detail(await get_one(q.store, job_id))))
 
 
 async def ids_of(client: httpx.AsyncClient, **query: Any) -> list[int]:

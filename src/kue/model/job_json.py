@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from kue.model.backoff import Backoff
-from kue.model.job import Delivery, Error, Job, State
+from kue.model.job import Delivery, Error, State
+from kue.model.view import View
 
 if TYPE_CHECKING:
-    from kue.model.job import Attempt
+    from kue.model.job import Attempt, Job
 
 
-class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
+class AttemptView(View, frozen=True, kw_only=True):
     """An entry of a job's history: a run that ended, or something done to the job."""
 
     #: Null, like everything of a run, if no run was involved.
@@ -30,26 +29,8 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     #: "lease" or "ttl" if the run was ended because that expired.
     taken: str
 
-    @classmethod
-    def of(cls, attempt: Attempt) -> Self:
-        """Return the view of an entry; the token is left out, as in a `JobView`."""
-        run = attempt.run
-        return cls(
-            attempt=run and run.attempt,
-            worker=run and run.worker,
-            started_at=run and run.started_at,
-            at=attempt.at,
-            duration=attempt.duration if run else None,
-            outcome=attempt.outcome,
-            result=attempt.result,
-            error=attempt.error,
-            delay=attempt.delay,
-            reason=attempt.reason,
-            taken=attempt.taken,
-        )
 
-
-class JobView(msgspec.Struct, frozen=True, kw_only=True):
+class JobView(View, frozen=True, kw_only=True):
     """A job as it is now; times are Unix ms, durations ms."""
 
     id: int
@@ -95,33 +76,31 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     delivery: Delivery
     meta: dict[str, str]
 
-    @classmethod
-    def of(cls, job: Job) -> Self:
-        """
-        Return the view of *job*.
-
-        The token is left out: its holder may end the run.
-        """
-        return cls(**_fields(job))
-
 
 class JobDetail(JobView, frozen=True, kw_only=True):
     """A job as it is now, with its history."""
 
     history: list[AttemptView]
 
-    @classmethod
-    def of(cls, job: Job) -> Self:
-        """Return the view of *job* with everything there is to know about it."""
-        return cls(**_fields(job), history=[AttemptView.of(one) for one in job.history])
+
+def job_view(job: Job) -> JobView:
+    """Return *job* as in lists."""
+    return JobView.of(job, job.spec)
 
 
-#: Fields that have the name of an attribute of the job; the others are its spec's.
-_OF_JOB = [name for name in JobView.__struct_fields__ if hasattr(Job, name)]
-_OF_SPEC = [name for name in JobView.__struct_fields__ if not hasattr(Job, name)]
+def job_detail(job: Job) -> JobDetail:
+    """
+    Return everything there is to know about *job*.
+
+    The token is left out: its holder may end the run.
+    """
+    history = [_attempt_view(attempt) for attempt in job.history]
+    return JobDetail.of(job, job.spec, history=history)
 
 
-def _fields(job: Job) -> dict[str, Any]:
-    return {name: getattr(job, name) for name in _OF_JOB} | {
-        name: getattr(job.spec, name) for name in _OF_SPEC
-    }
+def _attempt_view(attempt: Attempt) -> AttemptView:
+    run = attempt.run
+    if run is not None:
+        return AttemptView.of(attempt, run)
+    of_run = dict.fromkeys(("attempt", "worker", "started_at", "duration"))
+    return AttemptView.of(attempt, **of_run)

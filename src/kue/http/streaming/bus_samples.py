@@ -17,6 +17,7 @@ import msgspec
 from kue.aio.tasks import BackgroundTasks
 from kue.bus.stats import MessageKind
 from kue.model.errors import StoreError
+from kue.model.view import View
 
 if TYPE_CHECKING:
     from kue.bus.redis import ClusterInspector
@@ -37,7 +38,7 @@ _ASK_SECONDS = 2.0
 _PAUSE_SECONDS = 0.5
 
 
-class SampledMessage(msgspec.Struct, frozen=True, kw_only=True):
+class SampledMessage(View, frozen=True, kw_only=True):
     """A message that was sent on the bus."""
 
     #: Counts the samples of this server.
@@ -118,17 +119,7 @@ class BusSamples:
                     self._kept.append(self._sampled(sample))
 
     def _sampled(self, sample: MessageSample) -> SampledMessage:
-        return SampledMessage(
-            id=self._number,
-            at=sample.at,
-            node=sample.node,
-            address=sample.address,
-            kind=sample.kind,
-            size=sample.size,
-            headers=sample.headers,
-            codec=sample.codec,
-            body=self._text(sample),
-        )
+        return SampledMessage.of(sample, id=self._number, body=self._text(sample))
 
     def _text(self, sample: MessageSample) -> str:
         body: Any = sample.body

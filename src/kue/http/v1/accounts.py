@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -21,10 +21,10 @@ from kue.http.framework.problem import Refused, input_errors
 from kue.http.options import EnvironmentBadge
 from kue.http.v1.job_json import MAX_PAGE, Span
 from kue.model.duration import milliseconds
+from kue.model.view import View
 
 if TYPE_CHECKING:
     from kue.http.auth.access import User
-    from kue.http.auth.tokens import ApiToken
     from kue.http.auth.users import UserAccount
     from kue.http.security.redaction import Redaction
     from kue.store.values import AuditEntry
@@ -82,7 +82,7 @@ class NewPassword(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     password: Password
 
 
-class UserView(msgspec.Struct, frozen=True, kw_only=True):
+class UserView(View, frozen=True, kw_only=True):
     """A user who can log in."""
 
     name: str
@@ -111,12 +111,12 @@ class UserEdit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     password: Password | None = None
 
 
-class TokenView(msgspec.Struct, frozen=True, kw_only=True):
+class TokenView(View, frozen=True, kw_only=True):
     """A token, without its secret."""
 
     id: str
     name: str
-    scopes: list[Scope]
+    scopes: tuple[Scope, ...]
     #: The user who created it.
     by: str
     created_at: int
@@ -147,7 +147,7 @@ class NewToken(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     expires: Span | None = None
 
 
-class ActView(msgspec.Struct, frozen=True, kw_only=True):
+class ActView(View, frozen=True, kw_only=True):
     """An entry of the audit log: what a user did, or was not allowed to do."""
 
     id: int
@@ -376,9 +376,7 @@ async def _check_last(accounts: UserAccounts, account: UserAccount) -> None:
 
 
 def _user(account: UserAccount) -> UserView:
-    return UserView(
-        name=account.name, role=_role(account.role), created_at=account.created_at
-    )
+    return UserView.of(account, role=_role(account.role))
 
 
 # -- tokens --------------------------------------------------------------------
@@ -388,7 +386,7 @@ def _user(account: UserAccount) -> UserView:
 async def list_tokens(context: RequestContext) -> TokenList:
     """All tokens, without their secrets."""
     found = await ApiTokens(context.q.store).all()
-    return TokenList([TokenView(**_token(token)) for token in found])
+    return TokenList([TokenView.of(token) for token in found])
 
 
 @tokens.post("", scope=Scope.ADMIN, status=HTTPStatus.CREATED)
@@ -403,7 +401,7 @@ async def add_token(context: RequestContext, body: NewToken) -> TokenMade:
         token, secret = await ApiTokens(context.q.store).add(
             body.name, body.scopes, by=context.user.name, until=until
         )
-    return TokenMade(**_token(token), secret=secret)
+    return TokenMade.of(token, secret=secret)
 
 
 @tokens.delete("/{token_id}", scope=Scope.ADMIN, status=HTTPStatus.NO_CONTENT)
@@ -411,12 +409,6 @@ async def revoke_token(context: RequestContext, token_id: TokenId) -> None:
     """Revoke a token immediately."""
     _check_login(context)
     await ApiTokens(context.q.store).remove(token_id)
-
-
-def _token(token: ApiToken) -> dict[str, Any]:
-    shown = msgspec.structs.asdict(token)
-    del shown["secret"]
-    return {**shown, "scopes": list(token.scopes)}
 
 
 # -- the audit log -------------------------------------------------------------
@@ -436,8 +428,6 @@ async def list_acts(context: RequestContext, query: ActsQuery) -> ActPage:
 
 
 def _shown_act(act: AuditEntry, redaction: Redaction) -> ActView:
-    shown = msgspec.structs.asdict(act)
     # Unlike requests, commands do not redact their entries.
-    if act.who.startswith("cli:"):
-        shown |= {name: redaction.text(shown[name]) for name in ("target", "detail")}
-    return ActView(**shown)
+    hide = redaction.text if act.who.startswith("cli:") else str
+    return ActView.of(act, target=hide(act.target), detail=hide(act.detail))

@@ -23,6 +23,7 @@ from kue.http.v1.job_json import JobFilter, JobId, check_paths, visible_match
 from kue.http.v1.jobs import MAX_MANY
 from kue.model.errors import KueError
 from kue.model.job import FINAL, PROMOTABLE, UNFINISHED, State
+from kue.model.view import View
 from kue.store.values import MAX_BATCH
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class BulkStarted(msgspec.Struct, frozen=True):
     id: str
 
 
-class BulkStatus(msgspec.Struct, frozen=True, kw_only=True):
+class BulkStatus(View, frozen=True, kw_only=True):
     """The progress of an action."""
 
     id: str
@@ -124,14 +125,12 @@ class BulkTask:
 
     @property
     def status(self) -> BulkStatus:
-        return BulkStatus(
+        return BulkStatus.of(
+            self._summary,
             id=self.id,
             action=self._action,
             state=self._state,
             looked_at=self._summary.total,
-            done=self._summary.done,
-            changed=self._summary.changed,
-            held=self._summary.held,
             error=self._error,
         )
 

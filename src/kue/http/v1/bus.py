@@ -85,12 +85,7 @@ async def list_addresses(context: RequestContext, query: AddressQuery) -> Addres
     matching = [one for one in sums(found) if wanted in one.address.lower()]
     return AddressList(
         addresses=[
-            AddressView(
-                address=one.address,
-                nodes=one.nodes,
-                **msgspec.structs.asdict(_rates([one])),
-            )
-            for one in matching[: query.limit]
+            AddressView.of(_rates([one]), one) for one in matching[: query.limit]
         ],
         found=len(matching),
         rest=sum(bus.rest for _, bus in found),
@@ -212,21 +207,9 @@ async def _nodes(context: RequestContext) -> list[inspector.ClusterNode]:
 def _node(node: inspector.ClusterNode) -> NodeView:
     facts = node.facts
     if facts is None:
-        return NodeView(name=node.name, silent_ms=node.silent_ms)
-    return NodeView(
-        name=node.name,
-        silent_ms=node.silent_ms,
-        host=facts.host,
-        pid=facts.pid,
-        version=facts.version,
-        since=facts.since,
-        flow=_rates([facts.bus.total]),
-        waiting=facts.bus.waiting,
-        bytes_out=facts.bytes_out,
-        bytes_in=facts.bytes_in,
-        lost=facts.lost,
-        given_up=facts.given_up,
-    )
+        return NodeView.of(node)
+    flow = _rates([facts.bus.total])
+    return NodeView.of(node, facts, flow=flow, waiting=facts.bus.waiting)
 
 
 def _rates(parts: Sequence[AddressStats | AddressTotals]) -> MessageRates:

@@ -11,6 +11,7 @@ from kue.bus.message import MAX_ADDRESS
 from kue.http.streaming.bus_samples import MAX_KEPT, SampledMessage
 from kue.http.v1.job_json import Span
 from kue.model.histogram import Percentiles
+from kue.model.view import View
 
 #: Addresses in one response.
 MAX_ADDRESSES = 1_000
@@ -20,7 +21,7 @@ MAX_HEADERS, MAX_NAME, MAX_VALUE = 50, 200, 4_000
 FailureName: TypeAlias = Literal["TIMEOUT", "NO_HANDLERS", "RECIPIENT_FAILURE", "ERROR"]
 
 
-class MessageRates(msgspec.Struct, frozen=True, kw_only=True):
+class MessageRates(View, frozen=True, kw_only=True):
     """Consumers, message rates and latency."""
 
     consumers: int
@@ -36,7 +37,7 @@ class MessageRates(msgspec.Struct, frozen=True, kw_only=True):
     failures: dict[str, int]
 
 
-class NodeView(msgspec.Struct, frozen=True, kw_only=True):
+class NodeView(View, frozen=True, kw_only=True):
     """A process that has joined the bus; null for what it does not report."""
 
     name: str

@@ -7,7 +7,8 @@ from typing import Annotated
 import msgspec
 
 from kue.http.framework.operations import RequestContext, Section
-from kue.http.v1.stats import TypeName, check_type
+from kue.http.v1.stats import check_type
+from kue.model.names import Name
 from kue.store.values import MAX_ERRORS, Errors
 
 section = Section("errors", "Failed jobs grouped by error.")
@@ -16,7 +17,7 @@ section = Section("errors", "Failed jobs grouped by error.")
 class ErrorsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which error groups to show, and how many."""
 
-    type: TypeName | None = None
+    type: Name | None = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_ERRORS)] = 50
 
 

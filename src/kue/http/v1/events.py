@@ -26,6 +26,7 @@ from kue.http.security.csrf import NOT_ALLOWED
 from kue.http.streaming.client_buffer import EventFilter
 from kue.model.errors import StoreError
 from kue.model.events import Kind
+from kue.model.names import Name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -59,7 +60,6 @@ NOT_NOW = 1013
 #: Bytes of the reason for a close, by the protocol.
 MAX_REASON = 123
 
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 EventId = Annotated[str, msgspec.Meta(max_length=64)]
 Stream = Annotated[
     Any,

@@ -23,7 +23,7 @@ from kue.http.v1.job_json import (
     NewJob,
 )
 from kue.model.errors import BadPayload, JobNotFound
-from kue.model.job_json import AttemptView, JobDetail, JobView
+from kue.model.job_json import AttemptView, JobDetail, job_detail, job_view
 from kue.model.names import check_name
 from kue.store.values import MAX_LOG_LINES, Filter, Priority
 
@@ -83,7 +83,7 @@ async def find(context: RequestContext, query: JobsQuery) -> JobPage:
     job_json.check_paths(query, context.redaction, "query")
     hide = context.redaction
     page = await _page(context.q, query, hide)
-    return JobPage([JobView.of(hide.job(job)) for job in page.jobs], page.cursor)
+    return JobPage([job_view(hide.job(job)) for job in page.jobs], page.cursor)
 
 
 @section.post("", scope=Scope.ENQUEUE, status=HTTPStatus.CREATED)
@@ -196,7 +196,7 @@ async def attempts(context: RequestContext, job_id: JobId) -> list[AttemptView]:
 
 
 def _detail(context: RequestContext, job: Job) -> JobDetail:
-    return JobDetail.of(context.redaction.job(job))
+    return job_detail(context.redaction.job(job))
 
 
 def job_of(handle: JobHandle[Any]) -> Job:

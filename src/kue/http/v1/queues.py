@@ -22,7 +22,6 @@ from kue.http.v1.stats import (
     Moment,
     Rates,
     Sums,
-    TypeName,
     check_type,
     counts_of,
     drain_ms,
@@ -34,7 +33,8 @@ from kue.http.v1.stats import (
 from kue.model.duration import milliseconds
 from kue.model.histogram import Percentiles, percentiles
 from kue.model.job import State
-from kue.model.names import check_path_name
+from kue.model.names import Name, check_path_name
+from kue.model.view import View
 from kue.worker.unhandled_types import takes
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ DurationText = Annotated[str, msgspec.Meta(max_length=50)]
 Most = Annotated[int, msgspec.Meta(ge=1, le=MOST)]
 
 
-class PauseView(msgspec.Struct, frozen=True):
+class PauseView(View, frozen=True, kw_only=True):
     """An active pause: of a type, of a worker or (with neither) of everything."""
 
     type: str | None
@@ -69,7 +69,7 @@ class PauseView(msgspec.Struct, frozen=True):
     until: int | None
 
 
-class LimitsView(msgspec.Struct, frozen=True):
+class LimitsView(View, frozen=True, kw_only=True):
     """Limits of a type, in all workers together."""
 
     #: How many run at once.
@@ -81,7 +81,7 @@ class LimitsView(msgspec.Struct, frozen=True):
     per_key: int | None
 
 
-class QueueView(msgspec.Struct, frozen=True):
+class QueueView(View, frozen=True, kw_only=True):
     """One type of jobs."""
 
     type: str
@@ -100,7 +100,7 @@ class QueueView(msgspec.Struct, frozen=True):
     workers: int
 
 
-class QueueDetail(QueueView, frozen=True):
+class QueueDetail(QueueView, frozen=True, kw_only=True):
     """One type of jobs, in detail."""
 
     #: How long the next job to run has been waiting, in ms; null if none is.
@@ -121,7 +121,7 @@ class QueueListQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which page of the list."""
 
     limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_QUEUES)] = MAX_QUEUES
-    after: TypeName | None = None
+    after: Name | None = None
 
 
 class PauseOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -171,7 +171,7 @@ async def list_queues(context: RequestContext, query: QueueListQuery) -> QueueLi
 
 
 @section.get("/queues/{type:path}")
-async def show_queue(context: RequestContext, type: TypeName) -> QueueDetail:
+async def show_queue(context: RequestContext, type: Name) -> QueueDetail:
     """One type of jobs, in detail."""
     facts = await _read_facts(context)
     if type not in facts.names():
@@ -184,7 +184,7 @@ async def show_queue(context: RequestContext, type: TypeName) -> QueueDetail:
 
 @section.post("/queues/{type:path}/pause")
 async def pause_queue(
-    context: RequestContext, type: TypeName, body: PauseOrder
+    context: RequestContext, type: Name, body: PauseOrder
 ) -> QueueDetail:
     """
     Pause a type: no more of its jobs are started.
@@ -201,7 +201,7 @@ async def pause_queue(
 
 
 @section.post("/queues/{type:path}/resume")
-async def resume_queue(context: RequestContext, type: TypeName) -> QueueDetail:
+async def resume_queue(context: RequestContext, type: Name) -> QueueDetail:
     """Resume a type; a pause of everything stays, and is returned."""
     if not await context.q.resume(type):
         # It may be known by its pause alone.
@@ -228,7 +228,7 @@ async def resume_everything(context: RequestContext) -> list[PauseView]:
 
 @section.put("/queues/{type:path}/limits")
 async def set_limits(
-    context: RequestContext, type: TypeName, body: LimitsOrder
+    context: RequestContext, type: Name, body: LimitsOrder
 ) -> QueueDetail:
     """
     Limit the jobs of a type, in all workers together.
@@ -255,7 +255,7 @@ async def set_limits(
 
 
 @section.delete("/queues/{type:path}/limits", status=HTTPStatus.NO_CONTENT)
-async def lift_limits(context: RequestContext, type: TypeName) -> None:
+async def lift_limits(context: RequestContext, type: Name) -> None:
     """Remove all limits of a type."""
     if type not in await context.q.limits():
         await check_type(context.q, type)
@@ -264,9 +264,7 @@ async def lift_limits(context: RequestContext, type: TypeName) -> None:
 
 
 @section.post("/queues/{type:path}/clear", scope=Scope.ADMIN)
-async def clear_queue(
-    context: RequestContext, type: TypeName, body: ClearOrder
-) -> Cleared:
+async def clear_queue(context: RequestContext, type: Name, body: ClearOrder) -> Cleared:
     """Permanently remove all jobs of a type in some states, except running ones."""
     if State.ACTIVE in body.states:
         raise Refused(
@@ -306,7 +304,7 @@ async def end_of(q: Kue, order: PauseOrder) -> datetime | timedelta | None:
 
 def views(pauses: Iterable[Pause]) -> list[PauseView]:
     """Return pauses as the API shows them."""
-    return [PauseView(**msgspec.structs.asdict(pause)) for pause in pauses]
+    return [PauseView.of(pause) for pause in pauses]
 
 
 class _Facts(NamedTuple):
@@ -329,22 +327,19 @@ class _Facts(NamedTuple):
 
     def queue(self, type: str) -> QueueView:
         counts = counts_of(self.counts.get(type, {}))
+        limits = self.limits.get(type)
         sums, measured = (one.get(type, Sums()) for one in (self.sums, self.measured))
         return QueueView(
             type=type,
             counts=counts,
             pauses=views(pause for pause in self.pauses if pause.type in (type, None)),
-            limits=_limits_view(self.limits.get(type)),
+            limits=None if limits is None else LimitsView.of(limits),
             rates=rates_of(sums, self.seconds),
             latency=percentiles(measured.waits),
             run_time=percentiles(measured.runs),
             drain_ms=drain_ms(counts.waiting, sums, self.seconds),
             workers=sum(takes(worker, type) for worker in self.workers),
         )
-
-
-def _limits_view(limits: Limits | None) -> LimitsView | None:
-    return None if limits is None else LimitsView(**msgspec.structs.asdict(limits))
 
 
 async def _read_facts(context: RequestContext) -> _Facts:
@@ -365,5 +360,5 @@ async def _read_facts(context: RequestContext) -> _Facts:
 
 
 async def _detail(q: Kue, type: str, facts: _Facts) -> QueueDetail:
-    queue = msgspec.structs.asdict(facts.queue(type))
-    return QueueDetail(**queue, next_waits_ms=await next_waits(q, facts.now, type))
+    waits = await next_waits(q, facts.now, type)
+    return QueueDetail.of(facts.queue(type), next_waits_ms=waits)

@@ -13,7 +13,7 @@ from kue.http.framework.problem import Refused
 from kue.http.v1.job_json import MAX_MOMENT
 from kue.model.histogram import Percentiles, added, percentiles, ready_at
 from kue.model.job import State
-from kue.model.names import MAX_BYTES
+from kue.model.names import Name
 from kue.worker.unhandled_types import takes, unhandled
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ MIN_GROWTH = 10
 GROWTH_SHARE = 0.1
 _MINUTES = {"minute": 1, "hour": 60, "day": 24 * 60}
 
-TypeName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_BYTES)]
 #: Unix ms.
 Moment = Annotated[int, msgspec.Meta(ge=0, le=MAX_MOMENT)]
 
@@ -130,7 +129,7 @@ class HistoryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     since: Moment | None = None
     until: Moment | None = None
     step: Literal["minute", "hour", "day"] = "minute"
-    type: TypeName | None = None
+    type: Name | None = None
 
 
 class Point(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ A name may contain slashes.  A worker whose name ends in ``/stacks`` cannot be s
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -16,7 +16,8 @@ from kue.http.framework.operations import RequestContext, Section
 from kue.http.framework.problem import Refused, input_errors
 from kue.http.v1.queues import PauseOrder, PauseView, end_of, views
 from kue.model.job import State
-from kue.model.names import MAX_BYTES
+from kue.model.names import Name
+from kue.model.view import View
 from kue.store.values import MAX_BATCH
 
 if TYPE_CHECKING:
@@ -33,10 +34,8 @@ MAX_RUNNING = 200
 #: Pages of running jobs read for one worker.
 MAX_PAGES = 10
 
-WorkerName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_BYTES)]
 
-
-class RunningJob(msgspec.Struct, frozen=True):
+class RunningJob(View, frozen=True, kw_only=True):
     """A job that a worker is running."""
 
     id: int
@@ -48,7 +47,7 @@ class RunningJob(msgspec.Struct, frozen=True):
     elapsed_ms: int
 
 
-class WorkerReport(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerReport(View, frozen=True, kw_only=True):
     """The status that a worker reports; null for what it does not report."""
 
     host: str | None = None
@@ -132,7 +131,7 @@ async def list_workers(context: RequestContext) -> WorkerList:
 
 # Before that of one worker, whose name may be any path.
 @section.get("/workers/{name:path}/stacks", scope=Scope.MANAGE)
-async def show_stacks(context: RequestContext, name: WorkerName) -> WorkerStacks:
+async def show_stacks(context: RequestContext, name: Name) -> WorkerStacks:
     """
     The last stacks of a worker's jobs, tasks and threads.
 
@@ -147,7 +146,7 @@ async def show_stacks(context: RequestContext, name: WorkerName) -> WorkerStacks
 
 
 @section.get("/workers/{name:path}")
-async def show_worker(context: RequestContext, name: WorkerName) -> WorkerView:
+async def show_worker(context: RequestContext, name: Name) -> WorkerView:
     """One worker, with its running jobs; up to 5,000 running jobs are read."""
     worker = await _worker(context.q, name)
     jobs = await _running(context.q, worker) if worker.active else []
@@ -157,7 +156,7 @@ async def show_worker(context: RequestContext, name: WorkerName) -> WorkerView:
 
 @section.post("/workers/{name:path}/pause")
 async def pause_worker(
-    context: RequestContext, name: WorkerName, body: PauseOrder
+    context: RequestContext, name: Name, body: PauseOrder
 ) -> WorkerPause:
     """
     Pause a worker: it starts no more jobs, from its next heartbeat on.
@@ -174,7 +173,7 @@ async def pause_worker(
 
 
 @section.post("/workers/{name:path}/resume")
-async def resume_worker(context: RequestContext, name: WorkerName) -> WorkerPause:
+async def resume_worker(context: RequestContext, name: Name) -> WorkerPause:
     """Resume a worker: it starts jobs again."""
     if not await context.q.resume(worker=name):
         # A worker that is gone may be known by its pause alone.
@@ -183,7 +182,7 @@ async def resume_worker(context: RequestContext, name: WorkerName) -> WorkerPaus
 
 
 @section.post("/workers/{name:path}/stop", status=HTTPStatus.ACCEPTED)
-async def stop_worker(context: RequestContext, name: WorkerName) -> WorkerOrder:
+async def stop_worker(context: RequestContext, name: Name) -> WorkerOrder:
     """
     Stop a worker as SIGTERM does: it takes no more jobs, and finishes those it has.
 
@@ -193,7 +192,7 @@ async def stop_worker(context: RequestContext, name: WorkerName) -> WorkerOrder:
 
 
 @section.post("/workers/{name:path}/stacks", status=HTTPStatus.ACCEPTED)
-async def write_stacks(context: RequestContext, name: WorkerName) -> WorkerOrder:
+async def write_stacks(context: RequestContext, name: Name) -> WorkerOrder:
     """Have a worker write the stacks of its jobs, tasks and threads; GET reads them."""
     return await _order(context.q, name, "stacks")
 
@@ -251,19 +250,9 @@ def _view(
     running: list[RunningJob],
     hide: Callable[[str], str],
 ) -> WorkerView:
-    report = msgspec.structs.asdict(_report(worker))
-    return WorkerView(
-        **{**report, "trouble": report["trouble"] and hide(report["trouble"])},
-        name=worker.name,
-        alive=worker.alive,
-        lost=worker.lost,
-        stopped=worker.stopped,
-        paused=worker.paused,
-        pause=pause,
-        deadline=worker.deadline,
-        active=worker.active,
-        running=running,
-    )
+    report = _report(worker)
+    trouble = report.trouble and hide(report.trouble)
+    return WorkerView.of(report, worker, trouble=trouble, pause=pause, running=running)
 
 
 def _report(worker: WorkerStatus) -> WorkerReport:
@@ -276,11 +265,7 @@ def _report(worker: WorkerStatus) -> WorkerReport:
 
 def _run(job: Job, now: int) -> RunningJob:
     started_at = job.started_at or now
-    return RunningJob(
-        id=job.id,
-        type=job.type,
-        attempt=job.attempts,
-        progress=job.progress,
-        started_at=started_at,
-        elapsed_ms=max(0, now - started_at),
+    elapsed = max(0, now - started_at)
+    return RunningJob.of(
+        job, attempt=job.attempts, started_at=started_at, elapsed_ms=elapsed
     )

@@ -13,7 +13,7 @@ from kue.cli.context import json_option, reads
 from kue.cli.output.listing import Column, Listing, Row, progress_bar
 from kue.cli.output.terminal import Command, print_message
 from kue.cli.output.text import iso, since
-from kue.model.job_json import JobDetail
+from kue.model.job_json import job_detail
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -116,7 +116,7 @@ def _row(job: Job, now: int) -> Row:
     return Row(
         shown=[str(job.id), job.type, since(at, now), *ends],
         plain=[str(job.id), job.type, iso(at), *ends],
-        item=partial(JobDetail.of, job),
+        item=partial(job_detail, job),
     )
 
 

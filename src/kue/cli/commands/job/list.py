@@ -14,7 +14,7 @@ from kue.cli.output.listing import Column, Listing, Row
 from kue.cli.output.terminal import Command, print_message
 from kue.cli.output.text import iso, json_text, since
 from kue.cli.params import PRIORITY, STATE, TIME, TYPE, moment_of
-from kue.model.job_json import JobDetail
+from kue.model.job_json import job_detail
 from kue.store.values import MAX_BATCH, Page
 
 if TYPE_CHECKING:
@@ -171,5 +171,5 @@ def row(job: Job, now: int) -> Row:
     return Row(
         shown=[*head, attempts, since(job.created_at, now), *tail],
         plain=[*head, attempts, iso(job.created_at), *tail],
-        item=partial(JobDetail.of, job),
+        item=partial(job_detail, job),
     )

@@ -16,7 +16,7 @@ from kue.cli.output.listing import Column, Listing, Row, show_json, show_line
 from kue.cli.output.terminal import DONE, REFUSED, Command, output, print_message
 from kue.cli.output.text import iso, visible, visible_lines, words
 from kue.model.errors import JobNotFound
-from kue.model.job_json import JobDetail
+from kue.model.job_json import job_detail
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -64,7 +64,7 @@ async def show(q: Kue, ids: tuple[int | str, ...], as_json: bool) -> int:
 
 async def _show(q: Kue, job: Job, *, as_json: bool) -> None:
     if as_json:
-        show_json(JobDetail.of(job))
+        show_json(job_detail(job))
         return
     known = facts(job, now=await q.now(), log_lines=len(await q.logs(job.id)))
     console = output()
