@@ -12,7 +12,7 @@ import click
 
 from kue.aio.event_loop import run
 from kue.cli.audit import note_command
-from kue.cli.output.terminal import REFUSED
+from kue.cli.output.terminal import REFUSED, NounGroup
 from kue.client.queue import Kue
 from kue.model import settings
 from kue.model.errors import ConfigError
@@ -39,6 +39,25 @@ def url_option(command: F) -> F:
         metavar="URL",
         help="The queue; else $KUE_URL, else $REDIS_URL, else kue.db in this folder.",
     )(command)
+
+
+def noun(*commands: click.Command) -> Callable[[Callable[[], None]], click.Group]:
+    """Make a group of *commands*; alone, it shows its help: the docstring."""
+
+    def make(function: Callable[[], None]) -> click.Group:
+        @click.group(cls=NounGroup)
+        @url_option
+        @click.pass_context
+        @functools.wraps(function)
+        def group(context: click.Context) -> None:
+            if context.invoked_subcommand is None:
+                click.echo(context.get_help())
+
+        for command in commands:
+            group.add_command(command)
+        return group
+
+    return make
 
 
 json_option = functools.partial(click.option, "--json", "as_json", is_flag=True)

@@ -2,39 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from kue.cli.params import Kind
+from kue.cli.params import Parsed
 from kue.cli.stdin import STDIN, InputLine, read_lines
 from kue.store.values import MAX_BATCH
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
-
-
-class JobIdType(Kind):
-    """A job's id, or ``-`` for ids from standard input."""
-
-    name = "id"
-
-    def __init__(self, *, or_stdin: bool = False) -> None:
-        self._or_stdin = or_stdin
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int | str:
-        if value == STDIN and self._or_stdin:
-            return STDIN
-        try:
-            return _job_id(str(value))
-        except ValueError as exc:
-            self.fail(str(exc), param, ctx)
-
-
-JOB_ID = JobIdType()
-JOB_IDS = JobIdType(or_stdin=True)
 
 
 def batches(ids: Collection[int | str]) -> Iterator[list[int]]:
@@ -61,7 +38,7 @@ def _id_of(line: InputLine) -> int:
         raise click.UsageError(message, click.get_current_context()) from None
 
 
-def _job_id(text: str) -> int:
+def _job_id(text: str | int) -> int:
     try:
         number = int(text)
     except ValueError:
@@ -69,3 +46,8 @@ def _job_id(text: str) -> int:
     if not 1 <= number < 2**63:
         raise ValueError(f"{text!r} is not a job id; ids are whole numbers such as 7")
     return number
+
+
+JOB_ID = Parsed("id", _job_id)
+#: A job's id, or ``-`` for ids from standard input.
+JOB_IDS = Parsed("id", lambda value: value if value == STDIN else _job_id(value))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -36,6 +37,34 @@ COMPLETION_SECONDS = 0.5
 _NUMBER = re.compile(r"\d+(\.\d+)?", re.ASCII)
 
 
+class Parsed(Kind):
+    """A value that *parse* makes of text, completed with *words*."""
+
+    def __init__(
+        self,
+        name: str,
+        parse: Callable[[Any], Any],
+        words: Callable[[click.Context], Iterable[str]] = lambda context: (),
+    ) -> None:
+        self.name = name
+        self._parse = parse
+        self._words = words
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
+        try:
+            return self._parse(value)
+        except (ValueError, OverflowError) as exc:
+            self.fail(str(exc), param, ctx)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        words = self._words(ctx)
+        return [CompletionItem(word) for word in words if word.startswith(incomplete)]
+
+
 class DurationType(Kind):
     """A length of time: seconds, or text such as 1h30m."""
 
@@ -54,112 +83,53 @@ class DurationType(Kind):
             self.fail(str(exc), param, ctx)
 
 
-class TimeType(Kind):
-    """A time with its zone, or a duration relative to now."""
-
-    name = "time"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> datetime | timedelta:
-        if not isinstance(value, str):
-            return value  # type: ignore[no-any-return]
-        text = value.strip().removeprefix("in ").removesuffix(" ago").strip()
-        try:
-            moment = datetime.fromisoformat(text)
-        except ValueError:
-            return self._length(text, param, ctx)
-        if moment.tzinfo is None:
-            self.fail(
-                f"{value!r} has no time zone, so it is ambiguous; "
-                f"write {moment.isoformat()}Z or {moment.isoformat()}+02:00",
-                param,
-                ctx,
-            )
-        return moment
-
-    def _length(
-        self, text: str, param: click.Parameter | None, ctx: click.Context | None
-    ) -> timedelta:
-        try:
-            return timedelta(milliseconds=milliseconds(text, field="time"))
-        except (ValueError, OverflowError):
-            self.fail(
-                f"{text!r} is not a time; write 2026-11-15T09:30:00Z, or how far away "
-                "it is, such as 10m or 2d",
-                param,
-                ctx,
-            )
+def _time(value: Any) -> datetime | timedelta:
+    """Read a time with its zone, or a duration relative to now."""
+    if not isinstance(value, str):
+        return value  # type: ignore[no-any-return]
+    text = value.strip().removeprefix("in ").removesuffix(" ago").strip()
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return _length(text)
+    if moment.tzinfo is None:
+        raise ValueError(
+            f"{value!r} has no time zone, so it is ambiguous; "
+            f"write {moment.isoformat()}Z or {moment.isoformat()}+02:00"
+        )
+    return moment
 
 
-class PriorityType(Kind):
-    """A priority by number or by name."""
-
-    name = "priority"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        try:
-            return priority_of(int(value))
-        except ValueError as number:
-            if str(value).lstrip("+-").isdigit():
-                self.fail(str(number), param, ctx)
-        try:
-            return priority_of(value)
-        except ValueError as exc:
-            self.fail(str(exc), param, ctx)
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        names = ("critical", "high", "medium", "normal", "low")
-        return _beginning_with(incomplete, names)
+def _length(text: str) -> timedelta:
+    try:
+        return timedelta(milliseconds=milliseconds(text, field="time"))
+    except (ValueError, OverflowError):
+        raise ValueError(
+            f"{text!r} is not a time; write 2026-11-15T09:30:00Z, or how far away "
+            "it is, such as 10m or 2d"
+        ) from None
 
 
-class StateType(Kind):
-    """A state by name."""
-
-    name = "state"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> State:
-        try:
-            return state_of(value)
-        except ValueError as exc:
-            self.fail(str(exc), param, ctx)
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        return _beginning_with(incomplete, State)
-
-
-class TypeNameType(Kind):
-    """The name of a type; completed from the store if it answers quickly."""
-
-    name = "type"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> str:
-        try:
-            return check_path_name(value, what="type")
-        except ValueError as exc:
-            self.fail(str(exc), param, ctx)
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        return _beginning_with(incomplete, names_from_store(ctx, _types))
+def _priority(value: Any) -> int:
+    """Read a priority by number or by name."""
+    try:
+        number = int(value)
+    except ValueError:
+        return priority_of(value)
+    return priority_of(number)
 
 
 DURATION = DurationType()
-TIME = TimeType()
-PRIORITY = PriorityType()
-STATE = StateType()
-TYPE = TypeNameType()
+TIME = Parsed("time", _time)
+_PRIORITIES = ("critical", "high", "medium", "normal", "low")
+PRIORITY = Parsed("priority", _priority, lambda context: _PRIORITIES)
+STATE = Parsed("state", state_of, lambda context: State)
+#: The name of a type; completed from the store if it answers quickly.
+TYPE = Parsed(
+    "type",
+    partial(check_path_name, what="type"),
+    lambda context: names_from_store(context, _types),
+)
 
 
 def names_from_store(
@@ -186,10 +156,6 @@ async def moment_of(
         return epoch_ms(when)
     length = when // timedelta(milliseconds=1)
     return await q.now() + (length if ahead else -length)
-
-
-def _beginning_with(incomplete: str, words: Iterable[str]) -> list[CompletionItem]:
-    return [CompletionItem(word) for word in words if word.startswith(incomplete)]
 
 
 async def _types(store: Store) -> list[str]:

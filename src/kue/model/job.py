@@ -230,6 +230,11 @@ class Error(msgspec.Struct, frozen=True, omit_defaults=True):
     message: str
     stack: str = ""
 
+    @property
+    def summary(self) -> str:
+        """Kind and message, as one text."""
+        return f"{self.kind}: {self.message}"
+
 
 class Completed(
     msgspec.Struct,

@@ -393,10 +393,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def _in_error(job: Job, text: str) -> bool:
-        error = job.error
-        if error is None:
-            return False
-        return text.casefold() in f"{error.kind}: {error.message}".casefold()
+        return job.error is not None and text.casefold() in job.error.summary.casefold()
 
 
 class ErrorGroup(msgspec.Struct, frozen=True, kw_only=True):

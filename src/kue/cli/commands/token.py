@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from kue.cli.audit import login
 from kue.cli.context import (
@@ -14,11 +15,11 @@ from kue.cli.context import (
     as_usage_error,
     changes,
     json_option,
+    noun,
     reads,
-    url_option,
 )
-from kue.cli.output.listing import Column, Listing, Row, show_json, show_line
-from kue.cli.output.terminal import Command, NounGroup, help_if_alone, print_message
+from kue.cli.output.listing import Column, Listing, Row, show_one
+from kue.cli.output.terminal import Command, print_message
 from kue.cli.output.text import iso
 from kue.cli.params import TIME
 from kue.http.auth.roles import Scope
@@ -42,23 +43,6 @@ COLUMNS = (
     Column("used", rank=1),
 )
 SCOPES = click.Choice([scope.value for scope in Scope])
-
-
-@click.group(cls=NounGroup)
-@url_option
-@click.pass_context
-def token(context: click.Context) -> None:
-    """
-    Manage API tokens, with which programs use the REST API.
-
-    A program sends its token as "Authorization: Bearer kue_…".
-
-    \b
-      kue token add shop --scope enqueue --expires 90d
-      kue token list
-      kue token revoke 3f9c01d2a4b5
-    """
-    help_if_alone(context)
 
 
 @click.command(cls=Command)
@@ -99,10 +83,8 @@ async def add(
         made, secret = await ApiTokens(q.store).add(
             name, map(Scope, scopes), by=login(), until=until
         )
-    if as_json:
-        show_json({**_item(made), "secret": secret})
-    else:
-        show_line(made.id, made.name, secret)
+    item = {**_item(made), "secret": secret}
+    show_one(item, made.id, made.name, secret, as_json=as_json)
     print_message("this is the only time that the token is shown")
 
 
@@ -139,30 +121,32 @@ async def revoke(q: Kue, id: str, as_json: bool) -> None:
       kue token revoke 3f9c01d2a4b5
     """
     revoked = await ApiTokens(q.store).remove(id)
-    if as_json:
-        show_json({"id": revoked.id, "name": revoked.name, "revoked": True})
-    else:
-        show_line(revoked.id, revoked.name, "revoked")
+    item = {"id": revoked.id, "name": revoked.name, "revoked": True}
+    show_one(item, revoked.id, revoked.name, "revoked", as_json=as_json)
 
 
 def _row(one: ApiToken) -> Row:
     moments = (one.created_at, one.until, one.used_at)
     times = ["" if moment is None else iso(moment) for moment in moments]
     cells = [one.id, one.name, ", ".join(one.scopes), one.by, *times]
-    return Row(shown=cells, plain=cells, item=partial(_item, one))
+    return Row(cells, partial(_item, one))
 
 
 def _item(one: ApiToken) -> dict[str, JSON]:
-    return {
-        "id": one.id,
-        "name": one.name,
-        "scopes": [scope.value for scope in one.scopes],
-        "by": one.by,
-        "created_at": one.created_at,
-        "until": one.until,
-        "used_at": one.used_at,
-    }
+    shown = msgspec.structs.asdict(one)
+    del shown["secret"]
+    return shown
 
 
-for command in (add, list_, revoke):
-    token.add_command(command)
+@noun(add, list_, revoke)
+def token() -> None:
+    """
+    Manage API tokens, with which programs use the REST API.
+
+    A program sends its token as "Authorization: Bearer kue_…".
+
+    \b
+      kue token add shop --scope enqueue --expires 90d
+      kue token list
+      kue token revoke 3f9c01d2a4b5
+    """

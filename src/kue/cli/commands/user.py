@@ -14,11 +14,11 @@ from kue.cli.context import (
     as_usage_error,
     changes,
     json_option,
+    noun,
     reads,
-    url_option,
 )
-from kue.cli.output.listing import Column, Listing, Row, show_json, show_line
-from kue.cli.output.terminal import Command, NounGroup, help_if_alone, print_message
+from kue.cli.output.listing import Column, Listing, Row, show_one
+from kue.cli.output.terminal import Command, print_message
 from kue.cli.output.text import iso
 from kue.cli.stdin import read_all
 from kue.http.auth.account_records import NameTaken
@@ -37,24 +37,6 @@ COLUMNS = (Column("name"), Column("role"), Column("since"))
 ROLES = click.Choice([role.label for role in Role])
 
 one_json = json_option(help="Write one JSON object: name, role, created_at.")
-
-
-@click.group(cls=NounGroup)
-@url_option
-@click.pass_context
-def user(context: click.Context) -> None:
-    """
-    Manage the users who may log in to the dashboard.
-
-    A viewer can look; an operator can also add, retry, cancel and pause; an admin can
-    also remove permanently and manage users and tokens.
-
-    \b
-      kue user add ann --role admin
-      kue user list
-      kue user password ann
-    """
-    help_if_alone(context)
 
 
 @click.command(cls=Command)
@@ -150,10 +132,8 @@ async def remove(q: Kue, name: str, yes: bool, as_json: bool) -> None:
     account = await users.get(name)
     confirm(f"remove the user {account.name!r}?", yes=yes)
     await users.remove(account.name)
-    if as_json:
-        show_json({"name": account.name, "removed": True})
-    else:
-        show_line(account.name, "removed")
+    item = {"name": account.name, "removed": True}
+    show_one(item, account.name, "removed", as_json=as_json)
 
 
 def _password() -> str:
@@ -173,7 +153,7 @@ def _password() -> str:
 
 def _row(account: UserAccount) -> Row:
     cells = [account.name, account.role.label, iso(account.created_at)]
-    return Row(shown=cells, plain=cells, item=partial(_item, account))
+    return Row(cells, partial(_item, account))
 
 
 def _item(account: UserAccount) -> JSON:
@@ -185,11 +165,20 @@ def _item(account: UserAccount) -> JSON:
 
 
 def _show(account: UserAccount, what: str, *, as_json: bool) -> None:
-    if as_json:
-        show_json(_item(account))
-    else:
-        show_line(account.name, account.role.label, what)
+    cells = (account.name, account.role.label, what)
+    show_one(_item(account), *cells, as_json=as_json)
 
 
-for command in (add, list_, role, password, remove):
-    user.add_command(command)
+@noun(add, list_, role, password, remove)
+def user() -> None:
+    """
+    Manage the users who may log in to the dashboard.
+
+    A viewer can look; an operator can also add, retry, cancel and pause; an admin can
+    also remove permanently and manage users and tokens.
+
+    \b
+      kue user add ann --role admin
+      kue user list
+      kue user password ann
+    """

@@ -11,7 +11,7 @@ import click
 from setproctitle import setproctitle
 
 from kue.cli.output.terminal import EXIT_CODES, REFUSED, print_message
-from kue.cli.params import DURATION, Kind
+from kue.cli.params import DURATION, Parsed
 from kue.model.errors import ConfigError
 from kue.supervisor import log_format
 from kue.supervisor.app_loader import split
@@ -28,35 +28,23 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.ASCII | re.IGNORECAS
 _POWERS = "KMGT"
 
 
-class SizeType(Kind):
-    """An amount of memory: bytes, or text such as 512MB or 1.5GiB."""
-
-    name = "size"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        if isinstance(value, int):
-            return value
-        found = _SIZE.fullmatch(value.strip())
-        if found is None:
-            self.fail(f"{value!r} is not an amount of memory; write 512MB", param, ctx)
-        number, unit, binary = found.groups()
-        power = _POWERS.index(unit.upper()) + 1 if unit else 0
-        return int(float(number) * (1024 if binary else 1000) ** power)
+def _size(value: Any) -> int:
+    """Read an amount of memory: bytes, or text such as 512MB or 1.5GiB."""
+    if isinstance(value, int):
+        return value
+    found = _SIZE.fullmatch(value.strip())
+    if found is None:
+        raise ValueError(f"{value!r} is not an amount of memory; write 512MB")
+    number, unit, binary = found.groups()
+    power = _POWERS.index(unit.upper()) + 1 if unit else 0
+    return int(float(number) * (1024 if binary else 1000) ** power)
 
 
-class TypesType(Kind):
-    """Names separated by commas."""
-
-    name = "names"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
-        if isinstance(value, tuple):
-            return value
-        return tuple(name.strip() for name in value.split(",") if name.strip())
+def _names(value: Any) -> tuple[str, ...]:
+    """Read names separated by commas."""
+    if isinstance(value, tuple):
+        return value
+    return tuple(name.strip() for name in value.split(",") if name.strip())
 
 
 def option(*names: str, **settings: Any) -> Callable[[Any], Any]:
@@ -81,7 +69,12 @@ def option(*names: str, **settings: Any) -> Callable[[Any], Any]:
     type=click.IntRange(min=1),
     help="Jobs at once in each process; else as the tasks define.",
 )
-@option("--types", type=TypesType(), default=(), help="Run only these types: a,b,c.")
+@option(
+    "--types",
+    type=Parsed("names", _names),
+    default=(),
+    help="Run only these types: a,b,c.",
+)
 @option(
     "--strict",
     is_flag=True,
@@ -95,7 +88,9 @@ def option(*names: str, **settings: Any) -> Callable[[Any], Any]:
 )
 @option("--max-age", type=DURATION, help="Replace a process after this time: 6h.")
 @option(
-    "--max-memory", type=SizeType(), help="Replace a process that uses more: 512MB."
+    "--max-memory",
+    type=Parsed("size", _size),
+    help="Replace a process that uses more: 512MB.",
 )
 @option(
     "--grace",

@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kue.cli.output.terminal import notices, output, print_message
-from kue.cli.output.text import json_text, visible
+from kue.cli.output.text import iso, json_text, since, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -51,13 +51,39 @@ class Column(NamedTuple):
     rank: int = 0
 
 
-class Row(NamedTuple):
-    """One item: for a terminal, for a pipe, and as JSON."""
+class Cell(NamedTuple):
+    """A cell that differs between a terminal and a pipe."""
 
-    shown: Sequence[str]
-    plain: Sequence[str]
+    shown: str
+    plain: str
+
+
+class Row(NamedTuple):
+    """One item: as cells, and as JSON."""
+
+    cells: Sequence[str | Cell]
     #: Called only for JSON output: building it is most of the work.
     item: Callable[[], JSON]
+
+    @property
+    def shown(self) -> list[str]:
+        """The cells for a terminal."""
+        return [cell.shown if isinstance(cell, Cell) else cell for cell in self.cells]
+
+    @property
+    def plain(self) -> list[str]:
+        """The cells for a pipe."""
+        return [cell.plain if isinstance(cell, Cell) else cell for cell in self.cells]
+
+
+def ago(moment: int, now: int) -> Cell:
+    """Return a time: relative to *now* on a terminal."""
+    return Cell(since(moment, now), iso(moment))
+
+
+def count(number: int) -> Cell:
+    """Return a number that is often 0."""
+    return Cell(f"{number:,}" if number else NONE, str(number))
 
 
 class Listing:
@@ -209,6 +235,14 @@ def _show_lines(lines: Iterable[str]) -> None:
 def show_json(item: JSON) -> None:
     """Write one JSON document on one line."""
     click.echo(json_text(item))
+
+
+def show_one(item: JSON, *cells: str, as_json: bool) -> None:
+    """Write one item: as JSON, or else as a line of *cells*."""
+    if as_json:
+        show_json(item)
+    else:
+        show_line(*cells)
 
 
 @contextmanager

@@ -48,12 +48,6 @@ class NounGroup(click.Group):
         super().__init__(*args, **kwargs)
 
 
-def help_if_alone(context: click.Context) -> None:
-    """Show the help of a noun that was given no verb."""
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
-
-
 def print_message(message: str) -> None:
     """Write a message to standard error, prefixed ``kue:``."""
     # Indented: a second line cannot be mistaken for another message.

@@ -284,8 +284,7 @@ def _error(job: Job) -> str | None:
     """Return the last error as a line and its stack, in the format of Node."""
     if job.error is None:
         return job_json.reason_of(job)
-    summary = f"{job.error.kind}: {job.error.message}"
-    return f"{summary}\n{job.error.stack}" if job.error.stack else summary
+    return "\n".join(filter(None, (job.error.summary, job.error.stack)))
 
 
 def _created(job_id: int) -> dict[str, JSON]:

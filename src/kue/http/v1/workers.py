@@ -16,7 +16,7 @@ from kue.http.framework.operations import RequestContext, Section
 from kue.http.framework.problem import Refused, input_errors
 from kue.http.v1.queues import PauseOrder, PauseView, end_of, views
 from kue.model.job import State
-from kue.model.names import Name
+from kue.model.names import Name  # noqa: TC001 - operations read annotations
 from kue.model.view import View
 from kue.store.values import MAX_BATCH
 

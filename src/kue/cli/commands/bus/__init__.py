@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import click
-
 from kue.cli.commands.bus.listen import listen
 from kue.cli.commands.bus.nodes import addresses, nodes
 from kue.cli.commands.bus.send import request, send
-from kue.cli.context import url_option
-from kue.cli.output.terminal import NounGroup, help_if_alone
+from kue.cli.context import noun
 
 __all__ = ["bus"]
 
 
-@click.group(cls=NounGroup)
-@url_option
-@click.pass_context
-def bus(context: click.Context) -> None:
+@noun(nodes, addresses, send, request, listen)
+def bus() -> None:
     """
     Inspect the event bus, send messages and requests, and listen.
 
@@ -29,8 +24,3 @@ def bus(context: click.Context) -> None:
       kue bus request greeter '{"name": "ann"}'
       kue bus listen news
     """
-    help_if_alone(context)
-
-
-for command in (nodes, addresses, send, request, listen):
-    bus.add_command(command)

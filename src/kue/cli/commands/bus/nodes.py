@@ -12,9 +12,9 @@ import msgspec
 from kue.bus.stats import sums
 from kue.cli.commands.bus.context import inspects
 from kue.cli.context import json_option
-from kue.cli.output.listing import Column, Listing, Row
+from kue.cli.output.listing import Column, Listing, Row, ago
 from kue.cli.output.terminal import Command, print_message
-from kue.cli.output.text import iso, since, words
+from kue.cli.output.text import words
 from kue.model.histogram import percentiles
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _node_row(node: ClusterNode) -> Row:
     facts = node.facts
     if facts is None:
         blank = [""] * (len(NODES) - 1)
-        return Row([node.name, *blank], [node.name, *blank], partial(_node_item, node))
+        return Row([node.name, *blank], partial(_node_item, node))
     total = facts.bus.total
     head = [node.name, facts.host, str(facts.pid)]
     rest = [
@@ -124,11 +124,7 @@ def _node_row(node: ClusterNode) -> Row:
         str(facts.given_up),
     ]
     now = time.time_ns() // 1_000_000
-    return Row(
-        shown=[*head, since(facts.since, now), *rest],
-        plain=[*head, iso(facts.since), *rest],
-        item=partial(_node_item, node),
-    )
+    return Row([*head, ago(facts.since, now), *rest], partial(_node_item, node))
 
 
 def _node_item(node: ClusterNode) -> JSON:
@@ -146,23 +142,20 @@ def _node_item(node: ClusterNode) -> JSON:
 def _address_row(one: AddressTotals) -> Row:
     latency = percentiles(one.waits)
     failures = (f"{number} {kind}" for kind, number in sorted(one.failures.items()))
-    cells = [
-        one.address,
-        str(len(one.nodes)),
-        str(one.consumers),
-        _rate(one.send_rate),
-        _rate(one.receive_rate),
-        str(one.sent),
-        "" if latency is None else words(latency.p50),
-        "" if latency is None else words(latency.p95),
-        ", ".join(failures),
-    ]
-    return Row(cells, cells, partial(_address_item, one))
-
-
-def _address_item(one: AddressTotals) -> JSON:
-    item: JSON = msgspec.to_builtins(one, str_keys=True)
-    return item
+    return Row(
+        [
+            one.address,
+            str(len(one.nodes)),
+            str(one.consumers),
+            _rate(one.send_rate),
+            _rate(one.receive_rate),
+            str(one.sent),
+            "" if latency is None else words(latency.p50),
+            "" if latency is None else words(latency.p95),
+            ", ".join(failures),
+        ],
+        partial(msgspec.to_builtins, one, str_keys=True),
+    )
 
 
 def _rate(rate: float) -> str:

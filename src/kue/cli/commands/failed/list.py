@@ -10,9 +10,8 @@ import msgspec
 
 from kue.cli.commands.failed.filters import failed_count, filter_options, selected
 from kue.cli.context import json_option, reads
-from kue.cli.output.listing import Column, Listing, Row, progress_bar
+from kue.cli.output.listing import Column, Listing, Row, ago, count, progress_bar
 from kue.cli.output.terminal import Command, print_message
-from kue.cli.output.text import iso, since
 from kue.model.job_json import job_detail
 
 if TYPE_CHECKING:
@@ -110,27 +109,27 @@ async def _list_groups(
 
 
 def _row(job: Job, now: int) -> Row:
-    at = job.ended_at or job.updated_at
-    error = f"{job.error.kind}: {job.error.message}" if job.error else ""
-    ends = [str(job.attempts), error]
     return Row(
-        shown=[str(job.id), job.type, since(at, now), *ends],
-        plain=[str(job.id), job.type, iso(at), *ends],
-        item=partial(job_detail, job),
+        [
+            str(job.id),
+            job.type,
+            ago(job.ended_at or job.updated_at, now),
+            str(job.attempts),
+            job.error.summary if job.error else "",
+        ],
+        partial(job_detail, job),
     )
 
 
 def _group_row(group: ErrorGroup, now: int) -> Row:
-    error = f"{group.kind}: {group.message or '(others)'}"
-    ends = [str(group.job_id), error]
-    moments = (group.first_at, group.last_at)
     return Row(
-        shown=[
-            f"{group.count:,}",
+        [
+            count(group.count),
             group.type,
-            *(since(at, now) for at in moments),
-            *ends,
+            ago(group.first_at, now),
+            ago(group.last_at, now),
+            str(group.job_id),
+            f"{group.kind}: {group.message or '(others)'}",
         ],
-        plain=[str(group.count), group.type, *map(iso, moments), *ends],
-        item=partial(msgspec.structs.asdict, group),
+        partial(msgspec.structs.asdict, group),
     )

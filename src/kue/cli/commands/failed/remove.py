@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from kue.cli.commands.failed.filters import selected
 from kue.cli.commands.failed.retry import print_summary
-from kue.cli.commands.job.change import each, results_json
+from kue.cli.commands.job.change import each, ids_argument, results_json
 from kue.cli.confirm import confirm, yes_option
 from kue.cli.context import changes, json_option
-from kue.cli.job_ids import JOB_IDS
 from kue.cli.known_names import check_type
 from kue.cli.output.listing import progress_bar
 from kue.cli.output.terminal import Command
@@ -23,12 +23,11 @@ from kue.model.job import State
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from kue.client.bulk_actions import BulkResult
     from kue.client.queue import Kue
 
 
 @click.command(cls=Command)
-@click.argument("ids", metavar="ID...", type=JOB_IDS, nargs=-1, required=True)
+@ids_argument
 @results_json
 @changes
 async def forget(q: Kue, ids: tuple[int | str, ...], as_json: bool) -> int:
@@ -41,10 +40,7 @@ async def forget(q: Kue, ids: tuple[int | str, ...], as_json: bool) -> int:
       kue failed forget 7 8
       kue failed list --error "no such user" --all | kue failed forget -
     """
-
-    async def act(batch: list[int]) -> list[BulkResult]:
-        return await q.remove_many(batch, states={State.FAILED})
-
+    act = partial(q.remove_many, states={State.FAILED})
     return await each(ids, act, now="removed", as_json=as_json)
 
 

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from kue.cli.commands.failed.filters import failed_count, filter_options, selected
-from kue.cli.commands.job.change import each
+from kue.cli.commands.job.change import delay_option, each
 from kue.cli.context import changes, json_option
 from kue.cli.job_ids import JOB_IDS
 from kue.cli.output.listing import progress_bar, show_json
 from kue.cli.output.terminal import DONE, Command, print_message
 from kue.cli.output.text import jobs
-from kue.cli.params import DURATION
 from kue.model.job import State
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
-    from kue.client.bulk_actions import BulkResult, BulkSummary
+    from kue.client.bulk_actions import BulkSummary
     from kue.client.queue import Kue
 
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.argument("ids", metavar="[ID...]", type=JOB_IDS, nargs=-1)
 @click.option("--all", "every", is_flag=True, help="All that match.")
 @filter_options
-@click.option("--delay", type=DURATION, help="Wait this long before the run: 10m.")
+@delay_option
 @json_option(help="Write JSON: an object for each ID, or one of numbers for --all.")
 @changes
 async def retry(
@@ -54,11 +54,8 @@ async def retry(
         raise click.UsageError("give job ids, or --all")
     if ids and any((type, error, since)):
         raise click.UsageError("--type, --error and --since go with --all")
-
-    async def act(batch: list[int]) -> list[BulkResult]:
-        return await q.retry_many(batch, delay=delay or 0, states={State.FAILED})
-
     if ids:
+        act = partial(q.retry_many, delay=delay or 0, states={State.FAILED})
         now = State.DELAYED if delay else State.WAITING
         return await each(ids, act, now=now, as_json=as_json)
     wanted = await selected(q, type, error, since)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import click
-
 from kue.cli.commands.job.add import add
 from kue.cli.commands.job.change import cancel, move, remove, retry
 from kue.cli.commands.job.edit import edit
@@ -11,16 +9,13 @@ from kue.cli.commands.job.list import list_
 from kue.cli.commands.job.log import log
 from kue.cli.commands.job.show import show
 from kue.cli.commands.job.wait import wait
-from kue.cli.context import url_option
-from kue.cli.output.terminal import NounGroup, help_if_alone
+from kue.cli.context import noun
 
 __all__ = ["job"]
 
 
-@click.group(cls=NounGroup)
-@url_option
-@click.pass_context
-def job(context: click.Context) -> None:
+@noun(add, show, list_, log, wait, retry, cancel, remove, move, edit)
+def job() -> None:
     """
     Add, list, show and change jobs.
 
@@ -35,8 +30,3 @@ def job(context: click.Context) -> None:
     \b
       kue job list --text ann | kue job cancel -
     """
-    help_if_alone(context)
-
-
-for command in (add, show, list_, log, wait, retry, cancel, remove, move, edit):
-    job.add_command(command)

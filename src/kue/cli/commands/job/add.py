@@ -10,9 +10,9 @@ import click
 from kue.cli.context import adds, as_usage_error, json_option
 from kue.cli.json_input import read_json
 from kue.cli.known_names import warn_of_unhandled_type
-from kue.cli.output.listing import progress_bar, show_json
+from kue.cli.output.listing import progress_bar, show_one
 from kue.cli.output.terminal import Command, output, print_message
-from kue.cli.output.text import jobs, visible
+from kue.cli.output.text import jobs
 from kue.cli.params import DURATION, PRIORITY, TIME, TYPE
 from kue.cli.stdin import STDIN, read_all, read_lines
 from kue.store.values import MAX_BATCH
@@ -157,7 +157,5 @@ async def _add_many(
 
 def _show(handles: Iterable[JobHandle[Any]], *, as_json: bool) -> None:
     for handle in handles:
-        if as_json:
-            show_json({"id": handle.id, "type": handle.type, "new": handle.is_new})
-        else:
-            click.echo(visible(str(handle.id)))
+        item = {"id": handle.id, "type": handle.type, "new": handle.is_new}
+        show_one(item, str(handle.id), as_json=as_json)

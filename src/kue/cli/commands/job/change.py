@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from kue.cli.context import changes, json_option
 from kue.cli.job_ids import JOB_IDS, batches
-from kue.cli.output.listing import show_json, show_line
+from kue.cli.output.listing import show_json, show_one
 from kue.cli.output.terminal import DONE, REFUSED, Command, print_message
 from kue.cli.params import DURATION, TIME, moment_of
 from kue.client.bulk_actions import BulkResult
@@ -26,13 +27,19 @@ if TYPE_CHECKING:
 #: Changes a batch of jobs.
 Act = Callable[[list[int]], Awaitable[list[BulkResult]]]
 
+ids_argument = click.argument(
+    "ids", metavar="ID...", type=JOB_IDS, nargs=-1, required=True
+)
+delay_option = click.option(
+    "--delay", type=DURATION, help="Wait this long before the run: 10m."
+)
 #: One JSON object per line: {"id": 7, "now": "waiting", "error": null}.
 results_json = json_option(help="Write one JSON object per line: id, now, error.")
 
 
 @click.command(cls=Command)
-@click.argument("ids", metavar="ID...", type=JOB_IDS, nargs=-1, required=True)
-@click.option("--delay", type=DURATION, help="Wait this long before the run: 10m.")
+@ids_argument
+@delay_option
 @results_json
 @changes
 async def retry(
@@ -48,16 +55,13 @@ async def retry(
       kue job retry 7 --delay 10m
       kue job list --state cancelled --tag mail | kue job retry -
     """
-
-    async def act(batch: list[int]) -> list[BulkResult]:
-        return await q.retry_many(batch, delay=delay or 0)
-
+    act = partial(q.retry_many, delay=delay or 0)
     now = State.DELAYED if delay else State.WAITING
     return await each(ids, act, now=now, as_json=as_json)
 
 
 @click.command(cls=Command)
-@click.argument("ids", metavar="ID...", type=JOB_IDS, nargs=-1, required=True)
+@ids_argument
 @click.option("--reason", default="", help="Why; kept with the job.")
 @results_json
 @changes
@@ -71,15 +75,12 @@ async def cancel(q: Kue, ids: tuple[int | str, ...], reason: str, as_json: bool)
     \b
       kue job cancel 7 --reason "order was withdrawn"
     """
-
-    async def act(batch: list[int]) -> list[BulkResult]:
-        return await q.cancel_many(batch, reason=reason)
-
+    act = partial(q.cancel_many, reason=reason)
     return await each(ids, act, now=State.CANCELLED, as_json=as_json)
 
 
 @click.command(cls=Command)
-@click.argument("ids", metavar="ID...", type=JOB_IDS, nargs=-1, required=True)
+@ids_argument
 @click.option("--force", is_flag=True, help="Remove it even while it runs.")
 @results_json
 @changes
@@ -92,16 +93,13 @@ async def remove(q: Kue, ids: tuple[int | str, ...], force: bool, as_json: bool)
     \b
       kue job remove 7 8
     """
-
-    async def act(batch: list[int]) -> list[BulkResult]:
-        return await q.remove_many(batch, force=force)
-
+    act = partial(q.remove_many, force=force)
     hint = "; cancel it, or use --force"
     return await each(ids, act, now="removed", as_json=as_json, hint=hint)
 
 
 @click.command(cls=Command)
-@click.argument("ids", metavar="ID...", type=JOB_IDS, nargs=-1, required=True)
+@ids_argument
 @click.option(
     "--to",
     type=click.Choice([State.WAITING.value, State.DELAYED.value]),
@@ -133,10 +131,7 @@ async def move(
     when = delay if at is None else at
     _check_times(to, at, delay)
     due = await moment_of(q, when, ahead=True)
-
-    async def act(batch: list[int]) -> list[BulkResult]:
-        return await q.move_many(batch, State(to), at=due)
-
+    act = partial(q.move_many, to=State(to), at=due)
     return await each(ids, act, now=to, as_json=as_json)
 
 
@@ -163,13 +158,12 @@ def _check_times(to: str, at: object, delay: object) -> None:
 
 def _show(result: BulkResult, *, now: str, as_json: bool, hint: str) -> None:
     error = result.error
-    word = "asked" if result.word is Result.ASKED else now
-    if error is not None:
-        end = hint if isinstance(error, InvalidTransition) else ""
-        print_message(f"{error}{end}")
-        if as_json:
-            show_json({"id": result.job_id, "now": None, "error": f"{error}{end}"})
-    elif as_json:
-        show_json({"id": result.job_id, "now": word, "error": None})
-    else:
-        show_line(str(result.job_id), word)
+    if error is None:
+        word = "asked" if result.word is Result.ASKED else now
+        item = {"id": result.job_id, "now": word, "error": None}
+        show_one(item, str(result.job_id), word, as_json=as_json)
+        return
+    message = f"{error}{hint if isinstance(error, InvalidTransition) else ''}"
+    print_message(message)
+    if as_json:
+        show_json({"id": result.job_id, "now": None, "error": message})

@@ -51,7 +51,7 @@ def _outcome(job: Job) -> dict[str, str]:
         "lost workers": str(job.stalls or ""),
         "progress": progress,
         "result": json_text(job.result) if job.state is State.COMPLETE else "",
-        "error": f"{job.error.kind}: {job.error.message}" if job.error else "",
+        "error": job.error.summary if job.error else "",
         "worker": job.worker or "",
     }
 

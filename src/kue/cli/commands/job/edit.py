@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kue.cli.commands.job.change import each, results_json
+from kue.cli.commands.job.change import each, ids_argument, results_json
 from kue.cli.context import as_usage_error, changes
-from kue.cli.job_ids import JOB_IDS
 from kue.cli.json_input import read_json
 from kue.cli.output.terminal import Command
 from kue.cli.params import PRIORITY
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command)
-@click.argument("ids", metavar="ID...", type=JOB_IDS, nargs=-1, required=True)
+@ids_argument
 @click.option("--priority", type=PRIORITY, help="critical, high, normal, low or -10.")
 @click.option("--data", help="New data, as JSON; - reads it from standard input.")
 @click.option("--tag", "tags", multiple=True, help="New tags instead of the old ones.")

@@ -10,9 +10,9 @@ import msgspec
 
 from kue.cli.context import as_usage_error, json_option, reads
 from kue.cli.known_names import check_type
-from kue.cli.output.listing import Column, Listing, Row
+from kue.cli.output.listing import Column, Listing, Row, ago
 from kue.cli.output.terminal import Command, print_message
-from kue.cli.output.text import iso, json_text, since
+from kue.cli.output.text import json_text
 from kue.cli.params import PRIORITY, STATE, TIME, TYPE, moment_of
 from kue.model.job_json import job_detail
 from kue.store.values import MAX_BATCH, Page
@@ -164,12 +164,16 @@ class _Search(NamedTuple):
 
 def row(job: Job, now: int) -> Row:
     """Return *job* as a line of a list."""
-    attempts = f"{job.attempts}/{job.max_attempts}"
-    error = f"{job.error.kind}: {job.error.message}" if job.error else ""
-    head = [str(job.id), job.type, job.state.value, str(job.priority)]
-    tail = [json_text(job.data), error]
     return Row(
-        shown=[*head, attempts, since(job.created_at, now), *tail],
-        plain=[*head, attempts, iso(job.created_at), *tail],
-        item=partial(job_detail, job),
+        [
+            str(job.id),
+            job.type,
+            job.state.value,
+            str(job.priority),
+            f"{job.attempts}/{job.max_attempts}",
+            ago(job.created_at, now),
+            json_text(job.data),
+            job.error.summary if job.error else "",
+        ],
+        partial(job_detail, job),
     )

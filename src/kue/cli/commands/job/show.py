@@ -9,10 +9,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from kue.cli.commands.job.change import ids_argument
 from kue.cli.commands.job.description import facts
 from kue.cli.context import json_option, reads
-from kue.cli.job_ids import JOB_IDS, batches
-from kue.cli.output.listing import Column, Listing, Row, show_json, show_line
+from kue.cli.job_ids import batches
+from kue.cli.output.listing import Cell, Column, Listing, Row, show_json, show_line
 from kue.cli.output.terminal import DONE, REFUSED, Command, output, print_message
 from kue.cli.output.text import iso, visible, visible_lines, words
 from kue.model.errors import JobNotFound
@@ -35,7 +36,7 @@ HISTORY = (
 
 
 @click.command(cls=Command)
-@click.argument("ids", metavar="ID...", type=JOB_IDS, nargs=-1, required=True)
+@ids_argument
 @json_option(help="Write one JSON object per line; times are Unix ms.")
 @reads
 async def show(q: Kue, ids: tuple[int | str, ...], as_json: bool) -> int:
@@ -101,24 +102,25 @@ def _show_in_pipe(job: Job, known: dict[str, str]) -> None:
 
 def _row(attempt: Attempt) -> Row:
     run = attempt.run
-    head = [str(run.attempt) if run else "", attempt.outcome]
     began = iso(run.started_at if run else attempt.at)
-    tail = [
-        words(attempt.duration) if run else "",
-        run.worker if run else "",
-        _details(attempt),
-    ]
-    return Row([*head, began[:19], *tail], [*head, began, *tail], item=dict)
+    return Row(
+        [
+            str(run.attempt) if run else "",
+            attempt.outcome,
+            Cell(began[:19], began),
+            words(attempt.duration) if run else "",
+            run.worker if run else "",
+            _details(attempt),
+        ],
+        item=dict,
+    )
 
 
 def _details(attempt: Attempt) -> str:
-    parts = []
-    if attempt.error is not None:
-        parts.append(f"{attempt.error.kind}: {attempt.error.message}")
-    if attempt.reason:
-        parts.append(attempt.reason)
-    if attempt.taken:
-        parts.append(f"reclaimed: its {attempt.taken} expired")
-    if attempt.delay:
-        parts.append(f"retry after {words(attempt.delay)}")
-    return "; ".join(parts)
+    parts = (
+        attempt.error and attempt.error.summary,
+        attempt.reason,
+        attempt.taken and f"reclaimed: its {attempt.taken} expired",
+        attempt.delay and f"retry after {words(attempt.delay)}",
+    )
+    return "; ".join(part for part in parts if part)

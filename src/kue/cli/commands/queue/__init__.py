@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import click
-
 from kue.cli.commands.queue.clear import clear
 from kue.cli.commands.queue.limit import limit
 from kue.cli.commands.queue.list import list_
 from kue.cli.commands.queue.pause import pause, resume
 from kue.cli.commands.queue.stats import stats
-from kue.cli.context import url_option
-from kue.cli.output.terminal import NounGroup, help_if_alone
+from kue.cli.context import noun
 
 __all__ = ["queue"]
 
 
-@click.group(cls=NounGroup)
-@url_option
-@click.pass_context
-def queue(context: click.Context) -> None:
+@noun(list_, pause, resume, limit, clear, stats)
+def queue() -> None:
     """
     List, pause, limit or clear types of jobs.
 
@@ -27,8 +22,3 @@ def queue(context: click.Context) -> None:
       kue queue pause email --reason "mail server moves" --until 2h
       kue queue stats email --minutes 30
     """
-    help_if_alone(context)
-
-
-for command in (list_, pause, resume, limit, clear, stats):
-    queue.add_command(command)

@@ -10,7 +10,7 @@ import msgspec
 from kue.cli.audit import unchanged
 from kue.cli.context import as_usage_error, changes, json_option
 from kue.cli.known_names import warn_of_new_type
-from kue.cli.output.listing import show_json, show_line
+from kue.cli.output.listing import show_one
 from kue.cli.output.terminal import Command
 from kue.cli.output.text import words
 from kue.cli.params import DURATION, TYPE
@@ -75,14 +75,12 @@ def limits_text(limits: Limits | None) -> str:
     """Return limits in words."""
     if limits is None:
         return ""
-    parts = []
-    if limits.concurrency is not None:
-        parts.append(f"{limits.concurrency} at once")
-    if limits.rate is not None:
-        parts.append(f"{limits.rate} each {words(limits.per)}")
-    if limits.per_key is not None:
-        parts.append(f"{limits.per_key} of a group at once")
-    return ", ".join(parts)
+    texts = (
+        (limits.concurrency, "at once"),
+        (limits.rate, f"each {words(limits.per)}"),
+        (limits.per_key, "of a group at once"),
+    )
+    return ", ".join(f"{most} {how}" for most, how in texts if most is not None)
 
 
 def _as_options(limits: Limits) -> dict[str, Any]:
@@ -90,8 +88,6 @@ def _as_options(limits: Limits) -> dict[str, Any]:
 
 
 def _show(type: str, limits: Limits | None, *, as_json: bool) -> None:
-    if as_json:
-        known = None if limits is None else msgspec.structs.asdict(limits)
-        show_json({"type": type, "limits": known})
-    else:
-        show_line(type, limits_text(limits) or "no limits")
+    known = None if limits is None else msgspec.structs.asdict(limits)
+    item = {"type": type, "limits": known}
+    show_one(item, type, limits_text(limits) or "no limits", as_json=as_json)

@@ -12,7 +12,7 @@ import msgspec
 from kue.cli.commands.queue.limit import limits_text
 from kue.cli.context import json_option, reads
 from kue.cli.known_names import warn_of_unhandled
-from kue.cli.output.listing import NONE, Column, Listing, Row
+from kue.cli.output.listing import Cell, Column, Listing, Row, count
 from kue.cli.output.terminal import Command, print_message
 from kue.cli.output.text import iso, words
 from kue.model.job import State
@@ -131,22 +131,10 @@ def waiting_since(job: Job) -> int:
 def _row(status: _TypeStatus, now: int) -> Row:
     pause, since = status.pause, status.next_since
     numbers = [status.counts.get(state, 0) for state in STATES]
+    waits = "" if since is None else Cell(words(max(0, now - since)), iso(since))
     ends = [_paused_text(pause), limits_text(status.limits)]
-    waits = "" if since is None else words(max(0, now - since))
     return Row(
-        shown=[
-            status.type,
-            *(f"{n:,}" if n else NONE for n in numbers),
-            waits,
-            *ends,
-        ],
-        plain=[
-            status.type,
-            *map(str, numbers),
-            "" if since is None else iso(since),
-            *ends,
-        ],
-        item=partial(_item, status),
+        [status.type, *map(count, numbers), waits, *ends], partial(_item, status)
     )
 
 
@@ -164,11 +152,10 @@ def _item(status: _TypeStatus) -> JSON:
 def _paused_text(pause: Pause | None) -> str:
     if pause is None:
         return ""
-    parts = ["all" if pause.type is None else "yes"]
-    if pause.reason:
-        parts.append(pause.reason)
-    if pause.by:
-        parts.append(f"by {pause.by}")
-    if pause.until is not None:
-        parts.append(f"until {iso(pause.until)}")
-    return ", ".join(parts)
+    parts = (
+        "all" if pause.type is None else "yes",
+        pause.reason,
+        pause.by and f"by {pause.by}",
+        pause.until is not None and f"until {iso(pause.until)}",
+    )
+    return ", ".join(part for part in parts if part)

@@ -9,7 +9,7 @@ import click
 from kue.cli.audit import login
 from kue.cli.context import changes, json_option
 from kue.cli.known_names import warn_of_new_type
-from kue.cli.output.listing import show_json, show_line
+from kue.cli.output.listing import show_json, show_line, show_one
 from kue.cli.output.terminal import DONE, REFUSED, Command, print_message
 from kue.cli.output.text import iso
 from kue.cli.params import TIME, TYPE
@@ -57,10 +57,8 @@ async def pause(
     who = login() if by is None else by
     await q.pause(type, reason=reason, by=who, until=until)
     made = in_force(await q.paused(), lambda pause: _is_of(pause, type))
-    if as_json:
-        show_json({"type": type, "paused": True, "until": made.until})
-    else:
-        show_line(_name(type), "paused", pause_end(made))
+    item = {"type": type, "paused": True, "until": made.until}
+    show_one(item, _name(type), "paused", pause_end(made), as_json=as_json)
 
 
 @click.command(cls=Command)

@@ -9,12 +9,12 @@ import msgspec
 
 from kue.cli.context import json_option, reads
 from kue.cli.known_names import check_type
-from kue.cli.output.listing import Column, Listing, Row
+from kue.cli.output.listing import Cell, Column, Listing, Row, count
 from kue.cli.output.terminal import Command, print_message
 from kue.cli.output.text import iso, words
 from kue.cli.params import TYPE
 from kue.client.queries import STATS_MINUTES
-from kue.store.values import Stat
+from kue.store.values import Stat, summed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -69,35 +69,26 @@ async def stats(
 
 
 def _totals(stats: Iterable[Stat]) -> list[Stat]:
-    totals: dict[str, Stat] = {}
+    by_type: dict[str, list[Stat]] = {}
     for stat in stats:
-        known = totals.get(stat.type, Stat(0, stat.type))
-        totals[stat.type] = Stat(
-            0,
-            stat.type,
-            known.added + stat.added,
-            known.complete + stat.complete,
-            known.failed + stat.failed,
-            known.run_ms + stat.run_ms,
-        )
-    return [totals[type] for type in sorted(totals)]
+        by_type.setdefault(stat.type, []).append(stat)
+    return [
+        msgspec.structs.replace(summed(0, type, of_type), waits={}, runs={})
+        for type, of_type in sorted(by_type.items())
+    ]
 
 
 def _row(stat: Stat, *, with_minute: bool = True) -> Row:
     runs = stat.complete + stat.failed
     mean = stat.run_ms // runs if runs else None
-    numbers = [stat.added, stat.complete, stat.failed]
-    head = [iso(stat.minute * MINUTE_MS)] if with_minute else []
     item = msgspec.structs.asdict(stat) | {"mean_ms": mean}
     if not with_minute:
         del item["minute"]
-    return Row(
-        shown=[
-            *(text.partition("T")[2][:5] for text in head),
-            stat.type,
-            *(f"{number:,}" if number else "·" for number in numbers),
-            "" if mean is None else words(mean),
-        ],
-        plain=[*head, stat.type, *map(str, numbers), "" if mean is None else str(mean)],
-        item=lambda: item,
-    )
+    minute = iso(stat.minute * MINUTE_MS)
+    cells = [
+        Cell(minute.partition("T")[2][:5], minute),
+        stat.type,
+        *map(count, (stat.added, stat.complete, stat.failed)),
+        "" if mean is None else Cell(words(mean), str(mean)),
+    ]
+    return Row(cells if with_minute else cells[1:], item=lambda: item)

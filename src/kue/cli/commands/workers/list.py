@@ -9,9 +9,9 @@ import msgspec
 from rich.live import Live
 
 from kue.cli.context import reads
-from kue.cli.output.listing import Column, Listing, Row
+from kue.cli.output.listing import Column, Listing, Row, ago
 from kue.cli.output.terminal import output, print_message
-from kue.cli.output.text import iso, since, visible, words
+from kue.cli.output.text import since, visible, words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,19 +75,22 @@ def _row(worker: WorkerStatus, now: int) -> Row:
     info = worker.info
     slots = info.get("slots")
     started = info.get("started_at")
-    ends = [
-        _running(worker, slots),
-        _text(info, "done"),
-        _types(slots),
-        _memory(info.get("memory")),
-        _lag(info.get("lag_ms")),
-        _blocked(info),
-    ]
-    head = [worker.name, _text(info, "host"), _text(info, "pid"), _alive(worker, now)]
+    lost = {"lost": worker.lost}
     return Row(
-        shown=[*head, since(started, now) if isinstance(started, int) else "", *ends],
-        plain=[*head, iso(started) if isinstance(started, int) else "", *ends],
-        item=lambda: {**msgspec.structs.asdict(worker), "lost": worker.lost},
+        [
+            worker.name,
+            _text(info, "host"),
+            _text(info, "pid"),
+            _alive(worker, now),
+            ago(started, now) if isinstance(started, int) else "",
+            _running(worker, slots),
+            _text(info, "done"),
+            _types(slots),
+            _memory(info.get("memory")),
+            _lag(info.get("lag_ms")),
+            _blocked(info),
+        ],
+        item=lambda: msgspec.structs.asdict(worker) | lost,
     )
 
 

@@ -10,7 +10,7 @@ import click
 from kue.cli.commands.workers.pause import name_argument
 from kue.cli.context import changes, json_option
 from kue.cli.known_names import UnknownName, near
-from kue.cli.output.listing import show_json, show_line
+from kue.cli.output.listing import show_json, show_one
 from kue.cli.output.terminal import DONE, REFUSED, Command, print_message
 
 if TYPE_CHECKING:
@@ -37,10 +37,7 @@ async def stop(q: Kue, name: str, as_json: bool) -> None:
       kue workers stop web-1
     """
     await _order(q, name, "stop")
-    if as_json:
-        show_json({"worker": name, "order": "stop"})
-    else:
-        show_line(name, "stops")
+    show_one({"worker": name, "order": "stop"}, name, "stops", as_json=as_json)
 
 
 @click.command(cls=Command)

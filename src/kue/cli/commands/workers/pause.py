@@ -11,7 +11,7 @@ from kue.cli.audit import login
 from kue.cli.commands.queue.pause import in_force, pause_end
 from kue.cli.context import changes, json_option
 from kue.cli.known_names import UnknownName, near
-from kue.cli.output.listing import show_json, show_line
+from kue.cli.output.listing import show_json, show_line, show_one
 from kue.cli.output.terminal import DONE, REFUSED, Command, print_message
 from kue.cli.params import TIME, names_from_store
 
@@ -70,10 +70,8 @@ async def pause(
     who = login() if by is None else by
     await q.pause(worker=name, reason=reason, by=who, until=until)
     made = in_force(await q.paused(), lambda pause: pause.worker == name)
-    if as_json:
-        show_json({"worker": name, "paused": True, "until": made.until})
-    else:
-        show_line(name, "paused", pause_end(made))
+    item = {"worker": name, "paused": True, "until": made.until}
+    show_one(item, name, "paused", pause_end(made), as_json=as_json)
 
 
 @click.command(cls=Command)
