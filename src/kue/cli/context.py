@@ -63,56 +63,47 @@ def noun(*commands: click.Command) -> Callable[[Callable[[], None]], click.Group
 json_option = functools.partial(click.option, "--json", "as_json", is_flag=True)
 
 
-def reads(
-    function: Callable[Concatenate[Kue, P], Awaitable[int | None]],
-) -> Callable[P, int | None]:
-    """Make a command of *function*: pass it an existing queue, and close that."""
-    return _with_queue(function, creates=False, is_change=False)
-
-
-def changes(
-    function: Callable[Concatenate[Kue, P], Awaitable[int | None]],
-) -> Callable[P, int | None]:
-    """Do as `reads` does, and record the command in the audit log."""
-    return _with_queue(function, creates=False, is_change=True)
-
-
-def adds(
-    function: Callable[Concatenate[Kue, P], Awaitable[int | None]],
-) -> Callable[P, int | None]:
-    """Do as `changes` does; a SQLite file that does not exist is created."""
-    return _with_queue(function, creates=True, is_change=True)
-
-
 def _with_queue(
-    function: Callable[Concatenate[Kue, P], Awaitable[int | None]],
-    *,
-    creates: bool,
-    is_change: bool,
-) -> Callable[P, int | None]:
-    @url_option
-    @functools.wraps(function)
-    def command(*args: P.args, **kwargs: P.kwargs) -> int | None:
-        config = settings_here()
-        if not creates:
-            refuse_missing_file(config.url)
+    *, creates: bool = False, is_change: bool = True
+) -> Callable[
+    [Callable[Concatenate[Kue, P], Awaitable[int | None]]], Callable[P, int | None]
+]:
+    def decorate(
+        function: Callable[Concatenate[Kue, P], Awaitable[int | None]],
+    ) -> Callable[P, int | None]:
+        @url_option
+        @functools.wraps(function)
+        def command(*args: P.args, **kwargs: P.kwargs) -> int | None:
+            config = settings_here()
+            if not creates:
+                refuse_missing_file(config.url)
 
-        async def call() -> int | None:
-            async with Kue(config.url) as q:
-                try:
-                    code = await function(q, *args, **kwargs)
-                except asyncio.CancelledError:
-                    # Interrupted: part of it may have been done.
+            async def call() -> int | None:
+                async with Kue(config.url) as q:
+                    try:
+                        code = await function(q, *args, **kwargs)
+                    except asyncio.CancelledError:
+                        # Interrupted: part of it may have been done.
+                        if is_change:
+                            await note_command(q.store, REFUSED)
+                        raise
                     if is_change:
-                        await note_command(q.store, REFUSED)
-                    raise
-                if is_change:
-                    await note_command(q.store, code)
-                return code
+                        await note_command(q.store, code)
+                    return code
 
-        return run(call())
+            return run(call())
 
-    return command
+        return command
+
+    return decorate
+
+
+#: Makes a command of a function: passes it an existing queue, and closes that.
+reads = _with_queue(is_change=False)
+#: Does as `reads` does, and records the command in the audit log.
+changes = _with_queue()
+#: Does as `changes` does; a SQLite file that does not exist is created.
+adds = _with_queue(creates=True)
 
 
 def settings_here(**given: Any) -> Settings:

@@ -466,6 +466,11 @@ class Stat(msgspec.Struct, frozen=True):
     waits: dict[int, int] = {}
     runs: dict[int, int] = {}
 
+    @property
+    def ended(self) -> int:
+        """How many jobs completed or failed."""
+        return self.complete + self.failed
+
 
 class Stacks(NamedTuple):
     """The stacks of a worker's threads and tasks, written on request."""

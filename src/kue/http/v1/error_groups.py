@@ -29,8 +29,7 @@ async def list_errors(context: RequestContext, query: ErrorsQuery) -> Errors:
     Errors that differ only in numbers are one group.  To retry a group, retry in bulk
     the failed jobs with its type and fingerprint.
     """
-    if query.type is not None:
-        await check_type(context.q, query.type)
+    await check_type(context.q, query.type)
     found = await context.q.errors(query.type, limit=query.limit)
     hide = context.redaction.text
     return msgspec.structs.replace(

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from kue.client.queries import STATS_MINUTES
 from kue.http.framework.operations import RequestContext, Section
-from kue.http.v1.stats import MINUTE_MS, Sums, recent, summed, worker_counts
+from kue.http.v1.stats import MINUTE_MS, NOTHING, recent, summed, worker_counts
 from kue.model.errors import StoreError
 from kue.model.histogram import BOUNDS, DAY_MS, percentile
 
@@ -83,14 +83,20 @@ async def _collect(q: Kue) -> list[str]:
     )
     return [
         *_metric("kue_jobs", "Jobs by type and state.", _jobs(counts)),
-        *_counted(today, [*counts, *(today.keys() - counts.keys())]),
+        *_counted(
+            "total",
+            ", since midnight UTC",
+            today,
+            [*counts, *(today.keys() - counts.keys())],
+            kind="counter",
+        ),
         *_durations(today),
-        *_happened("24h", "in the last 24 hours", day, counts),
-        *_happened("1m", "in the last full minute", last, counts),
+        *_counted("24h", " in the last 24 hours", day, counts),
+        *_counted("1m", " in the last full minute", last, counts),
         *_metric(
             "kue_run_seconds_24h",
             "Time of all runs that ended in the last 24 hours.",
-            (({"type": type}, day.get(type, Sums()).run_ms / 1000) for type in counts),
+            (({"type": type}, day.get(type, NOTHING).run_ms / 1000) for type in counts),
         ),
         *_metric(
             "kue_wait_seconds",
@@ -129,37 +135,28 @@ def _jobs(counts: Mapping[str, Mapping[State, int]]) -> Iterator[Sample]:
             yield {"type": type, "state": state.value}, number
 
 
-def _happened(
-    span: str, when: str, sums: Mapping[str, Sums], types: Iterable[str]
+def _counted(
+    span: str,
+    when: str,
+    sums: Mapping[str, Stat],
+    types: Iterable[str],
+    *,
+    kind: str = "gauge",
 ) -> Iterator[str]:
     # Types without activity are 0: a series that comes and goes triggers no alert.
     for name, field, words in COUNTED:
         yield from _metric(
             f"kue_jobs_{name}_{span}",
-            f"{words} {when}.",
+            f"{words}{when}.",
             (
-                ({"type": type}, getattr(sums.get(type, Sums()), field))
+                ({"type": type}, getattr(sums.get(type, NOTHING), field))
                 for type in types
             ),
+            kind=kind,
         )
 
 
-def _counted(sums: Mapping[str, Sums], types: Iterable[str]) -> Iterator[str]:
-    """Yield the counters, which begin at midnight."""
-    names = list(types)
-    for name, field, words in COUNTED:
-        yield from _metric(
-            f"kue_jobs_{name}_total",
-            f"{words}, since midnight UTC.",
-            (
-                ({"type": type}, getattr(sums.get(type, Sums()), field))
-                for type in names
-            ),
-            kind="counter",
-        )
-
-
-def _durations(sums: Mapping[str, Sums]) -> Iterator[str]:
+def _durations(sums: Mapping[str, Stat]) -> Iterator[str]:
     """Yield the histogram of run times, of types that had any."""
     name = "kue_run_duration_seconds"
     yield f"# HELP {name} How long runs took, since midnight UTC."
@@ -169,7 +166,7 @@ def _durations(sums: Mapping[str, Sums]) -> Iterator[str]:
             yield from _histogram(name, type, one)
 
 
-def _histogram(name: str, type: str, sums: Sums) -> Iterator[str]:
+def _histogram(name: str, type: str, sums: Stat) -> Iterator[str]:
     total = sum(sums.runs.values())
     for bound in HISTOGRAM_BOUNDS:
         below = sum(number for end, number in sums.runs.items() if end <= bound)

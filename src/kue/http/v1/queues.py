@@ -8,7 +8,7 @@ name, so that no name can be taken for another request.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -17,11 +17,12 @@ import msgspec
 from kue.http.auth.access import Scope
 from kue.http.framework.operations import RequestContext, Section
 from kue.http.framework.problem import Refused, input_errors
+from kue.http.v1.job_json import to_datetime
 from kue.http.v1.stats import (
+    NOTHING,
     Counts,
     Moment,
     Rates,
-    Sums,
     check_type,
     counts_of,
     drain_ms,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from kue.client.queue import Kue
-    from kue.store.values import Limits, Pause, WorkerStatus
+    from kue.store.values import Limits, Pause, Stat, WorkerStatus
 
 section = Section("queues", "Types of jobs: counts, rates, pauses and limits.")
 
@@ -49,7 +50,6 @@ MAX_QUEUES = 200
 MAX_REASON = 500
 #: The largest limit.
 MOST = 1_000_000_000
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 #: A number with a unit; a bare number could be taken for seconds or milliseconds.
 DurationText = Annotated[str, msgspec.Meta(max_length=50)]
@@ -292,7 +292,7 @@ async def end_of(q: Kue, order: PauseOrder) -> datetime | timedelta | None:
         with input_errors("body.until"):
             if order.until <= await q.now():
                 raise ValueError("until is a time that has passed")
-        return _EPOCH + timedelta(milliseconds=order.until)
+        return to_datetime(order.until)
     with input_errors("body.for"):
         if order.until is not None:
             raise ValueError("give until or for, not both")
@@ -316,9 +316,9 @@ class _Facts(NamedTuple):
     limits: Mapping[str, Limits]
     workers: list[WorkerStatus]
     #: Counters for rates, the time they cover, and all of the last minutes.
-    sums: Mapping[str, Sums]
+    sums: Mapping[str, Stat]
     seconds: int
-    measured: Mapping[str, Sums]
+    measured: Mapping[str, Stat]
 
     def names(self) -> list[str]:
         """Types that have had jobs, are paused or have limits, sorted."""
@@ -328,7 +328,7 @@ class _Facts(NamedTuple):
     def queue(self, type: str) -> QueueView:
         counts = counts_of(self.counts.get(type, {}))
         limits = self.limits.get(type)
-        sums, measured = (one.get(type, Sums()) for one in (self.sums, self.measured))
+        sums, measured = (one.get(type, NOTHING) for one in (self.sums, self.measured))
         return QueueView(
             type=type,
             counts=counts,

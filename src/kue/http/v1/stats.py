@@ -11,9 +11,11 @@ from kue.client.queries import STATS_HOURS, STATS_MINUTES
 from kue.http.framework.operations import RequestContext, Section
 from kue.http.framework.problem import Refused
 from kue.http.v1.job_json import MAX_MOMENT
-from kue.model.histogram import Percentiles, added, percentiles, ready_at
+from kue.model.histogram import Percentiles, percentiles, ready_at
 from kue.model.job import State
 from kue.model.names import Name
+from kue.store import values
+from kue.store.values import Stat
 from kue.worker.unhandled_types import takes, unhandled
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
     from kue.client.queue import Kue
     from kue.model.job import Job
-    from kue.store.values import Pause, Stat, WorkerStatus
+    from kue.store.values import Pause, WorkerStatus
 
 section = Section("stats", "Counts and rates of jobs, their history, and warnings.")
 
@@ -47,6 +49,9 @@ _MINUTES = {"minute": 1, "hour": 60, "day": 24 * 60}
 Moment = Annotated[int, msgspec.Meta(ge=0, le=MAX_MOMENT)]
 
 K = TypeVar("K")
+
+#: Counters of a time without activity.
+NOTHING = Stat(0, "")
 
 
 class Counts(msgspec.Struct, frozen=True):
@@ -158,22 +163,6 @@ class History(msgspec.Struct, frozen=True):
     points: list[Point]
 
 
-class Sums(NamedTuple):
-    """Counters of several minutes together."""
-
-    added: int = 0
-    complete: int = 0
-    failed: int = 0
-    run_ms: int = 0
-    waits: Mapping[int, int] = {}
-    runs: Mapping[int, int] = {}
-
-    @property
-    def ended(self) -> int:
-        """How many jobs completed or failed."""
-        return self.complete + self.failed
-
-
 class Recent(NamedTuple):
     """Counters of the last minutes."""
 
@@ -226,8 +215,7 @@ async def history(context: RequestContext, query: HistoryQuery) -> History:
     hours, hours and days for 90 days: times before that, or after now, are cut off, and
     the response has the range it covers.  Without since there are 60 steps.
     """
-    if query.type is not None:
-        await check_type(context.q, query.type)
+    await check_type(context.q, query.type)
     by_minute = query.step == "minute"
     unit = MINUTE_MS if by_minute else HOUR_MS
     kept = STATS_MINUTES if by_minute else STATS_HOURS - 1
@@ -243,13 +231,13 @@ async def history(context: RequestContext, query: HistoryQuery) -> History:
         until=last * unit,
         step=query.step,
         points=[
-            _point(step * size, sums.get(step, Sums()))
+            _point(step * size, sums.get(step, NOTHING))
             for step in (steps if first <= last else ())
         ],
     )
 
 
-def _point(at: int, sums: Sums) -> Point:
+def _point(at: int, sums: Stat) -> Point:
     wait, run = percentiles(sums.waits), percentiles(sums.runs)
     return Point(at, sums.added, sums.complete, sums.failed, sums.run_ms, wait, run)
 
@@ -273,14 +261,14 @@ def _span(query: HistoryQuery, now: int, unit: int, kept: int) -> tuple[int, int
 # -- shared with other sections ------------------------------------------------
 
 
-async def check_type(q: Kue, type: str) -> None:
+async def check_type(q: Kue, type: str | None) -> None:
     """
-    Check that there has been a job of *type*.
+    Check that *type* is None or has had a job.
 
     Raises:
         Refused: No job of that type is known.
     """
-    if type not in await q.types():
+    if type is not None and type not in await q.types():
         raise Refused(HTTPStatus.NOT_FOUND, f"no job of type {type!r} is known")
 
 
@@ -298,7 +286,7 @@ async def recent(q: Kue, now: int) -> Recent:
     return Recent(full, RATE_MINUTES * 60, late)
 
 
-def summed(stats: Iterable[Stat], key: Callable[[Stat], K]) -> dict[K, Sums]:
+def summed(stats: Iterable[Stat], key: Callable[[Stat], K]) -> dict[K, Stat]:
     """Return the sums of all counters that have the same *key*."""
     by_key: dict[K, list[Stat]] = {}
     for stat in stats:
@@ -306,25 +294,18 @@ def summed(stats: Iterable[Stat], key: Callable[[Stat], K]) -> dict[K, Sums]:
     return {one: total(of_one) for one, of_one in by_key.items()}
 
 
-def total(stats: Sequence[Stat]) -> Sums:
+def total(stats: Sequence[Stat]) -> Stat:
     """Return the sums of all counters."""
-    return Sums(
-        added=sum(stat.added for stat in stats),
-        complete=sum(stat.complete for stat in stats),
-        failed=sum(stat.failed for stat in stats),
-        run_ms=sum(stat.run_ms for stat in stats),
-        waits=added(stat.waits for stat in stats),
-        runs=added(stat.runs for stat in stats),
-    )
+    return values.summed(0, "", stats)
 
 
-def rates_of(sums: Sums, seconds: int) -> Rates:
+def rates_of(sums: Stat, seconds: int) -> Rates:
     """Return the sums of *seconds* as rates per second."""
     numbers = (sums.added, sums.complete, sums.failed)
     return Rates(*(round(number / seconds, 4) for number in numbers))
 
 
-def drain_ms(waiting: int, sums: Sums, seconds: int) -> int | None:
+def drain_ms(waiting: int, sums: Stat, seconds: int) -> int | None:
     """
     Return how long the waiting jobs take at the rate of the last *seconds*, in ms.
 
@@ -440,7 +421,7 @@ def _backlog_warnings(
             )
 
 
-def _pace(waiting: int, sums: Sums, seconds: int) -> str:
+def _pace(waiting: int, sums: Stat, seconds: int) -> str:
     takes = drain_ms(waiting, sums, seconds)
     if takes is None:
         return f"{waiting:,} are waiting, and none ended"

@@ -79,8 +79,7 @@ def _totals(stats: Iterable[Stat]) -> list[Stat]:
 
 
 def _row(stat: Stat, *, with_minute: bool = True) -> Row:
-    runs = stat.complete + stat.failed
-    mean = stat.run_ms // runs if runs else None
+    mean = stat.run_ms // stat.ended if stat.ended else None
     item = msgspec.structs.asdict(stat) | {"mean_ms": mean}
     if not with_minute:
         del item["minute"]
