@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kue.cli.commands.workers import orders
+from kue.cli.commands import workers
 from kue.store.contract import Store
 from tests.support.command_line import CommandLine
 from tests.support.jobs import start_one
@@ -183,7 +183,7 @@ def test_a_worker_that_nobody_knows_is_not_ordered(kue: CommandLine, verb: str) 
 def test_a_worker_that_does_not_answer_has_no_stacks(
     kue: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(orders, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(workers, "PATIENCE_SECONDS", 0.05)
     at_work(kue)
 
     said = kue("workers", "stacks", "web-1")

@@ -6,7 +6,7 @@ import asyncio
 import re
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 else:
     # Older versions of click have no type parameter here.
     Kind = click.ParamType
+
+F = TypeVar("F", bound="Callable[..., Any]")
 
 #: A shell that completes a word should not be kept waiting.
 COMPLETION_SECONDS = 0.5
@@ -129,6 +131,29 @@ TYPE = Parsed(
     "type",
     partial(check_path_name, what="type"),
     lambda context: names_from_store(context, _types),
+)
+
+
+def options(*parameters: Callable[[F], F]) -> Callable[[F], F]:
+    """Return a decorator that adds *parameters* to a command, in this order."""
+
+    def add(command: F) -> F:
+        for parameter in reversed(parameters):
+            command = parameter(command)
+        return command
+
+    return add
+
+
+limit_options = options(
+    click.option(
+        "--limit",
+        type=click.IntRange(1),
+        default=50,
+        show_default=True,
+        help="How many at most.",
+    ),
+    click.option("--all", "every", is_flag=True, help="No limit."),
 )
 
 

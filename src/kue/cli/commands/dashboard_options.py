@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
+from kue.cli.params import options
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -43,7 +45,8 @@ def _option(*names: str, **settings: Any) -> Callable[[F], F]:
     )
 
 
-_OPTIONS = (
+#: The options of a `DashboardOptions`, and ``--open``.
+dashboard_options = options(
     _option(
         "--host",
         default=HOST,
@@ -95,13 +98,6 @@ _OPTIONS = (
     _option("--access-log", is_flag=True, help="Log a line for every request."),
     _option("--open", "opens", is_flag=True, help="Open it in a browser."),
 )
-
-
-def dashboard_options(command: F) -> F:
-    """Add the options of a `DashboardOptions`, and ``--open``."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
 
 
 def pop_dashboard_options(given: dict[str, Any]) -> DashboardOptions:

@@ -16,34 +16,31 @@ from kue.cli.json_input import read_json
 from kue.cli.output.listing import show_json, show_line
 from kue.cli.output.terminal import DONE, REFUSED, Command, print_message
 from kue.cli.output.text import json_text
-from kue.cli.params import DURATION
+from kue.cli.params import DURATION, options
 from kue.cli.stdin import STDIN, read_all
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from datetime import timedelta
 
     from kue.bus import ClusterManager, EventBus
     from kue.model.payload import JSON
 
 
-def message_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the parameters of a message: address, body and headers."""
-    for option in (
-        click.option("--text", is_flag=True, help="BODY is text, not JSON."),
-        click.option(
-            "-H",
-            "--header",
-            "headers",
-            multiple=True,
-            metavar="NAME:VALUE",
-            help="A header; may be repeated.",
-        ),
-        click.argument("body", required=False),
-        click.argument("address"),
-    ):
-        function = option(function)
-    return function
+#: The parameters of a message.
+message_options = options(
+    click.argument("address"),
+    click.argument("body", required=False),
+    click.option(
+        "-H",
+        "--header",
+        "headers",
+        multiple=True,
+        metavar="NAME:VALUE",
+        help="A header; may be repeated.",
+    ),
+    click.option("--text", is_flag=True, help="BODY is text, not JSON."),
+)
 
 
 @click.command(cls=Command)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from kue.cli.commands.job.add import add
-from kue.cli.commands.job.change import cancel, move, remove, retry
-from kue.cli.commands.job.edit import edit
+from kue.cli.commands.job.change import cancel, edit, move, remove, retry
 from kue.cli.commands.job.list import list_
 from kue.cli.commands.job.log import log
 from kue.cli.commands.job.show import show

@@ -1,20 +1,22 @@
-"""``kue job retry``, ``cancel``, ``remove`` and ``move``: change the state of jobs."""
+"""``kue job retry``, ``cancel``, ``remove``, ``move`` and ``edit``: change jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kue.cli.context import changes, json_option
+from kue.cli.context import as_usage_error, changes, json_option
 from kue.cli.job_ids import JOB_IDS, batches
+from kue.cli.json_input import read_json
 from kue.cli.output.listing import show_json, show_one
 from kue.cli.output.terminal import DONE, REFUSED, Command, print_message
-from kue.cli.params import DURATION, TIME, moment_of
+from kue.cli.params import DURATION, PRIORITY, TIME, moment_of
+from kue.cli.stdin import STDIN, read_all
 from kue.client.bulk_actions import BulkResult
-from kue.model.errors import InvalidTransition
+from kue.model.errors import InvalidTransition, JobError, JobNotFound
 from kue.model.job import State
 from kue.store.values import Result
 
@@ -167,3 +169,65 @@ def _show(result: BulkResult, *, now: str, as_json: bool, hint: str) -> None:
     print_message(message)
     if as_json:
         show_json({"id": result.job_id, "now": None, "error": message})
+
+
+@click.command(cls=Command)
+@ids_argument
+@click.option("--priority", type=PRIORITY, help="critical, high, normal, low or -10.")
+@click.option("--data", help="New data, as JSON; - reads it from standard input.")
+@click.option("--tag", "tags", multiple=True, help="New tags instead of the old ones.")
+@click.option("--no-tags", is_flag=True, help="Remove all tags.")
+@click.option("--attempts", type=int, help="The maximum number of attempts.")
+@results_json
+@changes
+async def edit(
+    q: Kue,
+    ids: tuple[int | str, ...],
+    priority: int | None,
+    data: str | None,
+    tags: tuple[str, ...],
+    no_tags: bool,
+    attempts: int | None,
+    as_json: bool,
+) -> int:
+    """
+    Change priority, data, tags or attempts of jobs, in any state.
+
+    A run in progress keeps the data it started with.
+
+    \b
+      kue job edit 7 8 --priority high
+      kue job edit 7 --data '{"to": "bob"}' --tag mail
+    """
+    given: dict[str, Any] = {"priority": priority, "attempts": attempts}
+    changes = {name: value for name, value in given.items() if value is not None}
+    if tags or no_tags:
+        changes["tags"] = () if no_tags else tags
+    if data is not None:
+        changes["data"] = _read_data(data, ids)
+    if not changes:
+        raise click.UsageError("give something to change, such as --priority high")
+
+    async def act(batch: list[int]) -> list[BulkResult]:
+        return [await _edit(q, job_id, changes) for job_id in batch]
+
+    return await each(ids, act, now="changed", as_json=as_json)
+
+
+def _read_data(text: str, ids: tuple[int | str, ...]) -> Any:
+    if text != STDIN:
+        return read_json(text, what="data")
+    if STDIN in ids:
+        raise click.UsageError("ids and data cannot both come from standard input")
+    return read_json(read_all(), what="data")
+
+
+async def _edit(q: Kue, job_id: int, changes: dict[str, Any]) -> BulkResult:
+    try:
+        handle = await q.get(job_id)
+        with as_usage_error():
+            await handle.update(**changes)
+    except JobError as exc:
+        word = Result.GONE if isinstance(exc, JobNotFound) else Result.REFUSED
+        return BulkResult(job_id, word, exc)
+    return BulkResult(job_id, Result.DONE)

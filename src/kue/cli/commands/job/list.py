@@ -13,7 +13,7 @@ from kue.cli.known_names import check_type
 from kue.cli.output.listing import Column, Listing, Row, ago
 from kue.cli.output.terminal import Command, print_message
 from kue.cli.output.text import json_text
-from kue.cli.params import PRIORITY, STATE, TIME, TYPE, moment_of
+from kue.cli.params import PRIORITY, STATE, TIME, TYPE, limit_options, moment_of
 from kue.model.job_json import job_detail
 from kue.store.values import MAX_BATCH, Page
 
@@ -57,14 +57,7 @@ COLUMNS = (
 @click.option("--since", type=TIME, help="Added at or after: 10m, 2026-11-15T09:30Z.")
 @click.option("--until", type=TIME, help="Added before: 10m, 2026-11-15T09:30Z.")
 @click.option("--newest", is_flag=True, help="In reverse order.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1),
-    default=50,
-    show_default=True,
-    help="How many at most.",
-)
-@click.option("--all", "every", is_flag=True, help="No limit.")
+@limit_options
 @click.option("--cursor", help="Where to continue, as printed after a list.")
 @json_option(help="Write one JSON object per line: the whole job.")
 @reads

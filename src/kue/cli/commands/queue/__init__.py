@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from kue.cli.commands.queue.clear import clear
-from kue.cli.commands.queue.limit import limit
+from kue.cli.commands.queue.change import clear, limit, pause, resume
 from kue.cli.commands.queue.list import list_
-from kue.cli.commands.queue.pause import pause, resume
 from kue.cli.commands.queue.stats import stats
 from kue.cli.context import noun
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 import msgspec
 
-from kue.cli.commands.queue.limit import limits_text
+from kue.cli.commands.queue.change import limits_text
 from kue.cli.context import json_option, reads
 from kue.cli.known_names import warn_of_unhandled
 from kue.cli.output.listing import Cell, Column, Listing, Row, count

@@ -1,0 +1,324 @@
+"""``kue workers``: list, pause and stop workers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+import msgspec
+from rich.live import Live
+
+from kue.cli.commands.queue.change import pause_end, pause_now, pause_options
+from kue.cli.context import changes, json_option, reads, url_option
+from kue.cli.known_names import UnknownName, near
+from kue.cli.output.listing import (
+    Column,
+    Listing,
+    Row,
+    ago,
+    show_json,
+    show_line,
+    show_one,
+)
+from kue.cli.output.terminal import (
+    DONE,
+    REFUSED,
+    Command,
+    NounGroup,
+    output,
+    print_message,
+)
+from kue.cli.output.text import since, visible, words
+from kue.cli.params import names_from_store
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from click.shell_completion import CompletionItem
+
+    from kue.client.admin import WorkerOrder
+    from kue.client.queue import Kue
+    from kue.store.contract import Store
+    from kue.store.values import WorkerStatus
+
+__all__ = ["workers"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: Seconds between two reads of the list, and of the stacks of a worker.
+LOOK_SECONDS, STACKS_SECONDS = 1.0, 0.2
+#: Several heartbeats of a worker with the default lease.
+PATIENCE_SECONDS = 20.0
+MEGABYTE = 1 << 20
+COLUMNS = (
+    Column("name", wraps=True),
+    Column("host", rank=9),
+    Column("pid", is_number=True),
+    Column("alive", wraps=True),
+    Column("since", rank=6),
+    Column("running"),
+    Column("done", is_number=True, rank=5),
+    Column("types", is_long=True, rank=4),
+    Column("memory", is_number=True, rank=8),
+    Column("lag", is_number=True, rank=7),
+    Column("blocked", is_long=True, rank=3),
+)
+
+
+@reads
+async def show(q: Kue, watch: bool, as_json: bool) -> None:
+    """Show the workers once, or every second."""
+    listing = Listing(*COLUMNS, as_json=as_json)
+    if not watch:
+        found = await q.workers()
+        listing.show(await _rows(q, found))
+        for worker in found:
+            if worker.alive and worker.trouble:
+                print_message(f"{worker.name} fails: {visible(worker.trouble)}")
+        if not found:
+            print_message("no workers for this queue")
+    elif output().is_terminal and not as_json:
+        await _watch(q, listing)
+    else:
+        while True:
+            listing.show(await _rows(q, await q.workers()))
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _watch(q: Kue, listing: Listing) -> None:
+    console = output()
+    with Live(console=console, auto_refresh=False, screen=True) as live:
+        while True:
+            rows = await _rows(q, await q.workers())
+            table, _ = listing.table(rows, width=console.width)
+            live.update(table, refresh=True)
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _rows(q: Kue, found: Sequence[WorkerStatus]) -> list[Row]:
+    now = await q.now()
+    return [_row(worker, now) for worker in found]
+
+
+def _row(worker: WorkerStatus, now: int) -> Row:
+    info = worker.info
+    slots = info.get("slots")
+    started = info.get("started_at")
+    lost = {"lost": worker.lost}
+    return Row(
+        [
+            worker.name,
+            _text(info, "host"),
+            _text(info, "pid"),
+            _alive(worker, now),
+            ago(started, now) if isinstance(started, int) else "",
+            _running(worker, slots),
+            _text(info, "done"),
+            _types(slots),
+            _memory(info.get("memory")),
+            _lag(info.get("lag_ms")),
+            _blocked(info),
+        ],
+        item=lambda: msgspec.structs.asdict(worker) | lost,
+    )
+
+
+def _text(info: dict[str, Any], key: str) -> str:
+    value = info.get(key)
+    return "" if value is None else str(value)
+
+
+def _alive(worker: WorkerStatus, now: int) -> str:
+    if not worker.alive:
+        how = "stopped" if worker.stopped else "lost"
+        return f"no, {how} {since(worker.deadline, now)}"
+    if worker.trouble:
+        return "fails"
+    return "paused" if worker.paused else "yes"
+
+
+def _running(worker: WorkerStatus, slots: object) -> str:
+    if not isinstance(slots, dict):
+        return str(worker.active)
+    return f"{worker.active} of {sum(slots.values())}"
+
+
+def _types(slots: object) -> str:
+    if not isinstance(slots, dict):
+        return ""
+    return ", ".join(f"{type} {number}" for type, number in sorted(slots.items()))
+
+
+def _memory(size: object) -> str:
+    return f"{size / MEGABYTE:,.0f} MB" if isinstance(size, int | float) else ""
+
+
+def _lag(lag: object) -> str:
+    return words(round(lag)) if isinstance(lag, int | float) else ""
+
+
+def _blocked(info: dict[str, Any]) -> str:
+    times = info.get("blocked")
+    where = info.get("blocked_at")
+    return f"{times}: {where}" if times and where else str(times or "")
+
+
+async def _names(store: Store) -> list[str]:
+    return [worker.name for worker in await store.workers()]
+
+
+def _complete(
+    context: click.Context, _param: click.Parameter, incomplete: str
+) -> list[str | CompletionItem]:
+    found: list[str] = names_from_store(context, _names)
+    return [name for name in found if name.startswith(incomplete)]
+
+
+def name_argument(function: F) -> F:
+    """Add the argument NAME, a worker's, with shell completion."""
+    return click.argument("name", shell_complete=_complete)(function)
+
+
+@click.command(cls=Command)
+@name_argument
+@pause_options
+@json_option(help="Write one JSON object: worker, paused, until.")
+@changes
+async def pause(q: Kue, /, name: str, as_json: bool, **options: Any) -> None:
+    """
+    Pause the worker NAME: it claims no more jobs; running ones continue.
+
+    It is notified within a few seconds.  Other workers take the jobs instead.
+
+    \b
+      kue workers pause web-1 --reason "new kernel" --until 30m
+    """
+    # The pause of an unknown worker would stay forever.
+    names = [worker.name for worker in await q.workers()]
+    if name not in names:
+        raise _unknown("no worker", name, names)
+    until = await pause_now(q, worker=name, **options)
+    item = {"worker": name, "paused": True, "until": until}
+    show_one(item, name, "paused", pause_end(until), as_json=as_json)
+
+
+@click.command(cls=Command)
+@name_argument
+@json_option(help="Write one JSON object: worker, paused.")
+@changes
+async def resume(q: Kue, name: str, as_json: bool) -> int:
+    """
+    Let the worker NAME claim jobs again.
+
+    Exits with 1 when it was not paused.
+
+    \b
+      kue workers resume web-1
+    """
+    was_paused = await q.resume(worker=name)
+    if as_json:
+        show_json({"worker": name, "paused": False})
+    elif was_paused:
+        show_line(name, "resumed")
+    if not was_paused:
+        paused = [pause.worker for pause in await q.paused() if pause.worker]
+        print_message(
+            f"worker {name!r} was not paused" + near(name, paused, what="paused ones")
+        )
+    return DONE if was_paused else REFUSED
+
+
+@click.command(cls=Command)
+@name_argument
+@json_option(help="Write one JSON object: worker, order.")
+@changes
+async def stop(q: Kue, name: str, as_json: bool) -> None:
+    """
+    Stop the worker NAME once its running jobs have ended.
+
+    It receives the order within a few seconds, and does as with SIGTERM.  "kue worker"
+    does not replace it, and exits after its last worker.
+
+    \b
+      kue workers stop web-1
+    """
+    await _order(q, name, "stop")
+    show_one({"worker": name, "order": "stop"}, name, "stops", as_json=as_json)
+
+
+@click.command(cls=Command)
+@name_argument
+@json_option(help="Write one JSON object: worker, at, text.")
+@changes
+async def stacks(q: Kue, name: str, as_json: bool) -> int:
+    """
+    Show the stacks of the jobs, tasks and threads of the worker NAME.
+
+    Exits with 1 when it does not answer.
+
+    \b
+      kue workers stacks web-1
+    """
+    before = await q.stacks(name)
+    await _order(q, name, "stacks")
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            # Stores publish no event for this.
+            while (found := await q.stacks(name)) is None or found == before:  # noqa: ASYNC110
+                await asyncio.sleep(STACKS_SECONDS)
+    except TimeoutError:
+        print_message(f"worker {name!r} did not answer; is its event loop blocked?")
+        return REFUSED
+    if as_json:
+        show_json({"worker": name, "at": found.at, "text": found.text})
+    else:
+        click.echo(found.text)
+    return DONE
+
+
+async def _order(q: Kue, name: str, order: WorkerOrder) -> None:
+    if not await q.order(name, order):
+        names = [worker.name for worker in await q.workers() if worker.alive]
+        raise _unknown("no live worker", name, names)
+
+
+def _unknown(which: str, name: str, names: list[str]) -> UnknownName:
+    return UnknownName(f"{which} is named {name!r}" + near(name, names, what="workers"))
+
+
+@click.group(cls=NounGroup)
+@click.option("--watch", is_flag=True, help="Refresh every second, until Ctrl-C.")
+@json_option(help="Write one JSON object per line, one for each worker.")
+@url_option
+@click.pass_context
+def workers(context: click.Context, watch: bool, as_json: bool) -> None:
+    """
+    List the workers that the queue knows.
+
+    A dead worker has not renewed its lease: its jobs are reclaimed, and after a while
+    it is removed from the list.  "lag" is how late its event loop is, "blocked" how
+    often a handler blocked the loop, and where it did last.  Columns in a pipe: name,
+    host, pid, alive (yes, paused, no), since, running, done, types, memory, lag,
+    blocked.
+
+    \b
+      kue workers
+      kue workers --watch
+      kue workers pause web-1
+      kue workers stop web-1
+      kue workers stacks web-1
+    """
+    if context.invoked_subcommand is not None:
+        return
+    try:
+        context.invoke(show, watch=watch, as_json=as_json)
+    except KeyboardInterrupt:
+        # The normal way to stop --watch.
+        if not watch:
+            raise
+
+
+for command in (pause, resume, stop, stacks):
+    workers.add_command(command)
