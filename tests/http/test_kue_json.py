@@ -13,6 +13,7 @@ import pytest
 from starlette.requests import HTTPConnection
 
 from kue import Kue, State
+from kue.client.handle import job_of
 from kue.http.auth.access import Anyone, Guard, User
 from kue.http.compat import automattic_kue, jobs
 from kue.model.job import Completed, Ending, Error, Failed, Retried
@@ -72,7 +73,7 @@ async def ids(client: httpx.AsyncClient, path: str) -> list[int]:
 
 
 async def state(q: Kue, job_id: int) -> State:
-    return jobs.job_of(await q.get(job_id)).state
+    return job_of(await q.get(job_id)).state
 
 
 # -- looking -------------------------------------------------------------------
@@ -337,7 +338,7 @@ async def test_a_new_job_has_what_is_known_of_it(
     q: Kue, kue: httpx.AsyncClient
 ) -> None:
     made = await q.enqueue("email", attempts=3, delay=60, ttl=5, priority="high")
-    job = jobs.job_of(await q.get(made.id))
+    job = job_of(await q.get(made.id))
 
     assert await told(kue, "GET", f"/job/{made.id}") == {
         "id": str(made.id),
@@ -359,7 +360,7 @@ async def test_a_complete_job_has_its_result_and_its_times_as_text(
     q: Kue, kue: httpx.AsyncClient
 ) -> None:
     done = await finish(q, Completed({"sent": True}), data={"to": "ann"}, attempts=2)
-    job = jobs.job_of(await q.get(done))
+    job = job_of(await q.get(done))
 
     shown = await told(kue, "GET", f"/job/{done}")
 
@@ -489,7 +490,7 @@ async def test_a_delayed_job_is_made_inactive_and_delayed_again(
     assert await state(q, job.id) is State.WAITING
     await told(kue, "PUT", f"/job/{job.id}/state/delayed")
 
-    again = jobs.job_of(await q.get(job.id))
+    again = job_of(await q.get(job.id))
     assert again.state is State.DELAYED
     assert (again.promote_at or 0) >= again.created_at + 3_600_000
 
@@ -498,11 +499,11 @@ async def test_a_job_that_is_in_the_state_already_stays_as_it_is(
     q: Kue, kue: httpx.AsyncClient
 ) -> None:
     job = await q.enqueue("email", delay="1h")
-    before = jobs.job_of(await q.get(job.id))
+    before = job_of(await q.get(job.id))
 
     await told(kue, "PUT", f"/job/{job.id}/state/delayed")
 
-    assert jobs.job_of(await q.get(job.id)) == before
+    assert job_of(await q.get(job.id)) == before
 
 
 async def test_a_job_that_is_made_failed_is_cancelled(
@@ -517,7 +518,7 @@ async def test_a_job_that_is_made_failed_is_cancelled(
 
     assert await state(q, waiting.id) is State.CANCELLED
     assert await ids(kue, "/jobs/failed/0..9") == [waiting.id]
-    assert jobs.job_of(await q.get(running.id)).cancelling
+    assert job_of(await q.get(running.id)).cancelling
 
 
 async def test_a_job_that_is_complete_is_not_made_failed(
@@ -572,7 +573,7 @@ async def test_a_priority_is_changed(q: Kue, kue: httpx.AsyncClient) -> None:
     answer = await told(kue, "PUT", f"/job/{job.id}/priority/-15")
 
     assert answer == {"message": "updated priority"}
-    assert jobs.job_of(await q.get(job.id)).priority == -15
+    assert job_of(await q.get(job.id)).priority == -15
 
 
 @pytest.mark.parametrize(
@@ -591,7 +592,7 @@ async def test_a_priority_that_is_none_is_an_error(
     answer = await told(kue, "PUT", f"/job/{job.id}/priority/{text}")
 
     assert answer == {"error": error}
-    assert jobs.job_of(await q.get(job.id)).priority == 0
+    assert job_of(await q.get(job.id)).priority == 0
 
 
 async def test_a_job_is_removed_even_while_it_runs(
@@ -630,7 +631,7 @@ async def test_a_job_is_added_with_kues_options(q: Kue, kue: httpx.AsyncClient) 
     answer = await kue.post("/job", json={**EMAIL, "options": options})
 
     assert answer.status_code == 200
-    job = jobs.job_of(await q.get(answer.json()["id"]))
+    job = job_of(await q.get(answer.json()["id"]))
     assert answer.json() == {"message": "job created", "id": job.id}
     assert (job.type, job.data, job.priority, job.ttl) == (
         "email",
@@ -654,7 +655,7 @@ async def test_a_job_without_data_or_options_is_fine(
     for body in ({"type": "email"}, {"type": "email", "options": options}):
         answer = await kue.post("/job", json=body)
         assert answer.status_code == 200
-        assert jobs.job_of(await q.get(answer.json()["id"])).data == {}
+        assert job_of(await q.get(answer.json()["id"])).data == {}
 
 
 async def test_many_jobs_are_added_in_order(q: Kue, kue: httpx.AsyncClient) -> None:
@@ -665,7 +666,7 @@ async def test_many_jobs_are_added_in_order(q: Kue, kue: httpx.AsyncClient) -> N
     assert answer.status_code == 200
     made = [one["id"] for one in answer.json()]
     assert made == sorted(made)
-    added = [jobs.job_of(await q.get(job_id)).data for job_id in made]
+    added = [job_of(await q.get(job_id)).data for job_id in made]
     assert added == [{"i": number} for number in range(20)]
 
 

@@ -14,6 +14,7 @@ import pytest
 from starlette.requests import HTTPConnection
 
 from kue import Kue, State
+from kue.client.handle import job_of
 from kue.http.auth.access import Anyone, Guard, User
 from kue.http.compat import jobs, vertx_kue
 from kue.model.errors import StoreFull
@@ -91,7 +92,7 @@ async def ids(client: httpx.AsyncClient, path: str) -> list[int]:
 
 
 async def get(q: Kue, job_id: int) -> Job:
-    return jobs.job_of(await q.get(job_id))
+    return job_of(await q.get(job_id))
 
 
 # -- looking -------------------------------------------------------------------

@@ -12,7 +12,8 @@ again since is left as it is.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
@@ -38,9 +39,8 @@ OnProgress = Callable[[int], None]
 _GONE = Reply(Result.GONE)
 #: A job by its id, or as it was read.
 JobGiven: TypeAlias = "int | Job"
-_Act: TypeAlias = Callable[
-    [Sequence[int], Mapping[int, ExpectedState]], Awaitable[list[Reply]]
-]
+#: A verb of the store, called with ids and what was seen of their jobs.
+_Act: TypeAlias = Callable[..., Awaitable[list[Reply]]]
 _ActOnMany: TypeAlias = "Callable[[Sequence[Job]], Awaitable[list[BulkResult]]]"
 
 
@@ -162,12 +162,7 @@ class BulkActions:
         self, jobs: Iterable[JobGiven], *, reason: str = ""
     ) -> list[BulkResult]:
         """Cancel jobs; for one that runs the word is ASKED: its worker will end it."""
-
-        async def act(
-            ids: Sequence[int], seen: Mapping[int, ExpectedState]
-        ) -> list[Reply]:
-            return await self._connection.store.cancel(ids, reason=reason, seen=seen)
-
+        act = partial(self._connection.store.cancel, reason=reason)
         return await self._in_batches(jobs, act, wanted="be cancelled")
 
     async def remove_many(
@@ -183,14 +178,7 @@ class BulkActions:
         With *states*, only jobs that are in one of those at that very moment.
         """
         allowed = None if states is None else frozenset(states)
-
-        async def act(
-            ids: Sequence[int], seen: Mapping[int, ExpectedState]
-        ) -> list[Reply]:
-            return await self._connection.store.remove(
-                ids, force=force, states=allowed, seen=seen
-            )
-
+        act = partial(self._connection.store.remove, force=force, states=allowed)
         return await self._in_batches(jobs, act, wanted="be removed")
 
     async def move_many(
@@ -237,20 +225,14 @@ class BulkActions:
 
         One that fails again in the meantime is not retried a second time.
         """
-
-        async def act(jobs: Sequence[Job]) -> list[BulkResult]:
-            return await self.retry_many(jobs, delay=delay, states={wanted.state})
-
+        act = partial(self.retry_many, delay=delay, states={wanted.state})
         return await self._act_on_all(wanted, act, on_progress)
 
     async def remove_all(
         self, wanted: Selection, *, on_progress: OnProgress | None = None
     ) -> BulkSummary:
         """Delete all jobs that match and have ended by now."""
-
-        async def act(jobs: Sequence[Job]) -> list[BulkResult]:
-            return await self.remove_many(jobs, states={wanted.state})
-
+        act = partial(self.remove_many, states={wanted.state})
         return await self._act_on_all(wanted, act, on_progress)
 
     async def group_errors(
@@ -281,15 +263,7 @@ class BulkActions:
 
     def _mover(self, to: State, at: int | None, states: Iterable[State] | None) -> _Act:
         allowed = None if states is None else frozenset(states)
-
-        async def act(
-            ids: Sequence[int], seen: Mapping[int, ExpectedState]
-        ) -> list[Reply]:
-            return await self._connection.store.move(
-                ids, to, at=at, states=allowed, seen=seen
-            )
-
-        return act
+        return partial(self._connection.store.move, to=to, at=at, states=allowed)
 
     async def _in_batches(
         self,
@@ -314,7 +288,7 @@ class BulkActions:
                 seen |= await self._fetch([id for id in batch if id not in seen])
             # A job that was not found is not acted on, even if it exists by then.
             there = [id for id in batch if id in seen] if reads else batch
-            replies = dict(zip(there, await act(there, seen), strict=True))
+            replies = dict(zip(there, await act(there, seen=seen), strict=True))
             results += (_result(id, replies.get(id, _GONE), wanted) for id in batch)
         return results
 

@@ -444,6 +444,12 @@ class JobHandle(Generic[T_co]):
         return known is None or job.spec.address_id == known.spec.address_id
 
 
+def job_of(handle: JobHandle[Any]) -> Job:
+    """Return the job that `kue.Kue.get` has just read."""
+    assert handle.job is not None
+    return handle.job
+
+
 def added_handle(
     connection: Connection,
     type: str,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from kue.bus.message import DEFAULT_TIMEOUT
+from kue.client.handle import job_of
 from kue.model.errors import JobNotFound
 from kue.vertx import job_json
 from kue.vertx.addresses import Addresses
@@ -54,11 +55,9 @@ class JobService:
     async def get_job(self, id: JobId) -> JobJson | None:
         """Return a job; None if there is none."""
         try:
-            job = (await self._q.get(id)).job
+            return job_json.show(job_of(await self._q.get(id)))
         except JobNotFound:
             return None
-        assert job is not None
-        return job_json.show(job)
 
     async def remove_job(self, id: JobId) -> None:
         """Remove a job, even if it runs; a missing one is not an error."""

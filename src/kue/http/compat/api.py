@@ -11,7 +11,7 @@ import msgspec
 from starlette.routing import Route
 
 from kue.http.auth.access import Scope, User, check_scope, identify
-from kue.http.framework.problem import Refused, refused
+from kue.http.framework.problem import INTERNAL, Refused, refused
 from kue.http.framework.request_body import read_body
 from kue.http.security.audit_log import AuditLog
 from kue.http.security.csrf import check_origin
@@ -113,8 +113,7 @@ class CompatApi:
                 problem = _refusal(exc, request)
                 response, status = self._show_error(problem), problem.status
             if user is not None:
-                body = getattr(request.state, "body", b"")
-                await self._audit.note_change(request, user, act, status, body)
+                await self._audit.note_change(request, user, act, status)
             return response
 
         return answer
@@ -125,10 +124,7 @@ def _refusal(exc: Exception, request: Request) -> Refused:
     if problem is not None:
         return problem
     logger.error("%s %s failed", request.method, request.url.path, exc_info=exc)
-    return Refused(
-        HTTPStatus.INTERNAL_SERVER_ERROR,
-        "something went wrong here; the server's log has more",
-    )
+    return Refused(HTTPStatus.INTERNAL_SERVER_ERROR, INTERNAL)
 
 
 async def read_json(request: Request) -> JSON:

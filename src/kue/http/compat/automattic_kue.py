@@ -16,6 +16,7 @@ import msgspec
 from starlette.responses import Response
 from starlette.routing import Route
 
+from kue.client.handle import job_of
 from kue.http.auth.access import Scope
 from kue.http.compat import jobs
 from kue.http.compat.api import CompatApi, read_json
@@ -129,7 +130,7 @@ class _Api:
         return _reply({"count": await jobs.count(self._q, name, params["type"])})
 
     async def job(self, request: Request) -> Response:
-        job = self._redaction.job(jobs.job_of(await self._get(request)))
+        job = self._redaction.job(job_of(await self._get(request)))
         return _reply({**_show(job), "id": str(job.id)})
 
     async def log(self, request: Request) -> Response:

@@ -13,6 +13,7 @@ from datetime import timedelta
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+from kue.client.handle import job_of
 from kue.http.framework.problem import Refused
 from kue.model.duration import MAX_MS
 from kue.model.errors import InvalidTransition
@@ -52,12 +53,6 @@ def number_of(text: str) -> int | None:
 
 
 # -- reading -------------------------------------------------------------------
-
-
-def job_of(handle: JobHandle[Any]) -> Job:
-    """Return the job that ``q.get`` read."""
-    assert handle.job is not None
-    return handle.job
 
 
 async def counts(q: Kue) -> dict[str, int]:

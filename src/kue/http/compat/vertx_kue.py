@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from starlette.responses import Response
 
+from kue.client.handle import job_of
 from kue.http.auth.access import Scope
 from kue.http.compat import jobs
 from kue.http.compat.api import CompatApi, read_json
@@ -109,7 +110,7 @@ class _Api:
             handle = await self._get(request)
         except JobNotFound:
             return Response(status_code=HTTPStatus.NOT_FOUND)
-        return _reply(job_json.show(self._redaction.job(jobs.job_of(handle))))
+        return _reply(job_json.show(self._redaction.job(job_of(handle))))
 
     async def log(self, request: Request) -> Response:
         lines = await self._q.logs(_id(request))

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from kue.http.auth.access import User, check_scope, identify
 from kue.http.framework.operations import Operation, RequestContext
-from kue.http.framework.problem import Refused, refused
+from kue.http.framework.problem import INTERNAL, Refused, refused
 from kue.http.framework.request_body import MAX_BODY, read_body
 from kue.http.framework.routes import OperationRoute
 from kue.http.options import AppOptions
@@ -92,11 +92,7 @@ class Api:
             # Operations without a scope write their own audit entries.
             if operation.is_change and operation.scope is not None and caller.user:
                 await self._audit.note_change(
-                    request,
-                    caller.user,
-                    operation.act,
-                    response.status_code,
-                    getattr(request.state, "body", b""),
+                    request, caller.user, operation.act, response.status_code
                 )
             return response
 
@@ -200,10 +196,8 @@ def problem_of(exc: Exception, request: Request) -> Response:
         request_id,
         exc_info=exc,
     )
-    return Refused(
-        HTTPStatus.INTERNAL_SERVER_ERROR,
-        "something went wrong here; the server's log has more",
-    ).response(request_id)
+    internal = Refused(HTTPStatus.INTERNAL_SERVER_ERROR, INTERNAL)
+    return internal.response(request_id)
 
 
 def _is_empty(request: Request) -> bool:

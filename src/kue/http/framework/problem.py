@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 CONTENT_TYPE = "application/problem+json"
 #: The detail of errors of the store.
 UNAVAILABLE = "the store cannot be reached, or does not answer as it should"
+#: The detail of internal errors.
+INTERNAL = "something went wrong here; the server's log has more"
 #: Seconds after which clients should retry while the store is unavailable.
 RETRY_AFTER = "1"
 

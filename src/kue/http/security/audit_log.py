@@ -35,17 +35,13 @@ class AuditLog:
         self._redaction = redaction
 
     async def note_change(
-        self,
-        request: HTTPConnection,
-        user: User,
-        what: str,
-        status: int,
-        body: bytes = b"",
+        self, request: HTTPConnection, user: User, what: str, status: int
     ) -> None:
         """Record a change that was made, may have been made, or was not allowed."""
         if _is_recorded(status):
             target = "/".join(str(one) for one in request.path_params.values())
-            detail = self._detail(body)
+            # Only `read_body` sets it.
+            detail = self._detail(getattr(request.state, "body", b""))
             await self.note(request, user.name, what, status, target, detail)
 
     async def note(

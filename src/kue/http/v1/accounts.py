@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import Meta
@@ -301,13 +301,7 @@ def _valid_name(name: str) -> str:
 
 
 def _role(role: Role) -> RoleName:
-    match role:
-        case Role.VIEWER:
-            return "viewer"
-        case Role.OPERATOR:
-            return "operator"
-        case Role.ADMIN:
-            return "admin"
+    return cast("RoleName", role.label)
 
 
 # -- users ---------------------------------------------------------------------

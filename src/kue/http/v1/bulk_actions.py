@@ -8,6 +8,7 @@ import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from enum import StrEnum
+from functools import partial
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
@@ -18,7 +19,7 @@ from msgspec import Meta
 from kue.client.bulk_actions import BulkResult, BulkSummary, JobGiven
 from kue.http.auth.access import Scope
 from kue.http.framework.operations import RequestContext, Section
-from kue.http.framework.problem import RETRY_AFTER, Refused, input_errors
+from kue.http.framework.problem import INTERNAL, RETRY_AFTER, Refused, input_errors
 from kue.http.v1.job_json import JobFilter, JobId, check_paths, visible_match
 from kue.http.v1.jobs import MAX_MANY
 from kue.model.errors import KueError
@@ -151,7 +152,7 @@ class BulkTask:
         except Exception:
             logger.exception("bulk %s %s failed", self._action, self.id)
             self._state = "failed"
-            self._error = "something went wrong here; the server's log has more"
+            self._error = INTERNAL
 
     async def _run(self, batches: Batches, act: Act) -> None:
         async with aclosing(batches):
@@ -284,18 +285,13 @@ def _states(body: BulkRequest) -> frozenset[State]:
 
 
 def _act(q: Kue, action: BulkAction, states: frozenset[State]) -> Act:
-    async def act(jobs: Sequence[JobGiven]) -> list[BulkResult]:
-        match action:
-            case BulkAction.RETRY:
-                return await q.retry_many(jobs, states=states)
-            case BulkAction.PROMOTE:
-                return await q.promote_many(jobs, states=states)
-            case BulkAction.CANCEL:
-                return await q.cancel_many(jobs)
-            case BulkAction.REMOVE:
-                return await q.remove_many(jobs, states=states)
-
-    return act
+    acts: dict[BulkAction, Act] = {
+        BulkAction.RETRY: partial(q.retry_many, states=states),
+        BulkAction.PROMOTE: partial(q.promote_many, states=states),
+        BulkAction.CANCEL: q.cancel_many,
+        BulkAction.REMOVE: partial(q.remove_many, states=states),
+    }
+    return acts[action]
 
 
 async def _named(job_ids: Sequence[int]) -> Batches:

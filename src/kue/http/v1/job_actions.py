@@ -9,11 +9,12 @@ import msgspec
 from msgspec import UNSET, Meta
 from msgspec.structs import replace
 
+from kue.client.handle import job_of
 from kue.http.framework.operations import RequestContext, Section
 from kue.http.framework.problem import Refused, input_errors
 from kue.http.v1 import job_json
 from kue.http.v1.job_json import AddedView, JobId
-from kue.http.v1.jobs import job_of, option_errors, update
+from kue.http.v1.jobs import option_errors, update
 from kue.model.errors import InvalidTransition
 from kue.model.job import Draft, State
 from kue.model.payload import encode

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from kue.client.handle import job_of
 from kue.http.auth.access import Scope
 from kue.http.framework.operations import RequestContext, Section
 from kue.http.framework.problem import Refused, input_errors
@@ -197,12 +198,6 @@ async def attempts(context: RequestContext, job_id: JobId) -> list[AttemptView]:
 
 def _detail(context: RequestContext, job: Job) -> JobDetail:
     return job_detail(context.redaction.job(job))
-
-
-def job_of(handle: JobHandle[Any]) -> Job:
-    """Return the job that ``Kue.get`` has just read."""
-    assert handle.job is not None
-    return handle.job
 
 
 async def update(q: Kue, handle: JobHandle[Any], changes: dict[str, Any]) -> None:
