@@ -23,7 +23,7 @@ PASSWORD = "correct horse"
 
 @pytest.fixture(autouse=True)
 def hashes_are_cheap(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(users, "Hasher", lambda: PasswordHasher(n=16, p=1))
+    monkeypatch.setattr(users, "PasswordHasher", lambda: PasswordHasher(n=16, p=1))
 
 
 @pytest.fixture(autouse=True)

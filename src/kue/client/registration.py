@@ -155,11 +155,11 @@ class Registration:
             self._task,
             name=name,
             execution=execution,
-            concurrency=concurrency,
-            weight=weight,
-            middleware=middleware,
-            uses=uses,
             options=TASK_DEFAULTS | dict(options),
+            slots=concurrency,
+            weight=weight,
+            middleware=tuple(middleware),
+            uses=tuple(uses),
         )
         return make if function is None else make(function)
 
@@ -169,11 +169,8 @@ class Registration:
         *,
         name: str | None,
         execution: Execution | None,
-        concurrency: int | None,
-        weight: int,
-        middleware: Sequence[Middleware],
-        uses: Sequence[Resource[Any]],
         options: dict[str, Any],
+        **settings: Any,
     ) -> Task[..., Any, Any]:
         queue = cast("Kue", self)
         arguments = Arguments(function, ActiveJob)
@@ -183,7 +180,7 @@ class Registration:
         # Options that make no sense should fail here, not at the first call.
         task._check_options()
         where = execution or ("loop" if is_async(function) else "thread")
-        if where == "process" and uses:
+        if where == "process" and settings["uses"]:
             raise ValueError(
                 f"{task.name} runs in its own process, where the worker's "
                 "resources are not open; let the function open what it needs"
@@ -193,10 +190,7 @@ class Registration:
                 type=task.name,
                 handler=_task_handler(task, where),
                 execution=where,
-                slots=concurrency,
-                weight=weight,
-                middleware=tuple(middleware),
-                uses=tuple(uses),
+                **settings,
             )
         )
         return task

@@ -27,6 +27,14 @@ _encoder = msgspec.json.Encoder(decimal_format="string")
 _SCALARS = (str, int, bool, type(None))
 
 
+def value_of(text: str) -> JSON:
+    """Return *text* decoded as JSON, or itself if it is not JSON."""
+    try:
+        return msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return text
+
+
 def encode(value: JSON, *, field: str = "data", limit: int = MAX_DATA) -> msgspec.Raw:
     """
     Return *value* as JSON.

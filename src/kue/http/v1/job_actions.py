@@ -177,16 +177,9 @@ def _copied(q: Kue, job: Job, data: JSON) -> Draft:
     # Jobs that an earlier job waited for may be gone, which would cancel the copy.
     after = job.spec.after if job.state is State.BLOCKED else ()
     encoded = encode(data, field="data", limit=q.settings.max_data)
-    return Draft(
-        type=job.type,
-        spec=replace(job.spec, data=encoded, after=after, address_id=None),
-        priority=job.priority,
-        at=job.promote_at if job.state is State.DELAYED else None,
-        unique=job.unique,
-        unique_for=job.unique_for,
-        group=job.group,
-        ttl=job.ttl,
-        expires=job.expires,
-        once=job.once,
-        after_any=job.after_any,
-    )
+    same = {
+        name: getattr(job, name) for name in Draft.__struct_fields__ if name != "at"
+    }
+    spec = replace(job.spec, data=encoded, after=after, address_id=None)
+    at = job.promote_at if job.state is State.DELAYED else None
+    return Draft(**same | {"spec": spec, "at": at})

@@ -18,6 +18,8 @@ from kue.model.job import (
 )
 from kue.model.job_json import JobView
 from kue.model.names import Name
+from kue.model.payload import value_of
+from kue.model.view import View
 from kue.store.values import MAX_NUMBER, MAX_PATHS, DataPath, Filter, Priority
 
 if TYPE_CHECKING:
@@ -57,7 +59,7 @@ class JobPage(msgspec.Struct, frozen=True):
     cursor: str | None
 
 
-class LogLineView(msgspec.Struct, frozen=True):
+class LogLineView(View, frozen=True, kw_only=True):
     """One line of a job's log."""
 
     text: str
@@ -177,7 +179,7 @@ class JobsQuery(JobFilter, frozen=True, kw_only=True, forbid_unknown_fields=True
     @property
     def filter(self) -> Filter:
         """The filter, with all values checked and those of the data read."""
-        values = {path: _value(text) for path, text in (self.data or {}).items()}
+        values = {path: value_of(text) for path, text in (self.data or {}).items()}
         return replace(super().filter, data=values or None)
 
 
@@ -210,16 +212,7 @@ def visible_match(
 
 def log_line(line: values.LogLine, redaction: Redaction) -> LogLineView:
     """Return a line with its secrets hidden."""
-    text = redaction.text(line.text)
-    return LogLineView(text, line.level, line.attempt, line.at or None)
-
-
-def _value(text: str) -> Any:
-    """Return *text* decoded as JSON, or itself if it is not JSON."""
-    try:
-        return msgspec.json.decode(text)
-    except (ValueError, RecursionError):
-        return text
+    return LogLineView.of(line, text=redaction.text(line.text), at=line.at or None)
 
 
 def to_datetime(given: int | datetime) -> datetime:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from kue.cli.commands.bus.listen import listen
+from kue.cli.commands.bus.messages import listen, request, send
 from kue.cli.commands.bus.nodes import addresses, nodes
-from kue.cli.commands.bus.send import request, send
 from kue.cli.context import noun
 
 __all__ = ["bus"]

@@ -6,7 +6,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
-import msgspec
 
 from kue.cli.context import as_usage_error, json_option, reads
 from kue.cli.known_names import check_type
@@ -15,6 +14,7 @@ from kue.cli.output.terminal import Command, print_message
 from kue.cli.output.text import json_text
 from kue.cli.params import PRIORITY, STATE, TIME, TYPE, limit_options, moment_of
 from kue.model.job_json import job_detail
+from kue.model.payload import value_of
 from kue.store.values import MAX_BATCH, Page
 
 if TYPE_CHECKING:
@@ -113,10 +113,7 @@ def _path_and_value(given: str) -> tuple[str, JSON]:
         raise click.UsageError(
             f"--data is PATH=VALUE, such as user.id=42, not {given!r}"
         )
-    try:
-        return path, msgspec.json.decode(text)
-    except (ValueError, RecursionError):
-        return path, text
+    return path, value_of(text)
 
 
 class _Search(NamedTuple):
