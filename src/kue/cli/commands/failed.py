@@ -9,9 +9,7 @@ import click
 import msgspec
 
 from kue.cli.commands.job.change import delay_option, each, ids_argument, results_json
-from kue.cli.confirm import confirm, yes_option
 from kue.cli.context import changes, json_option, noun, reads
-from kue.cli.job_ids import JOB_IDS
 from kue.cli.known_names import check_type
 from kue.cli.output.listing import (
     Column,
@@ -22,9 +20,17 @@ from kue.cli.output.listing import (
     progress_bar,
     show_json,
 )
-from kue.cli.output.terminal import DONE, Command, print_message
+from kue.cli.output.terminal import DONE, Command, confirm, print_message, yes_option
 from kue.cli.output.text import jobs
-from kue.cli.params import DURATION, TIME, TYPE, limit_options, moment_of, options
+from kue.cli.params import (
+    DURATION,
+    JOB_IDS,
+    TIME,
+    TYPE,
+    limit_options,
+    moment_of,
+    options,
+)
 from kue.client.bulk_actions import BulkSummary
 from kue.client.filters import Selection
 from kue.model.job import State

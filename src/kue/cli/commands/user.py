@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kue.cli.confirm import confirm, yes_option
 from kue.cli.context import (
     adds,
     as_usage_error,
@@ -17,10 +16,10 @@ from kue.cli.context import (
     noun,
     reads,
 )
+from kue.cli.input import read_all
 from kue.cli.output.listing import Column, Listing, Row, show_one
-from kue.cli.output.terminal import Command, print_message
+from kue.cli.output.terminal import Command, confirm, print_message, yes_option
 from kue.cli.output.text import iso
-from kue.cli.stdin import read_all
 from kue.http.auth.account_records import NameTaken
 from kue.http.auth.passwords import check_password
 from kue.http.auth.roles import Role

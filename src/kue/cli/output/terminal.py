@@ -1,4 +1,4 @@
-"""Exit codes, messages and consoles, shared by all commands."""
+"""Exit codes, messages, confirmation and consoles, shared by all commands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kue.cli.output.text import visible_lines
+from kue.cli.output.text import visible, visible_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -76,3 +76,17 @@ def notices() -> Console:
     from rich.console import Console
 
     return Console(stderr=True)
+
+
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """
+    Ask on a terminal; elsewhere nobody could answer, so go ahead.
+
+    Raises:
+        click.Abort: The answer was no.
+    """
+    if not yes and sys.stdin.isatty():
+        click.confirm(f"kue: {visible(question)}", abort=True, err=True)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kue.client.queue import Kue
     from kue.store.contract import Events
 
-#: Seconds between two checks.
+#: Seconds between two checks of whether the server is stopping.
 POLL_SECONDS = 0.25
 #: Events after which other tasks get their turn.
 BATCH = 200
@@ -171,7 +171,7 @@ class EventBroadcast:
             self._ending = self._background.start(self._end_with_server(), "kue end")
 
     async def _end_with_server(self) -> None:
-        await until_stopping()
+        await _until_stopping()
         for buffer in self._buffers:
             buffer.close()
         self._stop()
@@ -303,3 +303,22 @@ def _lagged() -> Event:
         at=_clock.now_ms(),
         detail={"missed": 0},
     )
+
+
+def _is_stopping() -> bool:
+    """Return whether a uvicorn of this process is stopping; False if there is none."""
+    # Its signal handlers are methods of the server, which has a flag.
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    servers = [getattr(handler, "__self__", None) for handler in handlers]
+    return any(getattr(server, "should_exit", False) is True for server in servers)
+
+
+async def _until_stopping() -> None:
+    """
+    Return once uvicorn is stopping.
+
+    It waits for every unfinished response before it notifies the application, and an
+    event stream never finishes.
+    """
+    while not _is_stopping():  # noqa: ASYNC110 - there is no event
+        await asyncio.sleep(POLL_SECONDS)

@@ -13,12 +13,11 @@ from kue.bus.message import MAX_TIMEOUT
 from kue.bus.sampling import kind_of
 from kue.cli.commands.bus.context import joins
 from kue.cli.context import as_usage_error, json_option, url_option
-from kue.cli.json_input import read_json
+from kue.cli.input import STDIN, read_all, read_json
 from kue.cli.output.listing import show_json, show_line
 from kue.cli.output.terminal import DONE, REFUSED, Command, print_message
 from kue.cli.output.text import json_text
 from kue.cli.params import DURATION, options
-from kue.cli.stdin import STDIN, read_all
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kue.cli.context import as_usage_error, changes, json_option
-from kue.cli.job_ids import JOB_IDS, batches
-from kue.cli.json_input import read_json
+from kue.cli.input import STDIN, read_all, read_json
 from kue.cli.output.listing import show_json, show_one
 from kue.cli.output.terminal import DONE, REFUSED, Command, print_message
-from kue.cli.params import DURATION, PRIORITY, TIME, moment_of
-from kue.cli.stdin import STDIN, read_all
+from kue.cli.params import DURATION, JOB_IDS, PRIORITY, TIME, batches, moment_of
 from kue.client.bulk_actions import BulkResult
 from kue.model.errors import InvalidTransition, JobError, JobNotFound
 from kue.model.job import State

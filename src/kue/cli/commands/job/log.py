@@ -9,10 +9,10 @@ import click
 import msgspec
 
 from kue.cli.context import json_option, reads
-from kue.cli.job_ids import JOB_ID
 from kue.cli.output.listing import show_json, show_line
 from kue.cli.output.terminal import Command, output
 from kue.cli.output.text import iso, visible
+from kue.cli.params import JOB_ID
 from kue.store.values import MAX_LOG_LINES, LogLine
 from kue.worker.progress import LEVELS
 

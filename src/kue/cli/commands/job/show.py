@@ -12,10 +12,10 @@ from rich.text import Text
 
 from kue.cli.commands.job.change import ids_argument
 from kue.cli.context import json_option, reads
-from kue.cli.job_ids import batches
 from kue.cli.output.listing import Cell, Column, Listing, Row, show_json, show_line
 from kue.cli.output.terminal import DONE, REFUSED, Command, output, print_message
 from kue.cli.output.text import both, iso, json_text, visible, visible_lines, words
+from kue.cli.params import batches
 from kue.model.errors import JobNotFound
 from kue.model.job import Priority, State
 from kue.model.job_json import job_detail

@@ -8,11 +8,17 @@ import click
 import msgspec
 
 from kue.cli.audit import login, unchanged
-from kue.cli.confirm import confirm, yes_option
 from kue.cli.context import as_usage_error, changes, json_option
 from kue.cli.known_names import check_type, warn_of_new_type
 from kue.cli.output.listing import progress_bar, show_json, show_line, show_one
-from kue.cli.output.terminal import DONE, REFUSED, Command, print_message
+from kue.cli.output.terminal import (
+    DONE,
+    REFUSED,
+    Command,
+    confirm,
+    print_message,
+    yes_option,
+)
 from kue.cli.output.text import iso, jobs, words
 from kue.cli.params import DURATION, STATE, TIME, TYPE, options
 from kue.model.job import State

@@ -1,19 +1,25 @@
-"""Standard input: read in batches as it arrives, interruptible by Ctrl-C."""
+"""Input: standard input, read in batches as it arrives, and JSON typed by hand."""
 
 from __future__ import annotations
 
 import asyncio
 import io
+import re
 import signal
 import sys
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+import click
+import msgspec
+
 from kue.store.values import MAX_BATCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from kue.model.payload import JSON
 
 #: Stands for ids or data on the command line: read them from standard input.
 STDIN = "-"
@@ -87,3 +93,34 @@ def _interruptible() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def read_json(text: str | bytes, *, what: str) -> JSON:
+    """
+    Return the value of JSON *text*.
+
+    Raises:
+        click.UsageError: It is not JSON; the message names the position.
+    """
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError) as exc:
+        context = click.get_current_context(silent=True)
+        raise click.UsageError(_explain(text, what, exc), context) from None
+
+
+def _explain(text: str | bytes, what: str, exc: Exception) -> str:
+    whole = text if isinstance(text, str) else text.decode(errors="replace")
+    position = re.search(r"\(byte (\d+)\)", str(exc))
+    reason = str(exc).removeprefix("JSON is malformed: ")
+    shown = whole.strip()
+    if position is not None:
+        at = len(
+            whole.encode(errors="replace")[: int(position[1])].decode(errors="ignore")
+        )
+        reason = reason.replace(position[0], "").strip() + f" at character {at + 1}"
+        shown = whole[max(0, at - 20) : at + 20].strip()
+    return (
+        f"{what} is not JSON: {reason}, near {shown[:60]!r}; "
+        'write it like \'{"to": "ann"}\', text in double quotes'
+    )
