@@ -281,15 +281,9 @@ class JobHandle(Generic[T_co]):
         attempts: int | msgspec.UnsetType = msgspec.UNSET,
     ) -> None:
         """Change what is given; a run in progress keeps the data it started with."""
+        every = {"data": data, "priority": priority, "tags": tags, "attempts": attempts}
         given = {
-            name: value
-            for name, value in (
-                ("data", data),
-                ("priority", priority),
-                ("tags", tags),
-                ("attempts", attempts),
-            )
-            if value is not msgspec.UNSET
+            key: value for key, value in every.items() if value is not msgspec.UNSET
         }
         change = self._change(given, ExpectedState(self._created_at))
         [word] = await self._connection.store.update([change])

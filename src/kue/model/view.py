@@ -6,6 +6,8 @@ from typing import Any, Self
 
 import msgspec
 
+_MISSING = object()
+
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
     """A value as a reader outside the program sees it."""
@@ -21,7 +23,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         for name in cls.__struct_fields__:
             if name not in given:
                 for source in sources:
-                    if hasattr(source, name):
-                        given[name] = getattr(source, name)
+                    value = getattr(source, name, _MISSING)
+                    if value is not _MISSING:
+                        given[name] = value
                         break
         return cls(**given)

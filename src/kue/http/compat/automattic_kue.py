@@ -127,7 +127,8 @@ class _Api:
         name = params["state"].lower()
         if name not in job_json.STATES:
             return _reply({"count": 0})
-        return _reply({"count": await jobs.count(self._q, name, params["type"])})
+        count = await jobs.total(self._q, name=name, type=params["type"])
+        return _reply({"count": count})
 
     async def job(self, request: Request) -> Response:
         job = self._redaction.job(job_of(await self._get(request)))

@@ -60,11 +60,6 @@ async def counts(q: Kue) -> dict[str, int]:
     return {f"{name}Count": count for name, count in (await job_json.counts(q)).items()}
 
 
-async def count(q: Kue, name: str, type: str) -> int:
-    """Return how many jobs of *type* are in the state called *name*."""
-    return (await job_json.counts(q, type))[name]
-
-
 async def total(q: Kue, *, name: str | None = None, type: str | None = None) -> int:
     """Return how many jobs there are: of all states or one, of all types or one."""
     counted = await job_json.counts(q, type)

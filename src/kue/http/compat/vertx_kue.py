@@ -103,7 +103,8 @@ class _Api:
     async def count(self, request: Request) -> Response:
         params = request.path_params
         name = _read(job_json.read_state, params["state"])
-        return _reply({"count": await jobs.count(self._q, name, params["type"])})
+        count = await jobs.total(self._q, name=name, type=params["type"])
+        return _reply({"count": count})
 
     async def job(self, request: Request) -> Response:
         try:
