@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
 
+from kue.client.error_groups import ErrorCounter
 from kue.model.duration import Duration, milliseconds
 from kue.model.errors import JobError
 from kue.model.fingerprint import fingerprint, first_line, shape
@@ -203,12 +204,14 @@ class BulkActions:
     ) -> AsyncIterator[list[Job]]:
         """Yield the jobs that match, up to 500 at a time, by the time they ended."""
         cursor = wanted.start(descending=descending)
+        # Else the store would look for more of them beyond the wanted time.
+        anytime = msgspec.structs.replace(wanted, since=None, until=None)
         while True:
             page = await self._connection.store.find(
-                wanted, limit=MAX_BATCH, cursor=cursor, descending=descending
+                anytime, limit=MAX_BATCH, cursor=cursor, descending=descending
             )
-            if page.jobs:
-                yield page.jobs
+            if jobs := [job for job in page.jobs if wanted.covers(job)]:
+                yield jobs
             cursor = page.cursor
             if cursor is None or wanted.ends_before(cursor, descending=descending):
                 return
