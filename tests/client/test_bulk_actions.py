@@ -13,15 +13,7 @@ from kue.model.job import Error, Failed
 from kue.model.job_json import job_detail
 from kue.store.contract import Store
 from kue.store.values import Result
-from tests.support.jobs import (
-    DAY,
-    MINUTE,
-    add_many,
-    claim,
-    end,
-    get_one,
-    job_in,
-)
+from tests.support.jobs import DAY, MINUTE, add_many, claim, end, get_one, job_in
 
 #: Sweeps leave alone what ends after they began: these jobs must have ended before.
 PAST = 1_700_000_000_000

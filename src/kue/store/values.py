@@ -330,7 +330,7 @@ class Page(msgspec.Struct, frozen=True):
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """
-    A filter of jobs, in addition to their state; everything given must match.
+    A filter of jobs; everything given must match.
 
     Raises:
         ValueError: There is no such priority, or paths of data are too long.

@@ -10,14 +10,7 @@ import click
 import msgspec
 
 from kue.cli.audit import login
-from kue.cli.context import (
-    adds,
-    as_usage_error,
-    changes,
-    json_option,
-    noun,
-    reads,
-)
+from kue.cli.context import adds, as_usage_error, changes, json_option, noun, reads
 from kue.cli.output.listing import Column, Listing, Row, show_one
 from kue.cli.output.terminal import Command, print_message
 from kue.cli.output.text import iso

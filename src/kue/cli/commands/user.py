@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kue.cli.context import (
-    adds,
-    as_usage_error,
-    changes,
-    json_option,
-    noun,
-    reads,
-)
+from kue.cli.context import adds, as_usage_error, changes, json_option, noun, reads
 from kue.cli.input import read_all
 from kue.cli.output.listing import Column, Listing, Row, show_one
 from kue.cli.output.terminal import Command, confirm, print_message, yes_option

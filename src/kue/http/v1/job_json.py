@@ -11,11 +11,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from kue.http.framework.problem import Refused
-from kue.model.job import (
-    MAX_PARENTS,
-    MAX_TAGS,
-    Delivery,
-)
+from kue.model.job import MAX_PARENTS, MAX_TAGS, Delivery
 from kue.model.job_json import JobView
 from kue.model.names import Name
 from kue.model.payload import value_of
