@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
 
-from kue.client.error_groups import ErrorCounter
 from kue.model.duration import Duration, milliseconds
 from kue.model.errors import JobError
 from kue.model.fingerprint import fingerprint, first_line, shape
