@@ -65,14 +65,14 @@ def test_wrong_use_is_told_in_a_line_and_exits_with_2(
     assert message in line
 
 
-@pytest.mark.parametrize("command", ["doctor", "demo"])
+@pytest.mark.parametrize("command", ["doctor", "demo --port 0 --url"])
 def test_a_store_that_cannot_be_reached_exits_with_3(
     command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUE_BUDGET", "100ms")
     url = "redis://127.0.0.1:1/0"
 
-    assert exit_code(command, *(["--url"] if command == "demo" else []), url) == 3
+    assert exit_code(*command.split(), url) == 3
 
     captured = capsys.readouterr()
     assert captured.err.startswith("kue: redis://127.0.0.1:1")
