@@ -73,7 +73,7 @@ class Cluster:
     def owner_of(self, prefix: str, job_type: str) -> RedisServer:
         """Return the master that jobs of a type were on when all began."""
         root = root_of(prefix, shard_of_type(job_type, SHARDS), SHARDS)
-        slot = int(_ask(self._servers[0], "KEYSLOT", root))
+        slot = _slot_of(self._servers[0], root)
         return next(
             server
             for number, server in enumerate(self._servers)
@@ -82,10 +82,10 @@ class Cluster:
 
     def move_slot(self, key: str) -> None:
         """Move the slot of *key* to the next master, key by key as operators do."""
-        slot = int(_ask(self._servers[0], "KEYSLOT", key))
+        slot = _slot_of(self._servers[0], key)
         masters = self.masters
         ids = [_ask(server, "MYID").decode() for server in masters]
-        at = ids.index(str(_owner_id(masters[0], slot)))
+        at = ids.index(_owner_id(masters[0], slot))
         to = (at + 1) % len(masters)
         _ask(masters[to], "SETSLOT", slot, "IMPORTING", ids[at])
         _ask(masters[at], "SETSLOT", slot, "MIGRATING", ids[to])
@@ -100,14 +100,14 @@ class Cluster:
     @contextmanager
     def without_slot(self, key: str) -> Iterator[None]:
         """Take the slot of *key* from its node in the eyes of all, for a while."""
-        slot = int(_ask(self._servers[0], "KEYSLOT", key))
+        slot = _slot_of(self._servers[0], key)
         masters = self.masters
-        ids = [_ask(server, "MYID").decode() for server in masters]
-        owner = masters[ids.index(str(_owner_id(masters[0], slot)))]
+        owner_id = _owner_id(masters[0], slot)
+        [owner] = [one for one in masters if _ask(one, "MYID").decode() == owner_id]
 
         def is_forgotten() -> bool:
             # A node may hear of it once more, from one that has not forgotten.
-            known = [server for server in masters if _owner_id(server, slot)]
+            known = [server for server in masters if _has_owner(server, slot)]
             for server in known:
                 _ask(server, "DELSLOTS", slot)
             return not known
@@ -119,7 +119,7 @@ class Cluster:
         finally:
             _ask(owner, "ADDSLOTS", slot)
             wait_until(
-                lambda: all(_owner_id(server, slot) for server in masters),
+                lambda: all(_has_owner(server, slot) for server in masters),
                 "all nodes know of the slot",
             )
 
@@ -207,12 +207,23 @@ def _send(server: RedisServer, *command: Any) -> Any:
         return send(*command)
 
 
-def _owner_id(server: RedisServer, slot: int) -> str | None:
+def _slot_of(server: RedisServer, key: str) -> int:
+    return int(_ask(server, "KEYSLOT", key))
+
+
+def _has_owner(server: RedisServer, slot: int) -> bool:
+    try:
+        return bool(_owner_id(server, slot))
+    except LookupError:
+        return False
+
+
+def _owner_id(server: RedisServer, slot: int) -> str:
     """Return the id of the node that has a slot, as *server* knows it."""
     for first, last, master, *_ in _send(server, "CLUSTER", "SLOTS"):
         if first <= slot <= last:
             return str(master[2].decode())
-    return None
+    raise LookupError(f"no node has slot {slot}")
 
 
 def _info(server: RedisServer) -> dict[str, Any]:

@@ -128,8 +128,9 @@ async def test_a_slot_that_no_node_has_is_waited_for(
             )
         patient = new_store(cluster.url, budget="50s")
         adding = asyncio.create_task(patient.add([draft(TYPE)], producer="q", seq=1))
-        while not patient.losses:  # noqa: ASYNC110 - nobody is told
+        while not (patient.losses or adding.done()):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
+        assert not adding.done()
 
     [added] = await adding
     assert added.new
