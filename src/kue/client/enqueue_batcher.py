@@ -6,9 +6,9 @@ all.  A single caller never waits for others, and a hundred at once cost one or 
 calls.
 
 Adds are idempotent: the store recognises a repeated one by (producer, seq).  A
-`ProducerSequence` is such a producer: one call at a time, a growing seq.  A sequence
-whose last call may or may not have arrived is discarded, so that its number cannot be
-mistaken for another call's.
+`_Producer` makes one call at a time, with a growing seq.  One whose last call may or
+may not have arrived is discarded, so that its number cannot be mistaken for another
+call's.
 """
 
 from __future__ import annotations
@@ -23,27 +23,18 @@ from kue.store.batches import bytes_of_draft
 from kue.store.values import MAX_BATCH, MAX_CALL_BYTES, Added
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Sequence
 
     from kue.model.job import Draft
     from kue.store.contract import Store
 
 
-class ProducerSequence:
+class _Producer:
     """One producer, as the store sees it: an id and a growing number."""
 
     def __init__(self) -> None:
-        self._producer = uuid.uuid4().hex
-        self._seq = 0
-
-    async def add(
-        self, store: Store, drafts: Sequence[Draft], *, durable: bool
-    ) -> list[Added]:
-        """Add *drafts* as the next call of this sequence."""
-        self._seq += 1
-        return await store.add(
-            drafts, producer=self._producer, seq=self._seq, durable=durable
-        )
+        self.id = uuid.uuid4().hex
+        self.seq = 0
 
 
 class _Waiting(NamedTuple):
@@ -56,7 +47,7 @@ class EnqueueBatcher:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._idle_sequences: list[ProducerSequence] = []
+        self._idle_producers: list[_Producer] = []
         self._waiting: deque[_Waiting] = deque()
         self._sender = CoalescedCalls(self._send_batches, "kue producer")
         #: Set while a caller makes its call itself, without a sending task.
@@ -65,19 +56,13 @@ class EnqueueBatcher:
         #: more: one turn of the event loop, which a single caller is spared.
         self._had_others = True
 
-    def add(self, draft: Draft) -> Awaitable[Added]:
+    async def add(self, draft: Draft) -> Added:
         """Add one draft, together with those of concurrent callers."""
-        if not self._sender.tasks and self._first_call is None:
-            return self._add_first(draft)
-        answer: asyncio.Future[Added] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(draft, answer))
-        return answer
-
-    async def _add_first(self, draft: Draft) -> Added:
-        if self._sender.tasks or self._first_call is not None:
-            # Another caller was first, between this call and its first step.
-            return await self.add(draft)
         loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Added] = loop.create_future()
+        if self._sender.tasks or self._first_call is not None:
+            self._waiting.append(_Waiting(draft, answer))
+            return await answer
         self._first_call = answered = loop.create_future()
         try:
             if self._had_others:
@@ -88,7 +73,6 @@ class EnqueueBatcher:
                 # A single caller needs no task, which is a third cheaper.
                 [added] = await self.add_batch([draft])
                 return added
-            answer: asyncio.Future[Added] = loop.create_future()
             self._waiting.appendleft(_Waiting(draft, answer))
         finally:
             self._first_call = None
@@ -102,12 +86,13 @@ class EnqueueBatcher:
         self, drafts: Sequence[Draft], *, durable: bool = False
     ) -> list[Added]:
         """Add up to MAX_BATCH drafts in a separate call."""
-        sequence = (
-            self._idle_sequences.pop() if self._idle_sequences else ProducerSequence()
+        producer = self._idle_producers.pop() if self._idle_producers else _Producer()
+        producer.seq += 1
+        added = await self._store.add(
+            drafts, producer=producer.id, seq=producer.seq, durable=durable
         )
-        added = await sequence.add(self._store, drafts, durable=durable)
         # Only when the call was answered: see the top of this module.
-        self._idle_sequences.append(sequence)
+        self._idle_producers.append(producer)
         return added
 
     async def drain(self) -> None:

@@ -19,12 +19,14 @@ from kue.model.arguments import result_reader
 from kue.worker.current_job import CURRENT
 
 if TYPE_CHECKING:
+    from kue.client.connection import Connection
     from kue.client.queue import Kue
     from kue.client.sync import SyncJobHandle
     from kue.model.arguments import Arguments
     from kue.model.draft import DraftTemplate
     from kue.model.job import Draft
     from kue.model.options import JobOptions
+    from kue.store.values import Added
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -89,7 +91,9 @@ class TaskCalls(Generic[P, T_co]):
         Raises:
             As `draft`, and what `Kue.enqueue` raises.
         """
-        return await self._add(self._queue, self.draft(*args, **kwargs))
+        draft = self._draft(self._arguments.bind(args, kwargs))
+        connection = self._queue._connection
+        return self._handle(connection, await connection.add(draft))
 
     def delay(self, *args: P.args, **kwargs: P.kwargs) -> SyncJobHandle[T_co]:
         """
@@ -118,9 +122,11 @@ class TaskCalls(Generic[P, T_co]):
         return [typed(handle, reader) for handle in handles]
 
     async def _add(self, queue: Kue, draft: Draft) -> JobHandle[T_co]:
-        added = await queue._connection.add(draft)
+        return self._handle(queue._connection, await queue._connection.add(draft))
+
+    def _handle(self, connection: Connection, added: Added) -> JobHandle[T_co]:
         reader = result_reader(self._arguments.returns)
-        return added_handle(queue._connection, self.name, added, reader)
+        return added_handle(connection, self.name, added, reader)
 
     def _call(self, call: Mapping[str, Any] | Draft) -> Draft:
         if isinstance(call, Mapping):

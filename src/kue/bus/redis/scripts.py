@@ -21,4 +21,4 @@ def root_of(prefix: str) -> str:
 
 async def run(client: RedisClient, root: str, script: str, *args: Any) -> Any:
     """Run a script of the cluster whose keys begin with *root*."""
-    return await client.run_loaded(load(script, PACKAGE), root, *args)
+    return await client.run(load(script, PACKAGE), root, *args)

@@ -62,7 +62,7 @@ class IdempotentCalls:
         return await self._client.read(root, *command)
 
     async def _read(self, script: str, root: str, args: tuple[Any, ...]) -> Any:
-        return await self._client.run_loaded(load(script, PACKAGE), root, *args)
+        return await self._client.run(load(script, PACKAGE), root, *args)
 
     async def _change(
         self, script: str, root: str, args: tuple[Any, ...]
@@ -71,7 +71,7 @@ class IdempotentCalls:
             caller = self._callers.pop()
             number = next(self._numbers)
             try:
-                answer: bytes = await self._client.run_loaded(
+                answer: bytes = await self._client.run(
                     load(script, PACKAGE), root, caller, number, *args
                 )
             finally:

@@ -158,7 +158,7 @@ class LockRequests:
         for what, entry in actions:
             args += (what, entry.number, quote(entry.lock), entry.ticket)
         began = time.monotonic()
-        born, soonest, entries, *tickets = await self._client.run_loaded(
+        born, soonest, entries, *tickets = await self._client.run(
             load("step", PACKAGE),
             self._root,
             self._process,

@@ -83,34 +83,27 @@ async def _add_at(
     for number, part in enumerate(split(drafts, bytes_of_draft)):
         name = producer_of_part(call.producer, number)
         args = (name, call.seq, *NO_SCHEDULE, *arguments(part))
-        confirmed, reply = await _add(
-            db, shard, args, durable=call.durable, now=call.now
-        )
-        all_confirmed = all_confirmed and confirmed
-        added += read_added(reply)
+        if call.durable:
+            reply, confirmed = await _add_durably(db, shard, args, now=call.now)
+            all_confirmed = all_confirmed and confirmed
+        else:
+            reply = await db.run(shard, "add", *args, now=call.now)
+        if reply[0] != b"OK":
+            raise _behind(name, call.seq)
+        added += read_added(reply[1])
     return all_confirmed, added
 
 
-async def _add(
-    db: Shards, shard: int, args: tuple[Any, ...], *, durable: bool, now: int | None
-) -> tuple[bool, bytes]:
-    confirmed = True
-    if durable:
-        await db.open()
-        reply, confirmed = await db.client.run_durably(
-            "add",
-            db.keys[shard].root,
-            "" if now is None else now,
-            db.count,
-            shard,
-            *args,
-            wait_ms=DURABLE_WAIT_MS,
-        )
-    else:
-        reply = await db.run(shard, "add", *args, now=now)
-    if reply[0] != b"OK":
-        raise _behind(args[0], args[1])
-    return confirmed, reply[1]
+async def _add_durably(
+    db: Shards, shard: int, args: tuple[Any, ...], *, now: int | None
+) -> tuple[list[bytes], bool]:
+    """Return the reply of the script, and whether a replica has the jobs."""
+    await db.open()
+    root = db.keys[shard].root
+    head = ("" if now is None else now, db.count, shard)
+    return await db.client.run_durably(
+        "add", root, *head, *args, wait_ms=DURABLE_WAIT_MS
+    )
 
 
 def _check_seq(db: Shards, producer: str, seq: int) -> None:

@@ -107,42 +107,44 @@ class RedisClient:
         self._routes: dict[tuple[str, str], RedisConnectionPool] = {}
 
     async def run(
-        self, script: str, root: str, *args: Any, heartbeat: bool = False
+        self, script: Script | str, root: str, *args: Any, heartbeat: bool = False
     ) -> Any:
-        """Run a script on the shard of *root*; the script must be idempotent."""
-        return await self.run_loaded(load(script), root, *args, heartbeat=heartbeat)
+        """
+        Run a script on the shard of *root*; the script must be idempotent.
 
-    async def run_loaded(
-        self, loaded: Script, root: str, *args: Any, heartbeat: bool = False
-    ) -> Any:
-        """Do the same with a script that may be of another package."""
+        A name is that of a script of the store; other packages pass their scripts.
+        """
+        loaded = load(script) if isinstance(script, str) else script
         purpose = "heartbeat" if heartbeat else "command"
 
         async def once(deadline: float) -> Any:
+            pool = await self._pool_for(purpose, root, deadline)
             try:
                 command = ("EVALSHA", loaded.sha, 1, root, *args)
-                return await self._send(purpose, root, command, deadline)
+                [reply] = await pool.call([command], deadline)
             except exceptions.NoScriptError:
                 # Restarted, failed over or flushed: sending the text loads it again.
                 command = ("EVAL", loaded.source, 1, root, *args)
-                return await self._send(purpose, root, command, deadline)
+                [reply] = await pool.call([command], deadline)
+            return reply
 
         return await self._retry(once)
 
     async def read(self, root: str, *command: Any) -> Any:
         """Send a command that only reads, or that is idempotent."""
-        return await self._retry(
-            lambda deadline: self._send("command", root, command, deadline)
-        )
+        [reply] = await self._read("command", root, [command])
+        return reply
 
     async def read_many(self, root: str, commands: list[Command]) -> list[Any]:
         """Send commands that only read to one shard, in one round trip."""
-        if not commands:
-            return []
+        return await self._read("many", root, commands) if commands else []
 
+    async def _read(
+        self, purpose: str, root: str, commands: list[Command]
+    ) -> list[Any]:
         async def once(deadline: float) -> list[Any]:
-            pool = await self._pool_for("many", root, deadline)
-            return _checked(await pool.call_all(commands, deadline))
+            pool = await self._pool_for(purpose, root, deadline)
+            return await pool.call(commands, deadline)
 
         return await self._retry(once)
 
@@ -184,7 +186,8 @@ class RedisClient:
         """Sleep until one of *keys* has a marker; remove it and return its key."""
         try:
             deadline = _after(seconds + COMMAND_TIMEOUT_SECONDS)
-            popped = await self._send("block", root, _pop(keys, seconds), deadline)
+            pool = await self._pool_for("block", root, deadline)
+            [popped] = await pool.call([_pop(keys, seconds)], deadline)
             return popped[0].decode() if popped else None
         except _ERRORS as exc:
             self._handle_failure(exc)
@@ -204,7 +207,7 @@ class RedisClient:
             deadline = _after(seconds + COMMAND_TIMEOUT_SECONDS)
             pool = await self._pool_for("block", root, deadline)
             calls = [_pop(keys, seconds), command]
-            replies = _checked(await pool.call_all(calls, deadline))
+            replies = await pool.call(calls, deadline)
         except exceptions.NoScriptError:
             return await self.run(script, root, *args)
         except _ERRORS as exc:
@@ -302,15 +305,6 @@ class RedisClient:
             return corrupt(name, exc)
         return StoreError(f"{name} answered with an error: {exc}")
 
-    async def _send(
-        self, purpose: str, root: str, command: Command, deadline: float
-    ) -> Any:
-        """Send a command to the node of *root*'s slot."""
-        pool = self._routes.get((purpose, root))
-        if pool is None:
-            pool = await self._pool_for(purpose, root, deadline)
-        return await pool.call(command, deadline)
-
     async def _pool_for(
         self, purpose: str, root: str, deadline: float
     ) -> RedisConnectionPool:
@@ -345,7 +339,8 @@ class RedisClient:
         return calls
 
     async def _ask_node(self, node: Node, command: Command, deadline: float) -> Any:
-        return await self._pool_to("command", node).call(command, deadline)
+        [reply] = await self._pool_to("command", node).call([command], deadline)
+        return reply
 
     def _handle_failure(self, exc: Exception) -> None:
         """Count a failed call, and update the route of the next one."""
@@ -370,14 +365,6 @@ def _after(seconds: float) -> float:
 def _pop(keys: list[str], seconds: float) -> Command:
     # 0 would block forever; less than a millisecond would be a busy loop.
     return ("BZPOPMIN", *keys, max(seconds, 0.001))
-
-
-def _checked(replies: list[Any]) -> list[Any]:
-    """Return *replies*, or raise the first error among them."""
-    for reply in replies:
-        if isinstance(reply, Exception):
-            raise reply
-    return replies
 
 
 def pairs(reply: list[Any]) -> list[tuple[bytes, Any]]:

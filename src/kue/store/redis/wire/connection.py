@@ -57,21 +57,18 @@ class RedisConnectionPool:
         self._open: set[RedisConnection] = set()
         self._permits = asyncio.Semaphore(limit)
 
-    async def call(self, command: Command, deadline: float) -> Any:
-        """Send a command; return the reply, or raise the error that Redis replies."""
-        [reply] = await self.call_all([command], deadline)
-        if isinstance(reply, Exception):
-            raise reply
-        return reply
-
-    async def call_all(self, commands: Sequence[Command], deadline: float) -> list[Any]:
-        """Send commands together; error replies are returned among the others."""
+    async def call(self, commands: Sequence[Command], deadline: float) -> list[Any]:
+        """Send commands together; return the replies, or raise the first error."""
         async with self._permits:
             connection = self._take() or await self._connect_by(deadline)
             try:
-                return await connection.call(commands, deadline)
+                replies = await connection.call(commands, deadline)
             finally:
                 self._put_back(connection)
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise reply
+        return replies
 
     @asynccontextmanager
     async def connection(self, deadline: float) -> AsyncIterator[RedisConnection]:
