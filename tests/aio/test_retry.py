@@ -179,6 +179,39 @@ async def test_a_party_that_lost_the_store_for_good_is_not_waited_for(
     assert len(caplog.messages) == 2
 
 
+async def test_a_bug_is_logged_each_time_and_raised_after_a_few(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outages, "FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(outages, "LONGEST_PAUSE", 0.0)
+    sick = Sick(TypeError("whoops"))
+    retry = StoreRetry("redis://here", max_bugs=3)
+
+    with pytest.raises(TypeError, match="whoops"):
+        await retry.persist("cycle 1", sick)
+
+    assert sick.calls == 3
+    assert [record.exc_info is not None for record in caplog.records] == [True] * 3
+    assert retry.trouble is None
+
+
+async def test_errors_of_the_store_are_no_bugs_and_end_a_row_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(outages, "FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(outages, "LONGEST_PAUSE", 0.0)
+    bug, damage = TypeError("whoops"), StoreCorrupt("a row is bad")
+    errors = [bug, bug, damage, damage, damage, StoreUnavailable("gone"), bug, bug]
+
+    async def call() -> str:
+        if errors:
+            raise errors.pop()
+        return "well"
+
+    retry = StoreRetry("redis://here", max_bugs=3)
+    assert await retry.persist("cycle 1", call) == "well"
+
+
 class Clock:
     """A clock that tests set."""
 

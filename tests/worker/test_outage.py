@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kue import ActiveJob, Kue, State, StoreCorrupt
+from kue.aio.retry import MAX_BUGS
 from tests.support.flaky import Wire
 from tests.support.patience import until
 
@@ -153,16 +154,59 @@ async def test_an_outcome_that_cannot_be_written_within_the_lease_is_given_up(
     assert (await handle.refresh()).state is State.ACTIVE
 
 
-async def test_a_fault_of_ours_is_an_error_and_seen_in_workers(
+async def test_a_bug_is_logged_each_time_and_stops_the_worker(
     q: Kue, wire: Wire, caplog: pytest.LogCaptureFixture
 ) -> None:
     """R-6: a TypeError in `cycle` is neither an outage nor silence."""
 
     @q.process("email")
     async def handler(job: ActiveJob) -> str:
-        return "at last"
+        return "by the next worker"
 
     wire.spoil("cycle", TypeError("unsupported operand"))
+    with pytest.raises(TypeError, match="unsupported operand"):
+        await q.run()
+
+    errors = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert len(errors) >= MAX_BUGS
+    assert all(error.exc_info for error in errors)
+    assert [worker.stopped for worker in await q.workers()] == [True]
+    wire.mend()
+    handle = await q.enqueue("email")
+    async with q.work():
+        assert await handle.result(timeout=50) == "by the next worker"
+
+
+async def test_a_bug_in_a_service_lets_running_jobs_finish(q: Kue, wire: Wire) -> None:
+    release = asyncio.Event()
+
+    @q.process("email")
+    async def handler(job: ActiveJob) -> str:
+        await release.wait()
+        return "finished"
+
+    handle = await q.enqueue("email")
+    running = asyncio.create_task(q.run())
+    await until(lambda: any(worker.running for worker in q.working))
+    wire.spoil("tend", TypeError("unsupported operand"))
+    await until(lambda: all(worker.is_stopping for worker in q.working))
+    release.set()
+
+    with pytest.raises(TypeError, match="unsupported operand"):
+        await running
+    assert await handle.result() == "finished"
+
+
+async def test_damage_is_an_error_and_seen_in_workers(
+    q: Kue, wire: Wire, caplog: pytest.LogCaptureFixture
+) -> None:
+    """R-6: a damaged structure is neither an outage nor silence."""
+
+    @q.process("email")
+    async def handler(job: ActiveJob) -> str:
+        return "at last"
+
+    wire.spoil("cycle", StoreCorrupt("a row is bad"))
     async with q.work():
         wire.break_off("stand_by")
         handle = await q.enqueue("email")
@@ -172,7 +216,7 @@ async def test_a_fault_of_ours_is_an_error_and_seen_in_workers(
         assert await handle.result(timeout=50) == "at last"
         after = await trouble_of(q, wire)
 
-    assert (during, after) == ("cycle: TypeError: unsupported operand", None)
+    assert (during, after) == ("cycle: StoreCorrupt: a row is bad", None)
     [error] = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert error.exc_info is not None
 

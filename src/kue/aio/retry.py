@@ -2,14 +2,15 @@
 Repeating calls to the store until they succeed, and reporting what keeps them from it.
 
 Everything that works for a queue (a worker's lanes, its heartbeat, its maintenance, a
-listener) repeats what the store could not do, forever and with jitter.  There are two
-reasons:
+listener) repeats what the store could not do, with jitter.  There are three reasons:
 
-* An outage: the store is away or full.  It is one line in the log when it begins and
-  one when it is over, however many callers are affected.
-* Trouble: anything else, such as a damaged store or a bug of ours.  It is an ERROR with
-  a traceback, repeated every minute while it lasts, and `StoreRetry.trouble` describes
-  it for `workers` and health checks.
+* An outage: the store is away or full.  The call is repeated forever.  It is one line
+  in the log when it begins and one when it is over, however many callers are affected.
+* Trouble: another error of the store, such as damage.  The call is repeated forever,
+  too.  It is an ERROR with a traceback every minute while it lasts, and
+  `StoreRetry.trouble` describes it for `workers` and health checks.
+* A bug: any other exception.  It is logged each time, and a worker stops after
+  `MAX_BUGS` of them in a row: a new process may do better, this one would not.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import time
 from typing import TYPE_CHECKING, TypeVar
 
 from kue.aio.throttled_log import ThrottledLog
-from kue.model.errors import StoreFull, StoreUnavailable
+from kue.model.errors import StoreError, StoreFull, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -33,15 +34,23 @@ T = TypeVar("T")
 #: Pauses grow from the first to the longest, in seconds.  A worker must be back within
 #: two seconds of its store, so the longest is short.
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
+#: How many times in a row a worker repeats a call that fails because of a bug.
+MAX_BUGS = 5
 #: Characters of an error that `trouble` shows.
 MAX_TROUBLE = 300
 
 
 class StoreRetry:
-    """Repeats calls until they succeed, and reports the outage or trouble they meet."""
+    """
+    Repeats calls until they succeed, and reports the outage or trouble they meet.
 
-    def __init__(self, store_name: str) -> None:
+    *max_bugs* is how many bugs in a row `persist` tolerates; None for any number, which
+    are logged once a minute.
+    """
+
+    def __init__(self, store_name: str, *, max_bugs: int | None = None) -> None:
         self._store_name = store_name
+        self._max_bugs = max_bugs
         self._began = 0.0
         #: Callers that found the store away and have not succeeded since.
         self._waiting: set[str] = set()
@@ -60,14 +69,22 @@ class StoreRetry:
         return f"{', '.join(callers)}: {next(reversed(troubled.values()))}"
 
     async def persist(self, caller: str, call: Callable[[], Awaitable[T]]) -> T:
-        """Return what *call* returns, however many times it takes."""
-        failures = 0
+        """
+        Return what *call* returns, however many times it takes.
+
+        Raises:
+            Exception: That of the last of *max_bugs* bugs in a row.
+        """
+        failures = bugs = 0
         try:
             while True:
                 try:
                     result = await call()
                 except Exception as exc:
+                    bugs = 0 if isinstance(exc, StoreError) else bugs + 1
                     self._fail(caller, exc)
+                    if bugs == self._max_bugs:
+                        raise
                     await asyncio.sleep(_pause(failures))
                     failures += 1
                 else:
@@ -110,13 +127,22 @@ class StoreRetry:
         # Moved to the end: the newest is shown.
         self._troubled.pop(caller, None)
         self._troubled[caller] = f"{type(exc).__name__}: {exc}"[:MAX_TROUBLE]
-        self._log.error(
-            "%s: %s failed and is repeated until it succeeds (failing: %s)",
-            self._store_name,
-            caller,
-            self.trouble,
-            exc=exc,
-        )
+        if self._max_bugs is None or isinstance(exc, StoreError):
+            self._log.error(
+                "%s: %s failed and is repeated until it succeeds (failing: %s)",
+                self._store_name,
+                caller,
+                self.trouble,
+                exc=exc,
+            )
+        else:
+            logger.error(
+                "%s: %s failed because of a bug; the worker stops after %d in a row",
+                self._store_name,
+                caller,
+                self._max_bugs,
+                exc_info=exc,
+            )
 
 
 def _pause(failures: int) -> float:

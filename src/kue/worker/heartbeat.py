@@ -175,7 +175,7 @@ class Heartbeat:
 
     async def send(self) -> None:
         """Renew the lease once; the first call carries the status of the worker."""
-        jobs = [job for lane in self._lanes for job in lane.runs]
+        jobs = [run.job for lane in self._lanes for run in lane.runs]
         info = self._status()
         # One call renews the lease, which is the worker's; further calls only ask about
         # more runs.

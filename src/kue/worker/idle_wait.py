@@ -45,7 +45,7 @@ class IdleWait:
     ) -> None:
         self._store = store
         self._store_retry = store_retry
-        self._lanes = {lane.type: lane for lane in lanes}
+        self._lanes = lanes
         self._worker = worker
         self._lease = lease
         self._claims = claims
@@ -67,8 +67,8 @@ class IdleWait:
                 # Lanes that woke together run out together: let them.
                 await asyncio.sleep(0)
                 self._became_idle.clear()
-                if types := self._idle():
-                    call = group.create_task(self._call(types), name="kue idle wait")
+                if lanes := self._idle():
+                    call = group.create_task(self._call(lanes), name="kue idle wait")
                     self._calls.add(call)
                     call.add_done_callback(self._calls.discard)
 
@@ -88,42 +88,41 @@ class IdleWait:
         for call in self._calls:
             call.cancel()
 
-    def _idle(self) -> list[str]:
+    def _idle(self) -> list[Lane]:
         return [
-            name
-            for name, lane in self._lanes.items()
+            lane
+            for lane in self._lanes
             if lane.is_empty
-            and name not in self._waiting
+            and lane.type not in self._waiting
             and (lane.spare or not self._claims)
         ]
 
-    async def _call(self, types: list[str]) -> None:
+    async def _call(self, lanes: list[Lane]) -> None:
+        types = [lane.type for lane in lanes]
         self._waiting.update(types)
         try:
-            await (self._stand_by(types) if self._claims else self._wait(types))
+            await (self._stand_by(lanes) if self._claims else self._wait(lanes))
         finally:
             self._waiting.difference_update(types)
             # Those that were not woken go on waiting.
             self._became_idle.set()
 
-    async def _wait(self, types: list[str]) -> None:
+    async def _wait(self, lanes: list[Lane]) -> None:
         """Wait for work, and wake the lanes that may have some."""
+        types = [lane.type for lane in lanes]
         woken = await self._store_retry.persist(
-            f"wait {types[0]}",
-            lambda: self._store.wait(types, self._seconds(types)),
+            f"wait {types[0]}", lambda: self._store.wait(types, _seconds(lanes))
         )
-        for name in types:
-            lane = self._lanes[name]
-            if name in woken or lane.is_due:
+        for lane in lanes:
+            if lane.type in woken or lane.is_due:
                 lane.wake()
 
-    async def _stand_by(self, types: list[str]) -> None:
+    async def _stand_by(self, lanes: list[Lane]) -> None:
         """Wait for work, and claim it for the lanes."""
-        lanes = [self._lanes[name] for name in types]
         room = min(lane.spare for lane in lanes)
         for lane in lanes:
             lane.expect(room)
-        claimed, failure = await self._claim(types, room)
+        claimed, failure = await self._claim(lanes, room)
         is_full = len(claimed.jobs) >= room
         for lane in lanes:
             jobs = [job for job in claimed.jobs if job.type == lane.type]
@@ -132,12 +131,13 @@ class IdleWait:
                 lane.wake()
         if isinstance(failure, Exception):
             # Only this call may have failed: the next must not follow without a pause.
-            await self._wait(types)
+            await self._wait(lanes)
 
     async def _claim(
-        self, types: list[str], limit: int
+        self, lanes: list[Lane], limit: int
     ) -> tuple[Claimed, BaseException | None]:
         """Return what was claimed, and why the call failed if it did."""
+        types = [lane.type for lane in lanes]
         last = (
             self._answered.pop() if self._answered else Claim(secrets.token_hex(4), 0)
         )
@@ -148,7 +148,7 @@ class IdleWait:
                 ClaimRequest(
                     types, limit, worker=self._worker, claim=claim, lease=self._lease
                 ),
-                timeout=self._seconds(types),
+                timeout=_seconds(lanes),
             )
         except (Exception, asyncio.CancelledError) as exc:
             # It may have got jobs, which nobody would run and whose lease our own
@@ -174,9 +174,11 @@ class IdleWait:
         finally:
             self._recovering.discard(call)
 
-    def _seconds(self, types: list[str]) -> float:
-        now = asyncio.get_running_loop().time()
-        until = (math.floor(now / WAIT_SECONDS) + 1) * WAIT_SECONDS
-        rest = until - now
-        dues = [self._lanes[name].due for name in types]
-        return max(0.0, min([rest, *(due - now for due in dues if due is not None)]))
+
+def _seconds(lanes: Sequence[Lane]) -> float:
+    """Return how long a call that waits for work of *lanes* may last."""
+    now = asyncio.get_running_loop().time()
+    until = (math.floor(now / WAIT_SECONDS) + 1) * WAIT_SECONDS
+    rest = until - now
+    dues = [lane.due for lane in lanes]
+    return max(0.0, min([rest, *(due - now for due in dues if due is not None)]))

@@ -1,10 +1,19 @@
 """
 A lane of a worker: the claim loop of one type (claim, execute, settle, rest).
 
-Batches form by themselves.  While one cycle is in flight to the store, finished runs
-collect; the next cycle settles all of them and fills the free slots.  Two loops per
-lane cycle in turn, so that store and handlers work at the same time.  Low load gives
-low latency, high load gives large batches, and there is nothing to tune.
+There are two ways to claim:
+
+* Cycle, while there is work.  `Lane.run_loop` makes one call that settles the runs that
+  have ended and claims jobs for the free slots (`Store.cycle`).  Batches form by
+  themselves: while one cycle is in flight, finished runs collect for the next.  Two
+  loops per lane cycle in turn, so that store and handlers work at the same time.  Low
+  load gives low latency, high load gives large batches, and there is nothing to tune.
+* Idle wait, when a cycle got fewer jobs than it asked for.  The lane calls `on_idle`,
+  and `IdleWait` blocks in the store once for all idle lanes of the worker.  It passes
+  the jobs that it gets to `Lane.receive`, or wakes the lane.
+
+Either way the jobs are started by `_start`, run by `_run`, and their endings settled by
+the next cycle.
 """
 
 from __future__ import annotations
@@ -12,10 +21,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from kue.model.histogram import Timing, bucket, ready_at
 from kue.model.job import Completed, Error, Failed, Released, Retried
 from kue.model.retry_policy import runs_alone
 from kue.store.values import MAX_BATCH, Claim, Claimed, ClaimRequest, Outcome, Result
@@ -23,8 +30,8 @@ from kue.worker import log_capture
 from kue.worker.claimed_runs import ClaimedRuns
 from kue.worker.current_job import CURRENT
 from kue.worker.executor import execute, forced_ending
+from kue.worker.metrics import RunTimings
 from kue.worker.run import ActiveRun
-from kue.worker.slots import SlotClaimant
 from kue.worker.work_available import WorkAvailability
 
 if TYPE_CHECKING:
@@ -36,7 +43,7 @@ if TYPE_CHECKING:
     from kue.store.contract import Store
     from kue.worker.isolation import Isolation
     from kue.worker.run_resources import RunResources
-    from kue.worker.slots import SlotBudget
+    from kue.worker.slots import SlotBudget, SlotClaimant
 
 logger = logging.getLogger(__name__)
 
@@ -76,25 +83,41 @@ class Processor(NamedTuple):
     weight: int = 1
 
 
+class LaneContext(NamedTuple):
+    """What all lanes of a worker share."""
+
+    store: Store
+    store_retry: StoreRetry
+    worker: str
+    lease: int
+    resources: RunResources
+    budget: SlotBudget
+    isolation: Isolation
+    #: Called when the store had nothing more.
+    on_idle: Callable[[], None]
+    #: Called when slots are free that other lanes may need.
+    on_freed: Callable[[], None]
+    #: Called when no more jobs may be claimed for a lane.
+    on_paused: Callable[[], None]
+    #: Called for jobs that failed permanently.
+    on_failed: Callable[[Outcome], None] | None
+
+
 class Lane:
     """Runs jobs of one type, never more at once than there are slots."""
 
     def __init__(
-        self,
-        store: Store,
-        processor: Processor,
-        *,
-        worker: str,
-        lease: int,
-        store_retry: StoreRetry,
+        self, processor: Processor, claimant: SlotClaimant, context: LaneContext
     ) -> None:
         self.processor = processor
         self.type = processor.type
-        self.claimant = SlotClaimant(processor.slots, processor.weight)
-        self._store = store
-        self._worker = worker
-        self._lease = lease
-        self._store_retry = store_retry
+        self.claimant = claimant
+        self.timings = RunTimings(processor.type)
+        self._context = context
+        self._store = context.store
+        self._store_retry = context.store_retry
+        self._budget = context.budget
+        self._isolation = context.isolation
         self._types = (processor.type,)
         #: The most one cycle claims: half, so that the other loop has something to do.
         self._share = min(-(-processor.slots // LOOPS_PER_LANE), MAX_BATCH)
@@ -116,43 +139,10 @@ class Lane:
         #: Runs that have begun, and those that have ended.
         self.begun = 0
         self.done = 0
-        self._waits: dict[int, int] = {}
-        self._run_times: dict[int, int] = {}
-
-    def join(
-        self,
-        resources: RunResources,
-        budget: SlotBudget,
-        isolation: Isolation,
-        *,
-        on_idle: Callable[[], None],
-        on_freed: Callable[[], None],
-        on_paused: Callable[[], None],
-        on_failed: Callable[[Outcome], None] | None = None,
-    ) -> None:
-        """
-        Connect the lane to its worker; called once, before `run_loop`.
-
-        *on_idle* is called when the store had nothing more, *on_freed* when slots that
-        other lanes may need are free, *on_paused* when no more jobs may be claimed for
-        us, *on_failed* for jobs that failed permanently.
-        """
-        self._resources = resources
-        self._budget = budget
-        self._isolation = isolation
-        self._on_idle = on_idle
-        self._on_freed = on_freed
-        self._on_paused = on_paused
-        self._on_failed = on_failed
 
     @property
-    def active_runs(self) -> list[ActiveRun]:
+    def runs(self) -> list[ActiveRun]:
         return list(self._runs.values())
-
-    @property
-    def runs(self) -> list[Job]:
-        """The running jobs, as they were claimed."""
-        return [run.job for run in self._runs.values()]
 
     @property
     def is_busy(self) -> bool:
@@ -216,14 +206,6 @@ class Lane:
             # next cycle settles them.
             await asyncio.sleep(0)
 
-    def take_timing(self) -> Timing | None:
-        """Return how long jobs waited and ran since the last call, if any did."""
-        if not self._waits and not self._run_times:
-            return None
-        timing = Timing(self.type, self._waits, self._run_times)
-        self._waits, self._run_times = {}, {}
-        return timing
-
     def wake(self) -> None:
         """Claim again: there may be work, or slots for it."""
         # A time that passed without a job (its type is paused, say) must not make us
@@ -241,7 +223,7 @@ class Lane:
         """Claim no more until `resume`; running jobs go on."""
         if not self._is_paused:
             self._is_paused = True
-            self._on_paused()
+            self._context.on_paused()
 
     def resume(self) -> None:
         if self._is_paused:
@@ -343,9 +325,9 @@ class Lane:
                 ClaimRequest(
                     self._types,
                     room,
-                    worker=self._worker,
+                    worker=self._context.worker,
                     claim=claim,
-                    lease=self._lease,
+                    lease=self._context.lease,
                 ),
             ),
         )
@@ -357,7 +339,7 @@ class Lane:
         self.claimant.may_have_work = not self._availability.is_empty
         if unused:
             self._budget.give_back(self.claimant, unused)
-            self._on_freed()
+            self._context.on_freed()
         self._note_change()
 
     async def _settle(self, outcomes: list[Outcome]) -> None:
@@ -370,7 +352,7 @@ class Lane:
     def _note_change(self) -> None:
         self._changed.set()
         if self._availability.is_empty:
-            self._on_idle()
+            self._context.on_idle()
 
     def _note_due(self, claimed: Claimed) -> None:
         self.due = None
@@ -380,10 +362,11 @@ class Lane:
 
     def _confirm(self, outcomes: Sequence[Outcome], results: Sequence[Result]) -> None:
         self._settling -= len(outcomes)
+        on_failed = self._context.on_failed
         for outcome, result in zip(outcomes, results, strict=True):
             if result is Result.DONE:
-                if self._on_failed is not None and type(outcome.ending) is Failed:
-                    self._on_failed(outcome)
+                if on_failed is not None and type(outcome.ending) is Failed:
+                    on_failed(outcome)
             elif result is not Result.ALREADY:
                 logger.warning(
                     "outcome of job %d dropped: %s",
@@ -400,12 +383,8 @@ class Lane:
 
     def _begin(self, job: Job) -> ActiveRun:
         self.begun += 1
-        since = ready_at(job)
-        if since is not None:
-            # The last change of an active job is its start.
-            waited = bucket(job.updated_at - since)
-            self._waits[waited] = self._waits.get(waited, 0) + 1
-        run = ActiveRun(job, self._resources, self._abandon)
+        self.timings.count_wait(job)
+        run = ActiveRun(job, self._context.resources, self._abandon)
         earlier = self._runs.get(job.id)
         if earlier is not None:
             # Reclaimed from us and claimed by us again: the earlier run is void.
@@ -427,14 +406,15 @@ class Lane:
         if run.partial:
             log_capture.finish(run)
         # Its progress and log lines are written before its ending.
-        if self._resources.progress_sender.has_pending(run):
-            await self._resources.progress_sender.flush(run)
+        progress_sender = self._context.resources.progress_sender
+        if progress_sender.has_pending(run):
+            await progress_sender.flush(run)
         if not run.is_abandoned:
             self._end(run, ending)
         self.claimant.held -= 1
         if is_alone:
             self._isolation.leave(run)
-        self._on_freed()
+        self._context.on_freed()
         self._changed.set()
 
     def _abandon(self, run: ActiveRun) -> None:
@@ -444,8 +424,7 @@ class Lane:
     def _end(self, run: ActiveRun, ending: Ending | None) -> None:
         self.done += 1
         if isinstance(ending, _WORKED):
-            took = bucket((time.monotonic() - run.began) * 1000)
-            self._run_times[took] = self._run_times.get(took, 0) + 1
+            self.timings.count_run(run)
         if ending is not None:
             self._ended.append(Outcome(run.job, ending))
         if run in self._displaced:

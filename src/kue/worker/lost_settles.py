@@ -81,7 +81,7 @@ class LostSettles:
                 cursor = page.cursor
                 if cursor is None:
                     break
-        known = {job.id for lane in self._lanes for job in lane.runs}
+        known = {run.id for lane in self._lanes for run in lane.runs}
         return [job for job in found if job.id not in known]
 
     async def _release(self, jobs: list[Job]) -> None:

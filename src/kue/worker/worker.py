@@ -13,26 +13,26 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kue.aio.retry import StoreRetry
+from kue.aio.retry import MAX_BUGS, StoreRetry
 from kue.model.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
 from kue.model.job import State
 from kue.model.names import check_path_name
 from kue.worker.heartbeat import HandleOrder, Heartbeat, Sleep, heartbeat_thread
 from kue.worker.idle_wait import IdleWait
 from kue.worker.isolation import Isolation
-from kue.worker.lane import LOOPS_PER_LANE, Lane, Processor
+from kue.worker.lane import LOOPS_PER_LANE, Lane, LaneContext, Processor
 from kue.worker.log_capture import captured
 from kue.worker.lost_settles import LostSettles
 from kue.worker.maintenance import Maintenance, StoreCheck
 from kue.worker.metrics import TimingReporter
 from kue.worker.run_resources import RunResources
-from kue.worker.slots import SlotBudget
+from kue.worker.slots import SlotBudget, SlotClaimant
 from kue.worker.stacks import stacks
 from kue.worker.status import StatusCollector, WorkerLoopMonitor
 from kue.worker.unhandled_types import warn_of_unhandled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
 
     from kue.model.settings import Settings
     from kue.store.contract import Store
@@ -93,22 +93,16 @@ class Worker:
         self._options = options
         self._on_failed = on_failed
         self._sleep = sleep
-        self._store_retry = StoreRetry(store.name)
-        self._lanes = [
-            Lane(
-                store,
-                processor,
-                worker=self.name,
-                lease=settings.lease,
-                store_retry=self._store_retry,
-            )
-            for processor in processors
-        ]
+        self._store_retry = StoreRetry(store.name, max_bugs=MAX_BUGS)
+        #: One per type, from the start of `run`.
+        self._lanes: list[Lane] = []
         self.status = StatusCollector(self._lanes, self._store_retry)
         self._stopping = asyncio.Event()
         #: Stop now, without further grace.
         self._stopping_now = asyncio.Event()
         self._ended = asyncio.Event()
+        #: What ended one of its tasks, and so stopped the worker.
+        self._bug: Exception | None = None
         #: A lane has no work for the moment.
         self._became_idle = asyncio.Event()
         #: It was ordered to stop through the store, and is not to be replaced.
@@ -164,6 +158,7 @@ class Worker:
 
         Raises:
             StoreRefused, StoreCorrupt: The store is not fit to keep jobs.
+            Exception: A bug stopped the worker, as `stop` does.
         """
         try:
             # Everything that needs the store waits while it is unavailable; a store
@@ -173,6 +168,8 @@ class Worker:
             await self._work()
         finally:
             self._ended.set()
+        if self._bug is not None:
+            raise self._bug
 
     async def ended(self) -> None:
         """Return once `run` is over."""
@@ -183,6 +180,7 @@ class Worker:
         async with AsyncExitStack() as stack:
             resources = RunResources(self._store, self._settings.url)
             stack.push_async_callback(resources.close)
+            idle_wait, isolation = self._build_lanes(resources)
             handle_order = self._order_handler(resources)
             stack.push_async_callback(self._deregister)
             timings = TimingReporter(self._store, self._lanes, sleep=self._sleep)
@@ -202,7 +200,8 @@ class Worker:
                 stack.enter_context(captured())
             self._start_loop_monitor(stack)
             group = await stack.enter_async_context(asyncio.TaskGroup())
-            await self._run_tasks(group, resources, heartbeat, maintenance, timings)
+            services = self._start_services(group, heartbeat, maintenance, timings)
+            await self._run_lanes(group, idle_wait, isolation, services)
         logger.info("worker %s stopped", self.name)
 
     def _start_loop_monitor(self, stack: AsyncExitStack) -> None:
@@ -212,38 +211,60 @@ class Worker:
             loop_monitor.start()
             stack.callback(loop_monitor.stop)
 
-    async def _run_tasks(
+    def _start_services(
         self,
         group: asyncio.TaskGroup,
-        resources: RunResources,
         heartbeat: Heartbeat,
         maintenance: Maintenance,
         timings: TimingReporter,
+    ) -> list[asyncio.Task[None]]:
+        """Start what runs until all runs are settled."""
+        check = StoreCheck(self._store, store_retry=self._store_retry)
+        lost = LostSettles(
+            self._store, self._lanes, worker=self.name, store_retry=self._store_retry
+        )
+        return [
+            self._start(group, heartbeat.run(), "heartbeat"),
+            self._start(group, maintenance.run(), "maintenance"),
+            self._start(group, timings.run(), "timings"),
+            self._start(group, check.run(), "store check"),
+            self._start(group, lost.run(), "lost endings"),
+        ]
+
+    def _start(
+        self, group: asyncio.TaskGroup, call: Coroutine[Any, Any, None], name: str
+    ) -> asyncio.Task[None]:
+        return group.create_task(self._stop_on_bug(call, name), name=f"kue {name}")
+
+    async def _stop_on_bug(self, call: Coroutine[Any, Any, None], name: str) -> None:
+        """Stop the worker if *call* fails; what else it does goes on until then."""
+        try:
+            await call
+        except Exception as exc:
+            logger.critical("worker %s stops: %s failed: %r", self.name, name, exc)
+            self._bug = self._bug or exc
+            if not self.is_stopping:
+                self.stop()
+
+    async def _run_lanes(
+        self,
+        group: asyncio.TaskGroup,
+        idle_wait: IdleWait,
+        isolation: Isolation,
+        services: list[asyncio.Task[None]],
     ) -> None:
-        idle_wait, isolation = self._join(resources)
         loops = [
-            group.create_task(lane.run_loop(), name=f"kue {lane.type} {number}")
+            self._start(group, lane.run_loop(), f"{lane.type} {number}")
             for lane in self._lanes
             for number in range(LOOPS_PER_LANE)
         ]
         lease = self._settings.lease / 1000
         unhandled = warn_of_unhandled(self._store, lease, self._sleep)
-        # These end when the worker is stopped, the services once all runs are settled.
+        # These end when the worker is stopped, before the runs.
         helpers = [
-            group.create_task(unhandled, name="kue unhandled types"),
-            group.create_task(idle_wait.run(), name="kue idle wait"),
-            group.create_task(self._stop_when_done(), name="kue stop when done"),
-        ]
-        check = StoreCheck(self._store, store_retry=self._store_retry)
-        lost = LostSettles(
-            self._store, self._lanes, worker=self.name, store_retry=self._store_retry
-        )
-        services = [
-            group.create_task(heartbeat.run(), name="kue heartbeat"),
-            group.create_task(maintenance.run(), name="kue maintenance"),
-            group.create_task(timings.run(), name="kue timings"),
-            group.create_task(check.run(), name="kue store check"),
-            group.create_task(lost.run(), name="kue lost endings"),
+            self._start(group, unhandled, "unhandled types"),
+            self._start(group, idle_wait.run(), "idle wait"),
+            self._start(group, self._stop_when_done(), "stop when done"),
         ]
         grace = 0.0
         try:
@@ -260,9 +281,10 @@ class Worker:
             # The last to end: until here our jobs must not be reclaimed.
             _cancel(services)
 
-    def _join(self, resources: RunResources) -> tuple[IdleWait, Isolation]:
+    def _build_lanes(self, resources: RunResources) -> tuple[IdleWait, Isolation]:
+        claimants = [SlotClaimant(one.slots, one.weight) for one in self.processors]
         budget = SlotBudget(
-            [lane.claimant for lane in self._lanes],
+            claimants,
             total=self._options.concurrency,
             runs=self._options.max_jobs,
             strict=self._options.strict,
@@ -279,16 +301,24 @@ class Worker:
         isolation = Isolation(
             self._store, self._lanes, self._store_retry, idle_wait.interrupt
         )
-        for lane in self._lanes:
-            lane.join(
-                resources,
-                budget,
-                isolation,
-                on_idle=self._became_idle.set,
-                on_freed=self._look_again if budget.is_tight else _nothing,
-                on_paused=idle_wait.interrupt,
-                on_failed=self._on_failed,
-            )
+        context = LaneContext(
+            store=self._store,
+            store_retry=self._store_retry,
+            worker=self.name,
+            lease=self._settings.lease,
+            resources=resources,
+            budget=budget,
+            isolation=isolation,
+            on_idle=self._became_idle.set,
+            on_freed=self._look_again if budget.is_tight else _nothing,
+            on_paused=idle_wait.interrupt,
+            on_failed=self._on_failed,
+        )
+        # Idle wait and isolation have the same list: lanes and they need each other.
+        self._lanes += [
+            Lane(processor, claimant, context)
+            for processor, claimant in zip(self.processors, claimants, strict=True)
+        ]
         return idle_wait, isolation
 
     def _look_again(self) -> None:
@@ -377,7 +407,7 @@ class Worker:
             if order == "stop":
                 loop.call_soon_threadsafe(self.handle_stop_order)
             elif order == "stacks":
-                runs = [run for lane in self._lanes for run in lane.active_runs]
+                runs = [run for lane in self._lanes for run in lane.runs]
                 text = stacks(loop, runs, resources.threads.contexts())
                 try:
                     await store.write_stacks(self.name, text)
