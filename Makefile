@@ -72,6 +72,8 @@ lint: .venv/dev.stamp ## style, format, and which layer may import which
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports
 	$(BIN)/python tools/make_sync.py --check
+	$(BIN)/python tools/make_key_tables.py --check
+	$(BIN)/python tools/plain_words.py
 
 types: .venv/dev.stamp ## mypy --strict
 	$(BIN)/mypy

@@ -24,7 +24,6 @@ from kue.cli import COMMANDS, group
 from kue.model import errors
 from kue.model.events import Kind
 from kue.model.settings import Settings
-from kue.store.redis import keys
 from kue.store.sqlite import schema
 
 ROOT = Path(__file__).parents[2]
@@ -146,42 +145,13 @@ async def test_the_examples_of_a_page_run_one_after_the_other(
                 await running
 
 
-def redis_keys() -> dict[str, str]:
-    """Return the keys that the code knows, with their Redis types."""
-    return {
-        **{f":{name}": kind for name, kind in keys.SHARD_KEYS.items()},
-        **{f":<type>:{name}": kind for name, kind in keys.TYPE_KEYS.items()},
-        **{f":job:<id>:{name}": kind for name, kind in keys.JOB_KEYS.items()},
-    }
-
-
-def test_the_table_of_redis_keys_is_that_of_the_code() -> None:
-    text = (DOCS / "reference/redis-keys.md").read_text()
-    rows = re.findall(r"^\| `(:.+?)` \| (\w+) \|", text, re.MULTILINE)
-    plain = {key: kind for key, kind in rows if key in redis_keys()}
-    rest = {key for key, _ in rows} - set(plain)
-
-    assert plain == redis_keys()
-    assert rest == {
-        ":job:<id>",
-        ":live:<n>",
-        ":<type>:held:<group>",
-        ":claims:<hour>",
-        ":producers:<hour>",
-        ":stats:<minute>",
-        ":hours:<hour>",
-        ":events",
-    }
-
-
 def test_the_list_of_sqlite_tables_is_that_of_the_code() -> None:
-    text = (DOCS / "reference/sqlite-tables.md").read_text()
     with closing(sqlite3.connect(":memory:")) as db:
         schema.migrate(db, "memory://")
         rows = db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
         tables = {name for (name,) in rows if not name.startswith("sqlite_")}
 
-    assert set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == tables
+    assert {name for name, _ in schema.TABLES} == tables
 
 
 def test_the_architecture_lists_the_folders_in_the_order_of_the_layers() -> None:

@@ -19,6 +19,39 @@ APPLICATION_ID = 0x6B756521
 #: RETURNING, STRICT tables and ``->>`` are needed.
 MIN_SQLITE = (3, 38, 0)
 
+#: Every table, and what it holds; docs/reference/sqlite-tables.md is made from these.
+TABLES = (
+    (
+        "jobs",
+        "all data of a job; `body` and `story` (its history) are as in Redis",
+    ),
+    ("logs", "log lines"),
+    ("uniques", "holders of unique keys, and until when"),
+    ("links", "which job waits for which"),
+    (
+        "endings",
+        "parents that ended with more dependants than one transaction should touch",
+    ),
+    ("types", "types; one that is idle for a day is forgotten"),
+    ("counts", "jobs by type and state"),
+    ("errors", "failed jobs by type and fingerprint of their error"),
+    ("stats", "what happened, by minute and type"),
+    ("hours", "the same, by hour"),
+    ("workers", "workers and their lease deadlines, orders and stacks"),
+    ("claims", "number of the last claim of each lane"),
+    ("producers", "answer to the last add of each producer"),
+    ("pauses", "paused types"),
+    ("worker_pauses", "paused workers"),
+    ("limits", "limits by type, and the state of their rates"),
+    ("schedules", "schedules, and when each fires next"),
+    ("listeners", "subscribers to all jobs"),
+    ("watched", "jobs with subscribers, and which"),
+    ("events", "events that may still have to be delivered"),
+    ("kept", "small records such as users and sessions, by room and name"),
+    ("acts", "the audit log"),
+    ("meta", "last id, last fence, when maintenance last passed and passes next"),
+)
+
 #: The rowid, which is the id, ends every index: rows of equal rank are in order of id.
 _FIRST = """
 CREATE TABLE jobs (
