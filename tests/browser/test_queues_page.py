@@ -59,7 +59,7 @@ async def test_each_row_has_the_line_of_its_last_hour(
 
     line = row(page, "email").get_by_role("img", name="Last hour of email")
     await expect(line).to_have_accessible_name(
-        re.compile("in last 0/min, at most 30/min")
+        re.compile("in latest 0/min, max 30/min")
     )
 
 

@@ -196,7 +196,7 @@ async def test_a_file_that_is_no_database_is_told_apart(
     with path.open("w") as file:
         file.write("Dear diary, nothing happened today. " * 100)
 
-    with pytest.raises(StoreCorrupt, match=r"no database.*restore a backup"):
+    with pytest.raises(StoreCorrupt, match=r"not a database.*restore a backup"):
         await new_store(url).open()
 
     with path.open() as file:

@@ -48,7 +48,7 @@ from kue.model.job import State
         (
             LeaseLost(7),
             (
-                "the lease on job 7 ran out and the job was handed on; "
+                "the lease on job 7 ran out and the job was reclaimed; "
                 "whatever this run still reports is dropped"
             ),
         ),

@@ -43,7 +43,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], list[str]]] = {
     ),
     "an option that a Redis URL does not have": (
         lambda: store("redis://localhost?timeout=5"),
-        ["'timeout'", "it can say shards, db"],
+        ["'timeout'", "it has shards, db"],
     ),
     "too many shards": (
         lambda: store("redis+cluster://localhost?shards=100000"),

@@ -71,9 +71,9 @@ async def test_pauses_of_workers_and_of_types_are_apart(store: Store) -> None:
 
 
 async def test_a_pause_is_that_of_a_type_or_of_a_worker(store: Store) -> None:
-    with pytest.raises(ValueError, match="not of both"):
+    with pytest.raises(ValueError, match="not both"):
         await store.pause("email", worker="w1", now=T0)
-    with pytest.raises(ValueError, match="not of both"):
+    with pytest.raises(ValueError, match="not both"):
         await store.resume("email", worker="w1", now=T0)
 
     assert await store.paused() == []

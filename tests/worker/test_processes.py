@@ -122,7 +122,11 @@ def test_a_child_is_told_of_another_server(queue: str) -> None:
     [
         (child_tasks.leave, {"code": 3}, "exited with code 3 before the job ended"),
         (child_tasks.leave, {"code": 0}, "exited with code 0 before the job ended"),
-        (child_tasks.die, {"number": 9}, "was killed by SIGKILL, perhaps for want of"),
+        (
+            child_tasks.die,
+            {"number": 9},
+            "was killed by SIGKILL, perhaps out of memory",
+        ),
         (child_tasks.die, {"number": 11}, "was killed by SIGSEGV"),
     ],
     ids=["exit 3", "exit 0", "SIGKILL", "SIGSEGV"],
@@ -259,17 +263,17 @@ async def test_a_function_that_the_child_cannot_find_is_told_with_the_job(
 PROGRAM = """
 import asyncio, os, signal, sys
 import kue
-from kue.worker import children
+from kue.worker.pools import processes
 from tests.worker import slow_tasks
 
 q = kue.Kue(sys.argv[1])
 task = q.task(execution="process")(slow_tasks.touch)
 
 async def die(self, reader):
-    # The job was written, and nothing heard.
+    # The job was written, and nothing received.
     os.kill(os.getpid(), signal.SIGKILL)
 
-children.Child._hear = die
+processes.PoolProcess._receive = die
 
 async def main():
     await task.enqueue(path=sys.argv[2])

@@ -28,7 +28,7 @@ import asyncio, itertools, sys, time
 from kue.model.draft import draft
 from kue.model.job import Completed
 from kue.store.sqlite.store import SqliteStore
-from kue.store.values import Claim, Outcome
+from kue.store.values import Claim, ClaimRequest, Outcome
 
 store = SqliteStore.from_url(sys.argv[1])
 
@@ -51,7 +51,10 @@ async def main():
         added = await store.add(drafts, producer=sys.argv[2], seq=n)
         say(" ".join(str(job.id) for job in added))
         _, claimed = await store.cycle(
-            out, ["email"], 15, worker=sys.argv[2], claim=Claim(sys.argv[2], n)
+            out,
+            ClaimRequest(
+                ["email"], 15, worker=sys.argv[2], claim=Claim(sys.argv[2], n)
+            ),
         )
         out = [Outcome(job, Completed()) for job in claimed.jobs]
 asyncio.run(main())

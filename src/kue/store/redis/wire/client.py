@@ -16,8 +16,8 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -184,14 +184,11 @@ class RedisClient:
 
     async def block(self, root: str, keys: list[str], seconds: float) -> str | None:
         """Sleep until one of *keys* has a marker; remove it and return its key."""
-        try:
-            deadline = _after(seconds + COMMAND_TIMEOUT_SECONDS)
+        deadline = _after(seconds + COMMAND_TIMEOUT_SECONDS)
+        with self._translated():
             pool = await self._pool_for("block", root, deadline)
             [popped] = await pool.call([_pop(keys, seconds)], deadline)
-            return popped[0].decode() if popped else None
-        except _ERRORS as exc:
-            self._handle_failure(exc)
-            raise self.translate(exc) from exc
+        return popped[0].decode() if popped else None
 
     async def block_and_run(
         self, root: str, keys: list[str], seconds: float, script: str, *args: Any
@@ -203,17 +200,15 @@ class RedisClient:
         that gives up must find out what the script did.
         """
         command = ("EVALSHA", load(script).sha, 1, root, *args)
-        try:
-            deadline = _after(seconds + COMMAND_TIMEOUT_SECONDS)
+        deadline = _after(seconds + COMMAND_TIMEOUT_SECONDS)
+        with self._translated():
             pool = await self._pool_for("block", root, deadline)
-            calls = [_pop(keys, seconds), command]
-            replies = await pool.call(calls, deadline)
-        except exceptions.NoScriptError:
-            return await self.run(script, root, *args)
-        except _ERRORS as exc:
-            self._handle_failure(exc)
-            raise self.translate(exc) from exc
-        return replies[1]
+            try:
+                calls = [_pop(keys, seconds), command]
+                _, reply = await pool.call(calls, deadline)
+            except exceptions.NoScriptError:
+                reply = await self.run(script, root, *args)
+        return reply
 
     @asynccontextmanager
     async def subscription(self, root: str, *channels: str) -> AsyncIterator[Messages]:
@@ -223,16 +218,28 @@ class RedisClient:
         Raises:
             StoreError: The connection was lost, or could not be made.
         """
-        try:
+        with self._translated():
             async with asyncio.timeout(COMMAND_TIMEOUT_SECONDS) as limit:
                 node = await self._node_of(root, limit.when() or 0)
                 pubsub = PubSub(await self._connector.connect(node))
-            try:
+        try:
+            with self._translated():
                 async with asyncio.timeout(COMMAND_TIMEOUT_SECONDS):
                     await pubsub.subscribe(channels)
-                yield pubsub.message
-            finally:
-                await pubsub.close()
+
+            async def message(seconds: float) -> bytes | None:
+                with self._translated():
+                    return await pubsub.message(seconds)
+
+            yield message
+        finally:
+            await pubsub.close()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Raise errors of redis-py and the system as `StoreError`."""
+        try:
+            yield
         except _ERRORS as exc:
             self._handle_failure(exc)
             raise self.translate(exc) from exc
