@@ -27,11 +27,10 @@ from kue.model.job import Completed, Error, Failed, Released, Retried
 from kue.model.retry_policy import runs_alone
 from kue.store.values import MAX_BATCH, Claim, Claimed, ClaimRequest, Outcome, Result
 from kue.worker import log_capture
-from kue.worker.claimed_runs import ClaimedRuns
 from kue.worker.current_job import CURRENT
 from kue.worker.executor import execute, forced_ending
 from kue.worker.metrics import RunTimings
-from kue.worker.run import ActiveRun
+from kue.worker.run import ActiveRun, ClaimedRuns
 from kue.worker.work_available import WorkAvailability
 
 if TYPE_CHECKING:

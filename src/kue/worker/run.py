@@ -1,19 +1,25 @@
-"""Active run: one run of a job, its timeout, interruption and abandonment."""
+"""
+Active runs: a run of a job with its timeout and interruption; runs claimed together.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kue.worker.active_job import ActiveJob
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine, Iterable
 
     from kue.model.job import Ending, Job
     from kue.worker.run_resources import RunResources
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -135,6 +141,48 @@ class ActiveRun(ActiveJob):
         )
         self.is_abandoned = True
         self._on_abandoned(self)
+
+
+class ClaimedRuns(Generic[T]):
+    """
+    Calls *run_one* with each of *runs*, concurrently if one of them waits.
+
+    Many handlers finish without ever waiting, and creating a task took longer than such
+    a run.  So one task runs them one after the other; once a run does wait, each run
+    that has not begun gets its own task.  No run sees that another ran before it: a
+    task that a run left changed (a context variable, a cancellation) is not used again.
+    """
+
+    def __init__(
+        self,
+        runs: Iterable[T],
+        run_one: Callable[[T], Coroutine[Any, Any, None]],
+    ) -> None:
+        self._left = deque(runs)
+        self._run_one = run_one
+        self._is_split = False
+        self._loop = asyncio.get_running_loop()
+
+    def start(self) -> None:
+        self._loop.create_task(self._go())
+
+    async def _go(self) -> None:
+        # Called as soon as we wait, or are done.
+        self._loop.call_soon(self._split)
+        task = asyncio.current_task()
+        context = copy_context()
+        while self._left:
+            await self._run_one(self._left.popleft())
+            if self._is_split or copy_context() != context:
+                return
+            if task is None or task.cancelling():
+                return
+
+    def _split(self) -> None:
+        self._is_split = True
+        for run in self._left:
+            self._loop.create_task(self._run_one(run))
+        self._left.clear()
 
 
 def _too_long(timeout: int) -> RunTimeout:
