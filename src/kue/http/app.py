@@ -31,7 +31,7 @@ from kue.http.security.redaction import Redaction
 from kue.http.streaming.broadcast import EventBroadcast
 from kue.http.streaming.bus_node import ServerBusNode
 from kue.http.streaming.bus_samples import BusSamples
-from kue.http.v1 import SECTIONS, events, metrics
+from kue.http.v1 import SECTIONS, bulk_actions, events, metrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -113,6 +113,7 @@ def create_app(
     app.state.live = live
     app.state.node = ServerBusNode(q.settings)
     app.state.samples = BusSamples(q.settings, options.redaction)
+    app.state.bulk_tasks = bulk_actions.BulkTasks()
     if isinstance(app_guard, LocalhostGuard):
         app.state.open_path = f"/{app_guard.startup.query}"
         _announce(app_guard.startup)

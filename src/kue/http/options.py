@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from http import HTTPStatus
 from typing import Literal, TypeAlias
 
 import msgspec
 
-from kue.http.framework.problem import Refused
+from kue.http.framework.problem import forbidden
 from kue.http.framework.read_limit import ReadLimit
 from kue.http.security.redaction import Redaction
 
@@ -33,12 +32,7 @@ class EnvironmentBadge(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, text: str) -> EnvironmentBadge | None:
-        """
-        Return the badge with *text*; words for production make it red.
-
-        Raises:
-            ValueError: It is too long.
-        """
+        """Return the badge with *text*; words for production make it red."""
         if len(text) > MAX_BADGE:
             raise ValueError(
                 f"a badge has at most {MAX_BADGE} characters, not {len(text)}"
@@ -62,14 +56,8 @@ class AppOptions:
     searches: ReadLimit = field(default_factory=lambda: ReadLimit(SEARCHES_AT_ONCE))
 
     def check_change(self) -> None:
-        """
-        Check that changes are allowed.
-
-        Raises:
-            Refused: The server is read-only.
-        """
+        """Raise `Refused` if the server is read-only."""
         if self.read_only:
-            raise Refused(
-                HTTPStatus.FORBIDDEN,
-                "this server is read-only: it was started with changes disabled",
+            raise forbidden(
+                "this server is read-only: it was started with changes disabled"
             )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, cast, runtime_checkable
 from starlette.concurrency import run_in_threadpool
 
 from kue.http.auth.roles import Role, Scope
-from kue.http.framework.problem import Refused
+from kue.http.framework.problem import Refused, forbidden
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
@@ -85,9 +85,7 @@ class CallbackGuard:
             return cast("User | None", await self._callback(connection))
         # In a thread: it may query a database, or belong to a framework that needs one.
         answer = await run_in_threadpool(self._callback, connection)
-        if inspect.isawaitable(answer):
-            return await answer
-        return answer
+        return await answer if inspect.isawaitable(answer) else answer
 
 
 def guard_of(given: Guard | GuardCallback) -> Guard:
@@ -96,12 +94,7 @@ def guard_of(given: Guard | GuardCallback) -> Guard:
 
 
 async def identify(guard: Guard, connection: HTTPConnection) -> User:
-    """
-    Return the user of a request.
-
-    Raises:
-        Refused: It is not authenticated.
-    """
+    """Return the user of a request; raise `Refused` if it is not authenticated."""
     user = await guard.who(connection)
     if user is None:
         raise Refused(
@@ -113,26 +106,16 @@ async def identify(guard: Guard, connection: HTTPConnection) -> User:
 
 
 def check_scope(user: User, needed: Scope | None) -> None:
-    """
-    Check that *user* has the scope *needed*; None allows every known user.
-
-    Raises:
-        Refused: They do not have it.
-    """
+    """Raise `Refused` without the scope *needed*; None allows every known user."""
     if needed is None or user.may(needed):
         return
     if user.role is None:
-        raise Refused(HTTPStatus.FORBIDDEN, f"this needs the scope {needed}")
-    raise Refused(HTTPStatus.FORBIDDEN, f"this needs the role {needed.role.label}")
+        raise forbidden(f"this needs the scope {needed}")
+    raise forbidden(f"this needs the role {needed.role.label}")
 
 
 async def admit(guard: Guard, connection: HTTPConnection, needed: Scope | None) -> User:
-    """
-    Return the user of a request, if they have the scope *needed*.
-
-    Raises:
-        Refused: The request is not authenticated, or they do not have it.
-    """
+    """Return the user of a request; raise `Refused` without the scope *needed*."""
     user = await identify(guard, connection)
     check_scope(user, needed)
     return user

@@ -36,12 +36,7 @@ class NameTaken(AccountError):
 
 
 def name_of(text: str) -> str:
-    """
-    Return *text* as the name of a user or token: small letters, digits and ``._@+-``.
-
-    Raises:
-        ValueError: It is not a valid name.
-    """
+    """Return *text* as the name of a user or token; raise `ValueError` for another."""
     name = text.lower()
     if not _NAME.fullmatch(name):
         raise ValueError(
@@ -49,6 +44,14 @@ def name_of(text: str) -> str:
             f"digit; not {text[:70]!r}"
         )
     return name
+
+
+def valid_name(text: str) -> str:
+    """Return *text* as `name_of` does; nothing if it is not a valid name."""
+    try:
+        return name_of(text)
+    except ValueError:
+        return ""
 
 
 def digest(secret: str) -> str:
@@ -77,9 +80,8 @@ class AccountRecords(Generic[T]):
         self, name: str, value: T, *, until: int | None = None, now: int | None = None
     ) -> bool:
         """Write a new record; return False if there is one of that name."""
-        text = _text(value)
         return await self._store.keep(
-            self._room, name, text, was=None, until=until, now=now
+            self._room, name, _text(value), was=None, until=until, now=now
         )
 
     async def change(self, name: str, edit: Callable[[T], T]) -> T | None:

@@ -8,19 +8,20 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from kue.http.auth.access import User
-from kue.http.auth.account_records import name_of
+from kue.http.auth.account_records import valid_name
 from kue.http.auth.login_throttle import LoginThrottle
 from kue.http.auth.open_mode import StartupToken
 from kue.http.auth.sessions import MAX_MS, LoginSessions, cookie_for
 from kue.http.auth.tokens import ApiTokens
 from kue.http.auth.users import UserAccounts
-from kue.http.framework.problem import Refused
+from kue.http.framework.problem import Refused, forbidden
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
 
     from kue.client.queue import Kue
     from kue.http.auth.passwords import PasswordHasher
+    from kue.http.auth.users import UserAccount
 
 COOKIE = "kue_session"
 #: Failed logins before throttling: for one name, and from one address.
@@ -78,26 +79,18 @@ class AccountGuard:
     async def log_in(
         self, connection: HTTPConnection, name: str, password: str
     ) -> tuple[User, str]:
-        """
-        Begin a session and end the previous one; return the user and the cookie.
-
-        Raises:
-            Refused: Name or password is wrong, or there were too many attempts.
-        """
-        address = connection.client.host if connection.client else ""
-        normalized = _normalized(name)
-        self._check(normalized, address)
-        account = await self.users.verify(normalized, password)
-        if account is None:
-            raise Refused(HTTPStatus.UNAUTHORIZED, "name or password is wrong")
-        self._by_name.clear(normalized)
-        self._by_address.uncount(address)
+        """Begin a session and end the previous one; return the user and the cookie."""
+        wrong = Refused(HTTPStatus.UNAUTHORIZED, "name or password is wrong")
+        # No user has an invalid name; all such names share one counter.
+        account = await self._verify(connection, valid_name(name), password, wrong)
         await self.end(connection)
-        secret = await self._sessions.begin(account)
-        user = User(account.name, account.role)
-        return user, cookie_for(connection, COOKIE, secret, MAX_MS // 1000)
+        return User(account.name, account.role), await self._begin(connection, account)
 
-    def _check(self, name: str, address: str) -> None:
+    async def _verify(
+        self, connection: HTTPConnection, name: str, password: str, wrong: Refused
+    ) -> UserAccount:
+        """Return the user if the password is right; raise *wrong* if it is not."""
+        address = connection.client.host if connection.client else ""
         wait = max(self._by_name.wait(name), self._by_address.wait(address))
         if wait:
             raise Refused(
@@ -107,30 +100,24 @@ class AccountGuard:
             )
         self._by_name.count(name)
         self._by_address.count(address)
+        account = await self.users.verify(name, password)
+        if account is None:
+            raise wrong
+        self._by_name.clear(name)
+        self._by_address.uncount(address)
+        return account
+
+    async def _begin(self, connection: HTTPConnection, account: UserAccount) -> str:
+        secret = await self._sessions.begin(account)
+        return cookie_for(connection, COOKIE, secret, MAX_MS // 1000)
 
     async def change_password(
         self, connection: HTTPConnection, name: str, current: str, new: str
     ) -> str:
-        """
-        Change a user's password, which ends all sessions; return a new cookie.
-
-        Raises:
-            Refused: The current password is wrong, or there were too many attempts.
-            ValueError: The new one is too short or too long.
-        """
-        address = connection.client.host if connection.client else ""
-        self._check(name, address)
-        if await self.users.verify(name, current) is None:
-            raise Refused(
-                HTTPStatus.FORBIDDEN,
-                "the current password is wrong",
-                field="body.current",
-            )
-        self._by_name.clear(name)
-        self._by_address.uncount(address)
-        account = await self.users.set_password(name, new)
-        secret = await self._sessions.begin(account)
-        return cookie_for(connection, COOKIE, secret, MAX_MS // 1000)
+        """Change a user's password, which ends all sessions; return a new cookie."""
+        wrong = forbidden("the current password is wrong", "body.current")
+        await self._verify(connection, name, current, wrong)
+        return await self._begin(connection, await self.users.set_password(name, new))
 
     async def log_out(self, connection: HTTPConnection) -> str:
         """End the session; return the cookie that replaces its own."""
@@ -176,11 +163,3 @@ class LocalAccountGuard(AccountGuard):
             self._has_users = bool(await self.users.all())
             self._checked_at = now
         return self._has_users
-
-
-def _normalized(name: str) -> str:
-    try:
-        return name_of(name)
-    except ValueError:
-        # No user has such a name; all such names share one counter.
-        return ""

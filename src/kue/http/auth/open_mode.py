@@ -25,7 +25,7 @@ from starlette.responses import Response
 from kue.http.auth.access import User
 from kue.http.auth.roles import Role
 from kue.http.auth.sessions import cookie_for
-from kue.http.framework.problem import Refused
+from kue.http.framework.problem import Refused, forbidden
 from kue.http.security.csrf import ROOT
 from kue.http.security.hosts import host_of, is_loopback
 from kue.model.errors import ConfigError
@@ -59,15 +59,16 @@ class StartupToken:
 
     Args:
         secret: The one of an earlier start; by default `VARIABLE`, or else random.
-
-    Raises:
-        ConfigError: It is too short for a secret, or not allowed in a header.
     """
 
     def __init__(self, secret: str = "") -> None:
         given = secret or os.environ.get(VARIABLE, "")
-        if given:
-            _check(given)
+        if given and (len(given) < MIN_LENGTH or not _PRINTABLE.fullmatch(given)):
+            raise ConfigError(
+                f"{VARIABLE} must have at least {MIN_LENGTH} characters, ASCII "
+                "letters, digits and signs without blanks; openssl rand -hex 24 makes "
+                "one"
+            )
         #: Whether it was given by the user who started the server.
         self.is_given = bool(given)
         self.secret = given or secrets.token_urlsafe(24)
@@ -78,12 +79,7 @@ class StartupToken:
         return f"?{PARAMETER}={quote(self.secret, safe='')}"
 
     def admit(self, connection: HTTPConnection) -> User:
-        """
-        Return the user, if the request has the token.
-
-        Raises:
-            Refused: The request came through a proxy, or without the token.
-        """
+        """Return the user of a request with the token; raise `Refused` without it."""
         refuse_proxied(connection.headers)
         if not self._is_in(connection):
             raise Refused(
@@ -151,28 +147,21 @@ class LocalhostGuard:
         client = connection.client
         name = host_of(connection.headers.get("host", ""))
         if client is None or not (is_loopback(client.host) and is_loopback(name)):
-            raise Refused(
-                HTTPStatus.FORBIDDEN,
+            raise forbidden(
                 "access is limited to this machine; pass guard= to create_app() to "
-                "allow other clients",
+                "allow other clients"
             )
         return self.startup.admit(connection)
 
 
 def refuse_proxied(headers: Headers) -> None:
-    """
-    Check that no proxy forwarded a request, as far as its headers show.
-
-    Raises:
-        Refused: A proxy forwarded it.
-    """
+    """Raise `Refused` if a proxy forwarded a request, as far as its headers show."""
     for name in headers:
         if name in PROXY_HEADERS or name.startswith(PROXY_PREFIX):
-            raise Refused(
-                HTTPStatus.FORBIDDEN,
+            raise forbidden(
                 f"a proxy forwarded this request ({name}), but there is no login here; "
                 "add a user (kue user add NAME --role admin) and start kue dashboard "
-                "with --proxy, or pass guard= to create_app()",
+                "with --proxy, or pass guard= to create_app()"
             )
 
 
@@ -185,11 +174,3 @@ def _cookie_name(connection: HTTPConnection) -> str:
     # Ports share their cookies: two dashboards on one machine would log each other out.
     _, _, port = connection.headers.get("host", "").rpartition(":")
     return f"{COOKIE}_{port}" if port.isdecimal() and port.isascii() else COOKIE
-
-
-def _check(secret: str) -> None:
-    if len(secret) < MIN_LENGTH or not _PRINTABLE.fullmatch(secret):
-        raise ConfigError(
-            f"{VARIABLE} must have at least {MIN_LENGTH} characters, ASCII letters, "
-            "digits and signs without blanks; openssl rand -hex 24 makes one"
-        )

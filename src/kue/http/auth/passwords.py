@@ -28,12 +28,7 @@ class PasswordHasher(NamedTuple):
     p: int = 5
 
     def hash(self, password: str) -> str:
-        """
-        Return the hash to store of *password*.
-
-        Raises:
-            ValueError: It is too short or too long.
-        """
+        """Return the hash to store of *password*."""
         check_password(password)
         salt = secrets.token_bytes(_SALT_BYTES)
         return f"{self.prefix}:{salt.hex()}:{self._key(password, salt)}"

@@ -41,17 +41,11 @@ class Role(IntEnum):
 
     @classmethod
     def of(cls, label: str) -> Role:
-        """
-        Return the role called *label*.
-
-        Raises:
-            ValueError: There is no such role.
-        """
-        for role in cls:
-            if role.label == label:
-                return role
-        known = ", ".join(role.label for role in cls)
-        raise ValueError(f"role {label!r} is unknown; there are {known}")
+        """Return the role called *label*; raise `ValueError` if there is none."""
+        roles = {role.label: role for role in cls}
+        if label not in roles:
+            raise ValueError(f"role {label!r} is unknown; there are {', '.join(roles)}")
+        return roles[label]
 
 
 _SCOPES = {

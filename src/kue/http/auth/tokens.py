@@ -60,12 +60,7 @@ class ApiTokens:
         until: int | None = None,
         now: int | None = None,
     ) -> tuple[ApiToken, str]:
-        """
-        Create a token; return it and its secret, which is stored nowhere.
-
-        Raises:
-            ValueError: The name is not valid, it has no scope or has expired already.
-        """
+        """Create a token; return it and its secret, which is stored nowhere."""
         wanted = set(scopes)
         if not wanted:
             raise ValueError("a token needs at least one scope")
@@ -110,12 +105,7 @@ class ApiTokens:
         return sorted(tokens, key=lambda token: (token.created_at, token.id))
 
     async def remove(self, token_id: str) -> ApiToken:
-        """
-        Revoke a token and return it.
-
-        Raises:
-            NoSuchAccount: There is no token with this id.
-        """
+        """Revoke a token and return it; raise `NoSuchAccount` if there is none."""
         match = re.fullmatch(r"[0-9a-f]{12}", token_id)
         token = await self._records.get(token_id) if match else None
         if token is None:

@@ -44,13 +44,7 @@ class UserAccounts:
         self._verifier = PasswordVerifier(hasher or PasswordHasher())
 
     async def add(self, name: str, password: str, role: Role) -> UserAccount:
-        """
-        Add a user.
-
-        Raises:
-            ValueError: Name or password is not valid.
-            NameTaken: There is a user of this name.
-        """
+        """Add a user; raise `ValueError` if something is invalid, or `NameTaken`."""
         normalized = name_of(name)
         check_password(password)
         account = UserAccount(
@@ -72,12 +66,7 @@ class UserAccounts:
             return None
 
     async def get(self, name: str) -> UserAccount:
-        """
-        Return a user.
-
-        Raises:
-            NoSuchAccount: There is no such user.
-        """
+        """Return a user; raise `NoSuchAccount` if there is no such user."""
         account = await self.find(name)
         if account is None:
             raise _no_such_user(name)
@@ -92,24 +81,13 @@ class UserAccounts:
         return await self._change(name, role=role)
 
     async def set_password(self, name: str, password: str) -> UserAccount:
-        """
-        Change a user's password, and end all sessions.
-
-        Raises:
-            ValueError: It is too short or too long.
-            NoSuchAccount: There is no such user.
-        """
+        """Change a user's password, and end all sessions."""
         await self.get(name)
         hashed = await self._verifier.hash(password)
         return await self._change(name, password=hashed, stamp=secrets.token_hex(8))
 
     async def remove(self, name: str) -> None:
-        """
-        Remove a user, and end all sessions.
-
-        Raises:
-            NoSuchAccount: There is no such user.
-        """
+        """Remove a user, and end all sessions."""
         account = await self.get(name)
         await self._records.remove(account.name)
 

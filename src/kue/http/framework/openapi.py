@@ -113,12 +113,6 @@ class _Schemas:
                 return schema
         raise KeyError(type)
 
-    def fields(self, type: Any) -> Iterable[tuple[str, dict[str, Any], bool]]:
-        """Yield name, schema and whether it is required for each field of a struct."""
-        schema = self.components[type.__name__]
-        for name, one in schema["properties"].items():
-            yield name, one, name in schema.get("required", ())
-
 
 def _operation(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
     document: dict[str, Any] = {
@@ -187,10 +181,12 @@ def _path(operation: Operation, schemas: _Schemas) -> Iterable[dict[str, Any]]:
 def _query(operation: Operation, schemas: _Schemas) -> Iterable[dict[str, Any]]:
     if operation.query is None:
         return
-    for name, schema, required in schemas.fields(operation.query):
-        if name == PREFIXED:
-            continue  # OpenAPI cannot express data.<path>=; see the description
-        yield {"name": name, "in": "query", "required": required, "schema": schema}
+    struct = schemas.components[operation.query.__name__]
+    for name, schema in struct["properties"].items():
+        # OpenAPI cannot express data.<path>=; see the description.
+        if name != PREFIXED:
+            required = name in struct.get("required", ())
+            yield {"name": name, "in": "query", "required": required, "schema": schema}
 
 
 def _responses(operation: Operation, schemas: _Schemas) -> dict[str, Any]:

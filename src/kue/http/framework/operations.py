@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kue.http.auth.access import Guard, Scope, User
-from kue.http.framework.problem import Refused
+from kue.http.framework.problem import bad_request
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -69,8 +69,8 @@ class Operation:
     handler: Handler
     tag: str
     #: The scope it needs; None if authentication is enough.
-    scope: Scope | None
-    status: HTTPStatus
+    scope: Scope | None = Scope.MANAGE
+    status: HTTPStatus = HTTPStatus.OK
     #: Whether it needs no authentication.
     is_open: bool = False
     #: Whether it returns a list that may be large.
@@ -110,12 +110,7 @@ class Operation:
         return isinstance(kind, msgspec.inspect.UnionType) and kind.includes_none
 
     def arguments(self, request: Request, body: bytes) -> dict[str, Any]:
-        """
-        Return the arguments of the handler after the context.
-
-        Raises:
-            Refused: The request is not valid.
-        """
+        """Return the arguments of the handler after the context."""
         arguments = {
             name: _read(request.path_params[name], type, f"path.{name}")
             for name, type in self.parameters.items()
@@ -125,11 +120,7 @@ class Operation:
             arguments["query"] = _read(given, self.query, "query")
         elif request.query_params:
             name = next(iter(request.query_params))
-            raise Refused(
-                HTTPStatus.BAD_REQUEST,
-                f"there is no parameter {name!r} here",
-                field=f"query.{name}",
-            )
+            raise bad_request(f"there is no parameter {name!r} here", f"query.{name}")
         if self.body is not None:
             arguments["body"] = _decode(body, self.body)
         return arguments
@@ -160,40 +151,26 @@ class Section:
         return self._operation("DELETE", path, **options)
 
     def _operation(
-        self,
-        method: str,
-        path: str,
-        *,
-        scope: Scope | None = Scope.MANAGE,
-        is_open: bool = False,
-        is_list: bool = False,
-        status: HTTPStatus = HTTPStatus.OK,
-        media_type: str = "application/json",
+        self, method: str, path: str, **options: Any
     ) -> Callable[[Handler], Handler]:
         def register(handler: Handler) -> Handler:
             hints = get_type_hints(handler, include_extras=True)
             names = list(inspect.signature(handler).parameters)[1:]
-            self.operations.append(
-                Operation(
-                    method=method,
-                    path=self._prefix + path,
-                    handler=handler,
-                    tag=self.tag,
-                    scope=scope,
-                    status=status,
-                    is_open=is_open,
-                    is_list=is_list,
-                    parameters={
-                        name: hints[name]
-                        for name in names
-                        if name not in ("query", "body")
-                    },
-                    query=hints.get("query"),
-                    body=hints.get("body"),
-                    returns=hints.get("return"),
-                    media_type=media_type,
-                )
+            parameters = {
+                name: hints[name] for name in names if name not in ("query", "body")
+            }
+            operation = Operation(
+                method,
+                self._prefix + path,
+                handler,
+                self.tag,
+                parameters=parameters,
+                query=hints.get("query"),
+                body=hints.get("body"),
+                returns=hints.get("return"),
+                **options,
             )
+            self.operations.append(operation)
             return handler
 
         return register
@@ -215,9 +192,7 @@ def _grouped(request: Request, query: Any) -> dict[str, Any]:
         elif name in fields and _is_list(fields[name].type):
             given.setdefault(name, []).extend(filter(None, value.split(",")))
         elif name in given:
-            raise Refused(
-                HTTPStatus.BAD_REQUEST, f"{name} is given twice", field=f"query.{name}"
-            )
+            raise bad_request(f"{name} is given twice", f"query.{name}")
         else:
             given[name] = value
     return given
@@ -233,20 +208,16 @@ def _read(value: Any, type: Any, name: str) -> Any:
     try:
         return msgspec.convert(value, type, strict=False)
     except msgspec.ValidationError as exc:
-        detail, field = _located(exc, name)
-        raise Refused(HTTPStatus.BAD_REQUEST, detail, field=field) from exc
+        raise bad_request(*_located(exc, name)) from exc
 
 
 def _decode(body: bytes, type: Any) -> Any:
     try:
         return msgspec.json.decode(body, type=type)
     except msgspec.ValidationError as exc:
-        detail, field = _located(exc, "body")
-        raise Refused(HTTPStatus.BAD_REQUEST, detail, field=field) from exc
+        raise bad_request(*_located(exc, "body")) from exc
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        raise Refused(
-            HTTPStatus.BAD_REQUEST, f"the body is not JSON: {exc}", field="body"
-        ) from exc
+        raise bad_request(f"the body is not JSON: {exc}", "body") from exc
 
 
 def _located(exc: msgspec.ValidationError, name: str) -> tuple[str, str]:

@@ -33,12 +33,7 @@ class PathPrefix:
 
 
 def checked(prefix: str) -> str:
-    """
-    Return *prefix* as it precedes a path: ``/jobs``, or nothing.
-
-    Raises:
-        ConfigError: It is not a plain path.
-    """
+    """Return *prefix* as it precedes a path: ``/jobs``, or nothing."""
     stripped = prefix.strip().strip("/")
     if not stripped:
         return ""

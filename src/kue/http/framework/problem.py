@@ -67,7 +67,6 @@ class Refused(Exception):
         self.headers = headers or {}
 
     def response(self, request_id: str = "") -> Response:
-        """Return the error response."""
         problem = Problem(
             title=self.status.phrase,
             status=self.status.value,
@@ -83,22 +82,38 @@ class Refused(Exception):
         )
 
 
+def bad_request(detail: str, field: str = "") -> Refused:
+    return Refused(HTTPStatus.BAD_REQUEST, detail, field=field)
+
+
+def forbidden(detail: str, field: str = "") -> Refused:
+    return Refused(HTTPStatus.FORBIDDEN, detail, field=field)
+
+
+def not_found(detail: str) -> Refused:
+    return Refused(HTTPStatus.NOT_FOUND, detail)
+
+
+def try_later(status: HTTPStatus, detail: str) -> Refused:
+    return Refused(status, detail, headers={"Retry-After": RETRY_AFTER})
+
+
 def refused(error: Exception) -> Refused | None:
     """Return the error response for *error*; None for an internal error."""
     match error:
         case Refused():
             return error
         case JobNotFound() | NoSuchAccount():
-            return Refused(HTTPStatus.NOT_FOUND, str(error))
+            return not_found(str(error))
         case InvalidTransition() | UniqueHeld() | NameTaken():
             return Refused(HTTPStatus.CONFLICT, str(error))
         case BadPayload():
-            return Refused(HTTPStatus.BAD_REQUEST, str(error), field=error.field)
+            return bad_request(str(error), error.field)
         # The address of the store is only for the server's log.
         case StoreFull():
-            return _later(HTTPStatus.INSUFFICIENT_STORAGE, "the store is full")
+            return try_later(HTTPStatus.INSUFFICIENT_STORAGE, "the store is full")
         case StoreError():
-            return _later(HTTPStatus.SERVICE_UNAVAILABLE, UNAVAILABLE)
+            return try_later(HTTPStatus.SERVICE_UNAVAILABLE, UNAVAILABLE)
     return None
 
 
@@ -109,8 +124,4 @@ def input_errors(field: str = "") -> Iterator[None]:
         yield
     except (ValueError, TypeError) as exc:
         name = exc.field if isinstance(exc, BadPayload) else field
-        raise Refused(HTTPStatus.BAD_REQUEST, str(exc), field=name) from exc
-
-
-def _later(status: HTTPStatus, detail: str) -> Refused:
-    return Refused(status, detail, headers={"Retry-After": RETRY_AFTER})
+        raise bad_request(str(exc), name) from exc

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
-from kue.http.framework.problem import RETRY_AFTER, Refused
+from kue.http.framework.problem import Refused, try_later
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -40,12 +40,7 @@ class ReadLimit:
         self._waiting = 0
 
     async def answer(self, make: Callable[[], Awaitable[Response]]) -> Response:
-        """
-        Call *make* in turn; its slot is released when the response has been sent.
-
-        Raises:
-            Refused: Too many others were waiting, or took too long.
-        """
+        """Call *make* in turn; its slot is released when the response has been sent."""
         await self._take()
         try:
             response = await make()
@@ -100,8 +95,7 @@ def _in_parts(send: Send) -> Send:
 
 
 def _too_many() -> Refused:
-    return Refused(
+    return try_later(
         HTTPStatus.TOO_MANY_REQUESTS,
         "too many lists and searches are under way; try again in a moment",
-        headers={"Retry-After": RETRY_AFTER},
     )

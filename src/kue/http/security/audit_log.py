@@ -38,7 +38,9 @@ class AuditLog:
         self, request: HTTPConnection, user: User, what: str, status: int
     ) -> None:
         """Record a change that was made, may have been made, or was not allowed."""
-        if _is_recorded(status):
+        is_done = status < HTTPStatus.BAD_REQUEST
+        is_unsure = status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        if is_done or is_unsure or status == HTTPStatus.FORBIDDEN:
             target = "/".join(str(one) for one in request.path_params.values())
             # Only `read_body` sets it.
             detail = self._detail(getattr(request.state, "body", b""))
@@ -53,11 +55,7 @@ class AuditLog:
         target: str = "",
         detail: str = "",
     ) -> None:
-        """
-        Record an entry.
-
-        Errors of the store are logged, and do not affect the response.
-        """
+        """Record an entry; errors of the store do not affect the response."""
         entry = AuditEntry(
             who=who,
             what=what,
@@ -66,20 +64,15 @@ class AuditLog:
             address=request.client.host if request.client else "",
             detail=detail,
         )
-        logger.info("%s: %s %s: %s", _plain(who), what, _plain(entry.target), status)
+        act = f"{_plain(who)}: {what} {_plain(entry.target)}"
+        logger.info("%s: %s", act, status)
         if status == HTTPStatus.SERVICE_UNAVAILABLE:
             return
         try:
             async with asyncio.timeout(STORE_SECONDS):
                 await self._q.store.note(entry)
         except (StoreError, TimeoutError) as exc:
-            logger.warning(
-                "%s: %s %s is not in the audit log: %s",
-                _plain(who),
-                what,
-                _plain(entry.target),
-                exc,
-            )
+            logger.warning("%s is not in the audit log: %s", act, exc)
 
     def _detail(self, body: bytes) -> str:
         """Return an excerpt of the body, with secrets hidden."""
@@ -98,10 +91,3 @@ class AuditLog:
 def _plain(text: str) -> str:
     """Return *text* for a log line: terminals interpret control characters."""
     return text if text.isprintable() else text.encode("unicode_escape").decode()
-
-
-def _is_recorded(status: int) -> bool:
-    """Return whether something was done, may have been, or was not allowed."""
-    is_done = status < HTTPStatus.BAD_REQUEST
-    is_unsure = status >= HTTPStatus.INTERNAL_SERVER_ERROR
-    return is_done or is_unsure or status == HTTPStatus.FORBIDDEN

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocket
 
-from kue.http.framework.problem import Refused
+from kue.http.framework.problem import Refused, forbidden
 from kue.http.security.hosts import host_of, is_loopback
 
 if TYPE_CHECKING:
@@ -51,13 +51,12 @@ class AllowedHosts:
         self._is_open = is_open
 
     def check(self, connection: HTTPConnection) -> None:
-        """
-        Check that a request is for this server.
-
-        Raises:
-            Refused: It is for another host name.
-        """
-        if not self._is_checked(connection):
+        """Raise `Refused` if a request is for another host name."""
+        if self._names is None:
+            is_checked = self._is_open and not connection.scope.get("root_path")
+        else:
+            is_checked = ANY_HOST not in self._names
+        if not is_checked:
             return
         name = host_of(connection.headers.get("host", ""))
         if not (is_loopback(name) or name in (self._names or ())):
@@ -65,11 +64,6 @@ class AllowedHosts:
                 HTTPStatus.MISDIRECTED_REQUEST,
                 f"this server does not answer to {name[:60]!r}; add it to hosts=",
             )
-
-    def _is_checked(self, connection: HTTPConnection) -> bool:
-        if self._names is not None:
-            return ANY_HOST not in self._names
-        return self._is_open and not connection.scope.get("root_path")
 
 
 class CsrfProtection:
@@ -94,7 +88,10 @@ class CsrfProtection:
             if scope["type"] == "http":
                 await problem.response()(scope, receive, send)
             else:
-                await _close(WebSocket(scope, receive, send), problem)
+                # Accepted first: browsers do not show why a handshake failed.
+                websocket = WebSocket(scope, receive, send)
+                await websocket.accept()
+                await websocket.close(NOT_ALLOWED, problem.detail)
         else:
             await self._app(scope, receive, send)
 
@@ -104,10 +101,8 @@ def check_head(connection: HTTPConnection) -> None:
     Check that the head of a request is not too long, and has one length of the body.
 
     Servers stop reading a head that is too long, but not one that came at once.  With
-    two lengths, a proxy may have seen the end of the request elsewhere.
-
-    Raises:
-        Refused: It is not valid; the connection is closed after the response.
+    two lengths, a proxy may have seen the end of the request elsewhere.  So after the
+    error response the connection is closed.
     """
     scope = connection.scope
     size = sum(len(name) + len(value) + _AROUND for name, value in scope["headers"])
@@ -128,12 +123,7 @@ def check_head(connection: HTTPConnection) -> None:
 
 
 def check_origin(connection: HTTPConnection) -> None:
-    """
-    Check that a request comes from a page of this server, or from no page at all.
-
-    Raises:
-        Refused: It comes from a page of another origin.
-    """
+    """Raise `Refused` if a request comes from a page of another origin."""
     site = connection.headers.get("sec-fetch-site")
     if site is not None:
         is_ours = site in ("same-origin", "none")
@@ -142,9 +132,7 @@ def check_origin(connection: HTTPConnection) -> None:
         origin = connection.headers.get("origin")
         is_ours = origin is None or _is_same(origin, connection)
     if not is_ours:
-        raise Refused(
-            HTTPStatus.FORBIDDEN, "the request is from a page of another origin"
-        )
+        raise forbidden("the request is from a page of another origin")
 
 
 def _is_same(origin: str, connection: HTTPConnection) -> bool:
@@ -158,9 +146,3 @@ def _is_same(origin: str, connection: HTTPConnection) -> bool:
     scheme = connection.scope.get("scheme", "http").replace("ws", "http")
     # A proxy that terminates TLS may not report it; never the other way round.
     return parts.scheme in {scheme, "https"}
-
-
-async def _close(websocket: WebSocket, problem: Refused) -> None:
-    # Accepted first: browsers do not show why a handshake failed.
-    await websocket.accept()
-    await websocket.close(NOT_ALLOWED, problem.detail)

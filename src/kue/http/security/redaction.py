@@ -13,13 +13,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import lru_cache
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
-from kue.http.framework.problem import Refused
+from kue.http.framework.problem import bad_request
 from kue.model.credentials import mask_credentials
 
 if TYPE_CHECKING:
@@ -138,14 +137,7 @@ class Redaction:
         return mask_credentials(text, MASK) if self._hides_urls else text
 
     def text(self, text: str) -> str:
-        """
-        Return text for people with its secrets hidden.
-
-        Those are values that follow their keys, and passwords in URLs.
-        """
-        return self._url(self._by_keys(text))
-
-    def _by_keys(self, text: str) -> str:
+        """Return *text* with values of secret keys and passwords in URLs hidden."""
         parts: list[str] = []
         end = 0
         for key in _KEY.finditer(text):
@@ -156,7 +148,7 @@ class Redaction:
             if value is not None and self.is_secret(key[1], _plain(value[0])):
                 parts += [text[end : key.end()], MASK]
                 end = value.end()
-        return "".join([*parts, text[end:]])
+        return self._url("".join([*parts, text[end:]]))
 
     def detail(self, detail: dict[str, Any]) -> dict[str, Any]:
         """Return the detail of an event with its secrets hidden."""
@@ -202,12 +194,7 @@ class Redaction:
     # -- editing ---------------------------------------------------------------
 
     def restore(self, sent: JSON, stored: JSON) -> JSON:
-        """
-        Return data as it was sent, with the stored values where it has ``•••``.
-
-        Raises:
-            Refused: It has ``•••`` where nothing was hidden.
-        """
+        """Return data as it was sent, with the stored values where it has ``•••``."""
         if isinstance(sent, dict):
             values = stored if isinstance(stored, dict) else {}
             return {
@@ -215,10 +202,9 @@ class Redaction:
             }
         if isinstance(sent, list):
             # The items of a list of another length cannot be matched.
-            is_same = isinstance(stored, list) and len(stored) == len(sent)
-            olds = (
-                stored if is_same and isinstance(stored, list) else [None] * len(sent)
-            )
+            olds = stored if isinstance(stored, list) else []
+            if len(olds) != len(sent):
+                olds = [None] * len(sent)
             return [self.restore(one, old) for one, old in zip(sent, olds, strict=True)]
         return self._restored_url(sent, stored) if isinstance(sent, str) else sent
 
@@ -228,22 +214,20 @@ class Redaction:
             return sent
         if isinstance(stored, str) and self._url(stored) == sent:
             return stored
-        raise Refused(
-            HTTPStatus.BAD_REQUEST,
+        raise bad_request(
             f"{sent[:60]!r} has a hidden password, and is not what was shown there; "
             "give the password again",
-            field="body.data",
+            "body.data",
         )
 
     def _restored(self, key: str, value: JSON, values: dict[str, JSON]) -> JSON:
         if value != MASK or not self.is_secret(key, value):
             return self.restore(value, values.get(key))
         if key not in values or not self.is_secret(key, values[key]):
-            raise Refused(
-                HTTPStatus.BAD_REQUEST,
+            raise bad_request(
                 f"{key[:40]!r} is {MASK}, and no value of that name was hidden there; "
                 "give the value itself",
-                field="body.data",
+                "body.data",
             )
         return values[key]
 

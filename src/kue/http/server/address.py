@@ -41,15 +41,10 @@ class ListenAddress:
 
     @classmethod
     def of(cls, host: str, port: int) -> ListenAddress:
-        """
-        Resolve *host*: a name, an IP address, or ``unix:/path``; empty is everywhere.
-
-        Raises:
-            ConfigError: There is no such host.
-        """
+        """Resolve a name, an IP address, or ``unix:/path``; empty is everywhere."""
         if host.startswith(UNIX):
-            path = host.removeprefix(UNIX)
-            return cls(host, socket.AF_UNIX, os.path.abspath(path))
+            path = os.path.abspath(host.removeprefix(UNIX))
+            return cls(host, socket.AF_UNIX, path)
         try:
             found = socket.getaddrinfo(
                 host.strip("[]") or None,
@@ -75,11 +70,7 @@ class ListenAddress:
 
     @property
     def is_local(self) -> bool:
-        """
-        Whether only this machine can reach it.
-
-        A Unix socket is as private as its permissions.
-        """
+        """Whether only this machine can reach it; a Unix socket has permissions."""
         return self.is_unix or is_loopback(self.sockaddr[0])
 
     def url(self, *, scheme: str = "http", prefix: str = "") -> str:

@@ -30,9 +30,6 @@ class ProxyHeaders:
         proxies: Trusted addresses and networks; headers from others are ignored.
         is_unix: Requests come through a Unix socket: every client that may open it is
             trusted.
-
-    Raises:
-        ConfigError: One of *proxies* is not an address.
     """
 
     def __init__(

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import uvicorn
+from starlette.applications import Starlette
 
 from kue.http.auth.open_mode import without_token
 from kue.http.framework.path_prefix import PathPrefix, checked
@@ -31,8 +32,7 @@ from kue.model.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from starlette.applications import Starlette
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp
 
     from kue.http.server.address import ListenAddress
 
@@ -66,27 +66,13 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check(options: ServeOptions) -> None:
-    """
-    Check the options, before anything is started.
-
-    Raises:
-        ConfigError: The prefix, a proxy or the certificate is not valid.
-    """
-    _wrapped(_nothing, options, is_unix=False)
+    """Raise `ConfigError` if the prefix, a proxy or the certificate is not valid."""
+    _wrapped(Starlette(), options, is_unix=False)
     _context(options)
 
 
-async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
-    """An application for checking options."""
-
-
 def listen(address: ListenAddress) -> socket.socket:
-    """
-    Return a listening socket.
-
-    Raises:
-        ConfigError: The address cannot be used; the message has advice.
-    """
+    """Return a listening socket."""
     listener = socket.socket(address.family, socket.SOCK_STREAM)
     try:
         _bind(listener, address)
@@ -155,9 +141,6 @@ async def serving(
     Serve *app* for as long as the context lasts; yields the server's task.
 
     The socket is closed with it.
-
-    Raises:
-        ConfigError: The prefix, a proxy or the certificate is not valid.
     """
     server = _server(app, listener, options)
     task = asyncio.create_task(server.serve([listener]), name="kue http")

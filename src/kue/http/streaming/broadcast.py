@@ -48,25 +48,6 @@ MAX_DIGITS = 15
 _clock = SystemClock()
 
 
-def is_stopping() -> bool:
-    """
-    Return whether a uvicorn of this process is stopping; False if there is none.
-
-    uvicorn waits for every unfinished response before it notifies the application, and
-    an event stream never finishes.  But its signal handlers are methods of the server,
-    which has a flag.
-    """
-    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    servers = [getattr(handler, "__self__", None) for handler in handlers]
-    return any(getattr(server, "should_exit", False) is True for server in servers)
-
-
-async def until_stopping() -> None:
-    """Return once it is stopping."""
-    while not is_stopping():  # noqa: ASYNC110 - there is no event
-        await asyncio.sleep(POLL_SECONDS)
-
-
 class EventBroadcast:
     """
     Events of a queue for the clients of one server.

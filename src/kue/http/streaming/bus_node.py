@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kue.aio.tasks import BackgroundTasks
 from kue.bus import EventBus
-from kue.http.framework.problem import RETRY_AFTER, Refused
+from kue.http.framework.problem import try_later
 from kue.model.errors import StoreError
 
 if TYPE_CHECKING:
@@ -52,18 +52,11 @@ class ServerBusNode:
 
     @asynccontextmanager
     async def use(self) -> AsyncIterator[JoinedBus]:
-        """
-        Yield the bus for one message.
-
-        Raises:
-            Refused: Too many messages are in progress.
-            StoreError: The cluster cannot be joined.
-        """
+        """Yield the bus for one message."""
         if self._users >= MAX_USERS:
-            raise Refused(
+            raise try_later(
                 HTTPStatus.TOO_MANY_REQUESTS,
                 f"{MAX_USERS} messages are waiting for a reply already",
-                headers={"Retry-After": RETRY_AFTER},
             )
         self._users += 1
         try:

@@ -116,10 +116,9 @@ class BusSamples:
                     await inspector.look()
                 for sample in await receive(_PAUSE_SECONDS):
                     self._number += 1
-                    self._kept.append(self._sampled(sample))
-
-    def _sampled(self, sample: MessageSample) -> SampledMessage:
-        return SampledMessage.of(sample, id=self._number, body=self._text(sample))
+                    body = self._text(sample)
+                    shown = SampledMessage.of(sample, id=self._number, body=body)
+                    self._kept.append(shown)
 
     def _text(self, sample: MessageSample) -> str:
         body: Any = sample.body

@@ -10,14 +10,14 @@ import msgspec
 from msgspec import Meta
 
 from kue.http.auth.access import Role, Scope
-from kue.http.auth.account_records import name_of
+from kue.http.auth.account_records import valid_name
 from kue.http.auth.login import AccountGuard, LocalAccountGuard
 from kue.http.auth.open_mode import LocalhostGuard
 from kue.http.auth.passwords import MAX_LENGTH, MIN_LENGTH
 from kue.http.auth.tokens import ApiTokens
 from kue.http.auth.users import UserAccounts
 from kue.http.framework.operations import RequestContext, Section
-from kue.http.framework.problem import Refused, input_errors
+from kue.http.framework.problem import Refused, forbidden, input_errors, not_found
 from kue.http.options import EnvironmentBadge
 from kue.http.v1.job_json import MAX_PAGE, Span
 from kue.model.duration import milliseconds
@@ -26,8 +26,6 @@ from kue.model.view import View
 if TYPE_CHECKING:
     from kue.http.auth.access import User
     from kue.http.auth.users import UserAccount
-    from kue.http.security.redaction import Redaction
-    from kue.store.values import AuditEntry
 
 session = Section("session", "Login, logout and the current user.")
 users = Section("users", "Users who can log in.", prefix="/users")
@@ -191,9 +189,8 @@ async def login_form(context: RequestContext) -> LoginForm:
     """How to log in: by password, by the start-up token, or elsewhere."""
     match context.guard:
         case LocalAccountGuard():
-            return LoginForm(
-                kind="password" if await context.guard.has_users() else "token"
-            )
+            has_users = await context.guard.has_users()
+            return LoginForm(kind="password" if has_users else "token")
         case AccountGuard():
             return LoginForm(kind="password")
         case LocalhostGuard():
@@ -214,8 +211,9 @@ async def login(context: RequestContext, body: Credentials) -> Me:
         user, cookie = await accounts.log_in(context.request, body.name, body.password)
     except Refused as exc:
         if exc.status is HTTPStatus.UNAUTHORIZED:
+            # An invalid name may be a password: people mix up fields.
             await context.audit.note(
-                context.request, _valid_name(body.name), "login", exc.status
+                context.request, valid_name(body.name), "login", exc.status
             )
         raise
     context.headers["Set-Cookie"] = cookie
@@ -242,7 +240,7 @@ async def change_password(context: RequestContext, body: NewPassword) -> None:
     """
     accounts = _accounts(context)
     if context.user.role is None or not accounts.is_session(context.request):
-        raise Refused(HTTPStatus.FORBIDDEN, "only users who logged in have a password")
+        raise forbidden("only users who logged in have a password")
     context.options.check_change()
     note = partial(context.audit.note, context.request, context.user.name, "password")
     try:
@@ -271,33 +269,17 @@ def _me(context: RequestContext, user: User, *, can_log_out: bool) -> Me:
 
 def _accounts(context: RequestContext) -> AccountGuard:
     if not isinstance(context.guard, AccountGuard):
-        raise Refused(
-            HTTPStatus.NOT_FOUND, "there is no login here: the server has no accounts"
-        )
+        raise not_found("there is no login here: the server has no accounts")
     return context.guard
 
 
 def _check_login(context: RequestContext) -> None:
-    """
-    Check that the user has logged in, which changing users and tokens requires.
-
-    Raises:
-        Refused: The server is in open mode, in which nobody may create lasting access.
-    """
+    """Raise `Refused` in open mode, in which nobody may create lasting access."""
     if context.user.is_open:
-        raise Refused(
-            HTTPStatus.FORBIDDEN,
+        raise forbidden(
             "users and tokens are managed on the command line while no login is "
-            "needed: kue user add NAME --role admin, kue token add NAME --scope read",
+            "needed: kue user add NAME --role admin, kue token add NAME --scope read"
         )
-
-
-def _valid_name(name: str) -> str:
-    """Return *name* if it is valid, else nothing: people mix up fields."""
-    try:
-        return name_of(name)
-    except ValueError:
-        return ""
 
 
 def _role(role: Role) -> RoleName:
@@ -351,12 +333,9 @@ async def remove_user(context: RequestContext, name: UserName) -> None:
 
 
 def _users(context: RequestContext) -> UserAccounts:
-    guard = context.guard
-    return (
-        guard.users
-        if isinstance(guard, AccountGuard)
-        else UserAccounts(context.q.store)
-    )
+    if isinstance(context.guard, AccountGuard):
+        return context.guard.users
+    return UserAccounts(context.q.store)
 
 
 async def _check_last(accounts: UserAccounts, account: UserAccount) -> None:
@@ -417,11 +396,9 @@ async def list_acts(context: RequestContext, query: ActsQuery) -> ActPage:
     The last 10,000 entries are kept.
     """
     page = await context.q.store.acts(query.limit, query.cursor)
-    shown = [_shown_act(act, context.redaction) for act in page.acts]
+    shown = []
+    for act in page.acts:
+        # Unlike requests, commands do not redact their entries.
+        hide = context.redaction.text if act.who.startswith("cli:") else str
+        shown.append(ActView.of(act, target=hide(act.target), detail=hide(act.detail)))
     return ActPage(shown, page.cursor)
-
-
-def _shown_act(act: AuditEntry, redaction: Redaction) -> ActView:
-    # Unlike requests, commands do not redact their entries.
-    hide = redaction.text if act.who.startswith("cli:") else str
-    return ActView.of(act, target=hide(act.target), detail=hide(act.detail))

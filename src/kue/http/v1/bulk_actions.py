@@ -19,7 +19,14 @@ from msgspec import Meta
 from kue.client.bulk_actions import BulkResult, BulkSummary, JobGiven
 from kue.http.auth.access import Scope
 from kue.http.framework.operations import RequestContext, Section
-from kue.http.framework.problem import INTERNAL, RETRY_AFTER, Refused, input_errors
+from kue.http.framework.problem import (
+    INTERNAL,
+    bad_request,
+    forbidden,
+    input_errors,
+    not_found,
+    try_later,
+)
 from kue.http.v1.job_json import JobFilter, JobId, check_paths, visible_match
 from kue.http.v1.jobs import MAX_MANY
 from kue.model.errors import KueError
@@ -151,8 +158,7 @@ class BulkTask:
             self._state, self._error = "failed", str(exc)
         except Exception:
             logger.exception("bulk %s %s failed", self._action, self.id)
-            self._state = "failed"
-            self._error = INTERNAL
+            self._state, self._error = "failed", INTERNAL
 
     async def _run(self, batches: Batches, act: Act) -> None:
         async with aclosing(batches):
@@ -171,18 +177,11 @@ class BulkTasks:
         self._tasks: dict[str, BulkTask] = {}
 
     def start(self, q: Kue, action: BulkAction, batches: Batches, act: Act) -> BulkTask:
-        """
-        Start an action.
-
-        Raises:
-            Refused: Too many are running.
-        """
         running = sum(task.is_running for task in self._tasks.values())
         if running >= MAX_RUNNING:
-            raise Refused(
+            raise try_later(
                 HTTPStatus.TOO_MANY_REQUESTS,
                 f"{running} actions are running already; wait for one, or stop it",
-                headers={"Retry-After": RETRY_AFTER},
             )
         task = BulkTask(action)
         self._tasks[task.id] = task
@@ -193,19 +192,12 @@ class BulkTasks:
         return task
 
     def find(self, bulk_id: str) -> BulkTask:
-        """
-        Return an action that is running, or ended recently.
-
-        Raises:
-            Refused: There is no such action.
-        """
-        task = self._tasks.get(bulk_id)
-        if task is None:
-            raise Refused(
-                HTTPStatus.NOT_FOUND,
-                f"action {bulk_id!r} is not running on this server, or ended long ago",
+        """Return an action that is running, or ended recently."""
+        if bulk_id not in self._tasks:
+            raise not_found(
+                f"action {bulk_id!r} is not running on this server, or ended long ago"
             )
-        return task
+        return self._tasks[bulk_id]
 
     async def _run(self, task: BulkTask, batches: Batches, act: Act) -> None:
         await task.run(batches, act)
@@ -224,7 +216,7 @@ async def start(context: RequestContext, body: BulkRequest) -> BulkStarted:
     admin.
     """
     if body.action is BulkAction.REMOVE and not context.user.may(Scope.ADMIN):
-        raise Refused(HTTPStatus.FORBIDDEN, "removing needs the role admin")
+        raise forbidden("removing needs the role admin")
     states = _states(body)
     if body.filter is not None:
         check_paths(body.filter, context.redaction, "body.filter")
@@ -258,28 +250,23 @@ async def stop(context: RequestContext, bulk_id: str) -> None:
 
 
 def _tasks(context: RequestContext) -> BulkTasks:
-    """Return the actions of the application."""
-    state = context.request.app.state
-    if not hasattr(state, "bulk_tasks"):
-        state.bulk_tasks = BulkTasks()
-    bulk_tasks: BulkTasks = state.bulk_tasks
+    bulk_tasks: BulkTasks = context.request.app.state.bulk_tasks
     return bulk_tasks
 
 
 def _states(body: BulkRequest) -> frozenset[State]:
     """Return the states that jobs must be in, when their turn comes."""
     if (body.ids is None) == (body.filter is None):
-        raise Refused(HTTPStatus.BAD_REQUEST, "give either ids or filter", field="body")
+        raise bad_request("give either ids or filter", "body")
     allowed = STATES[body.action]
     if body.filter is None:
         return allowed
     state = body.filter.state
     if state not in allowed:
-        raise Refused(
-            HTTPStatus.BAD_REQUEST,
+        raise bad_request(
             f"cannot {body.action} jobs that are {state}, only those that are "
             f"{', '.join(sorted(allowed))}",
-            field="body.filter.state",
+            "body.filter.state",
         )
     return frozenset({state})
 

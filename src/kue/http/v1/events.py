@@ -21,7 +21,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from kue.http.auth.access import admit
 from kue.http.framework.operations import RequestContext, Section
-from kue.http.framework.problem import RETRY_AFTER, Refused, refused
+from kue.http.framework.problem import Refused, refused, try_later
 from kue.http.security.csrf import NOT_ALLOWED
 from kue.http.streaming.client_buffer import EventFilter
 from kue.model.errors import StoreError
@@ -96,12 +96,7 @@ async def stream(context: RequestContext, query: Watched) -> Stream:
     included.
     """
     broadcast: EventBroadcast = context.request.app.state.live
-    if broadcast.is_full:
-        raise Refused(
-            HTTPStatus.SERVICE_UNAVAILABLE,
-            "too many streams are open already",
-            headers={"Retry-After": RETRY_AFTER},
-        )
+    _check_room(broadcast)
     last_id = context.request.headers.get("last-event-id", query.last_event_id)
     allowed = partial(_while_allowed, broadcast, context.guard, context.request)
     return EventStream(broadcast, query.event_filter, last_id, allowed)
@@ -139,7 +134,9 @@ class EventStream(Response):
             with self._broadcast.join(self._event_filter, self._last_id) as buffer:
                 await self._start(send)
                 await _while_all(
-                    _write(buffer, send), _until_disconnected(receive), self._allowed()
+                    _write(buffer, send),
+                    _until(receive, "http.disconnect"),
+                    self._allowed(),
                 )
         await _send_part(send, b"", is_last=True)
 
@@ -150,6 +147,13 @@ class EventStream(Response):
                 "status": self.status_code,
                 "headers": self.raw_headers,
             }
+        )
+
+
+def _check_room(broadcast: EventBroadcast) -> None:
+    if broadcast.is_full:
+        raise try_later(
+            HTTPStatus.SERVICE_UNAVAILABLE, "too many streams are open already"
         )
 
 
@@ -169,8 +173,8 @@ async def _send_part(send: Send, part: bytes, *, is_last: bool = False) -> None:
         )
 
 
-async def _until_disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
+async def _until(receive: Receive, disconnect: str) -> None:
+    while (await receive())["type"] != disconnect:
         pass
 
 
@@ -222,7 +226,8 @@ def routes(guard: Guard, broadcast: EventBroadcast) -> list[BaseRoute]:
                 with broadcast.join(query.event_filter, query.last_event_id) as buffer:
                     await _while_all(
                         _send_messages(buffer, websocket),
-                        _until_closed(websocket),
+                        # Messages of the client are ignored.
+                        _until(websocket.receive, "websocket.disconnect"),
                         _close_without_access(broadcast, guard, websocket),
                     )
 
@@ -232,18 +237,10 @@ def routes(guard: Guard, broadcast: EventBroadcast) -> list[BaseRoute]:
 async def _admitted(
     websocket: WebSocket, guard: Guard, broadcast: EventBroadcast
 ) -> Watched:
-    """
-    Return the query of a client, if it has access.
-
-    Raises:
-        Refused: It has none, there are too many streams, or the query is not valid.
-    """
+    """Return the query of a client, if it has access."""
     [operation] = section.operations
     await admit(guard, websocket, operation.scope)
-    if broadcast.is_full:
-        raise Refused(
-            HTTPStatus.SERVICE_UNAVAILABLE, "too many streams are open already"
-        )
+    _check_room(broadcast)
     # It reads only what WebSockets have, too.
     arguments = operation.arguments(cast("Request", websocket), b"")
     query: Watched = arguments["query"]
@@ -273,9 +270,3 @@ async def _close_without_access(
     await _while_allowed(broadcast, guard, websocket)
     with suppress(WebSocketDisconnect):
         await websocket.close(NOT_ALLOWED, "you no longer have access")
-
-
-async def _until_closed(websocket: WebSocket) -> None:
-    """Return when the client disconnects; its messages are ignored."""
-    while (await websocket.receive())["type"] != "websocket.disconnect":
-        pass

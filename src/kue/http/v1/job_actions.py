@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from kue.client.handle import job_of
 from kue.http.framework.operations import RequestContext, Section
-from kue.http.framework.problem import Refused, input_errors
+from kue.http.framework.problem import bad_request, input_errors
 from kue.http.v1 import job_json
 from kue.http.v1.job_json import AddedView, JobId
 from kue.http.v1.jobs import option_errors, update
@@ -150,7 +150,7 @@ async def reschedule(context: RequestContext, job_id: JobId, body: NewTime) -> N
     A job that has ended starts again then; a running job is refused.
     """
     if (body.delay is None) == (body.at is None):
-        raise Refused(HTTPStatus.BAD_REQUEST, "give either delay or at", field="body")
+        raise bad_request("give either delay or at", "body")
     handle = await context.q.get(job_id)
     if body.at is not None:
         await handle.delay(job_json.to_datetime(body.at))

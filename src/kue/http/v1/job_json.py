@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from kue.http.framework.problem import Refused
+from kue.http.framework.problem import bad_request
 from kue.model.job import MAX_PARENTS, MAX_TAGS, Delivery
 from kue.model.job_json import JobView
 from kue.model.names import Name
@@ -153,12 +152,7 @@ class JobFilter(Filter, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def filter(self) -> Filter:
-        """
-        The filter, with all values checked.
-
-        Raises:
-            ValueError: There is no such priority.
-        """
+        """The filter, with all values checked."""
         return Filter(**{name: getattr(self, name) for name in FILTERS})
 
 
@@ -180,18 +174,12 @@ class JobsQuery(JobFilter, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def check_paths(job_filter: JobFilter, redaction: Redaction, location: str) -> None:
-    """
-    Check that hidden values cannot be found out with filters.
-
-    Raises:
-        Refused: A path of *job_filter* leads to hidden values.
-    """
+    """Raise `Refused` if a path leads to hidden values, which it would find out."""
     for path in job_filter.data or ():
         if any(redaction.is_secret(step) for step in path.split(".")):
-            raise Refused(
-                HTTPStatus.BAD_REQUEST,
+            raise bad_request(
                 f"the value of {path!r} is hidden, and cannot be searched for",
-                field=f"{location}.data.{path}",
+                f"{location}.data.{path}",
             )
 
 
@@ -212,7 +200,6 @@ def log_line(line: values.LogLine, redaction: Redaction) -> LogLineView:
 
 
 def to_datetime(given: int | datetime) -> datetime:
-    """Return a time as a datetime."""
     if isinstance(given, datetime):
         return given
     return _EPOCH + timedelta(milliseconds=given)

@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 from kue.client.handle import job_of
 from kue.http.auth.access import Scope
 from kue.http.framework.operations import RequestContext, Section
-from kue.http.framework.problem import Refused, input_errors
+from kue.http.framework.problem import bad_request, input_errors
 from kue.http.v1 import job_json
 from kue.http.v1.job_json import (
     MAX_PAGE,
@@ -115,10 +115,9 @@ async def add_many(
     each job a unique key.
     """
     if IDEMPOTENCY_KEY in context.request.headers:
-        raise Refused(
-            HTTPStatus.BAD_REQUEST,
+        raise bad_request(
             "one key cannot identify many jobs; give each its own unique",
-            field=f"header.{IDEMPOTENCY_KEY}",
+            f"header.{IDEMPOTENCY_KEY}",
         )
     drafts = []
     for number, job in enumerate(body):
@@ -149,10 +148,8 @@ async def edit(context: RequestContext, job_id: JobId, body: JobEdit) -> JobDeta
         if value is not UNSET
     }
     if not changes:
-        raise Refused(
-            HTTPStatus.BAD_REQUEST,
-            "say what to change: data, priority, tags or attempts",
-            field="body",
+        raise bad_request(
+            "say what to change: data, priority, tags or attempts", "body"
         )
     handle = await context.q.get(job_id)
     if "data" in changes:
@@ -211,16 +208,14 @@ async def update(q: Kue, handle: JobHandle[Any], changes: dict[str, Any]) -> Non
 def option_errors(
     q: Kue, type: str, options: Mapping[str, Any], location: str
 ) -> Iterator[None]:
-    """Turn errors of a draft into a 400 about the option in *place* that is invalid."""
+    """Turn errors of a draft into a 400 about the invalid option in *location*."""
     try:
         yield
     except BadPayload as exc:
-        field = f"{location}.{exc.field}"
-        raise Refused(HTTPStatus.BAD_REQUEST, str(exc), field=field) from exc
+        raise bad_request(str(exc), f"{location}.{exc.field}") from exc
     except (ValueError, TypeError) as exc:
         name, why = _invalid_option(q, type, options)
-        field = f"{location}.{name}"
-        raise Refused(HTTPStatus.BAD_REQUEST, why, field=field) from exc
+        raise bad_request(why, f"{location}.{name}") from exc
 
 
 def _invalid_option(q: Kue, type: str, options: Mapping[str, Any]) -> tuple[str, str]:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from kue.client.queue import Kue
-    from kue.model.job import State
     from kue.store.values import Stat
 
 section = Section("metrics", "Metrics for Prometheus.")
@@ -61,7 +60,8 @@ async def exposition(q: Kue) -> Response:
         lines = await _collect(q)
     except StoreError:
         lines = []
-    text = "\n".join([*_up(is_up=bool(lines)), *lines, ""])
+    up = _metric("kue_store_up", "Whether the store answers.", [({}, int(bool(lines)))])
+    text = "\n".join([*up, *lines, ""])
     headers = {"Cache-Control": "no-store"}
     return Response(text, headers=headers, media_type=CONTENT_TYPE)
 
@@ -81,8 +81,13 @@ async def _collect(q: Kue) -> list[str]:
         (stat for stat in stats.full if stat.minute == minute - 1),
         lambda stat: stat.type,
     )
+    jobs = (
+        ({"type": type, "state": state.value}, number)
+        for type, states in counts.items()
+        for state, number in states.items()
+    )
     return [
-        *_metric("kue_jobs", "Jobs by type and state.", _jobs(counts)),
+        *_metric("kue_jobs", "Jobs by type and state.", jobs),
         *_counted(
             "total",
             ", since midnight UTC",
@@ -125,16 +130,6 @@ async def _last_day(q: Kue, minute: int) -> list[Stat]:
     return await q.stats(first, hour * 60 - 1) + await q.hours(hour, minute // 60)
 
 
-def _up(*, is_up: bool) -> Iterator[str]:
-    return _metric("kue_store_up", "Whether the store answers.", [({}, int(is_up))])
-
-
-def _jobs(counts: Mapping[str, Mapping[State, int]]) -> Iterator[Sample]:
-    for type, states in counts.items():
-        for state, number in states.items():
-            yield {"type": type, "state": state.value}, number
-
-
 def _counted(
     span: str,
     when: str,
@@ -162,19 +157,16 @@ def _durations(sums: Mapping[str, Stat]) -> Iterator[str]:
     yield f"# HELP {name} How long runs took, since midnight UTC."
     yield f"# TYPE {name} histogram"
     for type, one in sums.items():
-        if one.runs:
-            yield from _histogram(name, type, one)
-
-
-def _histogram(name: str, type: str, sums: Stat) -> Iterator[str]:
-    total = sum(sums.runs.values())
-    for bound in HISTOGRAM_BOUNDS:
-        below = sum(number for end, number in sums.runs.items() if end <= bound)
-        labels = {"type": type, "le": str(bound / 1000)}
-        yield f"{name}_bucket{_labels(labels)} {below}"
-    yield f"{name}_bucket{_labels({'type': type, 'le': '+Inf'})} {total}"
-    yield f"{name}_sum{_labels({'type': type})} {sums.run_ms / 1000}"
-    yield f"{name}_count{_labels({'type': type})} {total}"
+        if not one.runs:
+            continue
+        for bound in HISTOGRAM_BOUNDS:
+            below = sum(number for end, number in one.runs.items() if end <= bound)
+            labels = {"type": type, "le": str(bound / 1000)}
+            yield f"{name}_bucket{_labels(labels)} {below}"
+        total = sum(one.runs.values())
+        yield f"{name}_bucket{_labels({'type': type, 'le': '+Inf'})} {total}"
+        yield f"{name}_sum{_labels({'type': type})} {one.run_ms / 1000}"
+        yield f"{name}_count{_labels({'type': type})} {total}"
 
 
 def _quantiles(measured: Mapping[str, Mapping[int, int]]) -> Iterator[Sample]:

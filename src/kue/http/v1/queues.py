@@ -16,7 +16,7 @@ import msgspec
 
 from kue.http.auth.access import Scope
 from kue.http.framework.operations import RequestContext, Section
-from kue.http.framework.problem import Refused, input_errors
+from kue.http.framework.problem import bad_request, input_errors, not_found
 from kue.http.v1.job_json import to_datetime
 from kue.http.v1.stats import (
     NOTHING,
@@ -175,7 +175,7 @@ async def show_queue(context: RequestContext, type: Name) -> QueueDetail:
     """One type of jobs, in detail."""
     facts = await _read_facts(context)
     if type not in facts.names():
-        raise Refused(HTTPStatus.NOT_FOUND, f"there is no queue {type!r}")
+        raise not_found(f"there is no queue {type!r}")
     return await _detail(context.q, type, facts)
 
 
@@ -236,21 +236,13 @@ async def set_limits(
     Replaces all earlier limits.  May come before the first job.
     """
     if not any((body.concurrency, body.rate, body.per_key)):
-        raise Refused(
-            HTTPStatus.BAD_REQUEST,
-            "give concurrency, rate or per_key; DELETE lifts all limits",
-            field="body",
+        raise bad_request(
+            "give concurrency, rate or per_key; DELETE lifts all limits", "body"
         )
     with input_errors("path.type"):
         check_path_name(type, what="type")
     with input_errors("body.per"):
-        await context.q.limit(
-            type,
-            concurrency=body.concurrency,
-            rate=body.rate,
-            per=body.per,
-            per_key=body.per_key,
-        )
+        await context.q.limit(type, **msgspec.structs.asdict(body))
     return await _detail(context.q, type, await _read_facts(context))
 
 
@@ -267,11 +259,7 @@ async def lift_limits(context: RequestContext, type: Name) -> None:
 async def clear_queue(context: RequestContext, type: Name, body: ClearOrder) -> Cleared:
     """Permanently remove all jobs of a type in some states, except running ones."""
     if State.ACTIVE in body.states:
-        raise Refused(
-            HTTPStatus.BAD_REQUEST,
-            "running jobs are not cleared; cancel them",
-            field="body.states",
-        )
+        raise bad_request("running jobs are not cleared; cancel them", "body.states")
     await check_type(context.q, type)
     return Cleared(await context.q.clear(type, body.states))
 
@@ -280,12 +268,7 @@ async def clear_queue(context: RequestContext, type: Name, body: ClearOrder) -> 
 
 
 async def end_of(q: Kue, order: PauseOrder) -> datetime | timedelta | None:
-    """
-    Return when a pause is to end.
-
-    Raises:
-        Refused: It is not valid, has passed, or is given twice.
-    """
+    """Return when a pause is to end; None if only by resuming."""
     if order.lasts is None:
         if order.until is None:
             return None

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeVar
 
 import msgspec
 
 from kue.client.queries import STATS_HOURS, STATS_MINUTES
 from kue.http.framework.operations import RequestContext, Section
-from kue.http.framework.problem import Refused
+from kue.http.framework.problem import bad_request, not_found
 from kue.http.v1.job_json import MAX_MOMENT
 from kue.model.histogram import Percentiles, percentiles, ready_at
 from kue.model.job import State
@@ -186,7 +185,10 @@ async def overview(context: RequestContext) -> Overview:
     concerns = [
         *_lost_worker_warnings(workers),
         *_pause_warnings(await context.pauses()),
-        *_no_worker_warnings(by_type, workers),
+        *(
+            Concern("no-worker", str(found), found.type)
+            for found in unhandled(by_type, workers)
+        ),
         *_backlog_warnings(by_type, workers, stats),
     ]
     return Overview(
@@ -252,9 +254,7 @@ def _span(query: HistoryQuery, now: int, unit: int, kept: int) -> tuple[int, int
     else:
         first = query.since // unit
         if query.until is not None and query.since > query.until:
-            raise Refused(
-                HTTPStatus.BAD_REQUEST, "since is after until", field="query.since"
-            )
+            raise bad_request("since is after until", "query.since")
     return max(first, now // unit - kept), last
 
 
@@ -262,14 +262,9 @@ def _span(query: HistoryQuery, now: int, unit: int, kept: int) -> tuple[int, int
 
 
 async def check_type(q: Kue, type: str | None) -> None:
-    """
-    Check that *type* is None or has had a job.
-
-    Raises:
-        Refused: No job of that type is known.
-    """
+    """Raise `Refused` unless *type* is None or has had a job."""
     if type is not None and type not in await q.types():
-        raise Refused(HTTPStatus.NOT_FOUND, f"no job of type {type!r} is known")
+        raise not_found(f"no job of type {type!r} is known")
 
 
 async def recent(q: Kue, now: int) -> Recent:
@@ -356,12 +351,11 @@ def _waiting_since(job: Job) -> int:
 # -- workers and warnings ------------------------------------------------------
 
 
-def worker_counts(workers: Iterable[WorkerStatus]) -> WorkerCounts:
-    all_workers = list(workers)
+def worker_counts(workers: Sequence[WorkerStatus]) -> WorkerCounts:
     return WorkerCounts(
-        alive=sum(worker.alive for worker in all_workers),
-        busy=sum(worker.alive and worker.active > 0 for worker in all_workers),
-        lost=sum(worker.lost for worker in all_workers),
+        alive=sum(worker.alive for worker in workers),
+        busy=sum(worker.alive and worker.active > 0 for worker in workers),
+        lost=sum(worker.lost for worker in workers),
     )
 
 
@@ -388,19 +382,11 @@ def _pause_warnings(pauses: Iterable[Pause]) -> Iterator[Concern]:
         )
 
 
-def _no_worker_warnings(
-    by_type: Mapping[str, Mapping[State, int]], workers: Iterable[WorkerStatus]
-) -> Iterator[Concern]:
-    for found in unhandled(by_type, workers):
-        yield Concern("no-worker", str(found), found.type)
-
-
 def _backlog_warnings(
     by_type: Mapping[str, Mapping[State, int]],
-    workers: Iterable[WorkerStatus],
+    workers: Sequence[WorkerStatus],
     stats: Recent,
 ) -> Iterator[Concern]:
-    all_workers = list(workers)
     sums = summed(stats.full, lambda stat: stat.type)
     minutes = -(-stats.seconds // 60)
     span = "minute" if minutes == 1 else f"{minutes} minutes"
@@ -411,7 +397,7 @@ def _backlog_warnings(
         if grew < max(MIN_GROWTH, GROWTH_SHARE * of_type.added):
             continue
         # Without a worker there is a warning about that already.
-        if any(takes(worker, type) for worker in all_workers):
+        if any(takes(worker, type) for worker in workers):
             yield Concern(
                 "backlog",
                 f"backlog of {type!r} grows: {_jobs(of_type.added)} added and "

@@ -13,7 +13,7 @@ import msgspec
 
 from kue.http.auth.access import Scope
 from kue.http.framework.operations import RequestContext, Section
-from kue.http.framework.problem import Refused, input_errors
+from kue.http.framework.problem import input_errors, not_found
 from kue.http.v1.queues import PauseOrder, PauseView, end_of, views
 from kue.model.job import State
 from kue.model.names import Name  # noqa: TC001 - operations read annotations
@@ -21,7 +21,7 @@ from kue.model.view import View
 from kue.store.values import MAX_BATCH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from kue.client.queue import Kue
     from kue.model.job import Job
@@ -140,8 +140,7 @@ async def show_stacks(context: RequestContext, name: Name) -> WorkerStacks:
     found = await context.q.stacks(name)
     if found is None:
         await _worker(context.q, name)
-        detail = f"worker {name!r} has written no stacks in the last minutes"
-        raise Refused(HTTPStatus.NOT_FOUND, detail)
+        raise not_found(f"worker {name!r} has written no stacks in the last minutes")
     return WorkerStacks(*found)
 
 
@@ -200,7 +199,7 @@ async def write_stacks(context: RequestContext, name: Name) -> WorkerOrder:
 async def _order(q: Kue, name: str, order: Literal["stop", "stacks"]) -> WorkerOrder:
     if not await q.order(name, order):
         await _worker(q, name)
-        raise Refused(HTTPStatus.NOT_FOUND, f"worker {name!r} is gone")
+        raise not_found(f"worker {name!r} is gone")
     return WorkerOrder(name, order)
 
 
@@ -208,7 +207,7 @@ async def _worker(q: Kue, name: str) -> WorkerStatus:
     for worker in await q.workers():
         if worker.name == name:
             return worker
-    raise Refused(HTTPStatus.NOT_FOUND, f"no worker is named {name!r}")
+    raise not_found(f"no worker is named {name!r}")
 
 
 async def _pauses(context: RequestContext) -> dict[str, PauseView]:
@@ -234,25 +233,21 @@ async def _shown(
 ) -> list[WorkerView]:
     now = await context.q.now()
     pauses = await _pauses(context)
-    hide = context.redaction.text
     running: dict[str | None, list[RunningJob]] = {}
     for job in jobs:
         running.setdefault(job.worker, []).append(_run(job, now))
-    return [
-        _view(worker, pauses.get(worker.name), running.get(worker.name, []), hide)
-        for worker in workers
-    ]
-
-
-def _view(
-    worker: WorkerStatus,
-    pause: PauseView | None,
-    running: list[RunningJob],
-    hide: Callable[[str], str],
-) -> WorkerView:
-    report = _report(worker)
-    trouble = report.trouble and hide(report.trouble)
-    return WorkerView.of(report, worker, trouble=trouble, pause=pause, running=running)
+    shown = []
+    for worker in workers:
+        report = _report(worker)
+        view = WorkerView.of(
+            report,
+            worker,
+            trouble=report.trouble and context.redaction.text(report.trouble),
+            pause=pauses.get(worker.name),
+            running=running.get(worker.name, []),
+        )
+        shown.append(view)
+    return shown
 
 
 def _report(worker: WorkerStatus) -> WorkerReport:
