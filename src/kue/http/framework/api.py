@@ -1,31 +1,32 @@
-"""Dispatch of requests to operations: access, body, response and audit log."""
+"""Routes of operations, and dispatch: access, body, response and audit log."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
 import secrets
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match, Route
 
-from kue.http.auth.access import User, check_scope, identify
+from kue.http.auth.access import User, admit, check_scope, identify
 from kue.http.framework.operations import Operation, RequestContext
-from kue.http.framework.problem import INTERNAL, Refused, refused
-from kue.http.framework.request_body import MAX_BODY, read_body
-from kue.http.framework.routes import OperationRoute
+from kue.http.framework.problem import INTERNAL, Refused, bad_request, refused
+from kue.http.framework.request_body import read_body
 from kue.http.options import AppOptions
 from kue.http.security.audit_log import AuditLog
 from kue.model.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from starlette.requests import Request
-    from starlette.routing import Route
+    from starlette.types import Receive, Send
+    from starlette.types import Scope as ASGIScope
 
     from kue.client.queue import Kue
     from kue.http.auth.access import Guard, Scope
@@ -36,45 +37,68 @@ logger = logging.getLogger(__name__)
 _JSON = "application/json"
 _encode = msgspec.json.Encoder().encode
 
-
 #: The user of operations that need no authentication.
 NOBODY = User("")
 
 
-@dataclass
-class _Caller:
-    """The user of a request, once identified."""
+class OperationRoute(Route):
+    """
+    Route to one method of one path, among the *others* of the API.
 
-    user: User | None = None
+    A literal path is never taken for a parameter: ``/jobs/batch`` is not a job.  A
+    wrong method is answered with all allowed ones.
+    """
+
+    def __init__(
+        self,
+        operation: Operation,
+        endpoint: Callable[[Request], Awaitable[Response]],
+        others: Sequence[Route],
+    ) -> None:
+        super().__init__(
+            operation.path, endpoint, methods=[operation.method], name=operation.name
+        )
+        self._others = others
+
+    def matches(self, scope: ASGIScope) -> tuple[Match, ASGIScope]:
+        match, child = super().matches(scope)
+        if match is not Match.NONE and self.param_convertors:
+            is_match = any(one is self for one in self._matching(scope))
+            return (match, child) if is_match else (Match.NONE, {})
+        return match, child
+
+    async def handle(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        if self.methods is not None and scope["method"] not in self.methods:
+            allowed = set().union(*(one.methods or () for one in self._matching(scope)))
+            raise HTTPException(
+                HTTPStatus.METHOD_NOT_ALLOWED,
+                headers={"Allow": ", ".join(sorted(allowed))},
+            )
+        await super().handle(scope, receive, send)
+
+    def _matching(self, scope: ASGIScope) -> list[Route]:
+        """Return the routes that match the path, whatever the method."""
+        found = [
+            one
+            for one in self._others
+            if Route.matches(one, scope)[0] is not Match.NONE
+        ]
+        return [one for one in found if not one.param_convertors] or found
 
 
 class Api:
     """The operations of some sections, for one queue."""
 
-    def __init__(
-        self,
-        q: Kue,
-        guard: Guard,
-        options: AppOptions | None = None,
-        *,
-        max_body: int = MAX_BODY,
-    ) -> None:
+    def __init__(self, q: Kue, guard: Guard, options: AppOptions | None = None) -> None:
         self._q = q
         self._guard = guard
         self._options = options or AppOptions()
         self._audit = AuditLog(q, self._options.redaction)
-        self._max_body = max_body
 
     def routes(self, sections: Iterable[Section]) -> list[Route]:
         routes: list[Route] = []
         routes += [
-            OperationRoute(
-                operation.path,
-                self._endpoint(operation),
-                method=operation.method,
-                name=operation.name,
-                others=routes,
-            )
+            OperationRoute(operation, self._endpoint(operation), routes)
             for section in sections
             for operation in section.operations
         ]
@@ -84,15 +108,17 @@ class Api:
         self, operation: Operation
     ) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            caller = _Caller()
+            user: User | None = None
             try:
-                response = await self._answer(operation, request, caller)
+                if not operation.is_open:
+                    user = await identify(self._guard, request)
+                response = await self._answer(operation, request, user)
             except Exception as exc:
                 response = problem_of(exc, request)
             # Operations without a scope write their own audit entries.
-            if operation.is_change and operation.scope is not None and caller.user:
+            if operation.is_change and operation.scope is not None and user:
                 await self._audit.note_change(
-                    request, caller.user, operation.act, response.status_code
+                    request, user, operation.act, response.status_code
                 )
             return response
 
@@ -105,7 +131,7 @@ class Api:
 
         async def answer(request: Request) -> Response:
             try:
-                check_scope(await identify(self._guard, request), scope)
+                await admit(self._guard, request, scope)
                 return await show(request)
             except Exception as exc:
                 return problem_of(exc, request)
@@ -113,22 +139,16 @@ class Api:
         return answer
 
     async def _answer(
-        self, operation: Operation, request: Request, caller: _Caller
+        self, operation: Operation, request: Request, user: User | None
     ) -> Response:
-        if not operation.is_open:
-            caller.user = await identify(self._guard, request)
-            check_scope(caller.user, operation.scope)
+        if user is not None:
+            check_scope(user, operation.scope)
             if operation.is_change and operation.scope is not None:
                 self._options.check_change()
         body = await self._body(operation, request)
         arguments = operation.arguments(request, body)
         context = RequestContext(
-            self._q,
-            caller.user or NOBODY,
-            request,
-            self._guard,
-            self._options,
-            self._audit,
+            self._q, user or NOBODY, request, self._guard, self._options, self._audit
         )
 
         async def make() -> Response:
@@ -146,21 +166,20 @@ class Api:
     async def _body(self, operation: Operation, request: Request) -> bytes:
         if operation.body is None:
             return b""
-        if operation.is_body_optional and _is_empty(request):
+        headers = request.headers
+        is_chunked = "transfer-encoding" in headers
+        is_empty = headers.get("content-length", "0") == "0" and not is_chunked
+        if operation.is_body_optional and is_empty:
             return b"null"
-        kind = request.headers.get("content-type", "").partition(";")[0].strip()
+        kind = headers.get("content-type", "").partition(";")[0].strip()
         if kind.lower() != _JSON:
             raise Refused(
                 HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
                 f"send {_JSON}, not {kind or 'nothing'}",
             )
-        body = await read_body(request, self._max_body)
+        body = await read_body(request)
         if operation.is_body_optional and body.strip() == b"null":
-            raise Refused(
-                HTTPStatus.BAD_REQUEST,
-                "leave the body out, or give an object",
-                field="body",
-            )
+            raise bad_request("leave the body out, or give an object", "body")
         return body
 
 
@@ -174,7 +193,8 @@ def reply(result: Any, operation: Operation, request: Request) -> Response:
         tag = f'W/"{hashlib.blake2b(content, digest_size=12).hexdigest()}"'
         # Cached, but revalidated each time.
         headers = {"Cache-Control": "no-cache", "ETag": tag}
-        if tag in _tags(request.headers.get("if-none-match", "")):
+        known = request.headers.get("if-none-match", "").split(",")
+        if tag in (one.strip() for one in known):
             return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
     return Response(
         content, status_code=operation.status, headers=headers, media_type=_JSON
@@ -198,13 +218,3 @@ def problem_of(exc: Exception, request: Request) -> Response:
     )
     internal = Refused(HTTPStatus.INTERNAL_SERVER_ERROR, INTERNAL)
     return internal.response(request_id)
-
-
-def _is_empty(request: Request) -> bool:
-    headers = request.headers
-    is_chunked = "transfer-encoding" in headers
-    return headers.get("content-length", "0") == "0" and not is_chunked
-
-
-def _tags(header: str) -> set[str]:
-    return {part.strip() for part in header.split(",")}
