@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
+from starlette.responses import Response
 from starlette.routing import Route
 
 from kue.http.auth.access import Scope, User, check_scope, identify
-from kue.http.framework.problem import INTERNAL, Refused, refused
+from kue.http.framework.problem import INTERNAL, Refused, bad_request, refused
 from kue.http.framework.request_body import read_body
 from kue.http.security.audit_log import AuditLog
 from kue.http.security.csrf import check_origin
 
 if TYPE_CHECKING:
     from starlette.requests import Request
-    from starlette.responses import Response
 
     from kue.client.queue import Kue
     from kue.http.auth.access import Guard
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Handler: TypeAlias = Callable[["Request"], Awaitable["Response"]]
+Handler: TypeAlias = Callable[["Request"], Awaitable[Response]]
+
+MEDIA_TYPE = "application/json"
 
 _SCOPES = {"GET": Scope.READ, "DELETE": Scope.ADMIN}
 
@@ -66,10 +68,8 @@ class CompatApi:
     ) -> Route:
         """Return the route to *handler*; by default GET is READ and DELETE is ADMIN."""
         needed = scope or _SCOPES.get(method, Scope.MANAGE)
-        if needed is Scope.READ:
-            return Route(path, self._read_endpoint(handler, limit), methods=[method])
-        route = Route(path, self._change_endpoint(handler, needed), methods=[method])
-        if route.methods is not None:
+        route = Route(path, self._endpoint(handler, needed, limit), methods=[method])
+        if needed is not Scope.READ and route.methods is not None:
             # Starlette adds it to every GET, but it must change nothing.
             route.methods.discard("HEAD")
         return route
@@ -84,35 +84,30 @@ class CompatApi:
             for order in ("", "/{order}")
         ]
 
-    def _read_endpoint(self, handler: Handler, limit: ReadLimit | None) -> Handler:
-        async def answer(request: Request) -> Response:
-            try:
-                check_scope(await identify(self._guard, request), Scope.READ)
-                if limit is not None:
-                    return await limit.answer(lambda: handler(request))
-                return await handler(request)
-            except Exception as exc:
-                return self._show_error(_refusal(exc, request))
-
-        return answer
-
-    def _change_endpoint(self, handler: Handler, needed: Scope) -> Handler:
+    def _endpoint(
+        self, handler: Handler, needed: Scope, limit: ReadLimit | None
+    ) -> Handler:
         act = f"{self._name}.{handler.__name__}"
+        is_change = needed is not Scope.READ
 
         async def answer(request: Request) -> Response:
             user: User | None = None
             try:
                 user = await identify(self._guard, request)
                 check_scope(user, needed)
-                self._options.check_change()
-                # `CsrfProtection` goes by methods, and one of Kue's GETs is a change.
-                check_origin(request)
-                response = await handler(request)
+                if is_change:
+                    self._options.check_change()
+                    # `CsrfProtection` goes by methods; one of Kue's GETs is a change.
+                    check_origin(request)
+                if limit is None:
+                    response = await handler(request)
+                else:
+                    response = await limit.answer(lambda: handler(request))
                 status = response.status_code
             except Exception as exc:
                 problem = _refusal(exc, request)
                 response, status = self._show_error(problem), problem.status
-            if user is not None:
+            if is_change and user is not None:
                 await self._audit.note_change(request, user, act, status)
             return response
 
@@ -127,15 +122,27 @@ def _refusal(exc: Exception, request: Request) -> Refused:
     return Refused(HTTPStatus.INTERNAL_SERVER_ERROR, INTERNAL)
 
 
-async def read_json(request: Request) -> JSON:
-    """
-    Return the JSON body of a request; None if it is empty.
+def reply(
+    value: JSON,
+    status: HTTPStatus = HTTPStatus.OK,
+    headers: Mapping[str, str] | None = None,
+    *,
+    is_pretty: bool = False,
+) -> Response:
+    """Return *value* as JSON."""
+    content = msgspec.json.encode(value)
+    return Response(
+        msgspec.json.format(content, indent=2) if is_pretty else content,
+        status_code=status,
+        headers={"Cache-Control": "no-store", **(headers or {})},
+        media_type=MEDIA_TYPE,
+    )
 
-    Raises:
-        Refused: It is not JSON, or too large.
-    """
+
+async def read_json(request: Request) -> JSON:
+    """Return the JSON body of a request; None if it is empty."""
     body = await read_body(request)
     try:
         return msgspec.json.decode(body) if body else None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        raise Refused(HTTPStatus.BAD_REQUEST, f"the body is not JSON: {exc}") from exc
+        raise bad_request(f"the body is not JSON: {exc}") from exc

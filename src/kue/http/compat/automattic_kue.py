@@ -9,25 +9,29 @@ than becoming a new state, and only workers start and complete jobs.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from starlette.responses import Response
 from starlette.routing import Route
 
 from kue.client.handle import job_of
 from kue.http.auth.access import Scope
 from kue.http.compat import jobs
-from kue.http.compat.api import CompatApi, read_json
-from kue.http.framework.problem import Refused, input_errors, refused
+from kue.http.compat.api import MEDIA_TYPE, CompatApi, read_json, reply
+from kue.http.framework.problem import (
+    Refused,
+    bad_request,
+    input_errors,
+    not_found,
+    refused,
+)
 from kue.http.options import AppOptions
 from kue.model.errors import JobNotFound
 from kue.vertx import job_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from starlette.requests import Request
 
     from kue.client.handle import JobHandle
@@ -40,7 +44,6 @@ if TYPE_CHECKING:
 #: Jobs that one POST may add.
 MAX_JOBS = 1000
 
-_JSON = "application/json"
 #: Errors that are sent with 200, except when adding jobs.
 _SENT_WITH_OK = {HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}
 
@@ -92,15 +95,15 @@ class _Api:
     async def stats(self, request: Request) -> Response:
         counted = await jobs.counts(self._q)
         worked = await self._q.work_time()
-        return _reply({**counted, "workTime": worked or None})
+        return reply({**counted, "workTime": worked or None})
 
     async def search(self, request: Request) -> Response:
         text = request.query_params.get("q", "")
         found, headers = await jobs.search(self._q, text, self._redaction)
-        return _reply(found, headers=headers)
+        return reply(found, headers=headers)
 
     async def types(self, request: Request) -> Response:
-        return _reply(await self._q.types())
+        return reply(await self._q.types())
 
     async def range(self, request: Request) -> Response:
         """Take a range in the order jobs run in, and return it sorted by id."""
@@ -108,87 +111,84 @@ class _Api:
         first, last = _span(params["first"], params["last"])
         name = params["state"].lower() if "state" in params else None
         if name not in (None, *job_json.STATES):
-            return _reply([])
+            return reply([])
         if first < 0 or (last is not None and last < 0):
             total = await jobs.total(self._q, name=name, type=params.get("type"))
-            first = _from_end(first, total)
-            last = None if last is None else (last if last >= 0 else total + last)
+            first = first if first >= 0 else max(0, total + first)
+            last = last if last is None or last >= 0 else total + last
         if last is not None and last < first:
-            return _reply([])
+            return reply([])
         found = await jobs.page(
             self._q, first, last, name=name, type=params.get("type")
         )
         is_descending = params.get("order") == "desc"
         found.sort(key=lambda job: job.id, reverse=is_descending)
-        return _reply([_show(self._redaction.job(job)) for job in found])
+        return reply([_show(self._redaction.job(job)) for job in found])
 
     async def count(self, request: Request) -> Response:
         params = request.path_params
         name = params["state"].lower()
         if name not in job_json.STATES:
-            return _reply({"count": 0})
+            return reply({"count": 0})
         count = await jobs.total(self._q, name=name, type=params["type"])
-        return _reply({"count": count})
+        return reply({"count": count})
 
     async def job(self, request: Request) -> Response:
         job = self._redaction.job(job_of(await self._get(request)))
-        return _reply({**_show(job), "id": str(job.id)})
+        return reply({**_show(job), "id": str(job.id)})
 
     async def log(self, request: Request) -> Response:
         job_id = jobs.number_of(request.path_params["id"])
         lines = [] if job_id is None else await self._q.logs(job_id)
-        return _reply([self._redaction.text(line.text) for line in lines])
+        return reply([self._redaction.text(line.text) for line in lines])
 
     # -- changing --------------------------------------------------------------
 
     async def put_state(self, request: Request) -> Response:
         name = request.path_params["state"].lower()
         if name not in job_json.STATES:
-            raise Refused(HTTPStatus.BAD_REQUEST, "invalid state")
+            raise bad_request("invalid state")
         await jobs.put(await self._get(request), name)
-        return _reply({"message": "updated state"})
+        return reply({"message": "updated state"})
 
     async def put_priority(self, request: Request) -> Response:
         priority = jobs.priority_of(request.path_params["priority"])
         if not isinstance(priority, int):
-            raise Refused(HTTPStatus.BAD_REQUEST, "invalid priority")
+            raise bad_request("invalid priority")
         handle = await self._get(request)
         with input_errors():
             await handle.update(priority=priority)
-        return _reply({"message": "updated priority"})
+        return reply({"message": "updated priority"})
 
     async def remove(self, request: Request) -> Response:
         """Remove a job, even if it is running, as Kue does."""
         handle = await self._get(request)
         await handle.remove(force=True)
-        return _reply({"message": f"job {handle.id} removed"})
+        return reply({"message": f"job {handle.id} removed"})
 
     async def restart(self, request: Request) -> Response:
         """Restart a job: a GET that changes something, as in Kue."""
         handle = await self._get(request)
         await jobs.put(handle, "inactive")
-        return _reply({"message": f"job {handle.id} inactive"})
+        return reply({"message": f"job {handle.id} inactive"})
 
     async def add(self, request: Request) -> Response:
         """Add one job, or many: valid ones are added even if others are not."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip()
         # Kue ignores a body of another content type.
-        body = await read_json(request) if kind.lower() == _JSON else None
+        body = await read_json(request) if kind.lower() == MEDIA_TYPE else None
         if body is not None and not isinstance(body, dict | list):
-            raise Refused(
-                HTTPStatus.BAD_REQUEST, "the body must be an object or a list"
-            )
+            raise bad_request("the body must be an object or a list")
         if not body:
             return Response(status_code=HTTPStatus.NO_CONTENT)
         if isinstance(body, list):
             return await self._add_many(body)
-        return _reply(_created(await self._add(body)))
+        return reply(_created(await self._add(body)))
 
     async def _add_many(self, wanted: list[JSON]) -> Response:
         if len(wanted) > MAX_JOBS:
-            raise Refused(
-                HTTPStatus.BAD_REQUEST,
-                f"one request adds at most {MAX_JOBS:,} jobs, not {len(wanted):,}",
+            raise bad_request(
+                f"one request adds at most {MAX_JOBS:,} jobs, not {len(wanted):,}"
             )
         # Enqueued concurrently, they go to the store together, in this order.
         answers = await asyncio.gather(
@@ -196,14 +196,14 @@ class _Api:
         )
         results = [_result(answer) for answer in answers]
         failed = [status for _, status in results if status is not HTTPStatus.OK]
-        return _reply(
+        return reply(
             [value for value, _ in results], failed[0] if failed else HTTPStatus.OK
         )
 
     async def _add(self, wanted: JSON) -> int:
         """Add a job and return its id."""
         if not isinstance(wanted, dict) or not wanted.get("type"):
-            raise Refused(HTTPStatus.BAD_REQUEST, "Must provide job type")
+            raise bad_request("Must provide job type")
         options = wanted.get("options") or {}
         with input_errors():
             if not isinstance(options, dict):
@@ -218,21 +218,18 @@ class _Api:
     async def _get(self, request: Request) -> JobHandle[Any]:
         text = request.path_params["id"]
         job_id = jobs.number_of(text)
-        try:
-            if job_id is not None:
+        if job_id is not None:
+            with suppress(JobNotFound):
                 return await self._q.get(job_id)
-        except JobNotFound:
-            pass
-        raise Refused(HTTPStatus.NOT_FOUND, f'job "{text[:40]}" doesnt exist')
+        raise not_found(f'job "{text[:40]}" doesnt exist')
 
 
 def _span(first: str, last: str) -> tuple[int, int | None]:
     """Return the ends of a range; a last of -1 is the end of all, and None here."""
     start, stop = _position(first), _position(last)
     if start is None or stop is None:
-        raise Refused(
-            HTTPStatus.BAD_REQUEST,
-            "a range counts from 0, such as 0..9, or from the end, such as -3..-1",
+        raise bad_request(
+            "a range counts from 0, such as 0..9, or from the end, such as -3..-1"
         )
     return start, None if stop == -1 else stop
 
@@ -241,10 +238,6 @@ def _position(text: str) -> int | None:
     """Return the position in *text*; negative ones count from the end."""
     number = jobs.number_of(text.removeprefix("-"))
     return -number if number is not None and text.startswith("-") else number
-
-
-def _from_end(position: int, total: int) -> int:
-    return position if position >= 0 else max(0, total + position)
 
 
 def _show(job: Job) -> dict[str, JSON]:
@@ -305,27 +298,14 @@ def _result(answer: int | BaseException) -> tuple[JSON, HTTPStatus]:
 
 def _show_error(problem: Refused) -> Response:
     if problem.status in _SENT_WITH_OK:
-        return _reply({"error": problem.detail})
+        return reply({"error": problem.detail})
     return _show_adding_error(problem)
 
 
 def _show_adding_error(problem: Refused) -> Response:
-    return _reply({"error": problem.detail}, _status(problem), problem.headers)
+    return reply({"error": problem.detail}, _status(problem), problem.headers)
 
 
 def _status(problem: Refused) -> HTTPStatus:
     # Kue reports every error of its store as one of the server.
     return min(problem.status, HTTPStatus.INTERNAL_SERVER_ERROR)
-
-
-def _reply(
-    value: JSON,
-    status: HTTPStatus = HTTPStatus.OK,
-    headers: Mapping[str, str] | None = None,
-) -> Response:
-    return Response(
-        msgspec.json.encode(value),
-        status_code=status,
-        headers={"Cache-Control": "no-store", **(headers or {})},
-        media_type=_JSON,
-    )

@@ -10,11 +10,10 @@ import math
 import re
 import reprlib
 from datetime import timedelta
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from kue.client.handle import job_of
-from kue.http.framework.problem import Refused
+from kue.http.framework.problem import bad_request
 from kue.model.duration import MAX_MS
 from kue.model.errors import InvalidTransition
 from kue.store.batches import bytes_of_job
@@ -75,12 +74,7 @@ async def page(
     name: str | None = None,
     type: str | None = None,
 ) -> list[Job]:
-    """
-    Return jobs number *first* to *last* (None: all that follow), both included.
-
-    Raises:
-        Refused: They are more than one response may have.
-    """
+    """Return jobs number *first* to *last* (None: all that follow), both included."""
     wanted = MAX_PAGE + 1
     if last is not None:
         wanted = min(wanted, last - first + 1)
@@ -93,9 +87,8 @@ async def page(
         jobs += await job_json.part(q, first + few, rest, order, name=name, type=type)
     _check_bytes(jobs, len(jobs))
     if len(jobs) > MAX_PAGE:
-        raise Refused(
-            HTTPStatus.BAD_REQUEST,
-            f"one answer has at most {MAX_PAGE} jobs; ask for fewer at a time",
+        raise bad_request(
+            f"one answer has at most {MAX_PAGE} jobs; ask for fewer at a time"
         )
     return jobs
 
@@ -104,10 +97,9 @@ def _check_bytes(jobs: list[Job], wanted: int) -> None:
     """Refuse *wanted* jobs of the average size of *jobs*, if they are too large."""
     size = sum(map(bytes_of_job, jobs))
     if len(jobs) > 1 and size * wanted > MAX_PAGE_BYTES * len(jobs):
-        raise Refused(
-            HTTPStatus.BAD_REQUEST,
+        raise bad_request(
             f"{wanted} jobs of {size // len(jobs) // 1000:,} kB each are too much for "
-            "one answer; ask for fewer at a time",
+            "one answer; ask for fewer at a time"
         )
 
 
@@ -119,14 +111,9 @@ async def search(
 
     Reads the newest `MAX_SEARCHED` jobs.  Also returns headers of the response: that
     not all jobs were read.
-
-    Raises:
-        Refused: The text is too long.
     """
     if len(text) > MAX_TEXT:
-        raise Refused(
-            HTTPStatus.BAD_REQUEST, f"a search text has at most {MAX_TEXT} characters"
-        )
+        raise bad_request(f"a search text has at most {MAX_TEXT} characters")
     ids: list[str] = []
     cursor: str | None = None
     words = text.split()
@@ -160,11 +147,6 @@ async def put(handle: JobHandle[Any], name: str) -> None:
 
     A job in that state already stays as it is; a delayed one waits for its own delay.
     Making it failed cancels it: the worker of a running job is asked to stop it.
-
-    Raises:
-        InvalidTransition: It cannot be moved from its state, or only workers move jobs
-            to the new one.
-        UniqueHeld: Another job has taken its unique key.
     """
     job = job_of(handle)
     if job_json.name_of(job.state) == name:
@@ -191,9 +173,6 @@ def options_of(given: Mapping[str, JSON], *, attempts: str) -> dict[str, Any]:
 
     Durations are milliseconds.  A value of 0, null or empty counts as not given, as in
     both originals; unknown options are ignored.  *attempts* is the name of that option.
-
-    Raises:
-        ValueError: One of them is not valid.
     """
     options: dict[str, Any] = {}
     if number := _whole(given, attempts):

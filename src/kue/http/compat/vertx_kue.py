@@ -7,23 +7,23 @@ The search and the route to a job's priority, which its dashboard requested, wor
 
 from __future__ import annotations
 
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
 from starlette.responses import Response
 
 from kue.client.handle import job_of
 from kue.http.auth.access import Scope
 from kue.http.compat import jobs
-from kue.http.compat.api import CompatApi, read_json
-from kue.http.framework.problem import Refused, input_errors
+from kue.http.compat.api import CompatApi, read_json, reply
+from kue.http.framework.problem import Refused, bad_request, input_errors
 from kue.http.options import AppOptions
 from kue.model.errors import JobNotFound
 from kue.vertx import job_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from starlette.requests import Request
     from starlette.routing import Route
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from kue.model.payload import JSON
 
 T = TypeVar("T")
+
+_reply = partial(reply, is_pretty=True)
 
 
 def routes(q: Kue, guard: Guard, options: AppOptions | None = None) -> list[Route]:
@@ -166,7 +168,7 @@ def _id(request: Request) -> int:
     text = request.path_params["id"]
     job_id = jobs.number_of(text)
     if job_id is None:
-        raise _bad(f"a job's id is a number, not {text[:40]!r}")
+        raise bad_request(f"a job's id is a number, not {text[:40]!r}")
     return job_id
 
 
@@ -174,13 +176,13 @@ def _read(read: Callable[[str], T], text: str) -> T:
     try:
         return read(text)
     except ValueError as exc:
-        raise _bad(str(exc)) from None
+        raise bad_request(str(exc)) from None
 
 
 def _span(first: str, last: str) -> tuple[int, int]:
     start, stop = jobs.number_of(first), jobs.number_of(last)
     if start is None or stop is None or stop < start:
-        raise _bad("a range counts from 0 and goes forward, such as 0/to/9")
+        raise bad_request("a range counts from 0 and goes forward, such as 0/to/9")
     return start, stop
 
 
@@ -202,10 +204,6 @@ def _options(wanted: dict[str, JSON]) -> dict[str, Any]:
     return options
 
 
-def _bad(detail: str) -> Refused:
-    return Refused(HTTPStatus.BAD_REQUEST, detail)
-
-
 def _show_error(problem: Refused) -> Response:
     if problem.status is HTTPStatus.NOT_FOUND:
         return _reply({"message": "job_not_found"}, problem.status)
@@ -213,16 +211,3 @@ def _show_error(problem: Refused) -> Response:
     if status is HTTPStatus.INSUFFICIENT_STORAGE:
         status = HTTPStatus.SERVICE_UNAVAILABLE
     return _reply({"error": problem.detail}, status, problem.headers)
-
-
-def _reply(
-    value: JSON,
-    status: HTTPStatus = HTTPStatus.OK,
-    headers: Mapping[str, str] | None = None,
-) -> Response:
-    return Response(
-        msgspec.json.format(msgspec.json.encode(value), indent=2),
-        status_code=status,
-        headers={"Cache-Control": "no-store", **(headers or {})},
-        media_type="application/json",
-    )
