@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import httpx
@@ -14,62 +13,19 @@ from starlette.requests import HTTPConnection
 
 from kue import Kue, State
 from kue.client.handle import job_of
-from kue.http.auth.access import Anyone, Guard, User
-from kue.http.compat import automattic_kue, jobs
+from kue.http.auth.access import User
+from kue.http.compat import jobs
 from kue.model.job import Completed, Ending, Error, Failed, Retried
-from tests.http.conftest import HOST, ROLES
-from tests.http.old_apis import BELOW, EMAIL, client_of, finish, start
+from tests.http.conftest import HOST
+from tests.http.old_apis import EMAIL, KUE, ask, finish, ids, start, told
 from tests.support.jobs import OOPS, claim_one, end
-
-#: Every route: method, path, the role it takes.
-TABLE = [
-    ("GET", "/stats", "viewer"),
-    ("GET", "/job/search?q=ann", "viewer"),
-    ("GET", "/jobs/0..9", "viewer"),
-    ("GET", "/jobs/0..9/desc", "viewer"),
-    ("GET", "/jobs/inactive/0..9", "viewer"),
-    ("GET", "/jobs/inactive/0..9/desc", "viewer"),
-    ("GET", "/jobs/email/inactive/0..9", "viewer"),
-    ("GET", "/jobs/email/inactive/0..9/desc", "viewer"),
-    ("GET", "/jobs/email/inactive/stats", "viewer"),
-    ("GET", "/job/types", "viewer"),
-    ("GET", "/job/1", "viewer"),
-    ("GET", "/job/1/log", "viewer"),
-    ("PUT", "/job/1/state/inactive", "operator"),
-    ("PUT", "/job/1/priority/5", "operator"),
-    ("DELETE", "/job/1", "admin"),
-    ("POST", "/job", "operator"),
-    ("GET", "/inactive/1", "operator"),
-]
-
-
-def client_for(q: Kue, guard: Guard) -> AbstractAsyncContextManager[httpx.AsyncClient]:
-    return client_of("/kue", automattic_kue.routes(q, guard))
 
 
 @pytest.fixture
 async def kue(q: Kue) -> AsyncIterator[httpx.AsyncClient]:
     """A client of someone who may do everything."""
-    async with client_for(q, Anyone()) as client:
+    async with KUE.client(q) as client:
         yield client
-
-
-async def ask(client: httpx.AsyncClient, method: str, path: str) -> httpx.Response:
-    """Send a request; a POST adds a job."""
-    body = EMAIL if method == "POST" else None
-    return await client.request(method, path, json=body)
-
-
-async def told(client: httpx.AsyncClient, method: str, path: str) -> Any:
-    """Return the answer to a request that Kue answers with 200, come what may."""
-    answer = await ask(client, method, path)
-    assert answer.status_code == 200
-    assert answer.headers["content-type"] == "application/json"
-    return answer.json()
-
-
-async def ids(client: httpx.AsyncClient, path: str) -> list[int]:
-    return [job["id"] for job in await told(client, "GET", path)]
 
 
 async def state(q: Kue, job_id: int) -> State:
@@ -281,7 +237,7 @@ async def test_a_page_of_two_hundred_may_be_asked_for_with_one_more(
     assert len(await ids(kue, "/jobs/inactive/0..200/asc")) == 201
 
 
-@pytest.mark.parametrize(("method", "path", "role"), TABLE)
+@pytest.mark.parametrize(("method", "path", "role"), KUE.table)
 async def test_a_slash_at_the_end_makes_no_difference(
     q: Kue, kue: httpx.AsyncClient, method: str, path: str, role: str
 ) -> None:
@@ -292,37 +248,6 @@ async def test_a_slash_at_the_end_makes_no_difference(
     answer = await ask(kue, method, f"{path}/{mark}{query}")
 
     assert (answer.status_code, "error" in answer.json()) == (200, False)
-
-
-async def test_more_jobs_than_an_answer_may_have_are_an_error(
-    q: Kue, kue: httpx.AsyncClient
-) -> None:
-    await q.enqueue_many("email", [None] * jobs.MAX_PAGE)
-    assert len(await ids(kue, "/jobs/0..-1")) == jobs.MAX_PAGE
-    await q.enqueue("email")
-
-    answer = await told(kue, "GET", "/jobs/0..9999")
-
-    assert answer == {
-        "error": "one answer has at most 201 jobs; ask for fewer at a time"
-    }
-
-
-async def test_jobs_of_a_type_and_a_state_are_counted(
-    q: Kue, kue: httpx.AsyncClient
-) -> None:
-    await q.enqueue("email")
-    await q.enqueue("report")
-
-    assert await told(kue, "GET", "/jobs/email/inactive/stats") == {"count": 1}
-    assert await told(kue, "GET", "/jobs/email/failed/stats") == {"count": 0}
-
-
-async def test_types_are_listed(q: Kue, kue: httpx.AsyncClient) -> None:
-    await q.enqueue("report")
-    await q.enqueue("email")
-
-    assert await told(kue, "GET", "/job/types") == ["email", "report"]
 
 
 async def test_a_jobs_id_is_text_alone_and_a_number_in_a_range(
@@ -421,14 +346,6 @@ async def test_the_attempt_that_runs_is_not_counted_yet(
     assert shown["attempts"] == {"made": 1, "remaining": 2, "max": 3}
 
 
-async def test_the_token_of_a_run_never_leaves(q: Kue, kue: httpx.AsyncClient) -> None:
-    job = await start(q)
-    assert job.token
-
-    for path in (f"/job/{job.id}", "/jobs/active/0..0"):
-        assert job.token not in (await kue.get(path)).text
-
-
 @pytest.mark.parametrize(
     ("method", "path"),
     [
@@ -445,14 +362,6 @@ async def test_a_job_that_there_is_not_is_an_error(
     for text in ("99", "0", "bogus", "-1", "1e3", "9" * 30):
         answer = await told(kue, method, path.format(text))
         assert answer == {"error": f'job "{text}" doesnt exist'}
-
-
-async def test_a_log_is_a_list_of_texts(q: Kue, kue: httpx.AsyncClient) -> None:
-    job = await q.enqueue("email")
-    await job.log("one")
-    await job.log("two", "error")
-
-    assert await told(kue, "GET", f"/job/{job.id}/log") == ["one", "two"]
 
 
 @pytest.mark.parametrize("text", ["99", "bogus"])
@@ -481,20 +390,6 @@ async def test_an_ended_job_is_restarted_by_its_state_or_by_a_get(
     assert await state(q, first) is await state(q, second) is State.WAITING
 
 
-async def test_a_delayed_job_is_made_inactive_and_delayed_again(
-    q: Kue, kue: httpx.AsyncClient
-) -> None:
-    job = await q.enqueue("email", delay="1h")
-
-    await told(kue, "PUT", f"/job/{job.id}/state/inactive")
-    assert await state(q, job.id) is State.WAITING
-    await told(kue, "PUT", f"/job/{job.id}/state/delayed")
-
-    again = job_of(await q.get(job.id))
-    assert again.state is State.DELAYED
-    assert (again.promote_at or 0) >= again.created_at + 3_600_000
-
-
 async def test_a_job_that_is_in_the_state_already_stays_as_it_is(
     q: Kue, kue: httpx.AsyncClient
 ) -> None:
@@ -506,21 +401,6 @@ async def test_a_job_that_is_in_the_state_already_stays_as_it_is(
     assert job_of(await q.get(job.id)) == before
 
 
-async def test_a_job_that_is_made_failed_is_cancelled(
-    q: Kue, kue: httpx.AsyncClient
-) -> None:
-    """Dashboards made for Kue cancel jobs that way."""
-    waiting, running = await q.enqueue("report"), await start(q)
-
-    for job in (waiting, running):
-        answer = await told(kue, "PUT", f"/job/{job.id}/state/failed")
-        assert answer == {"message": "updated state"}
-
-    assert await state(q, waiting.id) is State.CANCELLED
-    assert await ids(kue, "/jobs/failed/0..9") == [waiting.id]
-    assert job_of(await q.get(running.id)).cancelling
-
-
 async def test_a_job_that_is_complete_is_not_made_failed(
     q: Kue, kue: httpx.AsyncClient
 ) -> None:
@@ -530,30 +410,6 @@ async def test_a_job_that_is_complete_is_not_made_failed(
 
     assert answer["error"].startswith(f"job {done} is complete and cannot")
     assert await state(q, done) is State.COMPLETE
-
-
-@pytest.mark.parametrize("word", ["active", "complete"])
-async def test_only_workers_start_and_complete_jobs(
-    q: Kue, kue: httpx.AsyncClient, word: str
-) -> None:
-    """D-45: with Kue any job could be put into any state."""
-    job = await q.enqueue("email")
-
-    answer = await told(kue, "PUT", f"/job/{job.id}/state/{word}")
-
-    assert "workers start and complete jobs" in answer["error"]
-    assert await state(q, job.id) is State.WAITING
-
-
-async def test_a_job_that_runs_cannot_be_restarted(
-    q: Kue, kue: httpx.AsyncClient
-) -> None:
-    job = await start(q)
-
-    answer = await told(kue, "GET", f"/inactive/{job.id}")
-
-    assert answer["error"].startswith(f"job {job.id} is active and cannot")
-    assert await state(q, job.id) is State.ACTIVE
 
 
 async def test_a_word_that_is_no_state_hides_no_job(
@@ -753,59 +609,7 @@ async def test_an_option_that_makes_no_sense_is_400(
     assert await q.counts() == dict.fromkeys(State, 0)
 
 
-async def test_a_body_that_is_too_large_is_413(kue: httpx.AsyncClient) -> None:
-    answer = await kue.post("/job", json={**EMAIL, "data": "a" * 1024 * 1024})
-
-    assert answer.status_code == 413
-    assert answer.json() == {"error": "a body has at most 1,048,576 bytes"}
-
-
 # -- who may, and when nothing works -------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "role"), [row for row in TABLE if row[2] != "viewer"]
-)
-async def test_a_role_that_is_too_low_changes_nothing(
-    q: Kue, method: str, path: str, role: str
-) -> None:
-    """D-48: with Kue everything is open to the world."""
-    done = await finish(q, Completed())
-    guard = Anyone(ROLES[BELOW[role]])
-
-    async with client_for(q, guard) as client:
-        answer = await ask(client, method, path.replace("1", str(done)))
-
-    assert answer.status_code == 403
-    assert answer.json() == {"error": f"this needs the role {role}"}
-    assert sum((await q.counts()).values()) == 1
-    assert await state(q, done) is State.COMPLETE
-
-
-async def test_a_viewer_may_look_everywhere(q: Kue) -> None:
-    await q.enqueue("email")
-
-    async with client_for(q, Anyone(ROLES["viewer"])) as client:
-        for method, path, role in TABLE:
-            if role == "viewer":
-                await told(client, method, path)
-
-
-class Nobody:
-    """A guard that knows nobody."""
-
-    async def who(self, connection: HTTPConnection) -> User | None:
-        return None
-
-
-async def test_who_does_not_say_who_they_are_is_401(q: Kue) -> None:
-    """D-48: with Kue everything is open to the world."""
-    async with client_for(q, Nobody()) as client:
-        for method, path, _ in TABLE:
-            answer = await ask(client, method, path)
-            assert answer.status_code == 401
-            assert answer.headers["www-authenticate"] == "Bearer"
-            assert answer.json()["error"].startswith("authentication is required")
 
 
 @pytest.fixture
@@ -815,20 +619,9 @@ async def lost() -> AsyncIterator[httpx.AsyncClient]:
         port = listener.getsockname()[1]
     async with (
         Kue(f"redis://{HOST}:{port}", budget="200ms") as queue,
-        client_for(queue, Anyone()) as client,
+        KUE.client(queue) as client,
     ):
         yield client
-
-
-@pytest.mark.parametrize(("method", "path", "role"), TABLE)
-async def test_a_store_that_is_away_is_500(
-    lost: httpx.AsyncClient, method: str, path: str, role: str
-) -> None:
-    answer = await ask(lost, method, path)
-
-    assert answer.status_code == 500
-    assert list(answer.json()) == ["error"]
-    assert "cannot be reached" in answer.json()["error"]
 
 
 async def test_a_store_that_is_away_is_told_for_each_job_of_many(
@@ -866,7 +659,7 @@ class Broken:
 async def test_a_fault_of_ours_is_logged_and_not_told(
     q: Kue, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with client_for(q, Broken()) as client:
+    async with KUE.client(q, Broken()) as client:
         with caplog.at_level(logging.ERROR, logger="kue.http"):
             answer = await client.get("/stats")
 
@@ -875,40 +668,3 @@ async def test_a_fault_of_ours_is_logged_and_not_told(
     [record] = caplog.records
     assert record.getMessage() == "GET /kue/stats failed"
     assert "the secret is 42" in str(record.exc_info)
-
-
-# -- a whole life --------------------------------------------------------------
-
-
-async def test_a_job_goes_its_way_by_the_eyes_of_an_old_client(
-    q: Kue, kue: httpx.AsyncClient
-) -> None:
-    # It is added, and there.
-    made = (await kue.post("/job", json=EMAIL)).json()["id"]
-    assert await told(kue, "GET", "/job/types") == ["email"]
-    assert await ids(kue, "/jobs/email/inactive/0..10/asc") == [made]
-
-    # It is made urgent, runs and fails.
-    await told(kue, "PUT", f"/job/{made}/priority/-10")
-    job = await claim_one(q.store, now=await q.now())
-    handle = await q.get(made)
-    await handle.log("connecting")
-    await handle.progress(1, 2, {"step": "connect"})
-    shown = await told(kue, "GET", f"/job/{made}")
-    assert (shown["priority"], shown["state"]) == (-10, "active")
-    assert (shown["progress"], shown["progress_data"]) == ("50", {"step": "connect"})
-    await end(q.store, job, Failed(OOPS), now=await q.now())
-    assert await ids(kue, "/jobs/failed/0..10/desc") == [made]
-    assert await told(kue, "GET", f"/job/{made}/log") == ["connecting"]
-
-    # It is restarted and ends well.
-    await told(kue, "GET", f"/inactive/{made}")
-    job = await claim_one(q.store, now=await q.now())
-    await end(q.store, job, Completed("sent"), now=await q.now())
-    shown = await told(kue, "GET", f"/job/{made}")
-    assert (shown["state"], shown["result"]) == ("complete", "sent")
-    assert (await told(kue, "GET", "/stats"))["completeCount"] == 1
-
-    # It is deleted, and gone.
-    await told(kue, "DELETE", f"/job/{made}")
-    assert await ids(kue, "/jobs/0..-1") == []
