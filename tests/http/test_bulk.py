@@ -360,12 +360,6 @@ async def test_an_action_that_nobody_remembers_is_404(
     assert answer.status_code == 404
 
 
-async def test_a_store_that_is_away_is_503(lost: httpx.AsyncClient) -> None:
-    answer = await lost.post("/jobs/bulk", json={"action": "retry", "ids": [1]})
-
-    assert answer.status_code == 503
-
-
 @on_any_store
 @pytest.mark.parametrize(
     ("role", "action"),

@@ -179,7 +179,3 @@ async def test_who_may_look_sees_errors(http: Http, q: Kue) -> None:
         answer = await client.get("/errors")
 
     assert (answer.status_code, answer.json()["total"]) == (200, 1)
-
-
-async def test_a_store_that_is_away_is_503(lost: httpx.AsyncClient) -> None:
-    assert (await lost.get("/errors")).status_code == 503

@@ -635,16 +635,6 @@ async def test_an_id_that_no_job_can_have_is_refused(
     assert (answer.status_code, answer.json()["field"]) == (400, "path.job_id")
 
 
-@pytest.mark.parametrize(("method", "path", "body"), ROUTES)
-async def test_a_store_that_is_away_is_503(
-    lost: httpx.AsyncClient, method: str, path: str, body: Any
-) -> None:
-    answer = await lost.request(method, path, json=body)
-
-    assert answer.status_code == 503
-    assert answer.headers["retry-after"] == "1"
-
-
 @on_any_store
 @pytest.mark.parametrize(("method", "path", "body"), ROUTES)
 async def test_who_may_look_changes_nothing(

@@ -362,15 +362,3 @@ async def test_who_may_look_sees_all(http: Http, q: Kue) -> None:
     async with http.client("viewer") as client:
         for _, path, _ in LOOKS:
             assert (await client.get(path)).status_code == 200
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "body"), [*LOOKS, *(change[:3] for change in CHANGES)]
-)
-async def test_a_store_that_is_away_is_503(
-    lost: httpx.AsyncClient, method: str, path: str, body: Any
-) -> None:
-    answer = await lost.request(method, path, json=body)
-
-    assert answer.status_code == 503
-    assert answer.headers["retry-after"] == "1"

@@ -478,8 +478,3 @@ async def test_a_history_of_a_type_that_there_is_not_is_404(
 async def test_who_may_look_sees_them(http: Http, path: str) -> None:
     async with http.client("viewer") as client:
         assert (await client.get(path)).status_code == 200
-
-
-@pytest.mark.parametrize("path", ROUTES)
-async def test_a_store_that_is_away_is_503(lost: httpx.AsyncClient, path: str) -> None:
-    assert (await lost.get(path)).status_code == 503

@@ -272,13 +272,6 @@ async def test_who_may_only_look_quiets_nobody(http: Http, q: Kue) -> None:
     assert (await q.count(State.ACTIVE)) == 1
 
 
-@pytest.mark.parametrize(("method", "path", "body"), [*LOOKS, *CHANGES])
-async def test_a_store_that_is_away_is_503(
-    lost: httpx.AsyncClient, method: str, path: str, body: Any
-) -> None:
-    assert (await lost.request(method, path, json=body)).status_code == 503
-
-
 # -- orders --------------------------------------------------------------------
 
 
