@@ -51,19 +51,6 @@ class _Json:
         return msgspec.json.decode(encoded)
 
 
-class _Atom(_Json):
-    """Immutable JSON."""
-
-    def copy(self, body: Any) -> Any:
-        return body
-
-
-class _Float(_Json):
-    def copy(self, body: float) -> float:
-        _check_finite(body)
-        return body
-
-
 class _Bytes:
     name = "bytes"
 
@@ -113,24 +100,12 @@ class ClassCodec(Generic[T]):
 
 
 _FAILED = msgspec.json.Decoder(tuple[FailureKind, int, str, dict[str, Any]])
-_JSON = _Json()
-_BYTES = _Bytes()
-_ATOM = _Atom()
+_JSON, _BYTES, _FAILURE = _Json(), _Bytes(), _Failed()
+_NAMED: dict[str, Codec] = {codec.name: codec for codec in (_JSON, _BYTES, _FAILURE)}
 _BUILT_IN: dict[type, Codec] = {
-    type(None): _ATOM,
-    bool: _ATOM,
-    int: _ATOM,
-    str: _ATOM,
-    float: _Float(),
-    dict: _JSON,
-    list: _JSON,
-    tuple: _JSON,
-    bytes: _BYTES,
-    bytearray: _BYTES,
-    RequestFailed: _Failed(),
-}
-_NAMED: dict[str, Codec] = {
-    codec.name: codec for codec in (_JSON, _BYTES, _BUILT_IN[RequestFailed])
+    **dict.fromkeys((type(None), bool, int, str, float, dict, list, tuple), _JSON),
+    **dict.fromkeys((bytes, bytearray), _BYTES),
+    RequestFailed: _FAILURE,
 }
 
 
@@ -138,8 +113,8 @@ class Codecs:
     """The codecs of one bus: the built-in ones and what users register."""
 
     def __init__(self) -> None:
-        self._by_name: dict[str, Codec] = dict(_NAMED)
-        self._by_class: dict[type, Codec] = dict(_BUILT_IN)
+        self._by_name = dict(_NAMED)
+        self._by_class = dict(_BUILT_IN)
 
     def register(self, codec: Codec) -> None:
         """Make *codec* available by its name."""
@@ -185,7 +160,7 @@ class Codecs:
             if isinstance(body, _BASES):
                 return _JSON
             if isinstance(body, RequestFailed):
-                return _BUILT_IN[RequestFailed]
+                return _FAILURE
             raise TypeError(
                 f"there is no codec for {type(body).__name__}; register one "
                 "(bus.codecs.register_default) or send JSON values or bytes"
@@ -228,7 +203,8 @@ def copy_json(value: Any, depth: int = MAX_DEPTH) -> Any:
             for item in value
         ]
     if kind is float:
-        _check_finite(value)
+        if not math.isfinite(value):
+            raise ValueError(f"the body has {value}, which JSON cannot express")
         return value
     return copy_json(_plain(value), depth)
 
@@ -250,8 +226,3 @@ def _text_key(key: object) -> str:
     if not isinstance(key, str):
         raise TypeError(f"the body has the key {key!r}; JSON keys are text")
     return str.__str__(key)
-
-
-def _check_finite(value: float) -> None:
-    if not math.isfinite(value):
-        raise ValueError(f"the body has {value}, which JSON cannot express")
