@@ -11,10 +11,12 @@ from __future__ import annotations
 import heapq
 import math
 import time
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kue.bus.requests import PREFIX
-from kue.bus.stats import AddressStats, BusStats, counted
+from kue.bus.stats import AddressStats, BusStats, summed
 from kue.model.histogram import added, bucket
 
 if TYPE_CHECKING:
@@ -34,49 +36,37 @@ _RATE_SECONDS = 5.0
 _WINDOW_SECONDS = 60.0
 
 
+@dataclass(slots=True, eq=False)
 class AddressCounts:
     """Counters of one address."""
 
-    __slots__ = (
-        "_seen",
-        "consumers",
-        "failures",
-        "older",
-        "receive_rate",
-        "received",
-        "send_rate",
-        "sent",
-        "waits",
-    )
-
-    def __init__(self) -> None:
-        self.consumers = 0
-        self.sent = 0
-        self.received = 0
-        self.send_rate = 0.0
-        self.receive_rate = 0.0
-        #: How long replies took, in this window and in the previous one.
-        self.waits: dict[int, int] = {}
-        self.older: dict[int, int] = {}
-        self.failures: dict[FailureKind, int] = {}
-        #: Messages sent and received as of the last update.
-        self._seen = (0, 0)
+    consumers: int = 0
+    sent: int = 0
+    received: int = 0
+    send_rate: float = 0.0
+    receive_rate: float = 0.0
+    #: How long replies took, in this window and in the previous one.
+    waits: Counter[int] = field(default_factory=Counter)
+    older: Counter[int] = field(default_factory=Counter)
+    #: By the name of a `FailureKind`.
+    failures: Counter[str] = field(default_factory=Counter)
+    #: Messages sent and received as of the last update.
+    _seen: tuple[int, int] = (0, 0)
 
     def answered(self, seconds: float) -> None:
         """Record how long a reply took."""
-        bound = bucket(seconds * 1000)
-        self.waits[bound] = self.waits.get(bound, 0) + 1
+        self.waits[bucket(seconds * 1000)] += 1
 
     def failed(self, kind: FailureKind) -> None:
         """Record that a request failed."""
-        self.failures[kind] = self.failures.get(kind, 0) + 1
+        self.failures[kind.name] += 1
 
     @property
     def is_idle(self) -> bool:
         """Whether it has no consumers, and no messages since the last update."""
         return not self.consumers and self._seen == (self.sent, self.received)
 
-    def update_rates(self, seconds: float) -> None:
+    def update(self, seconds: float, *, rotates: bool) -> None:
         """Update the rates, so many seconds after the last update."""
         sent, received = self._seen
         self._seen = (self.sent, self.received)
@@ -85,17 +75,15 @@ class AddressCounts:
         self.receive_rate += weight * (
             (self.received - received) / seconds - self.receive_rate
         )
-
-    def rotate(self) -> None:
-        """Begin another window of reply times, and forget the previous one."""
-        self.older, self.waits = self.waits, {}
+        if rotates:
+            # Another window of reply times begins.
+            self.older, self.waits = self.waits, Counter()
 
     def merge(self, other: AddressCounts) -> None:
         """Add the counts of *other*."""
         self.sent += other.sent
         self.received += other.received
-        for kind, number in other.failures.items():
-            self.failures[kind] = self.failures.get(kind, 0) + number
+        self.failures.update(other.failures)
         sent, received = self._seen
         self._seen = (sent + other.sent, received + other.received)
 
@@ -105,10 +93,10 @@ class AddressCounts:
             self.consumers,
             self.sent,
             self.received,
-            round(self.send_rate, 2),
-            round(self.receive_rate, 2),
+            self.send_rate,
+            self.receive_rate,
             added((self.waits, self.older)),
-            _named(self.failures),
+            self.failures,
         )
 
 
@@ -148,11 +136,11 @@ class BusMetrics:
         self._update()
         counts = list(self.counts.items())
         busiest = heapq.nlargest(MAX_REPORTED, counts, key=_load)
-        reported = [each.facts(address) for address, each in busiest]
-        rest = len(counts) - len(reported)
+        everything = [each.facts(address) for address, each in counts]
+        rest = len(counts) - len(busiest)
         return BusStats(
-            _total([*(each for _, each in counts), self._others]),
-            reported,
+            summed("", [*everything, self._others.facts("")]),
+            [summed(address, [each.facts(address)]) for address, each in busiest],
             rest + bool(self._others.sent or self._others.received),
             len(self._requests),
         )
@@ -171,37 +159,12 @@ class BusMetrics:
             if is_crowded and counts.is_idle:
                 del self.counts[address]
                 self._others.merge(counts)
-                continue
-            _update_one(counts, seconds, rotates=rotates)
-        _update_one(self._others, seconds, rotates=rotates)
-
-
-def _update_one(counts: AddressCounts, seconds: float, *, rotates: bool) -> None:
-    counts.update_rates(seconds)
-    if rotates:
-        counts.rotate()
+            else:
+                counts.update(seconds, rotates=rotates)
+        self._others.update(seconds, rotates=rotates)
 
 
 def _load(item: tuple[str, AddressCounts]) -> tuple[float, int, int]:
     _, counts = item
     rate = counts.send_rate + counts.receive_rate
     return rate, counts.consumers, counts.sent + counts.received
-
-
-def _total(all_counts: list[AddressCounts]) -> AddressStats:
-    waits = [one for counts in all_counts for one in (counts.waits, counts.older)]
-    failures = [counts.failures for counts in all_counts if counts.failures]
-    return AddressStats(
-        "",
-        sum(counts.consumers for counts in all_counts),
-        sum(counts.sent for counts in all_counts),
-        sum(counts.received for counts in all_counts),
-        round(sum(counts.send_rate for counts in all_counts), 2),
-        round(sum(counts.receive_rate for counts in all_counts), 2),
-        added(one for one in waits if one),
-        counted(_named(one) for one in failures),
-    )
-
-
-def _named(failures: dict[FailureKind, int]) -> dict[str, int]:
-    return {kind.name: number for kind, number in failures.items()}

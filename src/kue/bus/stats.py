@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
@@ -9,7 +10,7 @@ import msgspec
 from kue.model.histogram import added
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 #: How a message was sent.
 MessageKind: TypeAlias = Literal["send", "publish", "request", "reply"]
@@ -106,29 +107,33 @@ def sums(stats: Iterable[tuple[str, BusStats]]) -> list[AddressTotals]:
     for node, bus in stats:
         for facts in bus.addresses:
             by_address.setdefault(facts.address, []).append((node, facts))
-    found = [_sum(address, parts) for address, parts in by_address.items()]
+    found = [_totals(address, parts) for address, parts in by_address.items()]
     return sorted(found, key=lambda one: (-one.send_rate, -one.sent, one.address))
 
 
 def counted(parts: Iterable[dict[str, int]]) -> dict[str, int]:
     """Add up numbers by name."""
-    total: dict[str, int] = {}
+    total: Counter[str] = Counter()
     for part in parts:
-        for name, number in part.items():
-            total[name] = total.get(name, 0) + number
-    return total
+        total.update(part)
+    return dict(total)
 
 
-def _sum(address: str, parts: list[tuple[str, AddressStats]]) -> AddressTotals:
-    facts = [one for _, one in parts]
-    return AddressTotals(
-        address=address,
-        nodes=sorted(node for node, one in parts if one.consumers),
-        consumers=sum(one.consumers for one in facts),
-        sent=sum(one.sent for one in facts),
-        received=sum(one.received for one in facts),
-        send_rate=round(sum(one.send_rate for one in facts), 2),
-        receive_rate=round(sum(one.receive_rate for one in facts), 2),
-        waits=added(one.waits for one in facts),
-        failures=counted(one.failures for one in facts),
+def summed(address: str, parts: Sequence[AddressStats]) -> AddressStats:
+    """Add up statistics, under *address*; rates are rounded."""
+    return AddressStats(
+        address,
+        consumers=sum(one.consumers for one in parts),
+        sent=sum(one.sent for one in parts),
+        received=sum(one.received for one in parts),
+        send_rate=round(sum(one.send_rate for one in parts), 2),
+        receive_rate=round(sum(one.receive_rate for one in parts), 2),
+        waits=added(one.waits for one in parts),
+        failures=counted(one.failures for one in parts),
     )
+
+
+def _totals(address: str, parts: list[tuple[str, AddressStats]]) -> AddressTotals:
+    nodes = sorted(node for node, one in parts if one.consumers)
+    total = summed(address, [one for _, one in parts])
+    return AddressTotals(nodes=nodes, **msgspec.structs.asdict(total))
