@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from concurrent.futures import Future
 
     from kue.bus.consumer import Consumer
     from kue.bus.metrics import AddressCounts
 
 
+@dataclass(slots=True, eq=False)
 class AddressConsumers:
     """
     The consumers of an address on this node.
@@ -21,28 +24,17 @@ class AddressConsumers:
     more each than ten do.
     """
 
-    __slots__ = (
-        "_all",
-        "_consumers",
-        "_next",
-        "_reachable",
-        "_reachable_count",
-        "announced",
-        "counts",
-    )
-
-    def __init__(self, counts: AddressCounts) -> None:
-        #: Counters of the messages to this address.
-        self.counts = counts
-        self._consumers: dict[Consumer, None] = {}
-        self._all: tuple[Consumer, ...] | None = ()
-        self._reachable: tuple[Consumer, ...] | None = ()
-        #: How many of them other nodes can reach.
-        self._reachable_count = 0
-        #: Position of the round robin.
-        self._next = 0
-        #: Done when the cluster knows the address; None when it need not know.
-        self.announced: Future[None] | None = None
+    #: Counters of the messages to this address.
+    counts: AddressCounts
+    #: Done when the cluster knows the address; None when it need not know.
+    announced: Future[None] | None = None
+    _consumers: dict[Consumer, None] = field(default_factory=dict)
+    _all: tuple[Consumer, ...] | None = ()
+    _reachable: tuple[Consumer, ...] | None = ()
+    #: How many of them other nodes can reach.
+    _reachable_count: int = 0
+    #: Positions of the round robin.
+    _turns: Iterator[int] = field(default_factory=itertools.count)
 
     @property
     def is_empty(self) -> bool:
@@ -86,6 +78,4 @@ class AddressConsumers:
 
     def next_of(self, consumers: Sequence[Consumer]) -> Consumer:
         """Return the next of *consumers*, round robin."""
-        position = self._next
-        self._next = position + 1
-        return consumers[position % len(consumers)]
+        return consumers[next(self._turns) % len(consumers)]

@@ -23,7 +23,7 @@ from kue.bus.headers import Headers
 from kue.bus.interceptors import InterceptorChain
 from kue.bus.message import DEFAULT_TIMEOUT, MAX_ADDRESS, MAX_TIMEOUT, Message
 from kue.bus.metrics import BusMetrics
-from kue.bus.requests import PREFIX, PendingRequests, node_of
+from kue.bus.requests import PREFIX, PendingRequests
 from kue.model.errors import StoreError
 
 if TYPE_CHECKING:
@@ -364,7 +364,7 @@ class EventBus:
         return True
 
     def _route_reply(self, cluster: ClusterManager, message: Message) -> bool:
-        node = node_of(message.address)
+        node, _, _ = message.address.removeprefix(PREFIX).rpartition(".")
         if node == cluster.node:
             return self._deliver(message)
         if node not in cluster.nodes:
@@ -422,11 +422,7 @@ class EventBus:
     ) -> None:
         """Ask the cluster about an address that is not known to have a consumer."""
         address = pending.address
-        if (
-            address in self._table
-            or cluster.registrations(address)
-            or address.startswith(PREFIX)
-        ):
+        if self.is_heard(address) or address.startswith(PREFIX):
             return
         try:
             async with asyncio.timeout(timeout):

@@ -89,7 +89,3 @@ def node_lost(node: str, reply_address: str, address: str) -> RequestFailed:
         f"address: {reply_address}, repliedAddress: {address}",
         kind=FailureKind.ERROR,
     )
-
-
-def closed() -> RequestFailed:
-    return RequestFailed("The bus was closed", kind=FailureKind.ERROR)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from kue.aio.thread_calls import hand_over, running
-from kue.bus.errors import RequestFailed, closed, node_lost, timed_out
+from kue.bus.errors import FailureKind, RequestFailed, node_lost, timed_out
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kue.bus.interceptors import InterceptorChain
     from kue.bus.message import Message
 
@@ -18,59 +21,36 @@ PREFIX = "__vertx.reply."
 _MAX_QUEUES = 64
 
 
+@dataclass(slots=True, eq=False)
 class PendingRequest:
     """One request.  It is settled in the loop that waits, from any thread."""
 
-    __slots__ = (
-        "_inbound",
-        "address",
-        "deadline",
-        "future",
-        "loop",
-        "node",
-        "queue",
-        "reply_address",
-    )
-
-    def __init__(
-        self,
-        address: str,
-        reply_address: str,
-        inbound: InterceptorChain,
-        queue: RequestTimeouts,
-    ) -> None:
-        self._inbound = inbound
-        self.address = address
-        self.reply_address = reply_address
-        #: The node it was sent to, when that is another.
-        self.node = ""
-        self.queue = queue
-        self.loop = loop = queue.loop
-        self.deadline = loop.time() + queue.timeout
-        self.future: asyncio.Future[Message] = loop.create_future()
+    address: str
+    reply_address: str
+    inbound: InterceptorChain
+    queue: RequestTimeouts
+    #: By the clock of the loop.
+    deadline: float
+    future: asyncio.Future[Message]
+    #: The node it was sent to, when that is another.
+    node: str = ""
 
     @property
     def waited(self) -> float:
         """How many seconds it has waited."""
-        return self.loop.time() - self.deadline + self.queue.timeout
+        return self.queue.loop.time() - self.deadline + self.queue.timeout
 
     def answer(self, message: Message) -> None:
         """Hand over the reply, from any thread."""
-        if running() is self.loop:
-            self._take(message)
-        else:
-            hand_over(self.loop, self._take, message)
+        _call_in(self.queue.loop, self._take, message)
 
     def fail(self, failure: RequestFailed) -> None:
         """Hand over the failure, from any thread."""
-        if running() is self.loop:
-            self._fail(failure)
-        else:
-            hand_over(self.loop, self._fail, failure)
+        _call_in(self.queue.loop, self._fail, failure)
 
     def _take(self, message: Message) -> None:
-        if self._inbound.links:
-            self._inbound.run(message, lambda: self._settle(message))
+        if self.inbound.links:
+            self.inbound.run(message, lambda: self._settle(message))
         else:
             self._settle(message)
 
@@ -86,6 +66,7 @@ class PendingRequest:
             self.future.set_exception(failure)
 
 
+@dataclass(slots=True, eq=False)
 class RequestTimeouts:
     """
     The requests of one loop that wait equally long, the oldest first.
@@ -93,17 +74,12 @@ class RequestTimeouts:
     They share one timer: a timer per request was a seventh of the cost of a request.
     """
 
-    __slots__ = ("_pending", "_timer", "is_shared", "loop", "timeout")
-
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, timeout: float, *, is_shared: bool
-    ) -> None:
-        self.loop = loop
-        self.timeout = timeout
-        #: Whether other requests share it; else it ends with its only request.
-        self.is_shared = is_shared
-        self._pending: dict[PendingRequest, None] = {}
-        self._timer: asyncio.TimerHandle | None = None
+    loop: asyncio.AbstractEventLoop
+    timeout: float
+    #: Whether other requests share it; else it ends with its only request.
+    is_shared: bool = True
+    _pending: dict[PendingRequest, None] = field(default_factory=dict)
+    _timer: asyncio.TimerHandle | None = None
 
     @property
     def is_idle(self) -> bool:
@@ -116,6 +92,8 @@ class RequestTimeouts:
 
     def remove(self, pending: PendingRequest) -> None:
         self._pending.pop(pending, None)
+        if not self.is_shared:
+            self.stop()
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -143,9 +121,8 @@ class PendingRequests:
 
     def __init__(self) -> None:
         self._pending: dict[str, PendingRequest] = {}
-        self._queues: dict[
-            tuple[asyncio.AbstractEventLoop, float], RequestTimeouts
-        ] = {}
+        #: By loop and timeout.
+        self._queues: dict[tuple[object, float], RequestTimeouts] = {}
         self._numbers = itertools.count(1)
         self._prefix = PREFIX
 
@@ -164,17 +141,21 @@ class PendingRequests:
         queue = self._queues.get((loop, timeout))
         if queue is None:
             queue = self._new_queue(loop, timeout)
-        pending = PendingRequest(address, reply_address, inbound, queue)
+        pending = PendingRequest(
+            address,
+            reply_address,
+            inbound,
+            queue,
+            deadline=loop.time() + timeout,
+            future=loop.create_future(),
+        )
         queue.add(pending)
         self._pending[reply_address] = pending
         return pending
 
     def close(self, pending: PendingRequest) -> None:
         """Forget a request, answered or not."""
-        queue = pending.queue
-        queue.remove(pending)
-        if not queue.is_shared:
-            queue.stop()
+        pending.queue.remove(pending)
         self._pending.pop(pending.reply_address, None)
 
     def find(self, reply_address: str) -> PendingRequest | None:
@@ -193,13 +174,9 @@ class PendingRequests:
     def end(self) -> None:
         """Fail all requests."""
         for pending in list(self._pending.values()):
-            pending.fail(closed())
-        here = running()
+            pending.fail(RequestFailed("The bus was closed", kind=FailureKind.ERROR))
         for queue in list(self._queues.values()):
-            if queue.loop is here:
-                queue.stop()
-            else:
-                hand_over(queue.loop, queue.stop)
+            _call_in(queue.loop, queue.stop)
 
     def _new_queue(
         self, loop: asyncio.AbstractEventLoop, timeout: float
@@ -211,15 +188,14 @@ class PendingRequests:
                     del self._queues[key]
         if len(self._queues) >= _MAX_QUEUES:
             return RequestTimeouts(loop, timeout, is_shared=False)
-        queue = self._queues[loop, timeout] = RequestTimeouts(
-            loop, timeout, is_shared=True
-        )
-        return queue
+        return self._queues.setdefault((loop, timeout), RequestTimeouts(loop, timeout))
 
 
-def node_of(reply_address: str) -> str:
-    """Return the node that a reply address names; empty if it names none."""
-    if not reply_address.startswith(PREFIX):
-        return ""
-    node, _, _ = reply_address[len(PREFIX) :].rpartition(".")
-    return node
+def _call_in(
+    loop: asyncio.AbstractEventLoop, call: Callable[..., None], *args: Any
+) -> None:
+    """Make a call in *loop*, at once if it is the running one."""
+    if running() is loop:
+        call(*args)
+    else:
+        hand_over(loop, call, *args)
