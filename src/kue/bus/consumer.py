@@ -135,11 +135,11 @@ class Consumer:
 
     def pause(self) -> None:
         """Receive nothing until `resume` or `fetch`; all three from any thread."""
-        self._in_loop(self._pause)
+        self._in_loop(self._set_demand, 0)
 
     def resume(self) -> None:
         """Receive everything."""
-        self._in_loop(self._resume)
+        self._in_loop(self._set_demand, None)
 
     def fetch(self, count: int) -> None:
         """Receive *count* more messages, then pause again."""
@@ -200,17 +200,15 @@ class Consumer:
         else:
             hand_over(self.loop, call, *args)
 
-    def _pause(self) -> None:
-        self._demand = 0
-
-    def _resume(self) -> None:
-        self._demand = None
-        self._catch_up()
+    def _set_demand(self, demand: int | None) -> None:
+        self._demand = demand
+        # Messages may have waited: begin as many runs as *concurrency* allows.
+        for _ in range(min(self._concurrency, len(self._waiting))):
+            self._schedule()
 
     def _fetch(self, count: int) -> None:
         if self._demand is not None:
-            self._demand += count
-            self._catch_up()
+            self._set_demand(self._demand + count)
 
     def _receive(self, message: Message) -> None:
         if self._inbound.links:
@@ -242,11 +240,6 @@ class Consumer:
         if self._is_async or self._handler is None or self._demand is not None:
             return self._buffer
         return self._backlog
-
-    def _catch_up(self) -> None:
-        """Begin as many runs as *concurrency* allows: messages have waited."""
-        for _ in range(min(self._concurrency, len(self._waiting))):
-            self._schedule()
 
     def _schedule(self) -> None:
         if not self._waiting or self._demand == 0:
