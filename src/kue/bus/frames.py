@@ -10,8 +10,8 @@ from kue.bus.headers import Headers
 from kue.bus.message import MAX_ADDRESS, Message
 
 if TYPE_CHECKING:
+    from kue.bus.bus import EventBus
     from kue.bus.codecs import Codecs
-    from kue.bus.message import MessageSender
 
 #: Bytes of body and headers, unless the bus sets another limit.  Redis cuts off a
 #: subscriber that has 32 MB waiting.
@@ -52,22 +52,10 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
     previous: tuple[str, int] | None = None
 
 
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Batch)
-
-
-def pack(batch: Batch) -> bytes:
-    return _encoder.encode(batch)
-
-
-def unpack(packed: bytes) -> Batch:
-    """
-    Decode what `pack` encoded.
-
-    Raises:
-        msgspec.DecodeError: It is not a batch.
-    """
-    return _decoder.decode(packed)
+#: Encodes a batch.
+pack = msgspec.msgpack.Encoder().encode
+#: Decodes one; raises `msgspec.DecodeError` for anything else.
+unpack = msgspec.msgpack.Decoder(Batch).decode
 
 
 def frame(message: Message, limit: int = MAX_SIZE) -> Frame:
@@ -106,7 +94,7 @@ def _size(headers: list[tuple[str, str]] | None) -> int:
     return sum(len(name.encode()) + len(value.encode()) for name, value in headers)
 
 
-def message(frame: Frame, bus: MessageSender, codecs: Codecs) -> Message:
+def message(frame: Frame, bus: EventBus, codecs: Codecs) -> Message:
     """
     Decode a message.
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from kue.bus.errors import FailureKind, RequestFailed
 from kue.bus.headers import Headers
 
 if TYPE_CHECKING:
+    from kue.bus.bus import EventBus
     from kue.bus.codecs import Codec
     from kue.bus.headers import Given
 
@@ -16,29 +17,6 @@ DEFAULT_TIMEOUT = 30.0
 MAX_TIMEOUT = 86_400.0
 #: Most characters of an address.
 MAX_ADDRESS = 1000
-
-
-class MessageSender(Protocol):
-    """The part of a bus that a message needs in order to be answered."""
-
-    def answer(
-        self,
-        reply_address: str,
-        body: Any = None,
-        *,
-        headers: Given | None = None,
-        codec: str | None = None,
-    ) -> None: ...
-
-    async def request(
-        self,
-        address: str,
-        body: Any = None,
-        *,
-        timeout: float = DEFAULT_TIMEOUT,
-        headers: Given | None = None,
-        codec: str | None = None,
-    ) -> Message: ...
 
 
 class Message:
@@ -60,7 +38,7 @@ class Message:
 
     def __init__(
         self,
-        bus: MessageSender,
+        bus: EventBus,
         address: str,
         body: Any,
         codec: Codec,
