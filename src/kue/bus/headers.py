@@ -21,13 +21,8 @@ class Headers:
     def __init__(self, given: Given = ()) -> None:
         #: The name in lower case → the name as it was written, and the values.
         self._values: dict[str, tuple[str, list[str]]] = {}
-        if isinstance(given, Headers):
-            self._values = {
-                key: (name, list(values))
-                for key, (name, values) in given._values.items()
-            }
-            return
-        for name, value in given.items() if isinstance(given, Mapping) else given:
+        pairs = given.items() if isinstance(given, Headers | Mapping) else given
+        for name, value in pairs:
             for each in (value,) if isinstance(value, str) else value:
                 self.add(name, each)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -47,7 +48,9 @@ class MessageSampler:
         if len(self._taken) < MAX_TAKEN:
             began = time.monotonic()
             if began >= self._paused_until:
-                self._keep(message)
+                # One that cannot be shown, maybe by a user's codec, is sent anyway.
+                with suppress(Exception):
+                    self._taken.append(sample(message, self._node))
                 spent = time.monotonic() - began
                 self._paused_until = began + spent * _PAUSE_FACTOR
         proceed()
@@ -56,13 +59,6 @@ class MessageSampler:
         """Return the samples, and start over."""
         taken, self._taken = self._taken, []
         return taken
-
-    def _keep(self, message: Message) -> None:
-        try:
-            self._taken.append(sample(message, self._node))
-        except Exception:
-            # A message that cannot be shown, maybe by a user's codec, is sent anyway.
-            return
 
 
 def sample(message: Message, node: str = "") -> MessageSample:
