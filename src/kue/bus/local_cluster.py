@@ -56,17 +56,15 @@ class LocalGroup:
 
 
 class LocalAssignments:
-    """The assignments of one node; *nodes* returns the live nodes."""
+    """The assignments of one node of *cluster*."""
 
-    def __init__(
-        self, group: LocalGroup, node: str, nodes: Callable[[], frozenset[str]]
-    ) -> None:
+    def __init__(self, group: LocalGroup, node: str, cluster: LocalCluster) -> None:
         self._group = group
         self._node = node
-        self._nodes = nodes
+        self._cluster = cluster
 
     async def survey(self, *, quorum: int, grace: float) -> GroupView | None:
-        group, nodes = self._group, self._nodes()
+        group, nodes = self._group, set(self._cluster.members)
         if self._node not in nodes:
             return None
         with group.lock:
@@ -162,11 +160,13 @@ class LocalCluster:
 class LocalNode:
     """One node of a `LocalCluster`."""
 
+    # Set by `join`.
+    _member: ClusterMember
+    _loop: asyncio.AbstractEventLoop
+    _incoming: LoopCalls[Frame]
+
     def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
-        self._member: ClusterMember | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._incoming: LoopCalls[Frame] | None = None
         self._node = secrets.token_hex(8)
         self._watchers: list[Callable[[], object]] = []
         #: How many messages to other nodes found no room.
@@ -183,7 +183,7 @@ class LocalNode:
     async def join(self, member: ClusterMember) -> None:
         self._member = member
         self._loop = asyncio.get_running_loop()
-        self._incoming = LoopCalls(self._loop, self._receive, limit=MAX_FRAMES)
+        self._incoming = LoopCalls(self._loop, member.receive, limit=MAX_FRAMES)
         with self._cluster.lock:
             self._cluster.members[self._node] = self
             others = list(self._cluster.members.values())
@@ -235,10 +235,9 @@ class LocalNode:
 
     def post(self, node: str, frame: Frame) -> None:
         other = self._cluster.members.get(node)
-        if other is None or other._incoming is None:
-            if self._loop is not None:
-                hand_over(self._loop, self._take_back, frame)
-        elif not other._incoming.put(frame) and self._member is not None:
+        if other is None:
+            hand_over(self._loop, self._member.undelivered, frame)
+        elif not other._incoming.put(frame):
             reason = f"the outbox for node {node} is full"
             if not self.given_up:
                 logger.error(
@@ -257,22 +256,12 @@ class LocalNode:
     def roster(self, group: str) -> LocalAssignments:
         with self._cluster.lock:
             shared = self._cluster.groups.setdefault(group, LocalGroup())
-        return LocalAssignments(shared, self._node, lambda: self.nodes)
-
-    def _receive(self, frame: Frame) -> None:
-        if self._member is not None:
-            self._member.receive(frame)
-
-    def _take_back(self, frame: Frame) -> None:
-        if self._member is not None:
-            self._member.undelivered(frame)
+        return LocalAssignments(shared, self._node, self._cluster)
 
     def _node_left(self, node: str) -> None:
-        if self._member is not None and self._loop is not None:
-            hand_over(self._loop, self._member.node_left, node)
-            self._notify_watchers()
+        hand_over(self._loop, self._member.node_left, node)
+        self._notify_watchers()
 
     def _notify_watchers(self) -> None:
         for call in self._watchers:
-            if self._loop is not None:
-                hand_over(self._loop, call)
+            hand_over(self._loop, call)

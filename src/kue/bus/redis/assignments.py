@@ -15,7 +15,8 @@ key, after the tag         type    holds
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 from kue.bus.assignments import AGAIN_SECONDS, AssignmentResult, GroupView
 from kue.bus.redis import scripts
@@ -37,6 +38,7 @@ class RedisAssignments:
     def __init__(self, client: RedisClient, root: str, node: str, group: str) -> None:
         self._client = client
         self._root = root
+        self._run = partial(scripts.run, client, root)
         self._node = node
         self._group = quote(check_name(group, what="the name of a group"))
 
@@ -75,6 +77,3 @@ class RedisAssignments:
 
     async def resign(self) -> None:
         await self._run("resign", self._node, self._group)
-
-    async def _run(self, script: str, *args: Any) -> Any:
-        return await scripts.run(self._client, self._root, script, *args)

@@ -31,6 +31,7 @@ import logging
 import secrets
 import time
 from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -52,7 +53,7 @@ from kue.store.redis.wire.client import RedisClient
 from kue.store.redis.wire.url import read_url
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Sequence
 
     from kue.bus.cluster import ClusterMember
     from kue.bus.frames import Frame
@@ -78,6 +79,14 @@ class RedisCluster:
     *heartbeat* and *lease*.  A live node that was considered dead rejoins by itself.
     """
 
+    # Set by `join`.
+    _loop: asyncio.AbstractEventLoop
+    _member: ClusterMember
+    #: Done when it joined for the first time, or failed to.
+    _joined: asyncio.Future[None]
+    #: Frames posted by other threads.
+    _cross_thread: LoopCalls[tuple[str, Frame]]
+
     def __init__(
         self,
         url: str,
@@ -97,22 +106,20 @@ class RedisCluster:
         self._node = secrets.token_hex(8)
         self._table = NodeTable(self._node)
         self._client = RedisClient(self._address, budget_seconds=_BUDGET_SECONDS)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._member: ClusterMember | None = None
-        #: Done when it joined for the first time, or failed to.
-        self._joined: asyncio.Future[None] | None = None
+        self._run = partial(scripts.run, self._client, self._root)
         #: Set while Redis has our subscription and our addresses.
         self._is_connected = asyncio.Event()
         self._disconnected_at: float | None = None
         self._background = BackgroundTasks()
         self._inbox = NodeInbox()
         self._outboxes = NodeOutboxes(self._node, self._publish, self._inbox.ack)
-        #: Frames posted by other threads.
-        self._cross_thread: LoopCalls[tuple[str, Frame]] | None = None
         #: When something was last received, by the clock of the loop.
         self._received_at = 0.0
         self._membership = Membership(
-            self._node, self._run, self._addresses, self._is_connected
+            self._node,
+            self._run,
+            lambda: self._member.addresses(),
+            self._is_connected,
         )
         self._watchers: list[Callable[[], object]] = []
         #: Nodes that Redis did not have when it was read, and the end of our wait.
@@ -152,10 +159,7 @@ class RedisCluster:
     def post(self, node: str, frame: Frame) -> None:
         if running() is self._loop:
             self._post(node, frame)
-            return
-        assert self._cross_thread is not None, "the cluster was not joined"
-        if not self._cross_thread.put((node, frame)):
-            assert self._member is not None
+        elif not self._cross_thread.put((node, frame)):
             self._member.given_up(frame, self._outboxes.drop(node, frame))
 
     # -- joining and leaving ----------------------------------------------------
@@ -237,7 +241,6 @@ class RedisCluster:
                 error = StoreError("this node was out of sync with the cluster")
             except StoreError as exc:
                 error = exc
-            assert self._joined is not None
             if not self._joined.done() and not isinstance(error, StoreUnavailable):
                 self._joined.set_exception(error)
                 return
@@ -248,25 +251,23 @@ class RedisCluster:
             await asyncio.sleep(short_pause())
 
     async def _subscribe(self) -> None:
-        loop = asyncio.get_running_loop()
         channels = (f"{self._root}:to:{self._node}", f"{self._root}:changes")
         async with self._client.subscription(self._root, *channels) as messages:
             await self._membership.register()
             # It may be a Redis that lost its last changes and counts from there.
             self._table.number = 0
             await self._read_all()
-            self._received_at = loop.time()
+            self._received_at = self._loop.time()
             self._mark_connected()
             while self._is_connected.is_set():
                 message = await messages(self._heartbeat)
                 if message is not None:
-                    self._received_at = loop.time()
+                    self._received_at = self._loop.time()
                     await self._receive(message)
                     # Other tasks must run, however many messages come in.
                     await asyncio.sleep(0)
 
     def _mark_connected(self) -> None:
-        assert self._joined is not None
         self._is_connected.set()
         if not self._joined.done():
             self._joined.set_result(None)
@@ -288,7 +289,6 @@ class RedisCluster:
             logger.exception("the bus received an unreadable message")
 
     async def _receive_batch(self, message: bytes) -> None:
-        assert self._member is not None
         batch = unpack(message)
         if batch.ack is not None:
             self._outboxes.acknowledge(batch.sender, batch.ack)
@@ -309,7 +309,7 @@ class RedisCluster:
     async def _receive_change(self, number: int, change: NodeChange) -> None:
         if number <= self._table.number:
             return
-        if not self._table.follows(number):
+        if number != self._table.number + 1:
             await self._read_all()
             return
         self._table.apply(number, change)
@@ -328,7 +328,6 @@ class RedisCluster:
 
     async def _read_all(self) -> None:
         """Read all nodes and their addresses again."""
-        assert self._loop is not None
         number, seen = await self._read_nodes("")
         if number < self._table.number:
             # Changes came in the meantime.
@@ -346,13 +345,6 @@ class RedisCluster:
             for node, addresses in zip(rest[::2], rest[1::2], strict=True)
         }
         return int(number), seen
-
-    def _addresses(self) -> Collection[str]:
-        assert self._member is not None
-        return self._member.addresses()
-
-    async def _run(self, script: str, *args: Any) -> Any:
-        return await scripts.run(self._client, self._root, script, *args)
 
     # -- heartbeats and lost nodes ----------------------------------------------
 
@@ -380,7 +372,6 @@ class RedisCluster:
 
     async def _catch_up(self) -> None:
         """Read a change that was published a heartbeat ago and has not arrived yet."""
-        assert self._loop is not None
         if self._loop.time() - self._received_at > self._lease:
             self._is_connected.clear()
         else:
@@ -388,7 +379,6 @@ class RedisCluster:
             await self._read_all()
 
     async def _drop_missing(self) -> None:
-        assert self._loop is not None
         now = self._loop.time()
         for node in [it for it, until in self._missing.items() if until < now]:
             del self._missing[node]
@@ -401,7 +391,6 @@ class RedisCluster:
 
     async def _drop_node(self, node: str) -> None:
         """Return to the bus what a dead node never received, and report its loss."""
-        assert self._member is not None
         logger.info(
             "node %s left the bus; %d messages sent to it may not have been received",
             node,
@@ -414,12 +403,9 @@ class RedisCluster:
     # -- sending ----------------------------------------------------------------
 
     def _post(self, node: str, frame: Frame) -> None:
-        assert self._member is not None
         if node not in self._table.nodes:
             self._member.undelivered(frame)
-            return
-        reason = self._outboxes.put(node, frame)
-        if reason:
+        elif reason := self._outboxes.put(node, frame):
             self._member.given_up(frame, reason)
 
     async def _publish(self, node: str, batch: bytes) -> int:
@@ -432,7 +418,6 @@ class RedisCluster:
 
     def _in_loop(self, call: Any, *args: Any) -> None:
         """Make a call in the loop that joined."""
-        assert self._loop is not None, "the cluster was not joined"
         if running() is self._loop:
             call(*args)
         else:

@@ -47,10 +47,6 @@ class NodeTable:
         """Return the other nodes that listen at *address*."""
         return self._nodes_at.get(address, ())
 
-    def follows(self, number: int) -> bool:
-        """Return whether a change is the next one."""
-        return number == self.number + 1
-
     def apply(self, number: int, change: NodeChange) -> None:
         self.number = number
         if change.joined or change.left:
