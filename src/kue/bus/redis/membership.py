@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -15,30 +15,24 @@ from kue.bus.redis.node_table import NodeChange
 from kue.model.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Awaitable, Callable, Collection
     from concurrent.futures import Future
 
 #: Addresses in one call.
 _MANY = 1000
 
 
-class RunScript(Protocol):
-    """Runs a script of the cluster."""
-
-    async def __call__(self, script: str, *args: Any) -> Any: ...
-
-
 class Membership:
     """
     Registers *node* and publishes changes of its addresses while *is_connected*.
 
-    Changes during a call are sent with the next one.
+    *run* runs a script of the cluster.  Changes during a call are sent with the next.
     """
 
     def __init__(
         self,
         node: str,
-        run: RunScript,
+        run: Callable[..., Awaitable[Any]],
         addresses: Callable[[], Collection[str]],
         is_connected: asyncio.Event,
     ) -> None:
@@ -66,20 +60,16 @@ class Membership:
     async def register(self) -> None:
         """Become a node, with all current addresses."""
         async with self._writing:
-            waiters, self._waiters = self._waiters, []
+            waiting = len(self._waiters)
             self._changes.clear()
             addresses = list(self._addresses())
             first, rest = addresses[:_MANY], addresses[_MANY:]
             change = NodeChange(self._node, joined=True, added=first)
-            try:
-                encoded = msgspec.json.encode(change)
-                await self._run("join", self._node, encoded, *first)
-                for start in range(0, len(rest), _MANY):
-                    await self._write(rest[start : start + _MANY], [])
-            except BaseException:
-                self._waiters = waiters + self._waiters
-                raise
-        _resolve(waiters)
+            encoded = msgspec.json.encode(change)
+            await self._run("join", self._node, encoded, *first)
+            for start in range(0, len(rest), _MANY):
+                await self._write(rest[start : start + _MANY], [])
+            self._resolve(waiting)
 
     async def flush(self) -> None:
         """Wait until all changes so far are published."""
@@ -102,22 +92,16 @@ class Membership:
 
     async def _publish_some(self) -> None:
         async with self._writing:
-            waiters, self._waiters = self._waiters, []
+            waiting = len(self._waiters)
             some = dict(islice(self._changes.items(), _MANY))
             added = [address for address, listens in some.items() if listens]
             removed = [address for address, listens in some.items() if not listens]
-            try:
-                is_node = await self._write(added, removed)
-            except BaseException:
-                self._waiters = waiters + self._waiters
-                raise
+            is_node = await self._write(added, removed)
             for address, listens in some.items():
                 if self._changes.get(address) is listens:
                     del self._changes[address]
-            if self._changes or not is_node:
-                self._waiters = waiters + self._waiters
-                waiters = []
-        _resolve(waiters)
+            if is_node and not self._changes:
+                self._resolve(waiting)
         if not is_node:
             await self.register()
 
@@ -129,8 +113,9 @@ class Membership:
         )
         return bool(reply != b"GONE")
 
-
-def _resolve(waiters: Iterable[Future[None]]) -> None:
-    for each in waiters:
-        if not each.done():
-            each.set_result(None)
+    def _resolve(self, count: int) -> None:
+        """Finish the first *count* futures: those of before the call."""
+        published, self._waiters = self._waiters[:count], self._waiters[count:]
+        for waiter in published:
+            if not waiter.done():
+                waiter.set_result(None)
