@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kue.bus.redis.outbox import WINDOW_BYTES, WINDOW_FRAMES
@@ -19,18 +20,16 @@ _UNACKNOWLEDGED_FRAMES = WINDOW_FRAMES // 4
 _UNACKNOWLEDGED_BYTES = WINDOW_BYTES // 4
 
 
+@dataclass(slots=True)
 class _Sender:
     """The last frame received of one sender."""
 
-    __slots__ = ("acknowledged", "bytes", "number", "stream")
-
-    def __init__(self, stream: str) -> None:
-        self.stream = stream
-        #: Number of the last frame.
-        self.number = 0
-        #: The last number acknowledged, and the bytes received since.
-        self.acknowledged = 0
-        self.bytes = 0
+    stream: str
+    #: Number of the last frame.
+    number: int = 0
+    #: The last number acknowledged, and the bytes received since.
+    acknowledged: int = 0
+    bytes: int = 0
 
 
 class NodeInbox:
@@ -51,9 +50,8 @@ class NodeInbox:
         if sender is None or sender.stream != batch.stream:
             if sender is not None and batch.previous is not None:
                 stream, number = batch.previous
-                missed = (
-                    max(number - sender.number, 0) if stream == sender.stream else 0
-                )
+                if stream == sender.stream:
+                    missed = max(number - sender.number, 0)
             sender = self._begin(batch)
         if batch.number <= sender.number:
             return []

@@ -13,6 +13,7 @@ import os
 import socket
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -38,32 +39,24 @@ MAX_BYTES = 256 * 1024
 SAMPLE_SECONDS = 0.25
 
 
+@dataclass
 class NodeStatusReporter:
     """Reports the status of one node, until it is cancelled."""
 
-    def __init__(
-        self,
-        client: RedisClient,
-        root: str,
-        node: str,
-        meter: BusMetrics,
-        inbox: NodeInbox,
-        outboxes: NodeOutboxes,
-    ) -> None:
-        self._client = client
-        self._root = root
-        self._node = node
-        self._meter = meter
-        self._inbox = inbox
-        self._outboxes = outboxes
-        self._since = time.time_ns() // 1_000_000
+    client: RedisClient
+    root: str
+    node: str
+    meter: BusMetrics
+    inbox: NodeInbox
+    outboxes: NodeOutboxes
 
     async def run(self, heartbeat: float, lease: float) -> None:
         """Report with every *heartbeat*."""
+        since = time.time_ns() // 1_000_000
         while True:
             is_inspected = False
             try:
-                is_inspected = await self._report(lease)
+                is_inspected = await self._report(since, lease)
             except StoreError:
                 # The listening task logs what is wrong.
                 pass
@@ -74,44 +67,40 @@ class NodeStatusReporter:
             else:
                 await asyncio.sleep(heartbeat)
 
-    async def _report(self, lease: float) -> bool:
-        facts = encode_status(self._facts())
-        ttl = round(lease * 1000)
-        reply = await scripts.run(
-            self._client, self._root, "report", self._node, facts, ttl
-        )
-        return bool(reply == b"SEEN")
-
-    def _facts(self) -> NodeStats:
-        return NodeStats(
+    async def _report(self, since: int, lease: float) -> bool:
+        """Write the status; return whether someone inspects messages."""
+        facts = NodeStats(
             host=socket.gethostname(),
             pid=os.getpid(),
             version=version(),
-            since=self._since,
-            bytes_out=self._outboxes.bytes,
-            bytes_in=self._inbox.bytes,
-            lost=self._inbox.lost,
-            given_up=self._outboxes.given_up,
-            bus=self._meter.facts(),
+            since=since,
+            bytes_out=self.outboxes.bytes,
+            bytes_in=self.inbox.bytes,
+            lost=self.inbox.lost,
+            given_up=self.outboxes.given_up,
+            bus=self.meter.facts(),
         )
+        status, ttl = encode_status(facts), round(lease * 1000)
+        reply = await scripts.run(
+            self.client, self.root, "report", self.node, status, ttl
+        )
+        return bool(reply == b"SEEN")
 
     async def _publish_samples(self, seconds: float) -> None:
         """Publish some of the messages that are sent in the next *seconds*."""
-        sampler = MessageSampler(self._node)
-        self._meter.outbound.add(sampler)
+        channel = f"{self.root}:samples"
+        sampler = MessageSampler(self.node)
+        self.meter.outbound.add(sampler)
         try:
             end = time.monotonic() + seconds
             while time.monotonic() < end:
                 await asyncio.sleep(min(SAMPLE_SECONDS, seconds))
                 if taken := sampler.take():
+                    samples = msgspec.json.encode(taken)
                     with suppress(StoreError):
-                        await self._publish(msgspec.json.encode(taken))
+                        await self.client.read(self.root, "SPUBLISH", channel, samples)
         finally:
-            self._meter.outbound.remove(sampler)
-
-    async def _publish(self, samples: bytes) -> None:
-        channel = f"{self._root}:samples"
-        await self._client.read(self._root, "SPUBLISH", channel, samples)
+            self.meter.outbound.remove(sampler)
 
 
 def encode_status(facts: NodeStats) -> bytes:
