@@ -8,7 +8,7 @@ publish samples until it expires.
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
@@ -20,6 +20,8 @@ from kue.store.redis.wire.url import read_url
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
+T = TypeVar("T")
+
 #: Most nodes that are read.
 MAX_NODES = 1_000
 #: How long nodes publish samples after one request, in seconds.
@@ -29,8 +31,6 @@ _MANY = 50
 
 _facts = msgspec.json.Decoder(NodeStats)
 _samples = msgspec.json.Decoder(list[MessageSample])
-#: Errors of reading JSON that no node wrote.
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class ClusterNode(NamedTuple):
@@ -47,9 +47,8 @@ class ClusterInspector:
     """Reads the cluster at *url* under *prefix*."""
 
     def __init__(self, url: str, *, prefix: str = "kue", budget: float = 5.0) -> None:
-        self._address = read_url(url)
         self._root = root_of(prefix)
-        self._client = RedisClient(self._address, budget_seconds=budget)
+        self._client = RedisClient(read_url(url), budget_seconds=budget)
 
     async def __aenter__(self) -> ClusterInspector:
         return self
@@ -62,12 +61,9 @@ class ClusterInspector:
 
     async def nodes(self) -> list[ClusterNode]:
         """Return the nodes, by name."""
+        read = ("ZRANGE", f"{self._root}:nodes", 0, MAX_NODES - 1, "WITHSCORES")
         [seconds, micros], heartbeats = await self._client.read_many(
-            self._root,
-            [
-                ("TIME",),
-                ("ZRANGE", f"{self._root}:nodes", 0, MAX_NODES - 1, "WITHSCORES"),
-            ],
+            self._root, [("TIME",), read]
         )
         now = int(seconds) * 1000 + int(micros) // 1000
         found: list[ClusterNode] = []
@@ -77,7 +73,7 @@ class ClusterInspector:
             keys = [f"{self._root}:facts:{name}" for name, _ in some]
             [statuses] = await self._client.read_many(self._root, [("MGET", *keys)])
             found += [
-                ClusterNode(name, max(0, now - round(at)), _read(facts))
+                ClusterNode(name, max(0, now - round(at)), _decoded(_facts, facts))
                 for (name, at), facts in zip(some, statuses, strict=True)
             ]
         return found
@@ -97,8 +93,7 @@ class ClusterInspector:
         async with self._client.subscription(self._root, channel) as messages:
 
             async def receive(timeout: float) -> list[MessageSample]:
-                message = await messages(timeout)
-                return [] if message is None else _read_samples(message)
+                return _decoded(_samples, await messages(timeout)) or []
 
             yield receive
 
@@ -108,16 +103,9 @@ def inspect(url: str, prefix: str = "kue", *, budget: float = 5.0) -> ClusterIns
     return ClusterInspector(url, prefix=prefix, budget=budget)
 
 
-def _read(facts: bytes | None) -> NodeStats | None:
+def _decoded(decoder: msgspec.json.Decoder[T], text: bytes | None) -> T | None:
     try:
-        return None if facts is None else _facts.decode(facts)
-    except _UNREADABLE:
-        # Written by another version.
+        return None if text is None else decoder.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        # Written by another version, or by no node at all.
         return None
-
-
-def _read_samples(message: bytes) -> list[MessageSample]:
-    try:
-        return _samples.decode(message)
-    except _UNREADABLE:
-        return []
