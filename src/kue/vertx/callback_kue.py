@@ -9,7 +9,6 @@ coroutine function.  What it raises is logged and affects nothing else.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Self
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from kue.aio.tasks import BackgroundTasks
 from kue.client.queue import Kue
 from kue.vertx.job_service import JobService
+from kue.vertx.service_binding import awaited
 from kue.worker.handlers import HandlerError, in_thread, is_async
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class CallbackKue:
 
     def close(self, handler: Reply | None = None) -> None:
         """Requeue running jobs, and close the queue."""
-        self._call(handler or _nothing, self._q.close)
+        self._call(handler or (lambda result, error: None), self._q.close)
 
     # -- jobs ------------------------------------------------------------------
 
@@ -93,9 +93,7 @@ class CallbackKue:
         """Run jobs of *type* on the event loop, up to *n* at once."""
 
         async def call(job: Any) -> None:
-            returned = handler(job)
-            if inspect.isawaitable(returned):
-                await returned
+            await awaited(handler(job))
 
         self._work(type, n, call)
 
@@ -220,9 +218,7 @@ async def _reply(
     except Exception as exc:
         error = exc
     try:
-        returned = handler(result, error)
-        if inspect.isawaitable(returned):
-            await returned
+        await awaited(handler(result, error))
     except Exception:
         logger.exception("callback %r raised", handler)
 
@@ -230,7 +226,3 @@ async def _reply(
 def _settle(outcome: asyncio.Future[Any], value: tuple[Any, Any]) -> None:
     if not outcome.done():
         outcome.set_result(value)
-
-
-def _nothing(result: Any, error: Exception | None) -> None:
-    """Ignore the result."""

@@ -7,13 +7,13 @@ coroutine functions.  What one raises is logged and affects no other.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kue.client.subscriptions import QUEUE_PREFIX, kind_of
 from kue.model.events import Kind
 from kue.vertx.addresses import ANY, Addresses
+from kue.vertx.service_binding import awaited
 
 if TYPE_CHECKING:
     from kue.bus import Consumer, EventBus, Message
@@ -54,7 +54,7 @@ def on(
     address = (addresses or Addresses()).queue(event)
 
     async def receive(message: Message) -> None:
-        await _call(handler, message.body)
+        await awaited(handler(message.body))
 
     return bus.consumer(address, receive, buffer=BUFFER)
 
@@ -85,7 +85,7 @@ def on_job(
         payload = message.body
         try:
             if payload["event"] == wanted:
-                await _call(handler, payload["body"])
+                await awaited(handler(payload["body"]))
         finally:
             if payload["event"] in ends:
                 consumer.unregister()
@@ -105,9 +105,3 @@ def _address(job: Addressed | Mapping[str, Any]) -> tuple[str, str]:
             f"the address of events of {job!r} is not known; refresh() it first"
         )
     return address_id, type
-
-
-async def _call(handler: Listener, body: Any) -> None:
-    result = handler(body)
-    if inspect.isawaitable(result):
-        await result

@@ -49,13 +49,7 @@ _UNAUTHORIZED = 401
 #: Errors that a proxy raises as the service does.
 _SAME = {
     error.__name__: error
-    for error in (
-        ValueError,
-        StoreUnavailable,
-        StoreFull,
-        StoreRefused,
-        StoreCorrupt,
-    )
+    for error in (ValueError, StoreUnavailable, StoreFull, StoreRefused, StoreCorrupt)
 }
 
 
@@ -117,14 +111,16 @@ def authorised(check: TokenCheck) -> Interceptor:
 
     async def intercept(call: ServiceCall, proceed: Proceed) -> Any:
         token = call.message.headers.get(TOKEN)
-        is_valid = token is not None and check(token)
-        if inspect.isawaitable(is_valid):
-            is_valid = await is_valid
-        if not is_valid:
+        if token is None or not await awaited(check(token)):
             raise RequestFailed("Unauthorized", code=_UNAUTHORIZED)
         return await proceed()
 
     return intercept
+
+
+async def awaited(result: Any) -> Any:
+    """Return what a plain function returned, or a coroutine function will."""
+    return await result if inspect.isawaitable(result) else result
 
 
 # -- actions -------------------------------------------------------------------
