@@ -59,7 +59,8 @@ class EventPublisher:
     async def start(self) -> None:
         """Return once all events from now on will be published."""
         self._is_listening.clear()
-        self._background.start(self._listen(), "kue event listener")
+        listening = self._retry.persist(_LISTENING, self._receive)
+        self._background.start(listening, "kue event listener")
         self._background.start(self._publish(), "kue event publisher")
         await self._is_listening.wait()
 
@@ -68,9 +69,6 @@ class EventPublisher:
         await self._background.close()
 
     # -- receiving -------------------------------------------------------------
-
-    async def _listen(self) -> None:
-        await self._retry.persist(_LISTENING, self._receive)
 
     async def _receive(self) -> None:
         async with self._q.store.watch(buffer=BUFFER) as events:
@@ -159,8 +157,6 @@ class EventPublisher:
     def _address_id(self, event: Event, job: Job | None) -> str | None:
         """Return the address of the job; None if it was removed before it was read."""
         known = self._known.pop(event.job_id, None)
-        if job is None and known is None:
-            return None
         address_id = known if job is None else job.address_id
         if event.kind is not Kind.REMOVE and address_id is not None:
             self._known[event.job_id] = address_id

@@ -132,12 +132,7 @@ async def part(
 
 
 def read_state(text: str) -> str:
-    """
-    Return the state that Vert.x Kue calls *text*, in any case.
-
-    Raises:
-        ValueError: There is no such state.
-    """
+    """Return the state that Vert.x Kue calls *text*, in any case, or raise."""
     name = text.lower()
     if name not in STATES:
         known = ", ".join(name.upper() for name in STATES)
@@ -146,12 +141,7 @@ def read_state(text: str) -> str:
 
 
 def read_order(text: str) -> Order:
-    """
-    Return the order of a list.
-
-    Raises:
-        ValueError: It is neither asc nor desc.
-    """
+    """Return the order of a list: asc or desc, in any case."""
     order = text.lower()
     if order not in ("asc", "desc"):
         raise ValueError(f"order must be asc or desc, not {text[:40]!r}")
