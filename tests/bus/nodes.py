@@ -44,6 +44,6 @@ class Nodes:
 
 async def knows(bus: EventBus, address: str, others: int) -> None:
     """Wait until a node knows how many others listen at an address."""
-    cluster = bus._cluster
+    cluster = bus.cluster
     assert cluster is not None
     await until(lambda: len(cluster.registrations(address)) == others)

@@ -205,7 +205,7 @@ async def a_asks(a: EventBus, b: EventBus) -> list[int]:
     """Have *a* hear from *b*, so that it knows all that *b* told before."""
     await b.consumer("sync", lambda message: message.reply(1)).ready()
     reply = await a.request("sync")
-    cluster = a._cluster
+    cluster = a.cluster
     assert cluster is not None
     assert reply.body == 1
     return [len(cluster.registrations("news"))]

@@ -18,8 +18,8 @@ from tests.support.servers import RedisServer
 
 
 def manager(bus: EventBus) -> RedisCluster:
-    assert isinstance(bus._cluster, RedisCluster)
-    return bus._cluster
+    assert isinstance(bus.cluster, RedisCluster)
+    return bus.cluster
 
 
 async def test_a_request_that_comes_home_from_a_dead_node_is_answered(

@@ -190,8 +190,8 @@ async def test_threads_that_outrun_the_loop_of_the_cluster_are_told(
     thread.join()
 
     assert await ear.hears(100) == list(range(100))
-    assert a._cluster is not None
-    assert a._cluster.given_up == 900  # type: ignore[attr-defined]
+    assert a.cluster is not None
+    assert a.cluster.given_up == 900  # type: ignore[attr-defined]
 
 
 # -- floods -------------------------------------------------------------------------

@@ -25,8 +25,8 @@ from tests.support.servers import RedisServer, free_port
 
 
 def manager(bus: EventBus) -> RedisCluster:
-    assert isinstance(bus._cluster, RedisCluster)
-    return bus._cluster
+    assert isinstance(bus.cluster, RedisCluster)
+    return bus.cluster
 
 
 def spublish(client: redis.Redis, channel: str, message: bytes) -> int:

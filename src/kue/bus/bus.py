@@ -50,6 +50,9 @@ class EventBus:
     Messages to other nodes have at most *max_size* bytes of body and headers.
     """
 
+    #: The loop that joined the cluster; set by `start`.
+    _loop: asyncio.AbstractEventLoop
+
     def __init__(
         self, cluster: ClusterManager | None = None, *, max_size: int = frames.MAX_SIZE
     ) -> None:
@@ -63,9 +66,9 @@ class EventBus:
         self.outbound = InterceptorChain()
         #: Interceptors in the loop of the consumer or the requester.
         self.inbound = InterceptorChain()
-        self._cluster = cluster
+        #: The cluster manager, if there is one.
+        self.cluster = cluster
         self._max_size = max_size
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._is_open = cluster is None
         self._table: dict[str, AddressConsumers] = {}
         self._requests = PendingRequests()
@@ -79,10 +82,10 @@ class EventBus:
 
     async def start(self) -> None:
         """Join the cluster, if there is one."""
-        if self._cluster is not None and not self._is_open:
+        if self.cluster is not None and not self._is_open:
             self._loop = asyncio.get_running_loop()
-            await self._cluster.join(self)
-            self._requests.use_node(self._cluster.node)
+            await self.cluster.join(self)
+            self._requests.use_node(self.cluster.node)
             self._is_open = True
 
     async def close(self) -> None:
@@ -98,8 +101,8 @@ class EventBus:
                 consumer.unregister()
         self._is_open = False
         self._requests.end()
-        if self._cluster is not None:
-            await self._in_cluster_loop(self._cluster.leave())
+        if self.cluster is not None:
+            await self._in_cluster_loop(self.cluster.leave())
 
     async def __aenter__(self) -> EventBus:
         await self.start()
@@ -109,19 +112,14 @@ class EventBus:
         await self.close()
 
     @property
-    def cluster(self) -> ClusterManager | None:
-        """The cluster manager, if there is one."""
-        return self._cluster
-
-    @property
     def node(self) -> str:
         """The name of this node; empty when there is no cluster."""
-        return "" if self._cluster is None else self._cluster.node
+        return "" if self.cluster is None else self.cluster.node
 
     @property
     def nodes(self) -> frozenset[str]:
         """All nodes of the cluster; none when there is no cluster."""
-        return frozenset() if self._cluster is None else self._cluster.nodes
+        return frozenset() if self.cluster is None else self.cluster.nodes
 
     def publish(
         self,
@@ -179,8 +177,8 @@ class EventBus:
         counts = self._counts[address]
         counts.sent += 1
         try:
-            if self._cluster is not None and not local:
-                await self._look_up(self._cluster, pending, timeout)
+            if self.cluster is not None and not local:
+                await self._look_up(self.cluster, pending, timeout)
             self._dispatch(message, local)
             reply = await pending.future
             counts.answered(pending.waited)
@@ -223,16 +221,16 @@ class EventBus:
             if entry is None:
                 entry = self._table[address] = AddressConsumers(self._counts[address])
             entry.add(consumer)
-            if self._cluster is not None and not local:
+            if self.cluster is not None and not local:
                 if entry.announced is None:
-                    entry.announced = self._cluster.announce(address)
+                    entry.announced = self.cluster.announce(address)
                 consumer.announced = entry.announced
         return consumer
 
     async def flush(self) -> None:
         """Wait until everything sent and announced so far is on its way."""
-        if self._cluster is not None:
-            await self._in_cluster_loop(self._cluster.flush())
+        if self.cluster is not None:
+            await self._in_cluster_loop(self.cluster.flush())
 
     def consumers(self) -> dict[str, int]:
         """Return how many consumers each address has on this node."""
@@ -241,7 +239,7 @@ class EventBus:
     def is_heard(self, address: str) -> bool:
         """Return whether *address* is known to have a consumer, on any node."""
         return address in self._table or (
-            self._cluster is not None and bool(self._cluster.registrations(address))
+            self.cluster is not None and bool(self.cluster.registrations(address))
         )
 
     @property
@@ -333,8 +331,8 @@ class EventBus:
             self._route(message, local)
 
     def _route(self, message: Message, local: bool) -> None:
-        if self._cluster is not None and not local:
-            found = self._route_in_cluster(self._cluster, message)
+        if self.cluster is not None and not local:
+            found = self._route_in_cluster(self.cluster, message)
         else:
             found = self._deliver(message)
         if not found:
@@ -414,8 +412,8 @@ class EventBus:
                 del self._table[consumer.address]
             if entry.announced is not None and entry.is_local:
                 entry.announced = None
-                assert self._cluster is not None
-                self._cluster.withdraw(consumer.address)
+                assert self.cluster is not None
+                self.cluster.withdraw(consumer.address)
 
     async def _look_up(
         self, cluster: ClusterManager, pending: PendingRequest, timeout: float
@@ -438,6 +436,5 @@ class EventBus:
         if running() is self._loop:
             await work
         else:
-            assert self._loop is not None
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
             await asyncio.wrap_future(future)

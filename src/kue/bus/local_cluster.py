@@ -81,14 +81,11 @@ class LocalAssignments:
         is_early = False
         for duty_id, holder in group.holders.items():
             if holder not in group.nodes:
-                if not self._is_over(holder, now, grace):
+                if holder and now - group.gone.setdefault(holder, now) < grace:
                     is_early = True
                 elif self._chosen(duty_id, holder, now) == self._node:
                     group.holders[duty_id] = self._node
         return is_early
-
-    def _is_over(self, holder: str, now: float, grace: float) -> bool:
-        return not holder or now - self._group.gone.setdefault(holder, now) >= grace
 
     def _chosen(self, duty_id: str, holder: str, now: float) -> str | None:
         tried = self._group.tried
