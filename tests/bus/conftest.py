@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -43,6 +44,22 @@ async def nodes(request: pytest.FixtureRequest, prefix: str) -> AsyncIterator[No
 async def redis_nodes(redis_server: RedisServer, prefix: str) -> AsyncIterator[Nodes]:
     """Nodes that meet in Redis."""
     nodes = Nodes(redis_server.url, prefix)
+    yield nodes
+    await nodes.close()
+
+
+@pytest.fixture
+def own_redis(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RedisServer]:
+    """A Redis that only this test uses, and may restart; a parameter configures it."""
+    server = RedisServer(tmp_path, config=getattr(request, "param", {}))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+async def own_nodes(own_redis: RedisServer, prefix: str) -> AsyncIterator[Nodes]:
+    """Nodes that meet there."""
+    nodes = Nodes(own_redis.url, prefix)
     yield nodes
     await nodes.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kue.bus import ClusterManager, EventBus, LocalCluster
 from kue.bus.redis import RedisCluster
+from tests.bus.hearing import Ear
 from tests.support.patience import until
 
 #: Quick, so that tests need not wait long for a death.
@@ -16,6 +17,8 @@ class Nodes:
     def __init__(self, url: str, prefix: str) -> None:
         self.url = url
         self.prefix = prefix
+        #: What its keys in Redis begin with.
+        self.root = f"{{{prefix}:bus}}"
         self._local = LocalCluster()
         self._buses: list[EventBus] = []
 
@@ -47,3 +50,19 @@ async def knows(bus: EventBus, address: str, others: int) -> None:
     cluster = bus.cluster
     assert cluster is not None
     await until(lambda: len(cluster.registrations(address)) == others)
+
+
+async def listen_ready(
+    bus: EventBus, address: str, *, known_to: EventBus | None = None
+) -> Ear:
+    """Listen at an address, and wait until all nodes can know, and one does."""
+    ear = Ear()
+    await bus.consumer(address, ear).ready()
+    if known_to is not None:
+        await knows(known_to, address, 1)
+    return ear
+
+
+def redis_manager(bus: EventBus) -> RedisCluster:
+    assert isinstance(bus.cluster, RedisCluster)
+    return bus.cluster

@@ -14,7 +14,7 @@ import pytest
 from kue.bus import ClassCodec, EventBus, frames
 from kue.bus.codecs import copy_json
 from kue.bus.message import Message
-from tests.bus.hearing import Ear
+from tests.bus.hearing import Ear, listen
 
 
 @dataclass
@@ -55,8 +55,7 @@ async def test_a_class_without_a_codec_is_refused(bus: EventBus) -> None:
 async def test_a_class_with_a_default_codec_is_copied(
     bus: EventBus, cls: type[Any]
 ) -> None:
-    ear = Ear()
-    bus.consumer("news", ear)
+    ear = listen(bus, "news")
     bus.codecs.register_default(cls)
     body = Point(1, 2) if cls is Point else Spot(["a"])
 
@@ -67,8 +66,7 @@ async def test_a_class_with_a_default_codec_is_copied(
 
 
 async def test_a_codec_is_chosen_by_name(bus: EventBus) -> None:
-    ear = Ear()
-    bus.consumer("news", ear)
+    ear = listen(bus, "news")
     bus.codecs.register(Upper())
 
     bus.send("news", "rain", codec="upper")

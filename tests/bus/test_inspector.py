@@ -14,8 +14,7 @@ from kue.bus.redis import ClusterInspector, inspect, node_status
 from kue.bus.redis.inspector import ClusterNode
 from kue.bus.stats import AddressStats, BusStats, MessageSample, NodeStats, sums
 from kue.model.errors import StoreUnavailable
-from tests.bus.hearing import Ear
-from tests.bus.nodes import LEASE, Nodes, knows
+from tests.bus.nodes import LEASE, Nodes, listen_ready
 from tests.support.patience import until
 from tests.support.servers import RedisCluster, RedisServer, free_port
 
@@ -43,9 +42,7 @@ async def test_nodes_tell_what_they_are_and_what_passes_them(
     redis_nodes: Nodes, inspector: ClusterInspector
 ) -> None:
     a, b = await redis_nodes.several(2)
-    ear = Ear()
-    await b.consumer("news", ear).ready()
-    await knows(a, "news", 1)
+    ear = await listen_ready(b, "news", known_to=a)
     for number in range(5):
         a.send("news", number)
     await ear.hears(5)
@@ -105,7 +102,7 @@ async def test_facts_are_forgotten_after_a_lease(
     await nodes_when(inspector, lambda told: len(told) == 1)
 
     with redis_server.client() as client:
-        left = client.pttl(f"{{{redis_nodes.prefix}:bus}}:facts:{bus.node}")
+        left = client.pttl(f"{redis_nodes.root}:facts:{bus.node}")
 
     assert 0 < left <= LEASE * 1000
 
@@ -119,7 +116,7 @@ async def test_a_node_that_tells_nonsense_is_shown_all_the_same(
     inspector: ClusterInspector,
     text: str | bytes,
 ) -> None:
-    root = f"{{{redis_nodes.prefix}:bus}}"
+    root = redis_nodes.root
     with redis_server.client() as client:
         client.zadd(f"{root}:nodes", {"odd": 1.0})
         client.set(f"{root}:facts:odd", text)
@@ -175,7 +172,7 @@ async def test_nodes_show_nothing_more_once_nobody_looks(
 async def test_what_is_no_sample_is_not_heard(
     redis_nodes: Nodes, redis_server: RedisServer, inspector: ClusterInspector
 ) -> None:
-    channel = f"{{{redis_nodes.prefix}:bus}}:samples"
+    channel = f"{redis_nodes.root}:samples"
     good = b'[{"at": 1, "address": "news", "kind": "send"}]'
     async with inspector.samples() as heard:
         with redis_server.client() as client:

@@ -14,6 +14,9 @@ from kue.model.errors import StoreUnavailable
 from tests.bus.hearing import turns
 from tests.support.patience import until
 
+NUMBERS = [b"%d" % number for number in range(10)]
+Ack = Callable[[], tuple[str, int] | None]
+
 
 def frame(body: bytes) -> Frame:
     return Frame("", body, "bytes", True)
@@ -42,10 +45,17 @@ class Channel:
         return [frame.body for batch in self.batches for frame in batch.frames]
 
 
+def filled(channel: Channel, *bodies: bytes, ack: Ack = lambda: None) -> NodeOutbox:
+    """Return an outbox with frames that have these bodies."""
+    outbox = NodeOutbox("a", "b", channel, ack)
+    for body in bodies:
+        outbox.put(frame(body))
+    return outbox
+
+
 async def test_what_is_posted_meanwhile_makes_the_next_batch() -> None:
     channel = Channel()
-    outbox = NodeOutbox("a", "b", channel)
-    outbox.put(frame(b"0"))
+    outbox = filled(channel, b"0")
     # The first is on its way now.
     await asyncio.sleep(0)
     for number in range(1, 5):
@@ -60,9 +70,7 @@ async def test_what_is_posted_meanwhile_makes_the_next_batch() -> None:
 async def test_a_batch_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BATCH_BYTES", 10)
     channel = Channel()
-    outbox = NodeOutbox("a", "b", channel)
-    for size in (4, 4, 4, 50, 1):
-        outbox.put(frame(bytes(size)))
+    outbox = filled(channel, *map(bytes, (4, 4, 4, 50, 1)))
     await outbox.flush()
 
     sizes = [[len(it.body) for it in batch.frames] for batch in channel.batches]
@@ -71,8 +79,7 @@ async def test_a_batch_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_a_batch_that_nobody_heard_is_sent_again() -> None:
     channel = Channel(lambda: int(channel.tries > 2))
-    outbox = NodeOutbox("a", "b", channel)
-    outbox.put(frame(b"0"))
+    outbox = filled(channel, b"0")
     await outbox.flush()
 
     assert channel.tries == 3
@@ -81,8 +88,7 @@ async def test_a_batch_that_nobody_heard_is_sent_again() -> None:
 
 async def test_a_closed_outbox_gives_back_what_nobody_heard() -> None:
     channel = Channel(lambda: 0)
-    outbox = NodeOutbox("a", "b", channel)
-    outbox.put(frame(b"0"))
+    outbox = filled(channel, b"0")
     await channel.tried.wait()
     outbox.put(frame(b"1"))
 
@@ -98,8 +104,7 @@ async def test_what_may_have_been_heard_is_not_given_back() -> None:
         raise StoreUnavailable("on purpose")
 
     channel = Channel(away)
-    outbox = NodeOutbox("a", "b", channel)
-    outbox.put(frame(b"0"))
+    outbox = filled(channel, b"0")
     await channel.tried.wait()
     outbox.put(frame(b"1"))
 
@@ -126,8 +131,7 @@ async def test_there_is_room_for_so_much_only(monkeypatch: pytest.MonkeyPatch) -
 async def test_a_stream_begins_anew_with_each_outbox() -> None:
     channel = Channel()
     for _ in range(2):
-        outbox = NodeOutbox("a", "b", channel)
-        outbox.put(frame(b"0"))
+        outbox = filled(channel, b"0")
         await outbox.flush()
 
     first, second = channel.batches
@@ -141,9 +145,7 @@ async def test_no_more_than_a_window_is_sent_before_it_was_heard(
     monkeypatch.setattr(module, "WINDOW_FRAMES", 4)
     monkeypatch.setattr(module, "BATCH_FRAMES", 2)
     channel = Channel()
-    outbox = NodeOutbox("a", "b", channel)
-    for number in range(10):
-        outbox.put(frame(b"%d" % number))
+    outbox = filled(channel, *NUMBERS[:10])
 
     await until(lambda: len(channel.bodies) == 4)
     await turns(10)
@@ -161,7 +163,7 @@ async def test_no_more_than_a_window_is_sent_before_it_was_heard(
     await until(lambda: len(channel.bodies) == 10)
     await outbox.flush()
 
-    assert channel.bodies == [b"%d" % number for number in range(10)]
+    assert channel.bodies == NUMBERS
     assert [batch.number for batch in channel.batches] == [1, 3, 5, 7, 9]
 
 
@@ -171,9 +173,7 @@ async def test_a_large_frame_waits_until_what_is_on_its_way_was_heard(
     monkeypatch.setattr(module, "WINDOW_BYTES", 100)
     monkeypatch.setattr(module, "BATCH_BYTES", 100)
     channel = Channel()
-    outbox = NodeOutbox("a", "b", channel)
-    for size in (90, 5000, 5000):
-        outbox.put(frame(bytes(size)))
+    outbox = filled(channel, *map(bytes, (90, 5000, 5000)))
 
     await until(lambda: len(channel.batches) == 1)
     await turns(10)
@@ -197,9 +197,7 @@ async def test_a_node_that_says_nothing_is_asked(
     monkeypatch.setattr(module, "BATCH_FRAMES", 1)
     monkeypatch.setattr(module, "_ASK_SECONDS", 0.05)
     channel = Channel()
-    outbox = NodeOutbox("a", "b", channel, lambda: ("theirs", 7))
-    outbox.put(frame(b"0"))
-    outbox.put(frame(b"1"))
+    outbox = filled(channel, b"0", b"1", ack=lambda: ("theirs", 7))
 
     await until(lambda: len(channel.batches) >= 3)
     first, *asking = channel.batches
@@ -219,9 +217,7 @@ async def test_a_full_window_does_not_keep_a_node_from_saying_what_it_heard(
     monkeypatch.setattr(module, "WINDOW_FRAMES", 1)
     monkeypatch.setattr(module, "BATCH_FRAMES", 1)
     channel = Channel()
-    outbox = NodeOutbox("a", "b", channel, lambda: ("theirs", 7))
-    outbox.put(frame(b"0"))
-    outbox.put(frame(b"1"))
+    outbox = filled(channel, b"0", b"1", ack=lambda: ("theirs", 7))
     await until(lambda: len(channel.batches) == 1)
     await turns(10)
 
@@ -249,9 +245,7 @@ async def test_word_that_comes_twice_in_a_turn_or_too_late_is_no_error(
     monkeypatch.setattr(module, "WINDOW_FRAMES", 2)
     monkeypatch.setattr(module, "BATCH_FRAMES", 1)
     channel = Channel()
-    outbox = NodeOutbox("a", "b", channel)
-    for number in range(8):
-        outbox.put(frame(b"%d" % number))
+    outbox = filled(channel, *NUMBERS[:8])
     await until(lambda: outbox._wakeup is not None)
     [stream] = {batch.stream for batch in channel.batches}
 

@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 from zlib import crc32
 
@@ -19,8 +18,8 @@ from kue.bus.frames import LARGEST_SIZE
 from kue.bus.redis import RedisCluster
 from kue.bus.redis import outbox as outboxes
 from tests.bus.crowd import LARGE, cluster, memory
-from tests.bus.hearing import Ear, turns
-from tests.bus.nodes import Nodes, knows
+from tests.bus.hearing import Ear, failure_of, turns
+from tests.bus.nodes import Nodes, knows, listen_ready
 from tests.bus.threads import Loop
 from tests.faults.processes import Process
 from tests.support.patience import until
@@ -161,13 +160,12 @@ async def test_a_loop_that_is_blocked_is_kept_no_more_than_its_consumer_takes(
     await asyncio.to_thread(blocked.wait, 60)
     for number in range(5000):
         bus.send("flood", number)
-    with pytest.raises(RequestFailed, match="Discarded the request") as failed:
-        await bus.request("flood", 5000)
+    failure = await failure_of(bus.request("flood", 5000), "Discarded the request")
     go_on.set()
 
     await until(lambda: len(heard) == 100)
     assert heard == list(range(100))
-    assert failed.value.kind is FailureKind.TIMEOUT
+    assert failure.kind is FailureKind.TIMEOUT
     assert consumer.discarded == 4901
 
 
@@ -176,9 +174,7 @@ async def test_threads_that_outrun_the_loop_of_the_cluster_are_told(
 ) -> None:
     monkeypatch.setattr("kue.bus.redis.cluster.MAX_FRAMES", 100)
     a, b = await redis_nodes.several(2)
-    ear = Ear()
-    await b.consumer("flood", ear).ready()
-    await knows(a, "flood", 1)
+    ear = await listen_ready(b, "flood", known_to=a)
 
     def flood() -> None:
         for number in range(1000):
@@ -273,8 +269,7 @@ async def test_a_node_that_does_not_keep_up_is_sent_a_window_and_no_more(
             bus.send("flood", number)
             if number % 1000 == 0:
                 await bus.request(f"ping.{awake}", number)
-        with pytest.raises(RequestFailed, match="the outbox for node") as failed:
-            await bus.request(f"ping.{name}")
+        failure = await failure_of(bus.request(f"ping.{name}"), "the outbox for node")
         given_up = manager.given_up
         with redis_server.client() as client:
             held = waiting_in_redis(client)
@@ -284,7 +279,7 @@ async def test_a_node_that_does_not_keep_up_is_sent_a_window_and_no_more(
         # They are asked in turn, and what was sent before is heard before.
         tallies = [await tally(bus) for _ in range(2)]
 
-        assert failed.value.kind is FailureKind.ERROR
+        assert failure.kind is FailureKind.ERROR
         assert held <= 2 * outboxes.WINDOW_BYTES
         assert grown < GROWTH
         assert given_up > 1
@@ -315,18 +310,11 @@ async def test_two_nodes_that_flood_each_other_both_go_on(redis_nodes: Nodes) ->
 
 
 async def test_a_node_that_redis_cuts_off_comes_back_and_is_told_what_it_missed(
-    tmp_path: Path, prefix: str
+    own_redis: RedisServer, prefix: str
 ) -> None:
-    server = RedisServer(tmp_path)
-    try:
-        with server.client() as client:
-            client.config_set("client-output-buffer-limit", "pubsub 1mb 0 0")
-            await cut_off(server.url, prefix, client)
-    finally:
-        server.stop()
-
-
-async def cut_off(url: str, prefix: str, client: redis.Redis) -> None:
+    url = own_redis.url
+    with own_redis.client() as client:
+        client.config_set("client-output-buffer-limit", "pubsub 1mb 0 0")
     async with (
         process("count", url, prefix) as (frozen, name),
         node(url, prefix) as (bus, manager),
@@ -396,10 +384,9 @@ async def test_a_reply_that_is_too_large_fails_its_request(redis_nodes: Nodes) -
     async with EventBus(redis_nodes.manager(), max_size=1000) as b:
         await b.consumer("big", lambda message: message.reply(bytes(1001))).ready()
 
-        with pytest.raises(RequestFailed, match="raised ValueError") as failed:
-            await a.request("big")
+        failure = await failure_of(a.request("big"), "raised ValueError")
 
-        assert failed.value.kind is FailureKind.ERROR
+        assert failure.kind is FailureKind.ERROR
 
 
 # -- nodes that vanish --------------------------------------------------------------

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 
-from kue.bus import EventBus, FailureKind, RequestFailed
+from kue.bus import EventBus, FailureKind
 from kue.bus import frames as wire
 from kue.bus.frames import Batch, Frame, pack
 from kue.bus.redis import RedisCluster
@@ -18,15 +17,10 @@ from kue.bus.redis import outbox as outboxes
 from kue.bus.redis.scripts import PACKAGE
 from kue.model.errors import ConfigError, StoreRefused, StoreUnavailable
 from kue.store.redis import scripts
-from tests.bus.hearing import Ear
-from tests.bus.nodes import Nodes, knows
+from tests.bus.hearing import Ear, failure_of, listen
+from tests.bus.nodes import Nodes, knows, listen_ready, redis_manager
 from tests.support.patience import until
 from tests.support.servers import RedisServer, free_port
-
-
-def manager(bus: EventBus) -> RedisCluster:
-    assert isinstance(bus.cluster, RedisCluster)
-    return bus.cluster
 
 
 def spublish(client: redis.Redis, channel: str, message: bytes) -> int:
@@ -38,9 +32,7 @@ async def test_a_lost_subscription_is_taken_up_again(
     redis_nodes: Nodes, redis_server: RedisServer
 ) -> None:
     a, b = await redis_nodes.several(2)
-    ear = Ear()
-    await b.consumer("news", ear).ready()
-    await knows(a, "news", 1)
+    ear = await listen_ready(b, "news", known_to=a)
 
     with redis_server.client() as client:
         client.client_kill_filter(_type="pubsub")
@@ -89,9 +81,8 @@ async def test_a_node_that_was_removed_joins_again(
     redis_nodes: Nodes, redis_server: RedisServer
 ) -> None:
     a, b = await redis_nodes.several(2)
-    ear = Ear()
-    await b.consumer("news", ear).ready()
-    root = f"{{{redis_nodes.prefix}:bus}}"
+    ear = await listen_ready(b, "news")
+    root = redis_nodes.root
     with redis_server.client() as client:
         client.zrem(f"{root}:nodes", b.node)
         client.delete(f"{root}:at:{b.node}")
@@ -106,9 +97,8 @@ async def test_a_batch_that_comes_twice_is_heard_once(
     redis_nodes: Nodes, redis_server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     bus = await redis_nodes.new()
-    ear = Ear()
-    bus.consumer("news", ear)
-    channel = f"{{{redis_nodes.prefix}:bus}}:to:{bus.node}"
+    ear = listen(bus, "news")
+    channel = f"{redis_nodes.root}:to:{bus.node}"
 
     def batch(number: int, stream: str = "s1") -> bytes:
         frame = Frame("news", b"%d" % number, "json", True)
@@ -122,7 +112,7 @@ async def test_a_batch_that_comes_twice_is_heard_once(
 
     assert ear.bodies == [1, 2, 3, 6, 1]
     # Told, because nothing else would tell.
-    assert manager(bus).lost == 2
+    assert redis_manager(bus).lost == 2
     assert "2 messages from node ghost are lost" in caplog.text
 
 
@@ -135,7 +125,7 @@ async def test_what_cannot_be_read_is_logged_and_left(
 ) -> None:
     a, b = await redis_nodes.several(2)
     ear = Ear()
-    root = f"{{{redis_nodes.prefix}:bus}}"
+    root = redis_nodes.root
 
     with redis_server.client() as client:
         spublish(client, f"{root}:to:{b.node}", junk)
@@ -153,9 +143,8 @@ async def test_a_message_that_breaks_takes_none_of_its_batch_with_it(
 ) -> None:
     """Whoever sent it asks for a reply where none can be sent."""
     bus = await redis_nodes.new()
-    ear = Ear()
-    bus.consumer("news", ear)
-    channel = f"{{{redis_nodes.prefix}:bus}}:to:{bus.node}"
+    ear = listen(bus, "news")
+    channel = f"{redis_nodes.root}:to:{bus.node}"
     frames = [
         Frame("nobody", b"1", "json", True, "x" * 2000),
         Frame("news", b"2", "json", True),
@@ -173,7 +162,7 @@ async def test_a_node_that_is_deaf_does_not_join_before_it_listens(
 ) -> None:
     """It would be taken for dead again at once."""
     bus = await redis_nodes.new()
-    root = f"{{{redis_nodes.prefix}:bus}}"
+    root = redis_nodes.root
     with redis_server.client() as client:
         ask: Any = client.execute_command
         beat = ("EVAL", scripts.load("beat", PACKAGE).source, 1, root)
@@ -193,9 +182,7 @@ async def test_what_finds_no_room_is_given_up_and_told(
 ) -> None:
     monkeypatch.setattr(outboxes, "MAX_FRAMES", 10)
     a, b = await redis_nodes.several(2)
-    ear = Ear()
-    await b.consumer("news", ear).ready()
-    await knows(a, "news", 1)
+    ear = await listen_ready(b, "news", known_to=a)
 
     for number in range(10):
         a.send("news", number)
@@ -204,15 +191,13 @@ async def test_what_finds_no_room_is_given_up_and_told(
     a.send("news", 11)
 
     assert await ear.hears(10) == list(range(10))
-    assert manager(a).given_up == 2
+    assert redis_manager(a).given_up == 2
     assert caplog.text.count("messages are lost, the first to news") == 1
 
 
 async def test_a_flood_to_another_node_arrives(redis_nodes: Nodes) -> None:
     a, b = await redis_nodes.several(2)
-    ear = Ear()
-    await b.consumer("news", ear).ready()
-    await knows(a, "news", 1)
+    ear = await listen_ready(b, "news", known_to=a)
 
     for number in range(100_000):
         a.send("news", number)
@@ -249,59 +234,39 @@ async def test_a_password_that_is_wrong_is_told_of(redis_server: RedisServer) ->
         await bus.start()
 
 
-async def test_a_redis_that_is_full_still_carries_the_bus(
-    tmp_path: Path, prefix: str
-) -> None:
-    server = RedisServer(tmp_path, config={"maxmemory": "1"})
-    nodes = Nodes(server.url, prefix)
-    try:
-        a, b = await nodes.several(2)
-        await b.consumer("ask", lambda message: message.reply("yes")).ready()
+@pytest.mark.parametrize("own_redis", [{"maxmemory": "1"}], indirect=True)
+async def test_a_redis_that_is_full_still_carries_the_bus(own_nodes: Nodes) -> None:
+    a, b = await own_nodes.several(2)
+    await b.consumer("ask", lambda message: message.reply("yes")).ready()
 
-        assert (await a.request("ask")).body == "yes"
-    finally:
-        await nodes.close()
-        server.stop()
+    assert (await a.request("ask")).body == "yes"
 
 
 async def test_an_outage_is_told_when_it_begins_and_when_it_ends(
-    tmp_path: Path, prefix: str, caplog: pytest.LogCaptureFixture
+    own_nodes: Nodes, own_redis: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = RedisServer(tmp_path)
-    nodes = Nodes(server.url, prefix)
-    try:
-        bus = await nodes.new()
-        server.kill()
-        await until(lambda: "the bus lost its cluster" in caplog.text)
-        await asyncio.to_thread(server.restart)
-        await until(lambda: "the bus rejoined its cluster after" in caplog.text)
-        assert caplog.text.count("the bus lost its cluster") == 1
-        assert bus.nodes == {bus.node}
-    finally:
-        await nodes.close()
-        server.stop()
+    bus = await own_nodes.new()
+    own_redis.kill()
+    await until(lambda: "the bus lost its cluster" in caplog.text)
+    await asyncio.to_thread(own_redis.restart)
+    await until(lambda: "the bus rejoined its cluster after" in caplog.text)
+    assert caplog.text.count("the bus lost its cluster") == 1
+    assert bus.nodes == {bus.node}
 
 
 async def test_a_request_while_redis_is_away_fails_in_time(
-    tmp_path: Path, prefix: str
+    own_nodes: Nodes, own_redis: RedisServer
 ) -> None:
     """To an address that is known, and to one that would have to be asked about."""
-    server = RedisServer(tmp_path)
-    nodes = Nodes(server.url, prefix)
-    try:
-        a, b = await nodes.several(2)
-        await b.consumer("ask", lambda message: message.reply("yes")).ready()
-        await knows(a, "ask", 1)
-        server.kill()
+    a, b = await own_nodes.several(2)
+    await b.consumer("ask", lambda message: message.reply("yes")).ready()
+    await knows(a, "ask", 1)
+    own_redis.kill()
 
-        for address in ("ask", "unknown"):
-            with pytest.raises(RequestFailed) as failed:
-                await a.request(address, timeout=0.2)
-            assert failed.value.kind is FailureKind.TIMEOUT
-        assert a.waiting == 0
-    finally:
-        await nodes.close()
-        server.stop()
+    for address in ("ask", "unknown"):
+        failure = await failure_of(a.request(address, timeout=0.2))
+        assert failure.kind is FailureKind.TIMEOUT
+    assert a.waiting == 0
 
 
 def test_a_beat_is_shorter_than_the_lease() -> None:

@@ -12,7 +12,7 @@ import pytest
 from kue.bus import EventBus, FailureKind, Message, RequestFailed, sampling
 from kue.bus.sampling import MAX_TAKEN, MessageSampler
 from kue.bus.stats import MessageSample
-from tests.bus.hearing import Ear
+from tests.bus.hearing import listen
 
 
 @dataclass
@@ -72,8 +72,7 @@ async def test_requests_replies_and_failures_are_told_apart(
 async def test_no_more_than_a_few_are_kept_and_all_arrive(
     bus: EventBus, sampler: MessageSampler
 ) -> None:
-    ear = Ear()
-    bus.consumer("news", ear)
+    ear = listen(bus, "news")
 
     for number in range(50):
         bus.send("news", number)
@@ -151,8 +150,7 @@ async def test_a_codec_that_fails_does_not_stop_the_message(
             raise ValueError("cannot")
 
     bus.codecs.register(Broken())
-    ear = Ear()
-    bus.consumer("news", ear)
+    ear = listen(bus, "news")
 
     bus.send("news", 1, codec="broken")
 

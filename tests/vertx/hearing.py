@@ -2,49 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from kue import Job, Kue
-from kue.bus import EventBus, Message
+from kue.bus import EventBus
 from kue.model.job import Ending
 from kue.vertx import Addresses
+from tests.bus.hearing import Heard
 from tests.support.jobs import claim_one, end
 
 AT = Addresses()
 
 
-class Heard:
-    """A listener that writes down what it is told."""
-
-    def __init__(self) -> None:
-        self.told: list[Any] = []
-        self._news = asyncio.Event()
-
-    def __call__(self, body: Any) -> None:
-        self.told.append(body)
-        self._news.set()
-
-    def message(self, message: Message) -> None:
-        self(message.body)
-
-    async def hears(self, count: int = 1) -> list[Any]:
-        """Wait until it was told that often, and return all it was told."""
-        async with asyncio.timeout(50):
-            while len(self.told) < count:
-                self._news.clear()
-                await self._news.wait()
-        return self.told
-
-    async def next(self) -> Any:
-        """Wait for the first that was told."""
-        return (await self.hears())[0]
-
-
 def at(bus: EventBus, address: str) -> Heard:
     """Listen at an address, whatever is told there."""
     heard = Heard()
-    bus.consumer(address, heard.message)
+    bus.consumer(address, lambda message: heard(message.body))
     return heard
 
 

@@ -13,6 +13,7 @@ import pytest
 from kue.bus import EventBus, FailureKind, LocalCluster, RequestFailed
 from kue.model.errors import JobNotFound, StoreUnavailable
 from kue.vertx import Proxy, ServiceCall, authorised, bind, only
+from tests.bus.hearing import failure_of
 from tests.bus.nodes import knows
 
 HERE = "test.weather"
@@ -67,6 +68,13 @@ class WeatherProxy(Proxy, Weather, of=Weather):
 
 
 @pytest.fixture
+async def near(bus: EventBus) -> EventBus:
+    """A bus with the service."""
+    bind(Weather(), bus, HERE)
+    return bus
+
+
+@pytest.fixture
 async def far(bus: EventBus) -> AsyncIterator[EventBus]:
     """Another node than the one that has the service."""
     cluster = LocalCluster()
@@ -83,35 +91,30 @@ async def ask(bus: EventBus, action: str | None, body: Any = None) -> Any:
 
 
 async def refusal(bus: EventBus, action: str | None, body: Any = None) -> RequestFailed:
-    with pytest.raises(RequestFailed) as failed:
-        await ask(bus, action, body)
-    assert failed.value.kind is FailureKind.RECIPIENT_FAILURE
-    return failed.value
+    failure = await failure_of(ask(bus, action, body))
+    assert failure.kind is FailureKind.RECIPIENT_FAILURE
+    return failure
 
 
 # -- the wire ------------------------------------------------------------------
 
 
 async def test_a_request_is_named_arguments_and_the_action_a_header(
-    bus: EventBus,
+    near: EventBus,
 ) -> None:
-    bind(Weather(), bus, HERE)
-
-    assert await ask(bus, "forecast", {"cityName": "Oslo", "days": 2}) == [
+    assert await ask(near, "forecast", {"cityName": "Oslo", "days": 2}) == [
         "Oslo 0",
         "Oslo 1",
     ]
-    assert await ask(bus, "forecast", {"cityName": "Oslo"}) == ["Oslo 0"]
-    assert await ask(bus, "between", {"from": 3, "to": 5}) == 2
-    assert await ask(bus, "forget") is None
-    highest = await ask(bus, "highest", {"places": [{"name": "hill", "height": 9}]})
+    assert await ask(near, "forecast", {"cityName": "Oslo"}) == ["Oslo 0"]
+    assert await ask(near, "between", {"from": 3, "to": 5}) == 2
+    assert await ask(near, "forget") is None
+    highest = await ask(near, "highest", {"places": [{"name": "hill", "height": 9}]})
     assert highest == {"name": "hill", "height": 9}
 
 
-async def test_a_request_without_an_action_fails(bus: EventBus) -> None:
-    bind(Weather(), bus, HERE)
-
-    failure = await refusal(bus, None, {"id": 1})
+async def test_a_request_without_an_action_fails(near: EventBus) -> None:
+    failure = await refusal(near, None, {"id": 1})
 
     assert (failure.code, failure.text) == (500, "action not specified")
 
@@ -119,10 +122,8 @@ async def test_a_request_without_an_action_fails(bus: EventBus) -> None:
 @pytest.mark.parametrize(
     "action", ["fly", "isNotAsync", "isPrivate", "_is_private", "__init__", "x" * 9000]
 )
-async def test_an_action_that_there_is_not_fails(bus: EventBus, action: str) -> None:
-    bind(Weather(), bus, HERE)
-
-    failure = await refusal(bus, action)
+async def test_an_action_that_there_is_not_fails(near: EventBus, action: str) -> None:
+    failure = await refusal(near, action)
 
     assert (failure.code, failure.text) == (500, f"Invalid action: {action[:100]}")
 
@@ -138,40 +139,32 @@ async def test_an_action_that_there_is_not_fails(bus: EventBus, action: str) -> 
         ("Oslo", "forecast: Expected `object`, got `str`"),
     ],
 )
-async def test_arguments_are_checked(bus: EventBus, body: Any, text: str) -> None:
-    bind(Weather(), bus, HERE)
-
-    failure = await refusal(bus, "forecast", body)
+async def test_arguments_are_checked(near: EventBus, body: Any, text: str) -> None:
+    failure = await refusal(near, "forecast", body)
 
     assert failure.code == -1
     assert failure.text.startswith(text)
 
 
-async def test_what_the_service_raises_is_a_failure_with_code_minus_1(
-    bus: EventBus,
+@pytest.mark.parametrize(
+    ("how", "code", "text", "debug"),
+    [
+        ("value", -1, "it makes no sense", {"causeName": "ValueError"}),
+        ("own", 40, "too hot", {}),
+    ],
+)
+async def test_what_the_service_raises_is_a_failure_with_code_minus_1_or_its_own(
+    near: EventBus, how: str, code: int, text: str, debug: dict[str, str]
 ) -> None:
-    bind(Weather(), bus, HERE)
+    failure = await refusal(near, "fail", {"how": how})
 
-    failure = await refusal(bus, "fail", {"how": "value"})
-
-    assert (failure.code, failure.text) == (-1, "it makes no sense")
-    assert failure.debug == {"causeName": "ValueError"}
-
-
-async def test_a_service_may_have_codes_of_its_own(bus: EventBus) -> None:
-    bind(Weather(), bus, HERE)
-
-    failure = await refusal(bus, "fail", {"how": "own"})
-
-    assert (failure.code, failure.text) == (40, "too hot")
+    assert (failure.code, failure.text, failure.debug) == (code, text, debug)
 
 
 async def test_a_bug_is_logged_and_what_it_says_is_not_told(
-    bus: EventBus, caplog: pytest.LogCaptureFixture
+    near: EventBus, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bind(Weather(), bus, HERE)
-
-    failure = await refusal(bus, "fail", {"how": "bug"})
+    failure = await refusal(near, "fail", {"how": "bug"})
 
     assert failure.text == "fail failed: KeyError"
     assert failure.debug == {"causeName": "KeyError"}
@@ -260,9 +253,7 @@ async def test_a_token_may_be_asked_for(bus: EventBus, check: Any) -> None:
 
     assert await WeatherProxy(bus, HERE, token="sesame").between(1, 2) == 1
     for proxy in (WeatherProxy(bus, HERE), WeatherProxy(bus, HERE, token="open")):
-        with pytest.raises(RequestFailed, match="Unauthorized") as failed:
-            await proxy.between(1, 2)
-        assert failed.value.code == 401
+        assert (await failure_of(proxy.between(1, 2), "Unauthorized")).code == 401
 
 
 async def test_who_has_no_token_learns_nothing_of_actions(bus: EventBus) -> None:
@@ -304,17 +295,14 @@ async def test_a_proxy_refuses_wrong_arguments_before_it_asks(bus: EventBus) -> 
         await weather.between(1)
 
 
-async def test_a_proxy_waits_no_longer_than_it_was_told(bus: EventBus) -> None:
-    bind(Weather(), bus, HERE)
-
+async def test_a_proxy_waits_no_longer_than_it_was_told(near: EventBus) -> None:
     with pytest.raises(RequestFailed, match=r"after waiting 50\(ms\)") as failed:
-        await WeatherProxy(bus, HERE, timeout=0.05).never()
+        await WeatherProxy(near, HERE, timeout=0.05).never()
 
     assert failed.value.kind is FailureKind.TIMEOUT
 
 
 async def test_a_service_that_is_not_there_is_told_by_the_bus(bus: EventBus) -> None:
-    with pytest.raises(RequestFailed) as failed:
-        await WeatherProxy(bus, HERE).forget()
+    failure = await failure_of(WeatherProxy(bus, HERE).forget())
 
-    assert failed.value.kind is FailureKind.NO_HANDLERS
+    assert failure.kind is FailureKind.NO_HANDLERS

@@ -40,6 +40,13 @@ async def called(verb: Callable[..., None], *args: Any) -> Any:
         return await answer
 
 
+async def result_of(kue: CallbackKue, work: Callable[[ActiveJob], object]) -> Any:
+    """Return the result of a job that *work* runs."""
+    kue.process("work", 1, work)
+    job = await called(kue.save_job, kue.create_job("work"))
+    return await job.result(20)
+
+
 async def test_a_job_is_saved_and_run_by_callbacks(kue: CallbackKue) -> None:
     def double(job: ActiveJob) -> None:
         kue.job_done(job, 2 * job.data)
@@ -54,10 +61,7 @@ async def test_a_handler_may_be_done_after_it_returned(kue: CallbackKue) -> None
     def later(job: ActiveJob) -> None:
         asyncio.get_running_loop().call_soon(kue.job_done, job, "later")
 
-    kue.process("later", 1, later)
-    job = await called(kue.save_job, kue.create_job("later"))
-
-    assert await job.result(20) == "later"
+    assert await result_of(kue, later) == "later"
 
 
 async def test_a_handler_may_be_a_coroutine_function(kue: CallbackKue) -> None:
@@ -65,10 +69,7 @@ async def test_a_handler_may_be_a_coroutine_function(kue: CallbackKue) -> None:
         await asyncio.sleep(0)
         kue.job_done(job, "awaited")
 
-    kue.process("work", 1, work)
-    job = await called(kue.save_job, kue.create_job("work"))
-
-    assert await job.result(20) == "awaited"
+    assert await result_of(kue, work) == "awaited"
 
 
 async def test_a_blocking_handler_runs_in_a_thread(kue: CallbackKue) -> None:
@@ -103,22 +104,16 @@ async def test_a_coroutine_function_does_not_block(kue: CallbackKue) -> None:
 
 @pytest.mark.parametrize("error", [ValueError("no good"), "no good"])
 async def test_a_run_may_be_ended_badly(kue: CallbackKue, error: object) -> None:
-    kue.process("bad", 1, lambda job: kue.job_done_fail(job, error))
-    job = await called(kue.save_job, kue.create_job("bad"))
-
     with pytest.raises(JobFailed, match="no good"):
-        await job.result(20)
+        await result_of(kue, lambda job: kue.job_done_fail(job, error))
 
 
 async def test_a_handler_that_raises_fails_the_job(kue: CallbackKue) -> None:
     def bad(job: ActiveJob) -> None:
         raise ValueError("no good")
 
-    kue.process("bad", 1, bad)
-    job = await called(kue.save_job, kue.create_job("bad"))
-
     with pytest.raises(JobFailed, match="ValueError: no good"):
-        await job.result(20)
+        await result_of(kue, bad)
 
 
 async def test_progress_is_told_and_events_are_heard(kue: CallbackKue) -> None:
@@ -128,9 +123,7 @@ async def test_progress_is_told_and_events_are_heard(kue: CallbackKue) -> None:
     def work(job: ActiveJob) -> None:
         kue.job_progress(job, 1, 4, lambda told, error: kue.job_done(told))
 
-    kue.process("work", 1, work)
-    job = await called(kue.save_job, kue.create_job("work"))
-    await job.result(20)
+    await result_of(kue, work)
 
     await until(lambda: heard == [25])
 

@@ -14,12 +14,13 @@ from kue.model.job import Completed, Failed, Released, Retried
 from kue.vertx import Addresses, EventPublisher, on, on_job
 from kue.vertx import event_publisher as relaying
 from kue.vertx.job_json import show
+from tests.bus.hearing import Heard
 from tests.support.damage import spoil_record
 from tests.support.engines import engine_at
 from tests.support.jobs import OOPS, claim, end
 from tests.support.patience import until
 from tests.support.servers import RedisServer
-from tests.vertx.hearing import Heard, add, at, at_job, at_queue, finish, start
+from tests.vertx.hearing import add, at, at_job, at_queue, finish, start
 
 pytestmark = pytest.mark.usefixtures("relay")
 

@@ -14,11 +14,12 @@ from kue.bus.redis import RedisCluster
 from kue.model.job import Completed
 from kue.vertx import JobServiceProxy, on, on_job
 from kue.vertx.job_json import show
+from tests.bus.hearing import Heard
 from tests.bus.nodes import BEAT, LEASE
 from tests.faults.processes import Process
 from tests.support.patience import until
 from tests.support.servers import RedisServer
-from tests.vertx.hearing import Heard, add, finish
+from tests.vertx.hearing import add, finish
 
 #: Longer than a test waits for anything.
 TIMEOUT = 300.0

@@ -22,8 +22,8 @@ from kue.vertx import (
     on_job,
     verticles,
 )
+from tests.bus.hearing import Heard
 from tests.support.patience import until
-from tests.vertx.hearing import Heard
 from tests.vertx.workers import Doubler
 
 BY_NAME = "kue.vertx:KueVerticle"
