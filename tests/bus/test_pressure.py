@@ -17,15 +17,15 @@ from kue.bus import consumer as consumers
 from kue.bus.frames import LARGEST_SIZE
 from kue.bus.redis import RedisCluster
 from kue.bus.redis import outbox as outboxes
-from tests.bus.crowd import LARGE, cluster, memory
 from tests.bus.hearing import Ear, failure_of, turns
 from tests.bus.nodes import Nodes, knows, listen_ready
+from tests.bus.program import LARGE, cluster, memory
 from tests.bus.threads import Loop
 from tests.faults.processes import Process
 from tests.support.patience import until
 from tests.support.servers import RedisServer
 
-CROWD = "tests.bus.crowd"
+PROGRAM = "tests.bus.program"
 FLOOD = 100_000
 #: Bytes by which a process may grow while 100,000 messages pass.
 GROWTH = 120_000_000
@@ -36,7 +36,7 @@ async def process(
     role: str, url: str, prefix: str
 ) -> AsyncIterator[tuple[Process, str]]:
     """A node in a process of its own, and its name."""
-    async with Process(role, url, prefix, "n", program=CROWD) as started:
+    async with Process(role, url, prefix, "n", program=PROGRAM) as started:
         yield started, await started.line()
 
 

@@ -111,27 +111,23 @@ async def test_processes_ask_each_other(redis_nodes: Nodes, others: Others) -> N
 async def test_a_killed_node_is_noticed_and_its_requests_fail(nodes: Nodes) -> None:
     """Long before the 30 s of their timeout."""
     async with Others(nodes) as others:
-        await kill_one_that_was_asked(nodes, others)
+        [name] = await others.start(1)
+        bus = await nodes.new()
+        await joined(bus, 1)
+        asked = asyncio.create_task(bus.request("deaf"), name="ask")
+        process = others.processes[name]
+        assert await process.line() == "asked"
 
+        began = time.monotonic()
+        process.kill()
+        failure = await failure_of(asked, f"Node {name} left before")
+        took = time.monotonic() - began
 
-async def kill_one_that_was_asked(nodes: Nodes, others: Others) -> None:
-    [name] = await others.start(1)
-    bus = await nodes.new()
-    await joined(bus, 1)
-    asked = asyncio.create_task(bus.request("deaf"), name="ask")
-    process = others.processes[name]
-    assert await process.line() == "asked"
-
-    began = time.monotonic()
-    process.kill()
-    failure = await failure_of(asked, f"Node {name} left before")
-    took = time.monotonic() - began
-
-    assert failure.kind is FailureKind.ERROR
-    assert bus.nodes == {bus.node}
-    assert took < 10
-    with pytest.raises(RequestFailed, match="No handlers for address who"):
-        await bus.request("who")
+        assert failure.kind is FailureKind.ERROR
+        assert bus.nodes == {bus.node}
+        assert took < 10
+        with pytest.raises(RequestFailed, match="No handlers for address who"):
+            await bus.request("who")
 
 
 async def test_a_killed_node_is_removed_by_one_survivor(

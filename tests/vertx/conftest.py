@@ -9,6 +9,7 @@ import pytest
 from kue import Kue
 from kue.bus import EventBus
 from kue.vertx import EventPublisher
+from tests.vertx.hearing import relayed
 
 
 @pytest.fixture
@@ -25,7 +26,5 @@ async def q() -> AsyncIterator[Kue]:
 
 @pytest.fixture
 async def relay(q: Kue, bus: EventBus) -> AsyncIterator[EventPublisher]:
-    relay = EventPublisher(q, bus)
-    await relay.start()
-    yield relay
-    await relay.stop()
+    async with relayed(q, bus) as relay:
+        yield relay

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from kue import Job, Kue
 from kue.bus import EventBus
 from kue.model.job import Ending
-from kue.vertx import Addresses
+from kue.vertx import Addresses, EventPublisher
 from tests.bus.hearing import Heard
 from tests.support.jobs import claim_one, end
 
@@ -27,6 +29,17 @@ def at_job(bus: EventBus, event: str, job: Job) -> Heard:
 
 def at_queue(bus: EventBus, event: str) -> Heard:
     return at(bus, AT.queue(event))
+
+
+@asynccontextmanager
+async def relayed(
+    q: Kue, bus: EventBus, addresses: Addresses = AT
+) -> AsyncIterator[EventPublisher]:
+    """Publish the events of a queue."""
+    relay = EventPublisher(q, bus, addresses)
+    await relay.start()
+    yield relay
+    await relay.stop()
 
 
 async def add(q: Kue, type: str = "email", data: Any = None, **options: Any) -> Job:

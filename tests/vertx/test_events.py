@@ -20,7 +20,7 @@ from tests.support.engines import engine_at
 from tests.support.jobs import OOPS, claim, end
 from tests.support.patience import until
 from tests.support.servers import RedisServer
-from tests.vertx.hearing import add, at, at_job, at_queue, finish, start
+from tests.vertx.hearing import add, at, at_job, at_queue, finish, relayed, start
 
 pytestmark = pytest.mark.usefixtures("relay")
 
@@ -322,15 +322,12 @@ async def test_queues_that_share_a_bus_have_different_roots(
     there = Addresses("shop.kue")
     on(bus, "job_enqueue", mine)
     on(bus, "job_enqueue", theirs, there)
-    async with Kue("memory://") as other:
-        relay = EventPublisher(other, bus, there)
-        await relay.start()
+    async with Kue("memory://") as other, relayed(other, bus, there):
         await other.enqueue("theirs")
         await q.enqueue("mine")
 
         assert (await theirs.next())["job"]["type"] == "theirs"
         assert (await mine.next())["job"]["type"] == "mine"
-        await relay.stop()
 
 
 async def test_a_relay_that_was_stopped_tells_no_more(
@@ -343,12 +340,10 @@ async def test_a_relay_that_was_stopped_tells_no_more(
 
     await relay.stop()
     await add(q)
-    again = EventPublisher(q, bus)
-    await again.start()
-    await add(q)
+    async with relayed(q, bus):
+        await add(q)
 
-    assert [told["job"]["id"] for told in await heard.hears(2)] == [1, 3]
-    await again.stop()
+        assert [told["job"]["id"] for told in await heard.hears(2)] == [1, 3]
 
 
 async def test_addresses_of_the_oldest_jobs_are_forgotten(
@@ -373,13 +368,10 @@ async def test_a_lagging_relay_says_so(
 ) -> None:
     heard = at(bus, Addresses("lag").queue("error"))
     monkeypatch.setattr(relaying, "BUFFER", 1)
-    relay = EventPublisher(q, bus, Addresses("lag"))
-    await relay.start()
+    async with relayed(q, bus, Addresses("lag")):
+        await q.enqueue_many("email", range(2_000))
 
-    await q.enqueue_many("email", range(2_000))
-
-    assert "events were missed" in (await heard.next())["message"]
-    await relay.stop()
+        assert "events were missed" in (await heard.next())["message"]
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])
@@ -391,9 +383,10 @@ async def test_a_job_that_cannot_be_read_does_not_stop_the_relay(
     engine = engine_at(kind, url)
     at_error = at(bus, Addresses("bad").queue("error"))
     completed = at(bus, Addresses("bad").queue("job_complete"))
-    async with Kue(url, prefix=engine.settings.prefix) as q:
-        relay = EventPublisher(q, bus, Addresses("bad"))
-        await relay.start()
+    async with (
+        Kue(url, prefix=engine.settings.prefix) as q,
+        relayed(q, bus, Addresses("bad")),
+    ):
         bad = await add(q, "bad")
         spoil_record(engine, bad.id)
 
@@ -404,7 +397,6 @@ async def test_a_job_that_cannot_be_read_does_not_stop_the_relay(
         assert told.keys() == {"id", "type", "message"}
         assert (told["id"], told["type"]) == (bad.id, "bad")
         assert (await completed.next())["job"]["type"] == "email"
-        await relay.stop()
 
 
 async def test_events_that_nobody_hears_are_not_read(
