@@ -268,7 +268,7 @@ class EventBus:
         if frame.address.startswith(PREFIX):
             self._reply_failure(frame.reply_address, no_handlers(frame.address))
         elif frame.is_send:
-            pending = self._requests.find(frame.reply_address or "")
+            pending = self._requests.get(frame.reply_address or "")
             if pending is not None:
                 # It may be handled here now.
                 pending.node = ""
@@ -371,17 +371,17 @@ class EventBus:
         return True
 
     def _post(self, cluster: ClusterManager, node: str, message: Message) -> None:
-        if message.reply_address is not None:
-            pending = self._requests.find(message.reply_address)
-            if pending is not None:
-                pending.node = node
+        pending = self._requests.get(message.reply_address or "")
+        if pending is not None:
+            pending.node = node
         cluster.post(node, frames.frame(message, self._max_size))
 
     def _deliver(self, message: Message, *, is_remote: bool = False) -> bool:
         """Deliver to consumers here; return whether there is one."""
         entry = self._table.get(message.address)
         if entry is None:
-            pending = self._requests.take(message.address)
+            # Removed: a second reply will not find it.
+            pending = self._requests.pop(message.address, None)
             if pending is not None:
                 pending.answer(message.own())
             return pending is not None

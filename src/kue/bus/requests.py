@@ -116,11 +116,11 @@ class RequestTimeouts:
             )
 
 
-class PendingRequests:
+class PendingRequests(dict[str, PendingRequest]):
     """All pending requests of one bus, by reply address."""
 
     def __init__(self) -> None:
-        self._pending: dict[str, PendingRequest] = {}
+        super().__init__()
         #: By loop and timeout.
         self._queues: dict[tuple[object, float], RequestTimeouts] = {}
         self._numbers = itertools.count(1)
@@ -129,9 +129,6 @@ class PendingRequests:
     def use_node(self, node: str) -> None:
         """Put the name of this node into reply addresses."""
         self._prefix = f"{PREFIX}{node}."
-
-    def __len__(self) -> int:
-        return len(self._pending)
 
     def open(
         self, address: str, timeout: float, inbound: InterceptorChain
@@ -150,30 +147,23 @@ class PendingRequests:
             future=loop.create_future(),
         )
         queue.add(pending)
-        self._pending[reply_address] = pending
+        self[reply_address] = pending
         return pending
 
     def close(self, pending: PendingRequest) -> None:
         """Forget a request, answered or not."""
         pending.queue.remove(pending)
-        self._pending.pop(pending.reply_address, None)
-
-    def find(self, reply_address: str) -> PendingRequest | None:
-        return self._pending.get(reply_address)
-
-    def take(self, reply_address: str) -> PendingRequest | None:
-        """Return and remove the request; a second reply will not find it."""
-        return self._pending.pop(reply_address, None)
+        self.pop(pending.reply_address, None)
 
     def node_left(self, node: str) -> None:
         """Fail the requests that wait for a node that is gone."""
-        for pending in list(self._pending.values()):
+        for pending in list(self.values()):
             if pending.node == node:
                 pending.fail(node_lost(node, pending.reply_address, pending.address))
 
     def end(self) -> None:
         """Fail all requests."""
-        for pending in list(self._pending.values()):
+        for pending in list(self.values()):
             pending.fail(RequestFailed("The bus was closed", kind=FailureKind.ERROR))
         for queue in list(self._queues.values()):
             _call_in(queue.loop, queue.stop)
