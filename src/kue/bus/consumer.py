@@ -100,7 +100,9 @@ class Consumer:
         self._handler = handler
         self._is_async = handler is not None and _is_async(handler)
         self._buffer = buffer
-        self._backlog = max(buffer, BACKLOG)
+        is_plain = handler is not None and not self._is_async
+        #: How many may wait while it is not paused.
+        self._backlog = max(buffer, BACKLOG) if is_plain else buffer
         self._concurrency = concurrency
         self._inbound = inbound
         self._on_unregister = on_unregister
@@ -229,17 +231,15 @@ class Consumer:
     def _open_cross_thread(self) -> LoopCalls[Message]:
         with _threads_lock:
             if self._cross_thread is None:
-                is_plain = not self._is_async and self._handler is not None
-                limit = self._backlog if is_plain else self._buffer
-                self._cross_thread = LoopCalls(self.loop, self._receive, limit=limit)
+                self._cross_thread = LoopCalls(
+                    self.loop, self._receive, limit=self._backlog
+                )
             return self._cross_thread
 
     @property
     def _limit(self) -> int:
         """How many may wait: more where each waits at most one loop iteration."""
-        if self._is_async or self._handler is None or self._demand is not None:
-            return self._buffer
-        return self._backlog
+        return self._backlog if self._demand is None else self._buffer
 
     def _schedule(self) -> None:
         if not self._waiting or self._demand == 0:
