@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from kue.aio.thread_calls import LoopCalls, hand_over
 from kue.bus.assignments import AGAIN_SECONDS, MAX_DUTIES, AssignmentResult, GroupView
+from kue.bus.node_table import NodeTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -146,7 +147,7 @@ class LocalCluster:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.members: dict[str, LocalNode] = {}
-        self.addresses: dict[str, tuple[str, ...]] = {}
+        self.table = NodeTable()
         self.groups: dict[str, LocalGroup] = {}
 
     def manager(self) -> LocalNode:
@@ -164,14 +165,10 @@ class LocalNode:
 
     def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
-        self._node = secrets.token_hex(8)
+        self.node = secrets.token_hex(8)
         self._watchers: list[Callable[[], object]] = []
         #: How many messages to other nodes found no room.
         self.given_up = 0
-
-    @property
-    def node(self) -> str:
-        return self._node
 
     @property
     def nodes(self) -> frozenset[str]:
@@ -181,11 +178,12 @@ class LocalNode:
         self._member = member
         self._loop = asyncio.get_running_loop()
         self._incoming = LoopCalls(self._loop, member.receive, limit=MAX_FRAMES)
+        # Read first: a bus that announces an address holds its own lock.
+        addresses = member.addresses()
         with self._cluster.lock:
-            self._cluster.members[self._node] = self
+            self._cluster.members[self.node] = self
+            self._cluster.table.add(self.node, addresses)
             others = list(self._cluster.members.values())
-        for address in member.addresses():
-            self.announce(address)
         for other in others:
             other._notify_watchers()
 
@@ -195,40 +193,29 @@ class LocalNode:
     def vanish(self) -> None:
         """Disappear at once, like a node that dies; for tests."""
         with self._cluster.lock:
-            self._cluster.members.pop(self._node, None)
-            addresses = list(self._cluster.addresses)
+            self._cluster.members.pop(self.node, None)
+            self._cluster.table.forget(self.node)
             others = list(self._cluster.members.values())
-        for address in addresses:
-            self.withdraw(address)
         for other in others:
-            other._node_left(self._node)
+            other._node_left(self.node)
 
     def registrations(self, address: str) -> Sequence[str]:
-        nodes = self._cluster.addresses.get(address, ())
-        if self._node in nodes:
-            return [node for node in nodes if node != self._node]
-        return nodes
+        nodes = self._cluster.table.nodes_at(address)
+        return [node for node in nodes if node != self.node]
 
     async def look_up(self, address: str) -> Sequence[str]:
         return self.registrations(address)
 
     def announce(self, address: str) -> Future[None]:
         with self._cluster.lock:
-            nodes = self._cluster.addresses.get(address, ())
-            if self._node not in nodes:
-                self._cluster.addresses[address] = (*nodes, self._node)
+            self._cluster.table.add(self.node, [address])
         done: Future[None] = Future()
         done.set_result(None)
         return done
 
     def withdraw(self, address: str) -> None:
         with self._cluster.lock:
-            nodes = self._cluster.addresses.get(address, ())
-            rest = tuple(node for node in nodes if node != self._node)
-            if rest:
-                self._cluster.addresses[address] = rest
-            else:
-                self._cluster.addresses.pop(address, None)
+            self._cluster.table.remove(self.node, address)
 
     def post(self, node: str, frame: Frame) -> None:
         other = self._cluster.members.get(node)
@@ -253,7 +240,7 @@ class LocalNode:
     def roster(self, group: str) -> LocalAssignments:
         with self._cluster.lock:
             shared = self._cluster.groups.setdefault(group, LocalGroup())
-        return LocalAssignments(shared, self._node, self._cluster)
+        return LocalAssignments(shared, self.node, self._cluster)
 
     def _node_left(self, node: str) -> None:
         hand_over(self._loop, self._member.node_left, node)

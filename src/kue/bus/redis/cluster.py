@@ -40,12 +40,12 @@ from kue.aio.retry import short_pause
 from kue.aio.tasks import BackgroundTasks
 from kue.aio.thread_calls import LoopCalls, hand_over, running
 from kue.bus.frames import unpack
+from kue.bus.node_table import NodeChange, NodeTable, read_change
 from kue.bus.redis import scripts
 from kue.bus.redis.assignments import RedisAssignments
 from kue.bus.redis.inbox import NodeInbox
 from kue.bus.redis.membership import Membership
 from kue.bus.redis.node_status import NodeStatusReporter
-from kue.bus.redis.node_table import NodeChange, NodeTable, read_change
 from kue.bus.redis.outbox import MAX_FRAMES, NodeOutboxes
 from kue.bus.redis.scripts import root_of
 from kue.model.errors import StoreError, StoreUnavailable
@@ -103,8 +103,8 @@ class RedisCluster:
         self._root = root_of(prefix)
         self._heartbeat = heartbeat
         self._lease = lease
-        self._node = secrets.token_hex(8)
-        self._table = NodeTable(self._node)
+        self.node = secrets.token_hex(8)
+        self._table = NodeTable(self.node)
         self._client = RedisClient(self._address, budget_seconds=_BUDGET_SECONDS)
         self._run = partial(scripts.run, self._client, self._root)
         #: Set while Redis has our subscription and our addresses.
@@ -112,11 +112,11 @@ class RedisCluster:
         self._disconnected_at: float | None = None
         self._background = BackgroundTasks()
         self._inbox = NodeInbox()
-        self._outboxes = NodeOutboxes(self._node, self._publish, self._inbox.ack)
+        self._outboxes = NodeOutboxes(self.node, self._publish, self._inbox.ack)
         #: When something was last received, by the clock of the loop.
         self._received_at = 0.0
         self._membership = Membership(
-            self._node,
+            self.node,
             self._run,
             lambda: self._member.addresses(),
             self._is_connected,
@@ -136,10 +136,6 @@ class RedisCluster:
         return self._outboxes.given_up
 
     # -- called by the bus, from any thread -------------------------------------
-
-    @property
-    def node(self) -> str:
-        return self._node
 
     @property
     def nodes(self) -> frozenset[str]:
@@ -187,7 +183,7 @@ class RedisCluster:
         reporter = NodeStatusReporter(
             self._client,
             self._root,
-            self._node,
+            self.node,
             member.meter,
             self._inbox,
             self._outboxes,
@@ -200,8 +196,8 @@ class RedisCluster:
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(_LEAVE_SECONDS):
                 await self.flush()
-                change = NodeChange(self._node, left=True)
-                await self._run("leave", self._node, msgspec.json.encode(change))
+                change = NodeChange(self.node, left=True)
+                await self._run("leave", self.node, msgspec.json.encode(change))
         await self._end()
 
     async def flush(self) -> None:
@@ -223,7 +219,7 @@ class RedisCluster:
         self._watchers.append(call)
 
     def roster(self, group: str) -> RedisAssignments:
-        return RedisAssignments(self._client, self._root, self._node, group)
+        return RedisAssignments(self._client, self._root, self.node, group)
 
     async def _end(self) -> None:
         await self._background.close()
@@ -251,7 +247,7 @@ class RedisCluster:
             await asyncio.sleep(short_pause())
 
     async def _subscribe(self) -> None:
-        channels = (f"{self._root}:to:{self._node}", f"{self._root}:changes")
+        channels = (f"{self._root}:to:{self.node}", f"{self._root}:changes")
         async with self._client.subscription(self._root, *channels) as messages:
             await self._membership.register()
             # It may be a Redis that lost its last changes and counts from there.
@@ -317,7 +313,7 @@ class RedisCluster:
         if change.joined or change.left:
             self._notify_watchers()
         if change.left:
-            if change.node == self._node:
+            if change.node == self.node:
                 await self._membership.register()
             else:
                 self._background.start(self._drop_node(change.node), "kue-bus-drop")
@@ -357,7 +353,7 @@ class RedisCluster:
                     await self._catch_up()
                 reply = await self._run(
                     "beat",
-                    self._node,
+                    self.node,
                     round(self._lease * 1000),
                     round(self._heartbeat * _OVERDUE * 1000),
                 )

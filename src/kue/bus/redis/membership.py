@@ -11,7 +11,7 @@ import msgspec
 from kue.aio.coalesce import CoalescedCalls
 from kue.aio.retry import short_pause
 from kue.bus.errors import BusClosed
-from kue.bus.redis.node_table import NodeChange
+from kue.bus.node_table import NodeChange
 from kue.model.errors import StoreError
 
 if TYPE_CHECKING:

@@ -31,9 +31,13 @@ def read_change(message: bytes) -> tuple[int, NodeChange]:
 
 
 class NodeTable:
-    """The cluster as of one change; lookups need no lock and do not wait."""
+    """
+    The cluster as of one change; lookups need no lock and do not wait.
 
-    def __init__(self, node: str) -> None:
+    *node* is the node that looks up others, and is never among them.
+    """
+
+    def __init__(self, node: str = "") -> None:
         self._node = node
         #: The number of the last change applied.
         self.number = 0
@@ -54,7 +58,7 @@ class NodeTable:
         if not change.left:
             self.add(change.node, change.added)
             for address in change.removed:
-                self._remove(change.node, address)
+                self.remove(change.node, address)
 
     def add(self, node: str, addresses: Iterable[str]) -> None:
         """Add the addresses at which a node listens."""
@@ -82,11 +86,12 @@ class NodeTable:
         for node, addresses in seen.items():
             wanted = set(addresses)
             for address in self._at.get(node, set()) - wanted:
-                self._remove(node, address)
+                self.remove(node, address)
             self.add(node, wanted)
         return set(self._at) - set(seen)
 
-    def _remove(self, node: str, address: str) -> None:
+    def remove(self, node: str, address: str) -> None:
+        """Remove an address of a node."""
         known = self._at.get(node)
         if known is not None and address in known:
             known.remove(address)
