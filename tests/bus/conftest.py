@@ -35,17 +35,15 @@ async def nodes(request: pytest.FixtureRequest, prefix: str) -> AsyncIterator[No
     elif request.param == "redis-cluster":
         cluster: RedisCluster = request.getfixturevalue("redis_cluster")
         url = cluster.url(shards=1)
-    nodes = Nodes(url, prefix)
-    yield nodes
-    await nodes.close()
+    async with Nodes(url, prefix) as nodes:
+        yield nodes
 
 
 @pytest.fixture
 async def redis_nodes(redis_server: RedisServer, prefix: str) -> AsyncIterator[Nodes]:
     """Nodes that meet in Redis."""
-    nodes = Nodes(redis_server.url, prefix)
-    yield nodes
-    await nodes.close()
+    async with Nodes(redis_server.url, prefix) as nodes:
+        yield nodes
 
 
 @pytest.fixture
@@ -59,9 +57,8 @@ def own_redis(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RedisS
 @pytest.fixture
 async def own_nodes(own_redis: RedisServer, prefix: str) -> AsyncIterator[Nodes]:
     """Nodes that meet there."""
-    nodes = Nodes(own_redis.url, prefix)
-    yield nodes
-    await nodes.close()
+    async with Nodes(own_redis.url, prefix) as nodes:
+        yield nodes
 
 
 @pytest.fixture

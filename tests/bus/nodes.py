@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
+
 from kue.bus import ClusterManager, EventBus, LocalCluster
 from kue.bus.redis import RedisCluster
 from tests.bus.hearing import Ear
@@ -11,22 +13,19 @@ from tests.support.patience import until
 BEAT, LEASE = 0.2, 3.0
 
 
-class Nodes:
+class Nodes(AsyncExitStack):
     """Makes buses that find each other; all are closed in the end."""
 
     def __init__(self, url: str, prefix: str) -> None:
+        super().__init__()
         self.url = url
         self.prefix = prefix
         #: What its keys in Redis begin with.
         self.root = f"{{{prefix}:bus}}"
         self._local = LocalCluster()
-        self._buses: list[EventBus] = []
 
     async def new(self) -> EventBus:
-        bus = EventBus(self.manager())
-        await bus.start()
-        self._buses.append(bus)
-        return bus
+        return await self.enter_async_context(EventBus(self.manager()))
 
     def manager(self) -> ClusterManager:
         if not self.url:
@@ -41,8 +40,7 @@ class Nodes:
         return buses
 
     async def close(self) -> None:
-        for bus in self._buses:
-            await bus.close()
+        await self.aclose()
 
 
 async def knows(bus: EventBus, address: str, others: int) -> None:

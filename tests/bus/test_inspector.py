@@ -190,15 +190,14 @@ async def test_what_is_no_sample_is_not_heard(
 async def test_a_redis_cluster_is_looked_at(
     redis_cluster: RedisCluster, prefix: str
 ) -> None:
-    nodes = Nodes(redis_cluster.url(shards=1), prefix)
-    bus = await nodes.new()
-    try:
-        async with inspect(nodes.url, prefix) as inspector:
-            await inspector.look(60)
-            await nodes_when(inspector, lambda told: len(told) == 1)
-            await until(lambda: bus.outbound.links != ())
-    finally:
-        await nodes.close()
+    async with (
+        Nodes(redis_cluster.url(shards=1), prefix) as nodes,
+        inspect(nodes.url, prefix) as inspector,
+    ):
+        bus = await nodes.new()
+        await inspector.look(60)
+        await nodes_when(inspector, lambda told: len(told) == 1)
+        await until(lambda: bus.outbound.links != ())
 
 
 async def test_a_redis_that_is_away_is_told_of() -> None:

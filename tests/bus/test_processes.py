@@ -39,6 +39,13 @@ class Others(AsyncExitStack):
             self.processes[await process.line()] = process
         return list(self.processes)
 
+    async def join(self, count: int) -> tuple[EventBus, list[str]]:
+        """Start some; return a bus here that knows them, and their node names."""
+        names = await self.start(count)
+        bus = await self._nodes.new()
+        await joined(bus, count)
+        return bus, names
+
 
 @pytest.fixture
 async def others(redis_nodes: Nodes) -> AsyncIterator[Others]:
@@ -56,11 +63,9 @@ async def joined(bus: EventBus, count: int) -> None:
 
 
 async def test_processes_share_what_is_sent_and_all_hear_what_is_published(
-    redis_nodes: Nodes, others: Others
+    others: Others,
 ) -> None:
-    names = await others.start(3)
-    bus = await redis_nodes.new()
-    await joined(bus, 3)
+    bus, names = await others.join(3)
 
     replies = [(await bus.request("who")).body for _ in range(9)]
     for number in range(6):
@@ -96,10 +101,8 @@ async def test_three_processes_and_their_consumers_take_exact_turns(
     assert sorted(firsts) == [0, 1, 2]
 
 
-async def test_processes_ask_each_other(redis_nodes: Nodes, others: Others) -> None:
-    first, second = await others.start(2)
-    bus = await redis_nodes.new()
-    await joined(bus, 2)
+async def test_processes_ask_each_other(others: Others) -> None:
+    bus, [first, second] = await others.join(2)
     await bus.consumer("here", lambda message: message.reply("from here")).ready()
 
     assert (await bus.request("ask back", "here")).body == "from here"
@@ -111,9 +114,7 @@ async def test_processes_ask_each_other(redis_nodes: Nodes, others: Others) -> N
 async def test_a_killed_node_is_noticed_and_its_requests_fail(nodes: Nodes) -> None:
     """Long before the 30 s of their timeout."""
     async with Others(nodes) as others:
-        [name] = await others.start(1)
-        bus = await nodes.new()
-        await joined(bus, 1)
+        bus, [name] = await others.join(1)
         asked = asyncio.create_task(bus.request("deaf"), name="ask")
         process = others.processes[name]
         assert await process.line() == "asked"
@@ -152,12 +153,10 @@ async def test_a_killed_node_is_removed_by_one_survivor(
 
 
 async def test_what_is_sent_to_a_node_that_is_dead_goes_to_another(
-    redis_nodes: Nodes, others: Others
+    others: Others,
 ) -> None:
     """Nobody has noticed yet, and nothing is lost all the same."""
-    names = await others.start(3)
-    bus = await redis_nodes.new()
-    await joined(bus, 3)
+    bus, names = await others.join(3)
     dead = others.processes.pop(names[0])
 
     dead.kill()
@@ -182,12 +181,8 @@ async def test_what_is_sent_to_a_node_that_is_dead_goes_to_another(
     assert sorted(heard) == sorted(f"work {n}" for n in range(90))
 
 
-async def test_live_nodes_miss_nothing_while_another_dies(
-    redis_nodes: Nodes, others: Others
-) -> None:
-    names = await others.start(3)
-    bus = await redis_nodes.new()
-    await joined(bus, 3)
+async def test_live_nodes_miss_nothing_while_another_dies(others: Others) -> None:
+    bus, names = await others.join(3)
     dead = others.processes.pop(names[0])
 
     for number in range(2000):
@@ -202,11 +197,9 @@ async def test_live_nodes_miss_nothing_while_another_dies(
 
 
 async def test_a_frozen_node_is_given_up_and_comes_back_by_itself(
-    redis_nodes: Nodes, others: Others
+    others: Others,
 ) -> None:
-    [name] = await others.start(1)
-    bus = await redis_nodes.new()
-    await joined(bus, 1)
+    bus, [name] = await others.join(1)
     process = others.processes[name]
 
     process.freeze()
