@@ -53,7 +53,7 @@ async def knows(bus: EventBus, address: str, others: int) -> None:
 async def listen_ready(
     bus: EventBus, address: str, *, known_to: EventBus | None = None
 ) -> Ear:
-    """Listen at an address, and wait until all nodes can know, and one does."""
+    """Listen at an address once it is announced, and once *known_to* knows it."""
     ear = Ear()
     await bus.consumer(address, ear).ready()
     if known_to is not None:
