@@ -4,8 +4,8 @@ local function remove(key)
 end
 
 -- Removes some expired entries: more than one change can add.  A map all of whose
--- entries expire gets an expiry time as well, so that Redis removes it when it is no
--- longer used.
+-- entries expire gets an expiry time as well, so that Redis removes it when nobody
+-- uses it any more.
 local function tidy()
   local expired = redis.call("ZRANGEBYSCORE", ends, "-inf", now, "LIMIT", 0, 20)
   for _, key in ipairs(expired) do
