@@ -15,8 +15,7 @@ It knows nothing of jobs.
 """
 
 from kue.runtime.blocked_monitor import MonitorLimits
-from kue.runtime.context import Context, current_context
-from kue.runtime.context_services import WorkerExecutor
+from kue.runtime.context import Context, WorkerExecutor, current_context
 from kue.runtime.deployment import Deployment
 from kue.runtime.errors import (
     AlreadyUndeployed,

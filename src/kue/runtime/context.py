@@ -12,20 +12,22 @@ import asyncio
 import contextvars
 import inspect
 import logging
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
+from weakref import WeakKeyDictionary
 
-from kue.runtime.context_consumers import Consumers
+from kue.aio.thread_calls import running
 from kue.runtime.errors import RuntimeClosed
-from kue.runtime.thread_pool import OrderedCalls, ThreadPool, fulfil
+from kue.runtime.thread_pool import OrderedCalls, ThreadPool, ThreadPools, on_thread
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
+    from concurrent.futures import Future
 
-    from kue.bus import Handler
+    from kue.bus import Consumer, Handler
     from kue.runtime.deployment import Deployment
     from kue.runtime.event_loops import LoopHost
     from kue.runtime.runtime import Runtime
@@ -107,6 +109,8 @@ class Context(ABC):
         self.runtime = runtime
         #: The loop of its timers, and of its handlers unless it is a worker's.
         self.host = host
+        #: Where its async handlers run.
+        self._loop: asyncio.AbstractEventLoop | None = host.loop
         self.deployment = deployment
         self.config: dict[str, Any] = {} if config is None else config
         #: For the code that runs in it, and no other.
@@ -116,8 +120,11 @@ class Context(ABC):
         self._hooks = hooks
         self._blocking = blocking
         self._blocking_in_order = OrderedCalls(blocking)
-        #: Consumers made in it, which end with it.
-        self.consumers = Consumers(self)
+        #: Consumers made in it, from any thread; a dict keeps the order.
+        self._consumers: dict[Consumer, None] = {}
+        self._consumers_lock = threading.Lock()
+        #: Whether the verticle is being stopped.
+        self.have_consumers_ended = False
         self._is_closed = False
 
     def __repr__(self) -> str:
@@ -127,6 +134,10 @@ class Context(ABC):
     @property
     def deployment_id(self) -> str | None:
         return None if self.deployment is None else self.deployment.id
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return self.host.loop
 
     # -- running ---------------------------------------------------------------
 
@@ -198,6 +209,46 @@ class Context(ABC):
     async def close(self) -> None:
         """Call the hooks, and end what still runs; only for contexts of a verticle."""
 
+    # -- consumers -------------------------------------------------------------
+
+    def add_consumer(
+        self, address: str, handler: Handler | None, *, local: bool, **rest: int
+    ) -> Consumer:
+        """
+        Register a consumer of *address*, which lives on this loop and ends with it.
+
+        Raises:
+            ValueError: The runtime has no bus.
+            TypeError: There is no handler, and this code runs on another loop.
+            RuntimeClosed: The context is closed.
+        """
+        self.check()
+        bus = self.runtime.bus
+        if bus is None:
+            raise ValueError("this runtime has no bus; write Runtime(bus=EventBus())")
+        if handler is not None:
+            handler = self.handler(handler)
+        elif running() is not self.loop:
+            raise TypeError("it can only be read on its own loop; give a handler")
+        make = self.variables().run
+        consumer = make(bus.consumer, address, handler, local=local, home=self, **rest)
+        with self._consumers_lock:
+            self._consumers[consumer] = None
+            self.add_close_hook(self.end_consumers)
+        return consumer
+
+    def end_consumers(self) -> None:
+        """Unregister all of them; waiting messages are discarded."""
+        self.have_consumers_ended = True
+        for consumer in list(self._consumers):
+            consumer.unregister()
+
+    def forget(self, consumer: Consumer) -> None:
+        with self._consumers_lock:
+            self._consumers.pop(consumer, None)
+            if not self._consumers:
+                self.remove_close_hook(self.end_consumers)
+
     # -- for other parts of the runtime ----------------------------------------
 
     def variables(self) -> contextvars.Context:
@@ -238,27 +289,40 @@ class Context(ABC):
     def _cancel(self, future: Future[Any]) -> None:
         """Cancel what `_begin` started."""
 
-    @abstractmethod
     def _is_current(self) -> bool:
-        """Return whether this code runs in the context, on its loop."""
+        """Return whether this async code runs in the context, on its loop."""
+        return current_context() is self and running() is self._loop
 
 
-async def on_thread(
-    pool: ThreadPool | OrderedCalls,
-    function: Callable[[], T],
-    variables: contextvars.Context,
-) -> T:
-    """
-    Call *function* on a thread of *pool* and return what it returns.
+class WorkerExecutor:
+    """A named pool for blocking code.  It ends when the last holder closes it."""
 
-    Raises:
-        TypeError: It is a coroutine function, which does not block.
-    """
-    if inspect.iscoroutinefunction(getattr(function, "func", function)):
-        raise TypeError(f"{function!r} is async; await it instead")
-    future: Future[T] = Future()
-    pool.submit(partial(fulfil, future, partial(variables.run, function)))
-    return await asyncio.wrap_future(future)
+    def __init__(self, pools: ThreadPools, pool: ThreadPool) -> None:
+        self._pools = pools
+        self._pool = pool
+        self._ordered: WeakKeyDictionary[Context, OrderedCalls] = WeakKeyDictionary()
+        self._is_closed = False
+
+    async def execute_blocking(
+        self,
+        function: Callable[[Unpack[A]], T],
+        *args: *A,
+        ordered: bool = True,
+    ) -> T:
+        """Like `Runtime.execute_blocking`, on the threads of this pool."""
+        if self._is_closed:
+            raise RuntimeClosed(f"the executor {self._pool.name!r} is closed")
+        target: ThreadPool | OrderedCalls = self._pool
+        context = current_context()
+        if ordered and context is not None:
+            target = self._ordered.setdefault(context, OrderedCalls(self._pool))
+        variables = contextvars.copy_context()
+        return await on_thread(target, partial(function, *args), variables)
+
+    def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._pools.release(self._pool)
 
 
 async def wait_shielded(future: Future[T]) -> T:

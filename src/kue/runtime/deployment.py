@@ -93,7 +93,7 @@ class Instance:
                 self._starting.cancel()
             await asyncio.wait([self._starting])
         # It must get no more messages, while what its handlers need still exists.
-        self.context.consumers.end()
+        self.context.end_consumers()
         if self._is_started:
             await self.verticle.stop()
 

@@ -7,11 +7,7 @@ import inspect
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kue.aio.thread_calls import running
-from kue.runtime.context import (
-    Context,
-    current_context,
-    protected_tasks,
-)
+from kue.runtime.context import Context, protected_tasks
 from kue.runtime.errors import RuntimeClosed
 
 if TYPE_CHECKING:
@@ -113,9 +109,6 @@ class LoopContext(Context):
         self._tasks.discard(task)
         if self.deployment is None and not self._tasks:
             self._hooks.remove(self._end_tasks_in_loop)
-
-    def _is_current(self) -> bool:
-        return current_context() is self and running() is self.host.loop
 
     async def close(self) -> None:
         await self.call(self._end)

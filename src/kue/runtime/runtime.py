@@ -5,47 +5,53 @@ from __future__ import annotations
 import asyncio
 import logging
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Self, TypeVarTuple, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, TypeVarTuple, Unpack
 
 from kue.aio.event_loop import new_event_loop
 from kue.bus import EventBus
+from kue.bus.consumer import DEFAULT_BUFFER
 from kue.runtime.blocked_monitor import BlockedMonitor, MonitorLimits
 from kue.runtime.context import (
     CloseHooks,
     Context,
+    WorkerExecutor,
     current_context,
     protecting_current_task,
     wait_shielded,
 )
-from kue.runtime.context_services import WORKERS, ContextServices
 from kue.runtime.deployment import Deployer, Deployment, DeploymentOptions
 from kue.runtime.errors import RuntimeClosed
 from kue.runtime.event_loops import EventLoops
 from kue.runtime.ha import DEFAULT_GROUP, HA, Failover
 from kue.runtime.loop_context import LoopContext
 from kue.runtime.shared import LocalShared, SharedData
-from kue.runtime.timers import TimerCall
+from kue.runtime.thread_pool import ThreadPool, ThreadPools
+from kue.runtime.timers import TimerCall, Timers
 from kue.runtime.worker_context import WorkerContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kue.bus import ClusterManager
+    from kue.bus import ClusterManager, Consumer, Handler
+    from kue.model.duration import Duration
     from kue.runtime.context import Hook
     from kue.runtime.shared import Shared
-    from kue.runtime.thread_pool import ThreadPool
+    from kue.runtime.timers import TimerHandler
     from kue.runtime.verticle import Source
 
 logger = logging.getLogger(__name__)
 
 A = TypeVarTuple("A")
+T = TypeVar("T")
 
 MAX_LOOPS = 256
+#: Threads of a pool by default.
+WORKERS = 20
 #: Threads of the pool for blocking calls of workers: all worker threads may wait.
 INTERNAL = 20
 
 
-class Runtime(ContextServices):
+class Runtime:
     """
     Runs verticles.  There may be several in a process; they share nothing.
 
@@ -77,7 +83,6 @@ class Runtime(ContextServices):
     ) -> None:
         if not 0 <= loops <= MAX_LOOPS:
             raise ValueError(f"loops must be 0 to {MAX_LOOPS}, not {loops}")
-        super().__init__()
         if ha is not None and (bus is None or bus.cluster is None):
             raise ValueError("ha requires a bus with a cluster; see Runtime.clustered")
         self.bus = bus
@@ -89,6 +94,8 @@ class Runtime(ContextServices):
         self._loop_count = loops
         self._limits = limits
         self._hooks = CloseHooks()
+        self._timers = Timers()
+        self._pools = ThreadPools()
         self._workers = self.hold_pool("kue-worker", workers)
         self._internal = self.hold_pool("kue-blocking", INTERNAL)
         self._deployer = Deployer(self)
@@ -232,6 +239,78 @@ class Runtime(ContextServices):
     def remove_close_hook(self, hook: Hook) -> None:
         self._hooks.remove(hook)
 
+    # -- messages --------------------------------------------------------------
+
+    def consumer(
+        self,
+        address: str,
+        handler: Handler | None = None,
+        *,
+        local: bool = False,
+        buffer: int = DEFAULT_BUFFER,
+        concurrency: int = 1,
+    ) -> Consumer:
+        """
+        Register a consumer of *address*, in this context or in a new one.
+
+        It ends with the verticle that made it, or with the runtime.
+        """
+        return self.context().add_consumer(
+            address, handler, local=local, buffer=buffer, concurrency=concurrency
+        )
+
+    # -- timers ----------------------------------------------------------------
+
+    def set_timer(self, delay: Duration, handler: TimerHandler) -> int:
+        """
+        Call *handler* once, in this context; return the timer's id.
+
+        Raises:
+            ValueError: The delay is shorter than a millisecond.
+        """
+        return self._timers.set(self.context(), delay, handler, is_periodic=False)
+
+    def set_periodic(self, delay: Duration, handler: TimerHandler) -> int:
+        """
+        Call *handler* every *delay*, in this context; return the timer's id.
+
+        A call that is due while the previous one still runs is skipped.
+        """
+        return self._timers.set(self.context(), delay, handler, is_periodic=True)
+
+    def cancel_timer(self, timer_id: int) -> bool:
+        """Cancel a timer; False if it has ended, or never existed."""
+        return self._timers.cancel(timer_id)
+
+    # -- blocking code ---------------------------------------------------------
+
+    async def execute_blocking(
+        self,
+        function: Callable[[Unpack[A]], T],
+        *args: *A,
+        ordered: bool = True,
+    ) -> T:
+        """
+        Call *function*, which blocks, in a worker thread and return what it returns.
+
+        Calls of one context are made in order, unless *ordered* is false; outside of a
+        context there is no order.
+        """
+        return await self.context().execute_blocking(function, *args, ordered=ordered)
+
+    def worker_executor(
+        self, name: str, size: int = WORKERS, *, limit: float | None = None
+    ) -> WorkerExecutor:
+        """
+        Return the pool called *name*, for blocking code; close it after use.
+
+        One requested by a verticle is closed with it.
+        """
+        executor = WorkerExecutor(self._pools, self.hold_pool(name, size, limit))
+        if (context := self._current()) is not None:
+            context.add_close_hook(executor.close)
+        return executor
+
     # -- verticles -------------------------------------------------------------
 
     @property
@@ -322,6 +401,7 @@ class Runtime(ContextServices):
         return LoopContext(self, host, blocking=pool, **rest)
 
     def hold_pool(self, name: str, size: int, limit: float | None = None) -> ThreadPool:
+        """Return the pool called *name*, which exists until it is released."""
         if limit is None:
             limit = (self._limits or MonitorLimits()).worker
         return self._pools.hold(name, size, limit=limit)

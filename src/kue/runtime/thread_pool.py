@@ -7,10 +7,13 @@ exiting.
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import queue
 import threading
 import time
 from collections import deque
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -18,8 +21,8 @@ from typing import TYPE_CHECKING, TypeVar
 from kue.runtime.errors import RuntimeClosed
 
 if TYPE_CHECKING:
+    import contextvars
     from collections.abc import Callable
-    from concurrent.futures import Future
 
     Call = Callable[[], None]
 
@@ -156,6 +159,29 @@ class OrderedCalls:
         with self._lock:
             self._is_running = bool(self._calls)
             return self._calls.popleft() if self._calls else None
+
+
+def start(pool: ThreadPool | OrderedCalls, function: Callable[[], T]) -> Future[T]:
+    """Call *function* on a thread of *pool* and return the future of its result."""
+    future: Future[T] = Future()
+    pool.submit(partial(fulfil, future, function))
+    return future
+
+
+async def on_thread(
+    pool: ThreadPool | OrderedCalls,
+    function: Callable[[], T],
+    variables: contextvars.Context,
+) -> T:
+    """
+    Call *function* on a thread of *pool* and return what it returns.
+
+    Raises:
+        TypeError: It is a coroutine function, which does not block.
+    """
+    if inspect.iscoroutinefunction(getattr(function, "func", function)):
+        raise TypeError(f"{function!r} is async; await it instead")
+    return await asyncio.wrap_future(start(pool, partial(variables.run, function)))
 
 
 class ThreadPools:

@@ -55,7 +55,7 @@ class Verticle:
         ``await consumer.ready()`` in `start` makes `Runtime.deploy` wait until every
         node of a cluster knows it.  A worker handles one message at a time.
         """
-        return self.context.consumers.add(
+        return self.context.add_consumer(
             address, handler, local=local, buffer=buffer, concurrency=concurrency
         )
 

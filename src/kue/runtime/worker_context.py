@@ -9,11 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kue.aio.loop_thread import close_loop
-from kue.aio.thread_calls import hand_over, running
+from kue.aio.thread_calls import hand_over
 from kue.bus.consumer import reply_discarded
-from kue.runtime.context import Context, current_context, wait_shielded
+from kue.runtime.context import Context, wait_shielded
 from kue.runtime.errors import RuntimeClosed
-from kue.runtime.thread_pool import OrderedCalls, ThreadPool, fulfil
+from kue.runtime.thread_pool import OrderedCalls, ThreadPool, fulfil, start
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -40,7 +40,7 @@ class WorkerContext(Context):
     ) -> None:
         super().__init__(runtime, host, **rest)
         self._ordered = OrderedCalls(pool)
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop = None
         self._calls: dict[Future[Any], asyncio.Task[Any]] = {}
 
     def queue(
@@ -62,7 +62,7 @@ class WorkerContext(Context):
             pass
         except BaseException as exc:
             # Even an exit: the thread serves others too.
-            self.report(exc)
+            super().report(exc)
         if then is not None:
             then()
 
@@ -75,12 +75,10 @@ class WorkerContext(Context):
 
     def handler(self, function: Handler) -> Handler:
         async def handle(message: Message) -> None:
-            future: Future[None] = Future()
-            work = partial(self._handle, function, message)
             try:
                 self.check()
-                call = partial(self.variables().run, work)
-                self._ordered.submit(partial(fulfil, future, call))
+                call = partial(self.variables().run, self._handle, function, message)
+                future = start(self._ordered, call)
             except RuntimeClosed:
                 reply_discarded(message)
                 return
@@ -89,7 +87,7 @@ class WorkerContext(Context):
         return handle
 
     def _handle(self, function: Handler, message: Message) -> None:
-        if self.consumers.have_ended:
+        if self.have_consumers_ended:
             # It was queued behind the end of the verticle.
             reply_discarded(message)
             return
@@ -99,6 +97,10 @@ class WorkerContext(Context):
             # The loop that receives it serves others too.
             raise RuntimeError(f"the handler raised {exc!r}") from exc
 
+    def report(self, error: BaseException) -> None:
+        # The exception handler may block, as the handlers may.
+        self.run(super().report, error)
+
     def keep(self, task: asyncio.Task[Any]) -> None:
         # It waits for a thread, and ends with that.
         pass
@@ -106,12 +108,8 @@ class WorkerContext(Context):
     def _begin(self, function: Callable[[], Awaitable[T]]) -> Future[T]:
         self.check()
         future: Future[T] = Future()
-        variables = self.variables()
-
-        def work() -> T:
-            return variables.run(self._invoke_call, future, function)
-
-        self._ordered.submit(partial(fulfil, future, work))
+        call = partial(self.variables().run, self._invoke_call, future, function)
+        self._ordered.submit(partial(fulfil, future, call))
         return future
 
     def _invoke_call(
@@ -135,16 +133,11 @@ class WorkerContext(Context):
             # The task may end in the meantime, and the context with it.
             hand_over(task.get_loop(), task.cancel)
 
-    def _is_current(self) -> bool:
-        is_ours = self._loop is not None and running() is self._loop
-        return is_ours and current_context() is self
-
     async def close(self) -> None:
         await self.call(self._hooks.close)
         self._is_closed = True
-        ended: Future[None] = Future()
         # After the handler that called this, if one did.
-        self._ordered.submit(partial(fulfil, ended, self._close_loop))
+        ended = start(self._ordered, self._close_loop)
         if not self._is_current():
             await wait_shielded(ended)
 
