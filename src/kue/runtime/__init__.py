@@ -15,7 +15,7 @@ It knows nothing of jobs.
 """
 
 from kue.runtime.blocked_monitor import MonitorLimits
-from kue.runtime.context import Context, WorkerExecutor, current_context
+from kue.runtime.context import Context, current_context
 from kue.runtime.deployment import Deployment
 from kue.runtime.errors import (
     AlreadyUndeployed,
@@ -36,6 +36,7 @@ from kue.runtime.shared import (
     SharedData,
 )
 from kue.runtime.verticle import Verticle
+from kue.runtime.worker_context import WorkerExecutor
 
 __all__ = [
     "HA",

@@ -12,22 +12,21 @@ from typing import TYPE_CHECKING
 
 from kue.aio import loop_thread
 from kue.aio.loop_monitor import BlockedLoop, LoopProbe, blockage, frame_of, oversleep
-from kue.runtime.loop_context import LoopContext
+from kue.runtime.context import Context
 from kue.runtime.worker_context import WorkerContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kue.runtime.context import Context
     from kue.runtime.event_loops import LoopHost
     from kue.runtime.thread_pool import BusyThread, ThreadPool
 
 logger = logging.getLogger(__name__)
 
 _ENTRY_POINTS = {
-    LoopContext._invoke.__code__,
-    LoopContext._finish.__code__,
-    LoopContext._complete.__code__,
+    Context._invoke.__code__,
+    Context._finish.__code__,
+    Context._complete.__code__,
     WorkerContext._invoke.__code__,
     WorkerContext._invoke_call.__code__,
 }

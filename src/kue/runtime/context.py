@@ -2,7 +2,7 @@
 Contexts: where handlers run.
 
 A context belongs to one event loop for life; a handler registered in it (of a timer, a
-consumer) is always called there.  A worker context has a thread of a pool instead,
+consumer) is always called there.  A `WorkerContext` has a thread of a pool instead,
 never two at once, and keeps the order.
 """
 
@@ -13,18 +13,16 @@ import contextvars
 import inspect
 import logging
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
-from weakref import WeakKeyDictionary
 
 from kue.aio.thread_calls import running
 from kue.runtime.errors import RuntimeClosed
-from kue.runtime.thread_pool import OrderedCalls, ThreadPool, ThreadPools, on_thread
+from kue.runtime.thread_pool import OrderedCalls, ThreadPool, on_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Coroutine
     from concurrent.futures import Future
 
     from kue.bus import Consumer, Handler
@@ -84,9 +82,11 @@ def current_context() -> Context | None:
     return _current.get()
 
 
-class Context(ABC):
+class Context:
     """
     Where the handlers of one verticle run, or handlers that were registered together.
+
+    On an event loop, they interleave when they await.
 
     Args:
         hooks: Called when the context ends: its verticle's, or the runtime's.
@@ -125,6 +125,8 @@ class Context(ABC):
         self._consumers_lock = threading.Lock()
         #: Whether the verticle is being stopped.
         self.have_consumers_ended = False
+        #: What runs now, and is cancelled at the end.
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._is_closed = False
 
     def __repr__(self) -> str:
@@ -153,13 +155,19 @@ class Context(ABC):
         """
         self.queue(partial(function, *args))
 
-    @abstractmethod
     def queue(
         self,
         function: Callable[[], object],
         then: Callable[[], object] | None = None,
     ) -> None:
         """Like `run`, and call *then* when it has ended, successfully or not."""
+        self.check()
+        loop = self.loop
+        call = loop.call_soon if running() is loop else loop.call_soon_threadsafe
+        try:
+            call(self._invoke, function, then, context=self.variables())
+        except RuntimeError:
+            raise RuntimeClosed(f"the loop of {self!r} is closed") from None
 
     async def call(self, function: Callable[[Unpack[A]], Awaitable[T]], *args: *A) -> T:
         """
@@ -205,9 +213,9 @@ class Context(ABC):
     def remove_close_hook(self, hook: Hook) -> None:
         self._hooks.remove(hook)
 
-    @abstractmethod
     async def close(self) -> None:
         """Call the hooks, and end what still runs; only for contexts of a verticle."""
+        await self.call(self._end)
 
     # -- consumers -------------------------------------------------------------
 
@@ -268,71 +276,107 @@ class Context(ABC):
         except Exception:
             logger.exception("the exception handler of %r failed", self)
 
-    @abstractmethod
     def handler(self, function: Handler) -> Handler:
         """Return a handler that calls *function* where this context runs."""
+        # A consumer calls it in the same loop.
+        return function
 
-    @abstractmethod
     def keep(self, task: asyncio.Task[Any]) -> None:
         """End *task*, which runs a handler on its loop, with the context."""
+        self._tasks.add(task)
+        task.add_done_callback(self._drop)
+        if self.deployment is None:
+            # Nothing else tracks it: it ends with the runtime.
+            self._hooks.add(self._end_tasks_in_loop)
 
     def check(self) -> None:
         """Raise `RuntimeClosed` if it is closed."""
         if self._is_closed or self.runtime.is_closed:
             raise RuntimeClosed(f"{self!r} is closed")
 
-    @abstractmethod
-    def _begin(self, function: Callable[[], Awaitable[T]]) -> Future[T]:
-        """Start a call of *function* and return the future of its result."""
-
-    @abstractmethod
-    def _cancel(self, future: Future[Any]) -> None:
-        """Cancel what `_begin` started."""
-
     def _is_current(self) -> bool:
         """Return whether this async code runs in the context, on its loop."""
         return current_context() is self and running() is self._loop
 
+    def _begin(self, function: Callable[[], Awaitable[T]]) -> Future[T]:
+        """Start a call of *function* and return the future of its result."""
+        self.check()
+        return self._submit(self._complete(function))
 
-class WorkerExecutor:
-    """A named pool for blocking code.  It ends when the last holder closes it."""
+    def _cancel(self, future: Future[Any]) -> None:
+        """Cancel what `_begin` started."""
+        # That cancels the task, too.
+        future.cancel()
 
-    def __init__(self, pools: ThreadPools, pool: ThreadPool) -> None:
-        self._pools = pools
-        self._pool = pool
-        self._ordered: WeakKeyDictionary[Context, OrderedCalls] = WeakKeyDictionary()
-        self._is_closed = False
+    def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        try:
+            return self.variables().run(
+                asyncio.run_coroutine_threadsafe, work, self.loop
+            )
+        except RuntimeError:
+            work.close()
+            raise RuntimeClosed(f"the loop of {self!r} is closed") from None
 
-    async def execute_blocking(
-        self,
-        function: Callable[[Unpack[A]], T],
-        *args: *A,
-        ordered: bool = True,
-    ) -> T:
-        """Like `Runtime.execute_blocking`, on the threads of this pool."""
-        if self._is_closed:
-            raise RuntimeClosed(f"the executor {self._pool.name!r} is closed")
-        target: ThreadPool | OrderedCalls = self._pool
-        context = current_context()
-        if ordered and context is not None:
-            target = self._ordered.setdefault(context, OrderedCalls(self._pool))
-        variables = contextvars.copy_context()
-        return await on_thread(target, partial(function, *args), variables)
+    async def _complete(self, function: Callable[[], Awaitable[T]]) -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        self.keep(task)
+        return await function()
 
-    def close(self) -> None:
-        if not self._is_closed:
-            self._is_closed = True
-            self._pools.release(self._pool)
+    def _invoke(
+        self, function: Callable[[], object], then: Callable[[], object] | None
+    ) -> None:
+        answer = None
+        try:
+            answer = function()
+        except Exception as exc:
+            self.report(exc)
+        if inspect.isawaitable(answer):
+            self._await(answer, then)
+        elif then is not None:
+            then()
+
+    def _await(
+        self, answer: Awaitable[object], then: Callable[[], object] | None
+    ) -> None:
+        task = self.loop.create_task(self._finish(answer))
+        self.keep(task)
+        if inspect.iscoroutine(answer):
+            # In case it was cancelled before it began; else this does nothing.
+            task.add_done_callback(lambda _: answer.close())
+        if then is not None:
+            task.add_done_callback(lambda _: then())
+
+    async def _finish(self, answer: Awaitable[object]) -> None:
+        try:
+            await answer
+        except Exception as exc:
+            self.report(exc)
+
+    def _drop(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if self.deployment is None and not self._tasks:
+            self._hooks.remove(self._end_tasks_in_loop)
+
+    async def _end(self) -> None:
+        await self._hooks.close()
+        self._is_closed = True
+        await self._end_tasks()
+
+    async def _end_tasks_in_loop(self) -> None:
+        await asyncio.wrap_future(self._submit(self._end_tasks()))
+
+    async def _end_tasks(self) -> None:
+        rest = self._tasks - {asyncio.current_task()} - _protected.get()
+        for task in rest:
+            task.cancel()
+        if rest:
+            await asyncio.wait(rest)
 
 
 async def wait_shielded(future: Future[T]) -> T:
     """Wait for *future*, which others wait for too; cancellation leaves it alone."""
     return await asyncio.shield(asyncio.wrap_future(future))
-
-
-def protected_tasks() -> frozenset[object]:
-    """Return the tasks that requested the current operation, and so outlive it."""
-    return _protected.get()
 
 
 def protecting_current_task() -> contextvars.Context:

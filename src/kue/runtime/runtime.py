@@ -14,7 +14,6 @@ from kue.runtime.blocked_monitor import BlockedMonitor, MonitorLimits
 from kue.runtime.context import (
     CloseHooks,
     Context,
-    WorkerExecutor,
     current_context,
     protecting_current_task,
     wait_shielded,
@@ -23,11 +22,10 @@ from kue.runtime.deployment import Deployer, Deployment, DeploymentOptions
 from kue.runtime.errors import RuntimeClosed
 from kue.runtime.event_loops import EventLoops
 from kue.runtime.ha import DEFAULT_GROUP, HA, Failover
-from kue.runtime.loop_context import LoopContext
 from kue.runtime.shared import LocalShared, SharedData
 from kue.runtime.thread_pool import ThreadPool, ThreadPools
 from kue.runtime.timers import TimerCall, Timers
-from kue.runtime.worker_context import WorkerContext
+from kue.runtime.worker_context import WorkerContext, WorkerExecutor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -224,7 +222,7 @@ class Runtime:
         current = self._current()
         if current is not None:
             return current
-        return LoopContext(
+        return Context(
             self, self._open_loops().next(), hooks=self._hooks, blocking=self._workers
         )
 
@@ -398,7 +396,7 @@ class Runtime:
         }
         if deployment.options.worker:
             return WorkerContext(self, host, pool=pool, blocking=self._internal, **rest)
-        return LoopContext(self, host, blocking=pool, **rest)
+        return Context(self, host, blocking=pool, **rest)
 
     def hold_pool(self, name: str, size: int, limit: float | None = None) -> ThreadPool:
         """Return the pool called *name*, which exists until it is released."""

@@ -1,19 +1,28 @@
-"""Contexts on the threads of a pool."""
+"""Contexts and executors on the threads of a pool."""
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
+from weakref import WeakKeyDictionary
 
 from kue.aio.loop_thread import close_loop
 from kue.aio.thread_calls import hand_over
 from kue.bus.consumer import reply_discarded
-from kue.runtime.context import Context, wait_shielded
+from kue.runtime.context import Context, current_context, wait_shielded
 from kue.runtime.errors import RuntimeClosed
-from kue.runtime.thread_pool import OrderedCalls, ThreadPool, fulfil, start
+from kue.runtime.thread_pool import (
+    OrderedCalls,
+    ThreadPool,
+    ThreadPools,
+    fulfil,
+    on_thread,
+    start,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -22,6 +31,7 @@ if TYPE_CHECKING:
     from kue.runtime.event_loops import LoopHost
     from kue.runtime.runtime import Runtime
 
+A = TypeVarTuple("A")
 T = TypeVar("T")
 
 
@@ -144,6 +154,37 @@ class WorkerContext(Context):
     def _close_loop(self) -> None:
         if self._loop is not None:
             close_loop(self._loop)
+
+
+class WorkerExecutor:
+    """A named pool for blocking code.  It ends when the last holder closes it."""
+
+    def __init__(self, pools: ThreadPools, pool: ThreadPool) -> None:
+        self._pools = pools
+        self._pool = pool
+        self._ordered: WeakKeyDictionary[Context, OrderedCalls] = WeakKeyDictionary()
+        self._is_closed = False
+
+    async def execute_blocking(
+        self,
+        function: Callable[[Unpack[A]], T],
+        *args: *A,
+        ordered: bool = True,
+    ) -> T:
+        """Like `Runtime.execute_blocking`, on the threads of this pool."""
+        if self._is_closed:
+            raise RuntimeClosed(f"the executor {self._pool.name!r} is closed")
+        target: ThreadPool | OrderedCalls = self._pool
+        context = current_context()
+        if ordered and context is not None:
+            target = self._ordered.setdefault(context, OrderedCalls(self._pool))
+        variables = contextvars.copy_context()
+        return await on_thread(target, partial(function, *args), variables)
+
+    def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._pools.release(self._pool)
 
 
 async def _awaited(answer: Awaitable[T]) -> T:
