@@ -23,7 +23,7 @@ from kue.runtime.errors import (
     RuntimeClosed,
     UnknownDeployment,
 )
-from kue.runtime.ha import HA
+from kue.runtime.failover import HA
 from kue.runtime.runtime import Runtime
 from kue.runtime.shared import (
     AsyncMap,

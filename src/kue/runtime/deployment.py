@@ -11,10 +11,10 @@ import logging
 import threading
 import uuid
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kue.model.payload import decode, encode
+import msgspec
+
 from kue.runtime.context import (
     current_context,
     protecting_current_task,
@@ -25,7 +25,7 @@ from kue.runtime.errors import AlreadyUndeployed, RuntimeClosed, UnknownDeployme
 from kue.runtime.verticle import Source, Verticle, find, make
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Coroutine
 
     from kue.runtime.context import Context
     from kue.runtime.runtime import Runtime
@@ -36,11 +36,11 @@ logger = logging.getLogger(__name__)
 MAX_INSTANCES = 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeploymentOptions:
+class DeploymentOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a verticle is deployed."""
 
-    config: Mapping[str, Any] = field(default_factory=dict)
+    #: JSON, and a copy of the user's.
+    config: dict[str, Any] = {}
     instances: int = 1
     #: Whether it runs on threads of a pool instead of an event loop.
     worker: bool = False
@@ -56,11 +56,6 @@ class DeploymentOptions:
             raise ValueError(
                 f"instances must be 1 to {MAX_INSTANCES:,}, not {self.instances}"
             )
-        encode(dict(self.config), field="config")
-
-    def copy_config(self) -> dict[str, Any]:
-        config: dict[str, Any] = decode(encode(dict(self.config), field="config"))
-        return config
 
 
 class Instance:
@@ -229,7 +224,7 @@ class Deployer:
         options = deployment.options
         self._check(deployment.parent)
         if options.pool is not None:
-            deployment.pool = self._runtime.hold_pool(
+            deployment.pool = self._runtime.pools.hold(
                 options.pool, options.pool_size, options.pool_limit
             )
         for verticle in verticles:
@@ -264,7 +259,7 @@ class Deployer:
 
     def _forget(self, deployment: Deployment) -> None:
         if deployment.pool is not None:
-            self._runtime.release_pool(deployment.pool)
+            self._runtime.pools.release(deployment.pool)
         self._deployments.pop(deployment.id, None)
         if deployment.parent is not None:
             deployment.parent.children.pop(deployment.id, None)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from concurrent.futures import Future
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Self, TypeVar, TypeVarTuple, Unpack
 
 from kue.aio.event_loop import new_event_loop
 from kue.bus import EventBus
 from kue.bus.consumer import DEFAULT_BUFFER
+from kue.model.payload import decode, encode
 from kue.runtime.blocked_monitor import BlockedMonitor, MonitorLimits
 from kue.runtime.context import (
     CloseHooks,
@@ -21,9 +23,9 @@ from kue.runtime.context import (
 from kue.runtime.deployment import Deployer, Deployment, DeploymentOptions
 from kue.runtime.errors import RuntimeClosed
 from kue.runtime.event_loops import EventLoops
-from kue.runtime.ha import DEFAULT_GROUP, HA, Failover
+from kue.runtime.failover import DEFAULT_GROUP, HA, Failover
 from kue.runtime.shared import LocalShared, SharedData
-from kue.runtime.thread_pool import ThreadPool, ThreadPools
+from kue.runtime.thread_pool import ThreadPools
 from kue.runtime.timers import TimerCall, Timers
 from kue.runtime.worker_context import WorkerContext, WorkerExecutor
 
@@ -93,9 +95,9 @@ class Runtime:
         self._limits = limits
         self._hooks = CloseHooks()
         self._timers = Timers()
-        self._pools = ThreadPools()
-        self._workers = self.hold_pool("kue-worker", workers)
-        self._internal = self.hold_pool("kue-blocking", INTERNAL)
+        self.pools = ThreadPools((limits or MonitorLimits()).worker)
+        self._workers = self.pools.hold("kue-worker", workers)
+        self._internal = self.pools.hold("kue-blocking", INTERNAL)
         self._deployer = Deployer(self)
         self._ha = ha
         self._failover: Failover | None = None
@@ -145,7 +147,7 @@ class Runtime:
         self._loops = EventLoops(self._loop_count, self.loop_factory)
         if self._limits is not None:
             self._monitor = BlockedMonitor(
-                self._limits, self._loops.hosts, self._pools.all
+                self._limits, self._loops.hosts, self.pools.all
             )
         try:
             if self._shared_store is not None:
@@ -193,7 +195,7 @@ class Runtime:
             await self._close_part(self._shared_store, "shared data")
         finally:
             self.is_closed = True
-            self._pools.close()
+            self.pools.close()
             if self._monitor is not None:
                 self._monitor.stop()
             try:
@@ -304,7 +306,7 @@ class Runtime:
 
         One requested by a verticle is closed with it.
         """
-        executor = WorkerExecutor(self._pools, self.hold_pool(name, size, limit))
+        executor = WorkerExecutor(self.pools, self.pools.hold(name, size, limit))
         if (context := self._current()) is not None:
             context.add_close_hook(executor.close)
         return executor
@@ -353,7 +355,7 @@ class Runtime:
         """
         self._open_loops()
         options = DeploymentOptions(
-            config=config or {},
+            config=decode(encode(dict(config or {}), field="config")),
             instances=instances,
             worker=worker,
             pool=pool,
@@ -392,20 +394,11 @@ class Runtime:
         rest: dict[str, Any] = {
             "hooks": CloseHooks(),
             "deployment": deployment,
-            "config": deployment.options.copy_config(),
+            "config": deepcopy(deployment.options.config),
         }
         if deployment.options.worker:
             return WorkerContext(self, host, pool=pool, blocking=self._internal, **rest)
         return Context(self, host, blocking=pool, **rest)
-
-    def hold_pool(self, name: str, size: int, limit: float | None = None) -> ThreadPool:
-        """Return the pool called *name*, which exists until it is released."""
-        if limit is None:
-            limit = (self._limits or MonitorLimits()).worker
-        return self._pools.hold(name, size, limit=limit)
-
-    def release_pool(self, pool: ThreadPool) -> None:
-        self._pools.release(pool)
 
     def _current(self) -> Context | None:
         context = current_context()

@@ -190,16 +190,21 @@ class ThreadPools:
 
     A name has one pool for as long as it is held: the first holder sets its size, and
     the last one to release it closes it.
+
+    Args:
+        limit: The limit of pools for which no other is given.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limit: float) -> None:
+        self._limit = limit
         self._pools: dict[str, ThreadPool] = {}
         self._holders: dict[str, int] = {}
         self._lock = threading.Lock()
 
-    def hold(self, name: str, size: int, *, limit: float) -> ThreadPool:
+    def hold(self, name: str, size: int, limit: float | None = None) -> ThreadPool:
         with self._lock:
             if name not in self._pools:
+                limit = self._limit if limit is None else limit
                 self._pools[name] = ThreadPool(name, size, limit=limit)
                 self._holders[name] = 0
             self._holders[name] += 1

@@ -15,8 +15,7 @@ from kue.bus.assignments import AssignmentResult, Assignments
 from kue.bus.local_cluster import LocalNode
 from kue.bus.redis import RedisCluster
 from kue.model.errors import BadPayload, StoreUnavailable
-from kue.runtime import HA, Runtime, UnknownDeployment
-from kue.runtime.ha import failover
+from kue.runtime import HA, Runtime, UnknownDeployment, failover
 from tests.bus.nodes import BEAT
 from tests.runtime.ha import verticles
 from tests.runtime.ha.verticles import PARENT, PICKY, WITNESS, Witness

@@ -21,18 +21,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from kue.aio.thread_calls import running
-from kue.bus.assignments import MAX_DUTIES, AssignmentResult
-from kue.model.errors import StoreError
+from kue.bus.assignments import MAX_DUTIES, MAX_DUTY, AssignmentResult
+from kue.model.errors import BadPayload, StoreError
 from kue.model.names import check_name
+from kue.runtime.deployment import DeploymentOptions
 from kue.runtime.errors import RuntimeClosed
-from kue.runtime.ha.deployment_record import DeploymentRecord
 from kue.runtime.verticle import find_class, known_class
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine
 
     from kue.bus import ClusterManager
-    from kue.runtime.deployment import Deployer, DeploymentOptions
+    from kue.runtime.deployment import Deployer
     from kue.runtime.verticle import Source
 
 DEFAULT_GROUP = "__DEFAULT__"
@@ -69,6 +69,12 @@ class HA:
             raise ValueError(f"quorum must be 1 to {MAX_QUORUM:,}, not {self.quorum}")
         if not 0 <= self.grace <= MAX_GRACE:
             raise ValueError(f"grace must be 0 to {MAX_GRACE} s, not {self.grace}")
+
+
+class DeploymentRecord(DeploymentOptions, frozen=True, kw_only=True):
+    """A verticle by name, and how it is deployed: what another node deploys it from."""
+
+    verticle: str
 
 
 class Failover:
@@ -127,8 +133,7 @@ class Failover:
                 "a child ends with its parent and cannot fail over; "
                 "deploy the parent with ha=True"
             )
-        record = DeploymentRecord.of(source, options)
-        return await self._in_loop(self._deploy(record, record.encode()))
+        return await self._in_loop(self._deploy(_record_of(source, options)))
 
     def has(self, deployment_id: str) -> bool:
         """Return whether it is assigned to this node."""
@@ -188,7 +193,7 @@ class Failover:
         """Take over duties of other nodes."""
         for duty_id, record in (await self._assignments.read(ids)).items():
             try:
-                self._duties[duty_id] = DeploymentRecord.decode(record)
+                self._duties[duty_id] = _decoder.decode(record)
             except msgspec.DecodeError:
                 logger.exception("the verticle %s cannot be read", duty_id)
                 await self._assignments.hand_back(duty_id)
@@ -197,7 +202,7 @@ class Failover:
         """Keep duties that no other node holds, as after a Redis that lost data."""
         for duty_id in ids:
             record = self._duties[duty_id]
-            entry = await self._assignments.enter(duty_id, record.encode())
+            entry = await self._assignments.enter(duty_id, _encoder.encode(record))
             if entry is not AssignmentResult.OK:
                 del self._duties[duty_id]
                 logger.warning(
@@ -243,11 +248,8 @@ class Failover:
     async def _bring_up(self, duty_id: str, record: DeploymentRecord) -> None:
         try:
             async with asyncio.timeout(START_SECONDS):
-                await self._deployer.deploy(
-                    known_class(record.verticle),
-                    record.options(),
-                    deployment_id=duty_id,
-                )
+                kind = known_class(record.verticle)
+                await self._deployer.deploy(kind, record, deployment_id=duty_id)
         except RuntimeClosed:
             return
         except Exception:
@@ -278,7 +280,7 @@ class Failover:
 
     # -- called by users, in our loop ------------------------------------------
 
-    async def _deploy(self, record: DeploymentRecord, encoded: bytes) -> str:
+    async def _deploy(self, record: DeploymentRecord) -> str:
         if self._is_closed:
             raise RuntimeClosed("the runtime is closed")
         # An import may take long.
@@ -286,7 +288,7 @@ class Failover:
         await self._refresh()
         duty_id = str(uuid.uuid4())
         if not self.has_quorum:
-            await self._enter(duty_id, record, encoded)
+            await self._enter(duty_id, record)
             logger.warning(
                 "%s waits: the group has %d nodes of %d",
                 record.verticle,
@@ -294,21 +296,20 @@ class Failover:
                 self._ha.quorum,
             )
             return duty_id
-        await self._deployer.deploy(kind, record.options(), deployment_id=duty_id)
+        await self._deployer.deploy(kind, record, deployment_id=duty_id)
         try:
-            await self._enter(duty_id, record, encoded)
+            await self._enter(duty_id, record)
         except BaseException:
             self._orphans.add(duty_id)
             await self._deployer.undeploy(duty_id)
             raise
         return duty_id
 
-    async def _enter(
-        self, duty_id: str, record: DeploymentRecord, encoded: bytes
-    ) -> None:
+    async def _enter(self, duty_id: str, record: DeploymentRecord) -> None:
         """Record it, and be assigned to it from now on."""
         async with self._lock:
-            if await self._assignments.enter(duty_id, encoded) is AssignmentResult.FULL:
+            entry = await self._assignments.enter(duty_id, _encoder.encode(record))
+            if entry is AssignmentResult.FULL:
                 raise ValueError(
                     f"the group {self._ha.group!r} has {MAX_DUTIES:,} verticles, "
                     "which is the maximum"
@@ -354,3 +355,29 @@ class Failover:
             return await work
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         return await asyncio.wrap_future(future)
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(DeploymentRecord)
+
+
+def _record_of(source: Source, options: DeploymentOptions) -> DeploymentRecord:
+    """
+    Return the record of what is to be deployed.
+
+    Raises:
+        ValueError: Another process could not create it.
+        BadPayload: Its config is too large for a record.
+    """
+    if not isinstance(source, str):
+        raise ValueError(
+            f"{source!r} cannot fail over to another process; name it as 'module:Class'"
+        )
+    record = DeploymentRecord(verticle=source, **msgspec.structs.asdict(options))
+    size = len(_encoder.encode(record))
+    if size > MAX_DUTY:
+        raise BadPayload(
+            "config",
+            f"makes {size:,} bytes, and the limit for failover is {MAX_DUTY:,}",
+        )
+    return record
