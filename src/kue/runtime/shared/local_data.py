@@ -5,23 +5,127 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
+import time
 from collections import OrderedDict
+from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Self
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, Self
 
 from kue.model.duration import milliseconds
 from kue.runtime.errors import LockTimedOut
-from kue.runtime.shared.async_map import LocalAsyncMap
 from kue.runtime.shared.contract import Counter
-from kue.runtime.shared.values import check_number
+from kue.runtime.shared.values import EncodedMap, check_number, thaw
 
 if TYPE_CHECKING:
     from kue.model.duration import Duration
-    from kue.runtime.shared.async_map import CallLater
+    from kue.model.payload import JSON
     from kue.runtime.shared.contract import Lock
+    from kue.runtime.shared.values import Condition
 
+
+class Cancellable(Protocol):
+    def cancel(self) -> None: ...
+
+
+#: Calls a function in so many seconds.
+CallLater = Callable[[float, Callable[[], None]], Cancellable]
 #: Waiters, the first first; each is done when the lock is handed to it.
 Waiters = OrderedDict["Future[None]", None]
+
+
+@dataclass(eq=False, slots=True)
+class _Entry:
+    text: bytes
+    #: By the monotonic clock.
+    until: float | None = None
+    timer: Cancellable | None = None
+
+    @property
+    def is_expired(self) -> bool:
+        return self.until is not None and time.monotonic() >= self.until
+
+
+class LocalAsyncMap(EncodedMap):
+    """An `AsyncMap` for all threads of one runtime."""
+
+    def __init__(self, call_later: CallLater) -> None:
+        self._call_later = call_later
+        self._entries: dict[str, _Entry] = {}
+        self._lock = threading.Lock()
+
+    async def clear(self) -> None:
+        with self._lock:
+            for key in tuple(self._entries):
+                self._drop(key)
+
+    async def size(self) -> int:
+        return len(self._texts())
+
+    async def keys(self) -> list[str]:
+        return list(self._texts())
+
+    async def entries(self) -> dict[str, JSON]:
+        return {key: thaw(text) for key, text in self._texts().items()}
+
+    def _texts(self) -> dict[str, bytes]:
+        with self._lock:
+            entries = self._entries.items()
+            return {key: entry.text for key, entry in entries if not entry.is_expired}
+
+    async def _get(self, key: str) -> bytes | None:
+        with self._lock:
+            return self._text(key)
+
+    async def _put(
+        self, where: Condition, key: str, text: bytes, ms: int, old: bytes
+    ) -> bytes | None:
+        with self._lock:
+            current = self._text(key)
+            is_put = {
+                "any": True,
+                "absent": current is None,
+                "present": current is not None,
+                "same": current == old,
+            }
+            if is_put[where]:
+                self._set(key, text, ms / 1000)
+            return current
+
+    async def _remove(self, key: str, old: bytes) -> bytes | None:
+        with self._lock:
+            current = self._text(key)
+            if not old or current == old:
+                self._drop(key)
+            return current
+
+    # -- under the lock --------------------------------------------------------
+
+    def _text(self, key: str) -> bytes | None:
+        entry = self._entries.get(key)
+        # Its timer may be late.
+        return None if entry is None or entry.is_expired else entry.text
+
+    def _set(self, key: str, text: bytes, seconds: float) -> None:
+        entry = _Entry(text)
+        if seconds:
+            entry.until = time.monotonic() + seconds
+            entry.timer = self._call_later(seconds, partial(self._expire, key, entry))
+        self._drop(key)
+        self._entries[key] = entry
+
+    def _drop(self, key: str) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is not None and entry.timer is not None:
+            entry.timer.cancel()
+
+    # -- by the timer ----------------------------------------------------------
+
+    def _expire(self, key: str, entry: _Entry) -> None:
+        with self._lock:
+            if self._entries.get(key) is entry:
+                del self._entries[key]
 
 
 class LocalLocks:
