@@ -12,6 +12,7 @@ from kue.store.redis.scripts import load
 
 if TYPE_CHECKING:
     from kue.runtime.shared.redis.shared_data import ConnectionThread
+    from kue.store.redis.scripts import Script
     from kue.store.redis.wire.client import RedisClient
 
 PACKAGE = "kue.runtime.shared.redis"
@@ -46,33 +47,27 @@ class IdempotentCalls:
 
     async def command(self, root: str, *command: Any) -> Any:
         """Send a command that only reads."""
-        return await self._thread.call(self._command, root, command)
+        return await self._thread.call(self._client.read, root, *command)
 
     async def read(self, script: str, root: str, *args: Any) -> Any:
         """Run a script that only reads."""
-        return await self._thread.call(self._read, script, root, args)
+        loaded = load(script, PACKAGE)
+        return await self._thread.call(self._client.run, loaded, root, *args)
 
     async def change(self, script: str, root: str, *args: Any) -> bytes | None:
         """Run a script that returns + and some text, which is returned, or -."""
-        return await self._thread.call(self._change, script, root, args)
-
-    # -- in the connection thread ----------------------------------------------
-
-    async def _command(self, root: str, command: tuple[Any, ...]) -> Any:
-        return await self._client.read(root, *command)
-
-    async def _read(self, script: str, root: str, args: tuple[Any, ...]) -> Any:
-        return await self._client.run(load(script, PACKAGE), root, *args)
+        return await self._thread.call(self._change, load(script, PACKAGE), root, args)
 
     async def _change(
-        self, script: str, root: str, args: tuple[Any, ...]
+        self, script: Script, root: str, args: tuple[Any, ...]
     ) -> bytes | None:
+        """Do that in the connection thread."""
         async with self._free:
             caller = self._callers.pop()
             number = next(self._numbers)
             try:
                 answer: bytes = await self._client.run(
-                    load(script, PACKAGE), root, caller, number, *args
+                    script, root, caller, number, *args
                 )
             finally:
                 self._callers.append(caller)
