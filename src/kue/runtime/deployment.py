@@ -11,22 +11,16 @@ import logging
 import threading
 import uuid
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kue.runtime.context import (
-    current_context,
-    protecting_current_task,
-    wait_shielded,
-    was_cancelled,
-)
+from kue.runtime.context import protecting_current_task, wait_shielded, was_cancelled
 from kue.runtime.errors import AlreadyUndeployed, RuntimeClosed, UnknownDeployment
 from kue.runtime.verticle import Source, Verticle, find, make
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
     from kue.runtime.context import Context
     from kue.runtime.runtime import Runtime
     from kue.runtime.thread_pool import ThreadPool
@@ -58,30 +52,22 @@ class DeploymentOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
             )
 
 
+@dataclass(eq=False)
 class Instance:
-    """One verticle of a deployment, and its context."""
+    """One verticle of a deployment; its methods are called in its context."""
 
-    def __init__(self, verticle: Verticle, context: Context) -> None:
-        self.verticle = verticle
-        self.context = context
-        self._starting: asyncio.Task[Any] | None = None
-        self._is_started = False
+    verticle: Verticle
+    context: Context
+    _starting: asyncio.Task[Any] | None = None
+    _is_started: bool = False
 
     async def start(self) -> None:
-        await self.context.call(self._start)
-
-    async def stop(self) -> None:
-        """Stop the verticle if it has started; cancel its start if it is starting."""
-        await self.context.call(self._stop)
-
-    # -- in the context --------------------------------------------------------
-
-    async def _start(self) -> None:
         self._starting = asyncio.current_task()
         await self.verticle.start()
         self._is_started = True
 
-    async def _stop(self) -> None:
+    async def stop(self) -> None:
+        """Stop the verticle if it has started; cancel its start if it is starting."""
         if self._starting is not None and not self._starting.done():
             # Only once: it may be cleaning up.
             if not self._starting.cancelling():
@@ -93,26 +79,20 @@ class Instance:
             await self.verticle.stop()
 
 
+@dataclass(eq=False, repr=False)
 class Deployment:
     """One or more instances of a verticle, started and stopped together."""
 
-    def __init__(
-        self,
-        name: str,
-        options: DeploymentOptions,
-        parent: Deployment | None,
-        deployment_id: str | None = None,
-    ) -> None:
-        self.id = deployment_id or str(uuid.uuid4())
-        self.name = name
-        self.options = options
-        self.parent = parent
-        self.children: dict[str, Deployment] = {}
-        self.instances: list[Instance] = []
-        self.pool: ThreadPool | None = None
-        #: Whether it is being undeployed.
-        self.is_ending = False
-        self.ended: Future[None] = Future()
+    id: str
+    name: str
+    options: DeploymentOptions
+    parent: Deployment | None
+    children: dict[str, Deployment] = field(default_factory=dict)
+    instances: list[Instance] = field(default_factory=list)
+    pool: ThreadPool | None = None
+    #: Whether it is being undeployed.
+    is_ending: bool = False
+    ended: Future[None] = field(default_factory=Future)
 
     def __repr__(self) -> str:
         return f"{self.name} {self.id}"
@@ -139,10 +119,8 @@ class Deployer:
 
     def parent(self) -> Deployment | None:
         """Return the deployment whose code is running, if it is of this runtime."""
-        context = current_context()
-        if context is None or context.runtime is not self._runtime:
-            return None
-        return context.deployment
+        context = self._runtime.current()
+        return None if context is None else context.deployment
 
     async def deploy(
         self,
@@ -167,26 +145,13 @@ class Deployer:
             ended.set_result(None)
 
     async def undeploy(self, deployment_id: str) -> None:
-        """
-        Stop the children, then the verticle, then its timers and hooks.
-
-        Continues to the end even if the caller is cancelled.
-
-        Raises:
-            UnknownDeployment: Nothing is deployed under this id.
-            AlreadyUndeployed: It is being undeployed.
-            Exception: What the verticle raised when it was stopped; it is undeployed.
-        """
+        """Do as `Runtime.undeploy`, to the end even if the caller is cancelled."""
         deployment = self._deployments.get(deployment_id)
         if deployment is None:
             raise UnknownDeployment(deployment_id)
         if not self._mark_ending(deployment):
             raise AlreadyUndeployed(deployment_id)
-        errors = await self._run_to_end(self._take_down(deployment))
-        for error in errors[1:]:
-            logger.error("%s failed to stop, too", deployment.name, exc_info=error)
-        if errors:
-            raise errors[0]
+        _raise_first(await self._take_down(deployment), deployment, "stop")
 
     async def close(self) -> None:
         """Undeploy everything, the last deployed first; failures are logged."""
@@ -206,17 +171,16 @@ class Deployer:
             # An import may take long.
             source = await self._runtime.execute_blocking(find, source)
         verticles = make(source, options.instances)
+        deployment_id = deployment_id or str(uuid.uuid4())
         name = type(verticles[0]).__name__
-        deployment = Deployment(name, options, parent, deployment_id)
+        deployment = Deployment(deployment_id, name, options, parent)
         try:
             self._prepare(deployment, verticles)
-            await _start(deployment)
+            starting = (it.context.call(it.start) for it in deployment.instances)
+            _raise_first(await _errors_of(starting), deployment, "start")
             self._register(deployment)
         except BaseException:
-            deployment.is_ending = True
-            errors = await self._run_to_end(self._take_down(deployment))
-            for error in errors:
-                logger.error("%s failed to stop", name, exc_info=error)
+            await self._end(deployment)
             raise
         return deployment.id
 
@@ -247,12 +211,24 @@ class Deployer:
     # -- undeploying -----------------------------------------------------------
 
     async def _take_down(self, deployment: Deployment) -> list[BaseException]:
+        """End *deployment* even if the caller is cancelled, or ended by it."""
+        task = asyncio.get_running_loop().create_task(
+            self._stop(deployment),
+            name="kue undeploy",
+            context=protecting_current_task(),
+        )
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return await asyncio.shield(task)
+
+    async def _stop(self, deployment: Deployment) -> list[BaseException]:
         """End *deployment* in any case; return what its verticles raised."""
         try:
             for child in reversed(tuple(deployment.children.values())):
                 await self._end(child)
-            errors = await _errors_of(one.stop() for one in deployment.instances)
-            closing = (one.context.close() for one in deployment.instances)
+            stopping = (it.context.call(it.stop) for it in deployment.instances)
+            errors = await _errors_of(stopping)
+            closing = (it.context.close() for it in deployment.instances)
             return errors + await _errors_of(closing)
         finally:
             self._forget(deployment)
@@ -270,7 +246,7 @@ class Deployer:
         if not self._mark_ending(deployment):
             await wait_shielded(deployment.ended)
             return
-        for error in await self._run_to_end(self._take_down(deployment)):
+        for error in await self._take_down(deployment):
             logger.error("%s failed to stop", deployment.name, exc_info=error)
 
     def _mark_ending(self, deployment: Deployment) -> bool:
@@ -283,24 +259,12 @@ class Deployer:
             task.get_loop().call_soon_threadsafe(task.cancel)
             await wait_shielded(ended)
 
-    async def _run_to_end(
-        self, work: Coroutine[Any, Any, list[BaseException]]
-    ) -> list[BaseException]:
-        """Do *work* even if the caller is cancelled, or ended by it."""
-        loop = asyncio.get_running_loop()
-        task = loop.create_task(
-            work, name="kue undeploy", context=protecting_current_task()
-        )
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return await asyncio.shield(task)
 
-
-async def _start(deployment: Deployment) -> None:
-    """Start all instances in parallel; raise the first error."""
-    errors = await _errors_of(one.start() for one in deployment.instances)
+def _raise_first(
+    errors: list[BaseException], deployment: Deployment, verb: str
+) -> None:
     for error in errors[1:]:
-        logger.error("%s failed to start, too", deployment.name, exc_info=error)
+        logger.error("%s failed to %s, too", deployment.name, verb, exc_info=error)
     if errors:
         raise errors[0]
 

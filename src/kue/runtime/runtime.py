@@ -32,7 +32,7 @@ from kue.runtime.worker_context import WorkerContext, WorkerExecutor
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kue.bus import ClusterManager, Consumer, Handler
+    from kue.bus import Consumer, Handler
     from kue.model.duration import Duration
     from kue.runtime.context import Hook
     from kue.runtime.shared import Shared
@@ -154,16 +154,14 @@ class Runtime:
                 await self._shared_store.open()
             if self.bus is not None:
                 await self.bus.start()
-                await self._open_failover(self.bus.cluster)
+                if self._ha is not None and self.bus.cluster is not None:
+                    cluster = self.bus.cluster
+                    self._failover = Failover(self._deployer, cluster, self._ha)
+                    await self._failover.open()
         except BaseException:
             await self.close()
             raise
         return self
-
-    async def _open_failover(self, cluster: ClusterManager | None) -> None:
-        if self._ha is not None and cluster is not None:
-            self._failover = Failover(self._deployer, cluster, self._ha)
-            await self._failover.open()
 
     async def close(self) -> None:
         """
@@ -182,7 +180,7 @@ class Runtime:
                 work, name="kue close", context=protecting_current_task()
             )
             await asyncio.shield(self._closer)
-        elif self._current() is None:
+        elif self.current() is None:
             await wait_shielded(self._closing)
 
     async def _close(self, loops: EventLoops, closing: Future[None]) -> None:
@@ -221,7 +219,7 @@ class Runtime:
 
     def context(self) -> Context:
         """Return the context that this code runs in, or a new one on the next loop."""
-        current = self._current()
+        current = self.current()
         if current is not None:
             return current
         return Context(
@@ -307,7 +305,7 @@ class Runtime:
         One requested by a verticle is closed with it.
         """
         executor = WorkerExecutor(self.pools, self.pools.hold(name, size, limit))
-        if (context := self._current()) is not None:
+        if (context := self.current()) is not None:
             context.add_close_hook(executor.close)
         return executor
 
@@ -400,7 +398,8 @@ class Runtime:
             return WorkerContext(self, host, pool=pool, blocking=self._internal, **rest)
         return Context(self, host, blocking=pool, **rest)
 
-    def _current(self) -> Context | None:
+    def current(self) -> Context | None:
+        """Return the context that this code runs in, if it is one of this runtime."""
         context = current_context()
         return context if context is not None and context.runtime is self else None
 
