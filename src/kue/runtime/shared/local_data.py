@@ -145,8 +145,16 @@ class LocalLocks:
     async def acquire(self, name: str, timeout: Duration) -> LocalLock:
         seconds = milliseconds(timeout, field="timeout") / 1000
         waiter = self._join(name)
-        if waiter is not None:
-            await self._wait(name, waiter, seconds)
+        try:
+            if not waiter.done():
+                async with asyncio.timeout(seconds):
+                    # The future itself must not be cancelled: `release` sets it.
+                    await asyncio.shield(asyncio.wrap_future(waiter))
+        except BaseException as exc:
+            self._leave(name, waiter)
+            if isinstance(exc, TimeoutError):
+                raise LockTimedOut(name) from None
+            raise
         return LocalLock(self, name, next(self._fences))
 
     def release(self, name: str) -> None:
@@ -158,27 +166,16 @@ class LocalLocks:
             else:
                 del self._queues[name]
 
-    def _join(self, name: str) -> Future[None] | None:
-        """Take the lock, or join the queue and return the future of the lock."""
+    def _join(self, name: str) -> Future[None]:
+        """Take the lock or join the queue; return a future, done if it is held."""
+        waiter: Future[None] = Future()
         with self._mutex:
-            queue = self._queues.get(name)
-            if queue is None:
+            if name in self._queues:
+                self._queues[name][waiter] = None
+            else:
                 self._queues[name] = OrderedDict()
-                return None
-            waiter: Future[None] = Future()
-            queue[waiter] = None
-            return waiter
-
-    async def _wait(self, name: str, waiter: Future[None], seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                # The future itself must not be cancelled: `release` sets it.
-                await asyncio.shield(asyncio.wrap_future(waiter))
-        except BaseException as exc:
-            self._leave(name, waiter)
-            if isinstance(exc, TimeoutError):
-                raise LockTimedOut(name) from None
-            raise
+                waiter.set_result(None)
+        return waiter
 
     def _leave(self, name: str, waiter: Future[None]) -> None:
         with self._mutex:

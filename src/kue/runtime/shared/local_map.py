@@ -79,8 +79,7 @@ class LocalMap(MutableMapping[Hashable, Any]):
 
     def remove(self, key: Hashable) -> Any:
         """Remove and return the value; None if there is none."""
-        with self._lock:
-            return self._values.pop(key, None)
+        return self.pop(key, None)
 
     def remove_if_present(self, key: Hashable, value: Any) -> bool:
         """Remove the value if it equals *value*; return whether it did."""
@@ -128,13 +127,7 @@ class LocalMap(MutableMapping[Hashable, Any]):
 
 
 def copied(value: Any, depth: int = MAX_DEPTH) -> Any:
-    """
-    Return *value*, or a copy if it is mutable.
-
-    Raises:
-        TypeError: It can neither be shared nor copied.
-        ValueError: It nests too deep.
-    """
+    """Return *value*, or a copy if it is mutable."""
     if value is None or isinstance(value, _IMMUTABLE):
         return value
     if depth == 0:

@@ -110,13 +110,7 @@ def _check_ttl(ttl: Duration | None) -> int:
 
 
 def check_number(number: object) -> int:
-    """
-    Return *number* if it is valid for a counter.
-
-    Raises:
-        TypeError: It is not an integer.
-        OverflowError: It has more than 64 bits.
-    """
+    """Return *number* if it is valid for a counter."""
     if not isinstance(number, int) or isinstance(number, bool):
         raise TypeError(f"a counter counts in whole numbers, not {number!r}")
     if not _SMALLEST <= number <= _LARGEST:

@@ -71,10 +71,10 @@ class LockTicket:
         self.ticket = abs(ticket)
         if ticket > 0 or self.granted == self.ticket:
             self.state = LockState.HELD
-            _resolve(self.acquired)
+            resolve(self.acquired)
         else:
             self.state = LockState.WAITING
-        _resolve(self.joined)
+        resolve(self.joined)
 
     def grant(self, ticket: int) -> None:
         """Hold the lock, if the entry is in the queue with this ticket."""
@@ -94,7 +94,7 @@ class LockTicket:
 _UNDECIDED = (LockState.JOINING, LockState.WAITING, LockState.REJOINING)
 
 
-def _resolve(future: asyncio.Future[None]) -> None:
+def resolve(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
 
@@ -148,12 +148,7 @@ class LockRequests:
         return [self._waiting.popleft() for _ in range(min(_MANY, len(self._waiting)))]
 
     async def make(self, actions: list[LockAction]) -> LockReply:
-        """
-        Make a step, which renews the lease.
-
-        Raises:
-            StoreError: It may have been made anyway.
-        """
+        """Make a step, which renews the lease.  One that fails may have been made."""
         args: list[str | int] = []
         for what, entry in actions:
             args += (what, entry.number, quote(entry.lock), entry.ticket)

@@ -19,7 +19,12 @@ from kue.aio.retry import short_pause
 from kue.aio.tasks import cancel_all
 from kue.model.errors import StoreError
 from kue.runtime.errors import LockTimedOut, RuntimeClosed
-from kue.runtime.shared.redis.lock_requests import LockRequests, LockState, LockTicket
+from kue.runtime.shared.redis.lock_requests import (
+    LockRequests,
+    LockState,
+    LockTicket,
+    resolve,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,8 +58,7 @@ class RedisLocks:
         self._work = asyncio.Event()
         self._is_expired = False
         self._is_closed = False
-        self._stepper: asyncio.Task[None] | None = None
-        self._listener: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     @property
     def is_safe(self) -> bool:
@@ -75,13 +79,11 @@ class RedisLocks:
             # Cancelled before it began.
             return
         until = asyncio.get_running_loop().time() + seconds
-        if self._stepper is None:
-            self._stepper = asyncio.create_task(
-                self._run_steps(), name="kue-locks-step"
-            )
-            self._listener = asyncio.create_task(
-                self._listen(), name="kue-locks-listen"
-            )
+        if not self._tasks:
+            self._tasks = [
+                asyncio.create_task(self._run_steps(), name="kue-locks-step"),
+                asyncio.create_task(self._listen(), name="kue-locks-listen"),
+            ]
         entry.begin()
         self._entries[entry.number] = entry
         self._add("+", entry)
@@ -110,7 +112,7 @@ class RedisLocks:
     async def close(self) -> None:
         """Leave all queues."""
         self._is_closed = True
-        await cancel_all([self._stepper, self._listener])
+        await cancel_all(self._tasks)
         for entry in self._entries.values():
             entry.fail(RuntimeClosed("this shared data was closed during the call"))
             entry.state = LockState.LEFT
@@ -122,7 +124,7 @@ class RedisLocks:
         except (StoreError, TimeoutError) as exc:
             logger.warning("locks are released when their lease ends: %s", exc)
         for entry in self._entries.values():
-            _mark_removed(entry)
+            resolve(entry.removed)
 
     # -- steps -----------------------------------------------------------------
 
@@ -173,7 +175,7 @@ class RedisLocks:
         for (what, entry), ticket in reply.actions:
             if what == "-":
                 self._entries.pop(entry.number, None)
-                _mark_removed(entry)
+                resolve(entry.removed)
             elif ticket == 0:
                 self._handle_missing(entry, reply.born)
             else:
@@ -225,7 +227,7 @@ class RedisLocks:
                 self._add(what, entry)
                 if not entry.removed.done():
                     logger.warning("lock %r is released later: %s", entry.lock, error)
-                _mark_removed(entry)
+                resolve(entry.removed)
             elif entry.state is LockState.JOINING:
                 entry.fail(error)
             elif what == "+":
@@ -269,8 +271,3 @@ class RedisLocks:
             entry = self._entries.get(int(number))
             if entry is not None:
                 entry.grant(int(ticket))
-
-
-def _mark_removed(entry: LockTicket) -> None:
-    if not entry.removed.done():
-        entry.removed.set_result(None)

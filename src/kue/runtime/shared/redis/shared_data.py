@@ -129,7 +129,7 @@ class RedisLock:
 
 class ConnectionThread(LoopThread):
     """
-    The thread of the Redis connections, from its creation until `close`.
+    The thread of the Redis connections, from its creation until it is stopped.
 
     A Redis client belongs to one loop, and shared data is used from many.  And a
     handler that blocks its loop must not prevent the renewal of leases.
@@ -157,16 +157,6 @@ class ConnectionThread(LoopThread):
                 raise
             text = "this shared data was closed during the call"
             raise RuntimeClosed(text) from None
-
-    def post(self, function: Callable[[Unpack[A]], object], *args: *A) -> None:
-        """Call a plain *function* in the thread soon."""
-        if not self.call_soon(function, *args):
-            raise self._closed()
-
-    async def close(self) -> None:
-        """End the thread, and cancel the calls that run there."""
-        self.stop()
-        await asyncio.to_thread(self.join)
 
     def _closed(self) -> Exception:
         return RuntimeClosed("this shared data was closed")
@@ -210,7 +200,7 @@ class RedisShared:
             raise RuntimeClosed("shared data can be opened only once; create another")
         self._session = _Session(self._address, self._prefix, self._lease)
         try:
-            await self._session.thread.call(self._session.begin)
+            await self._session.thread.call(self._session.check)
         except BaseException:
             await self.close()
             raise
@@ -223,7 +213,9 @@ class RedisShared:
             try:
                 await session.thread.call(session.end)
             finally:
-                await session.thread.close()
+                # That cancels the calls that run there.
+                session.thread.stop()
+                await asyncio.to_thread(session.thread.join)
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -254,8 +246,7 @@ class RedisShared:
             await session.thread.call(session.locks.acquire, entry, seconds)
         except BaseException:
             # It may have been acquired just now; pass it on.
-            with suppress(RuntimeClosed):
-                session.thread.post(session.locks.leave, entry)
+            session.thread.call_soon(session.locks.leave, entry)
             raise
         return RedisLock(session.thread, session.locks, entry)
 
@@ -276,7 +267,7 @@ class _Session:
         self.calls = IdempotentCalls(self.thread, self._client, prefix, process)
         self.locks = RedisLocks(self._client, self._root, process, lease)
 
-    async def begin(self) -> None:
+    async def check(self) -> None:
         await self._client.read(self._root, "PING")
 
     async def end(self) -> None:
