@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kue.runtime.event_loops import LoopHost
-    from kue.runtime.thread_pool import BusyThread, ThreadPool
+    from kue.runtime.thread_pool import ThreadPool
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ class BlockedMonitor:
             held = time.monotonic() - busy.since
             frame = sys._current_frames().get(busy.thread)
             # If it runs another call by now, the frame belongs to that.
-            if held > pool.limit and frame is not None and _is_still(busy, pool):
+            if held > pool.limit and frame is not None and busy in pool.busy():
                 self._warn(busy.name, blockage(held, frame), pool.limit)
 
     def _warn(self, thread: str, found: BlockedLoop, limit: float) -> None:
@@ -117,7 +117,3 @@ def _probe(host: LoopHost, limits: MonitorLimits) -> LoopProbe:
         again=True,
         idle=(loop_thread.__file__,),
     )
-
-
-def _is_still(busy: BusyThread, pool: ThreadPool) -> bool:
-    return busy in pool.busy()

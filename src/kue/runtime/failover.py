@@ -15,6 +15,7 @@ import asyncio
 import logging
 import time
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -120,14 +121,7 @@ class Failover:
         await self._in_loop(self._close())
 
     async def deploy(self, source: Source, options: DeploymentOptions) -> str:
-        """
-        Deploy a verticle that outlives this node; below the quorum, only record it.
-
-        Raises:
-            ValueError: It cannot run elsewhere, it is a child, or there are too many.
-            StoreError: The group cannot be reached; nothing is deployed.
-            Exception: What the verticle raised.
-        """
+        """Deploy what outlives this node; below the quorum, only record it."""
         if self._deployer.parent() is not None:
             raise ValueError(
                 "a child ends with its parent and cannot fail over; "
@@ -159,11 +153,9 @@ class Failover:
 
     async def _wait(self) -> None:
         seconds = _SOON_SECONDS if self._is_waiting else PASS_SECONDS
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._wakeup.wait()
-        except TimeoutError:
-            pass
         self._wakeup.clear()
 
     async def _refresh(self) -> None:
@@ -362,13 +354,7 @@ _decoder = msgspec.json.Decoder(DeploymentRecord)
 
 
 def _record_of(source: Source, options: DeploymentOptions) -> DeploymentRecord:
-    """
-    Return the record of what is to be deployed.
-
-    Raises:
-        ValueError: Another process could not create it.
-        BadPayload: Its config is too large for a record.
-    """
+    """Return the record of a deployment; refuse what another node could not make."""
     if not isinstance(source, str):
         raise ValueError(
             f"{source!r} cannot fail over to another process; name it as 'module:Class'"

@@ -65,12 +65,7 @@ class ThreadPool:
         self._busy: dict[int, BusyThread] = {}
 
     def submit(self, call: Call) -> None:
-        """
-        Make *call* on a thread.
-
-        Raises:
-            RuntimeClosed: The pool is closed.
-        """
+        """Make *call* on a thread; a closed pool raises `RuntimeClosed`."""
         with self._lock:
             if self._is_closed:
                 raise RuntimeClosed(f"the pool {self.name!r} is closed")
@@ -173,12 +168,7 @@ async def on_thread(
     function: Callable[[], T],
     variables: contextvars.Context,
 ) -> T:
-    """
-    Call *function* on a thread of *pool* and return what it returns.
-
-    Raises:
-        TypeError: It is a coroutine function, which does not block.
-    """
+    """Call *function* on a thread of *pool* and return what it returns."""
     if inspect.iscoroutinefunction(getattr(function, "func", function)):
         raise TypeError(f"{function!r} is async; await it instead")
     return await asyncio.wrap_future(start(pool, partial(variables.run, function)))

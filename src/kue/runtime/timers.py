@@ -6,6 +6,7 @@ import itertools
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kue.aio.thread_calls import running
@@ -78,12 +79,7 @@ class Timers:
         *,
         is_periodic: bool,
     ) -> int:
-        """
-        Call *handler* in *context* after *delay*; return the timer's id.
-
-        Raises:
-            ValueError: The delay is shorter than a millisecond.
-        """
+        """Call *handler* in *context* after *delay*; return the timer's id."""
         ms = milliseconds(delay, field="delay")
         if ms < 1:
             raise ValueError("Cannot schedule a timer with delay < 1 ms")
@@ -99,27 +95,19 @@ class Timers:
         return timer is not None and timer.cancel()
 
 
+@dataclass(eq=False)
 class _Timer:
-    def __init__(
-        self,
-        timers: dict[int, _Timer],
-        number: int,
-        context: Context,
-        handler: TimerHandler,
-        seconds: float,
-        is_periodic: bool,
-    ) -> None:
-        self._timers = timers
-        self._number = number
-        self._context = context
-        self._handler = handler
-        self._seconds = seconds
-        self._is_periodic = is_periodic
-        self._due = time.monotonic() + seconds
-        self._timer_call: TimerCall | None = None
-        self._is_running = False
+    _timers: dict[int, _Timer]
+    _number: int
+    _context: Context
+    _handler: TimerHandler
+    _seconds: float
+    _is_periodic: bool
+    _timer_call: TimerCall | None = None
+    _is_running: bool = False
 
     def start(self) -> None:
+        self._due = time.monotonic() + self._seconds
         self._context.add_close_hook(self.cancel)
         self._wait()
 
@@ -137,7 +125,7 @@ class _Timer:
 
     def _wait(self) -> None:
         seconds = self._due - time.monotonic()
-        self._timer_call = TimerCall(self._context.host.loop, seconds, self._fire)
+        self._timer_call = TimerCall(self._context.loop, seconds, self._fire)
 
     def _fire(self) -> None:
         if self._number not in self._timers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from kue.bus.consumer import DEFAULT_BUFFER
 
@@ -75,12 +75,7 @@ Source = type[Verticle] | Callable[[], Verticle] | Verticle | str
 
 
 def find(name: str) -> Callable[[], Verticle]:
-    """
-    Import the verticle class or factory that ``module:Class`` names.
-
-    Raises:
-        ValueError: There is no such module, or no such name in it.
-    """
+    """Import the verticle class or factory that ``module:Class`` names."""
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute.isidentifier()):
         raise ValueError(f"the verticle {name!r} cannot be read; write module:Class")
@@ -98,16 +93,11 @@ def find(name: str) -> Callable[[], Verticle]:
 
 
 def find_class(name: str) -> type[Verticle]:
-    """
-    Import the class that ``module:Class`` names.
-
-    Raises:
-        ValueError: There is none, or it is not a class of verticles.
-    """
+    """Import the class of verticles that ``module:Class`` names."""
     found = find(name)
     if not _is_verticle(found):
         raise ValueError(f"{name} is not a subclass of Verticle")
-    return cast("type[Verticle]", found)
+    return found
 
 
 def known_class(name: str) -> type[Verticle]:
@@ -115,9 +105,6 @@ def known_class(name: str) -> type[Verticle]:
     Return the class that ``module:Class`` names, if this program has imported it.
 
     For names from other processes: nothing is imported, and nothing is called.
-
-    Raises:
-        ValueError: It has not, or it is not a class of verticles.
     """
     module, _, attribute = name.partition(":")
     found = vars(sys.modules.get(module, object)).get(attribute)
@@ -126,21 +113,15 @@ def known_class(name: str) -> type[Verticle]:
             f"{name} is not a verticle of this program; "
             "import its module where the runtime is made"
         )
-    return cast("type[Verticle]", found)
+    return found
 
 
-def _is_verticle(found: object) -> bool:
+def _is_verticle(found: object) -> TypeGuard[type[Verticle]]:
     return isinstance(found, type) and issubclass(found, Verticle)
 
 
 def make(source: Callable[[], Verticle] | Verticle, count: int) -> list[Verticle]:
-    """
-    Return *count* verticles.
-
-    Raises:
-        ValueError: One instance is to be several, or was deployed before.
-        TypeError: What was made is not a verticle.
-    """
+    """Return *count* verticles, none of which was deployed before."""
     if isinstance(source, Verticle):
         if count > 1:
             raise ValueError("one verticle cannot be several; give its class instead")
