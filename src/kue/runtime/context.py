@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kue.runtime.runtime import Runtime
 
 #: A function, plain or async, without arguments.
-Hook = Callable[[], object]
+Callback = Callable[[], object]
 logger = logging.getLogger(__name__)
 A = TypeVarTuple("A")
 T = TypeVar("T")
@@ -51,12 +51,12 @@ class CloseHooks:
 
     def __init__(self) -> None:
         #: A dict keeps the order.
-        self._hooks: dict[Hook, None] = {}
+        self._hooks: dict[Callback, None] = {}
 
-    def add(self, hook: Hook) -> None:
+    def add(self, hook: Callback) -> None:
         self._hooks[hook] = None
 
-    def remove(self, hook: Hook) -> None:
+    def remove(self, hook: Callback) -> None:
         """Remove *hook*, if it is there."""
         self._hooks.pop(hook, None)
 
@@ -155,11 +155,7 @@ class Context:
         """
         self.queue(partial(function, *args))
 
-    def queue(
-        self,
-        function: Callable[[], object],
-        then: Callable[[], object] | None = None,
-    ) -> None:
+    def queue(self, function: Callback, then: Callback | None = None) -> None:
         """Like `run`, and call *then* when it has ended, successfully or not."""
         self.check()
         loop = self.loop
@@ -190,10 +186,7 @@ class Context:
             raise RuntimeClosed(f"{self!r} was closed during the call") from None
 
     async def execute_blocking(
-        self,
-        function: Callable[[Unpack[A]], T],
-        *args: *A,
-        ordered: bool = True,
+        self, function: Callable[[Unpack[A]], T], *args: *A, ordered: bool = True
     ) -> T:
         """
         Call *function*, which blocks, in a worker thread and return what it returns.
@@ -206,11 +199,11 @@ class Context:
 
     # -- its end ---------------------------------------------------------------
 
-    def add_close_hook(self, hook: Hook) -> None:
+    def add_close_hook(self, hook: Callback) -> None:
         """Call *hook* when the context ends, after its verticle was stopped."""
         self._hooks.add(hook)
 
-    def remove_close_hook(self, hook: Hook) -> None:
+    def remove_close_hook(self, hook: Callback) -> None:
         self._hooks.remove(hook)
 
     async def close(self) -> None:
@@ -323,9 +316,7 @@ class Context:
         self.keep(task)
         return await function()
 
-    def _invoke(
-        self, function: Callable[[], object], then: Callable[[], object] | None
-    ) -> None:
+    def _invoke(self, function: Callback, then: Callback | None) -> None:
         answer = None
         try:
             answer = function()
@@ -336,9 +327,7 @@ class Context:
         elif then is not None:
             then()
 
-    def _await(
-        self, answer: Awaitable[object], then: Callable[[], object] | None
-    ) -> None:
+    def _await(self, answer: Awaitable[object], then: Callback | None) -> None:
         task = self.loop.create_task(self._finish(answer))
         self.keep(task)
         if inspect.iscoroutine(answer):

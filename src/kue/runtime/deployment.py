@@ -156,7 +156,9 @@ class Deployer:
     async def close(self) -> None:
         """Undeploy everything, the last deployed first; failures are logged."""
         self._is_closed = True
-        await self._cancel_starting()
+        for task, ended in tuple(self._starting.items()):
+            task.get_loop().call_soon_threadsafe(task.cancel)
+            await wait_shielded(ended)
         for deployment in reversed(self.deployments):
             if deployment.parent is None:
                 await self._end(deployment)
@@ -253,11 +255,6 @@ class Deployer:
         with self._lock:
             was_ending, deployment.is_ending = deployment.is_ending, True
             return not was_ending
-
-    async def _cancel_starting(self) -> None:
-        for task, ended in tuple(self._starting.items()):
-            task.get_loop().call_soon_threadsafe(task.cancel)
-            await wait_shielded(ended)
 
 
 def _raise_first(

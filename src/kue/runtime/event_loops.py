@@ -37,8 +37,11 @@ class EventLoops:
         self._threads = [
             LoopThread(f"kue-loop-{n}", factory=factory) for n in range(count)
         ]
-        hosts = tuple(LoopHost(it.loop, it.ident, it.name) for it in self._threads)
-        self.hosts = hosts or (_current_host(),)
+        self.hosts = [LoopHost(it.loop, it.ident, it.name) for it in self._threads]
+        if not self.hosts:
+            here = threading.current_thread()
+            host = LoopHost(asyncio.get_running_loop(), here.ident or 0, here.name)
+            self.hosts.append(host)
         self._cycle = itertools.cycle(self.hosts)
         self._lock = threading.Lock()
 
@@ -53,8 +56,3 @@ class EventLoops:
         for thread in self._threads:
             if thread.ident != threading.get_ident():
                 await asyncio.to_thread(thread.join)
-
-
-def _current_host() -> LoopHost:
-    thread = threading.current_thread()
-    return LoopHost(asyncio.get_running_loop(), thread.ident or 0, thread.name)

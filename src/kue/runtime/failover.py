@@ -162,7 +162,9 @@ class Failover:
         """Read the size of the group, and the assignments of this node."""
         async with self._lock:
             ha = self._ha
-            await self._strike_orphans()
+            for duty_id in [*self._orphans]:
+                await self._assignments.strike(duty_id)
+                self._orphans.discard(duty_id)
             view = await self._assignments.survey(quorum=ha.quorum, grace=ha.grace)
             if view is None:
                 # The cluster considers this node dead, and it will rejoin soon.
@@ -175,11 +177,6 @@ class Failover:
         if self._duties and had_quorum != self.has_quorum:
             verb = "has" if self.has_quorum else "lost"
             logger.warning("the group %s %s its quorum", self._ha.group, verb)
-
-    async def _strike_orphans(self) -> None:
-        for duty_id in [*self._orphans]:
-            await self._assignments.strike(duty_id)
-            self._orphans.discard(duty_id)
 
     async def _take_over(self, ids: Collection[str]) -> None:
         """Take over duties of other nodes."""

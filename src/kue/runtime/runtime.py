@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from kue.bus import Consumer, Handler
     from kue.model.duration import Duration
-    from kue.runtime.context import Hook
+    from kue.runtime.context import Callback
     from kue.runtime.shared import Shared
     from kue.runtime.timers import TimerHandler
     from kue.runtime.verticle import Source
@@ -189,8 +189,15 @@ class Runtime:
                 await self._failover.close()
             await self._deployer.close()
             await self._hooks.close()
-            await self._close_part(self.bus, "the bus")
-            await self._close_part(self._shared_store, "shared data")
+            for part, name in (
+                (self.bus, "the bus"),
+                (self._shared_store, "shared data"),
+            ):
+                try:
+                    if part is not None:
+                        await part.close()
+                except Exception:
+                    logger.exception("%s could not be closed cleanly", name)
         finally:
             self.is_closed = True
             self.pools.close()
@@ -201,13 +208,6 @@ class Runtime:
             finally:
                 # Also when our own loop is among them, and cancels this task.
                 closing.set_result(None)
-
-    async def _close_part(self, part: EventBus | Shared | None, name: str) -> None:
-        try:
-            if part is not None:
-                await part.close()
-        except Exception:
-            logger.exception("%s could not be closed cleanly", name)
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -230,11 +230,11 @@ class Runtime:
         """Call *function* soon: in this context, or in a new one."""
         self.context().run(function, *args)
 
-    def add_close_hook(self, hook: Hook) -> None:
+    def add_close_hook(self, hook: Callback) -> None:
         """Call *hook* when the runtime is closed, after all verticles ended."""
         self._hooks.add(hook)
 
-    def remove_close_hook(self, hook: Hook) -> None:
+    def remove_close_hook(self, hook: Callback) -> None:
         self._hooks.remove(hook)
 
     # -- messages --------------------------------------------------------------
@@ -283,10 +283,7 @@ class Runtime:
     # -- blocking code ---------------------------------------------------------
 
     async def execute_blocking(
-        self,
-        function: Callable[[Unpack[A]], T],
-        *args: *A,
-        ordered: bool = True,
+        self, function: Callable[[Unpack[A]], T], *args: *A, ordered: bool = True
     ) -> T:
         """
         Call *function*, which blocks, in a worker thread and return what it returns.

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from kue.bus import Handler, Message
+    from kue.runtime.context import Callback
     from kue.runtime.event_loops import LoopHost
     from kue.runtime.runtime import Runtime
 
@@ -53,18 +54,12 @@ class WorkerContext(Context):
         self._loop = None
         self._calls: dict[Future[Any], asyncio.Task[Any]] = {}
 
-    def queue(
-        self,
-        function: Callable[[], object],
-        then: Callable[[], object] | None = None,
-    ) -> None:
+    def queue(self, function: Callback, then: Callback | None = None) -> None:
         self.check()
         call = partial(self.variables().run, self._invoke, function, then)
         self._ordered.submit(call)
 
-    def _invoke(
-        self, function: Callable[[], object], then: Callable[[], object] | None
-    ) -> None:
+    def _invoke(self, function: Callback, then: Callback | None) -> None:
         try:
             self._run(function)
         except asyncio.CancelledError:
@@ -76,7 +71,7 @@ class WorkerContext(Context):
         if then is not None:
             then()
 
-    def _run(self, function: Callable[[], object]) -> None:
+    def _run(self, function: Callback) -> None:
         # A plain function is called where no loop runs: it may well start one.
         answer = function()
         if inspect.isawaitable(answer):
@@ -166,10 +161,7 @@ class WorkerExecutor:
         self._is_closed = False
 
     async def execute_blocking(
-        self,
-        function: Callable[[Unpack[A]], T],
-        *args: *A,
-        ordered: bool = True,
+        self, function: Callable[[Unpack[A]], T], *args: *A, ordered: bool = True
     ) -> T:
         """Like `Runtime.execute_blocking`, on the threads of this pool."""
         if self._is_closed:
