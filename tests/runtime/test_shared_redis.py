@@ -16,7 +16,7 @@ import redis
 from kue.model.errors import StoreFull, StoreRefused, StoreUnavailable
 from kue.runtime import LockTimedOut, Runtime, RuntimeClosed
 from kue.runtime.shared.redis import RedisShared
-from kue.runtime.shared.redis.lock_requests import LockAction, LockReply
+from kue.runtime.shared.redis.lock_tickets import LockAction, LockReply
 from kue.store.redis import scripts
 from tests.support.patience import until
 from tests.support.proxy import Fate, Proxy

@@ -8,6 +8,7 @@ import threading
 import time
 import traceback
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kue.aio import loop_thread
@@ -59,7 +60,9 @@ class BlockedMonitor:
     ) -> None:
         self._limits = limits
         self._pools = pools
-        self._probes = [(host, _probe(host, limits)) for host in hosts]
+        idle = (loop_thread.__file__,)
+        probe = partial(LoopProbe, limit=limits.loop, again=True, idle=idle)
+        self._probes = [(host, probe(host.loop, host.thread)) for host in hosts]
         self._stopped = threading.Event()
         self._thread = threading.Thread(
             target=self._run, name="kue blocked-thread monitor", daemon=True
@@ -107,13 +110,3 @@ class BlockedMonitor:
             found.where,
             stack,
         )
-
-
-def _probe(host: LoopHost, limits: MonitorLimits) -> LoopProbe:
-    return LoopProbe(
-        host.loop,
-        host.thread,
-        limit=limits.loop,
-        again=True,
-        idle=(loop_thread.__file__,),
-    )

@@ -297,8 +297,7 @@ class Context:
         return self._submit(self._complete(function))
 
     def _cancel(self, future: Future[Any]) -> None:
-        """Cancel what `_begin` started."""
-        # That cancels the task, too.
+        """Cancel what `_begin` started: the future, and with it its task."""
         future.cancel()
 
     def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:

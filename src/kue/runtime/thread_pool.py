@@ -180,12 +180,10 @@ class ThreadPools:
 
     A name has one pool for as long as it is held: the first holder sets its size, and
     the last one to release it closes it.
-
-    Args:
-        limit: The limit of pools for which no other is given.
     """
 
     def __init__(self, limit: float) -> None:
+        #: Of pools for which no other limit is given.
         self._limit = limit
         self._pools: dict[str, ThreadPool] = {}
         self._holders: dict[str, int] = {}

@@ -100,6 +100,11 @@ class LocalAsyncMap(EncodedMap):
                 self._drop(key)
             return current
 
+    def _expire(self, key: str, entry: _Entry) -> None:
+        with self._lock:
+            if self._entries.get(key) is entry:
+                del self._entries[key]
+
     # -- under the lock --------------------------------------------------------
 
     def _text(self, key: str) -> bytes | None:
@@ -119,13 +124,6 @@ class LocalAsyncMap(EncodedMap):
         entry = self._entries.pop(key, None)
         if entry is not None and entry.timer is not None:
             entry.timer.cancel()
-
-    # -- by the timer ----------------------------------------------------------
-
-    def _expire(self, key: str, entry: _Entry) -> None:
-        with self._lock:
-            if self._entries.get(key) is entry:
-                del self._entries[key]
 
 
 class LocalLocks:

@@ -5,35 +5,45 @@ The first entry in a lock's queue holds the lock.  A process has one lease for a
 entries, which it renews every third of it as long as it has any.  When it dies, the
 others find its lease expired and remove its entries.  An entry that becomes the first
 is notified by a message; each renewal checks whether one got lost.
+
+Requests to Redis are steps, one at a time, each with many actions; those added in the
+meantime make the next.  That keeps the order in which entries join a queue, and one
+call for many is cheap.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import time
+from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kue.aio.retry import short_pause
 from kue.aio.tasks import cancel_all
 from kue.model.errors import StoreError
+from kue.model.names import quote, unquote
 from kue.runtime.errors import LockTimedOut, RuntimeClosed
-from kue.runtime.shared.redis.lock_requests import (
-    LockRequests,
+from kue.runtime.shared.redis.idempotent_calls import PACKAGE
+from kue.runtime.shared.redis.lock_tickets import (
+    LockAction,
+    LockReply,
     LockState,
     LockTicket,
     resolve,
 )
+from kue.store.redis.scripts import load
+from kue.store.redis.wire.client import pairs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kue.runtime.shared.redis.lock_requests import LockAction, LockReply
     from kue.store.redis.wire.client import RedisClient
 
 logger = logging.getLogger(__name__)
 
+#: Actions in one step.
+_MANY = 500
 #: How long closing takes at most if Redis does not answer.
 _CLOSE_SECONDS = 2.0
 #: How long to wait for a message before the connection is checked.
@@ -48,9 +58,13 @@ class RedisLocks:
     ) -> None:
         self._client = client
         self._root = root
-        self._channel = f"{root}:to:{process}"
+        self._process = process
         self._lease = lease
-        self._steps = LockRequests(client, root, process, lease)
+        #: Actions for the next steps.
+        self._actions: deque[LockAction] = deque()
+        self._step_numbers = itertools.count(1)
+        #: When the lease of this process ends, by the monotonic clock.
+        self._safe_until = 0.0
         #: Entries by number, until Redis is known to have removed them.
         self._entries: dict[int, LockTicket] = {}
         #: When the next renewal is due, by the monotonic clock.
@@ -63,16 +77,10 @@ class RedisLocks:
     @property
     def is_safe(self) -> bool:
         """Whether the lease certainly stands; may be read from any thread."""
-        return time.monotonic() < self._steps.safe_until
+        return time.monotonic() < self._safe_until
 
     async def acquire(self, entry: LockTicket, seconds: float) -> None:
-        """
-        Join the queue and wait for the lock; a caller that stops waiting must `leave`.
-
-        Raises:
-            LockTimedOut: It was not free in time.
-            StoreError: Redis failed.
-        """
+        """Join the queue and wait; a caller that stops waiting must `leave`."""
         if self._is_closed:
             raise RuntimeClosed("this shared data was closed")
         if entry.state is LockState.LEFT:
@@ -116,11 +124,11 @@ class RedisLocks:
         for entry in self._entries.values():
             entry.fail(RuntimeClosed("this shared data was closed during the call"))
             entry.state = LockState.LEFT
-            self._steps.add("-", entry)
+            self._add("-", entry)
         try:
             async with asyncio.timeout(_CLOSE_SECONDS):
-                while len(self._steps):
-                    await self._steps.make(self._steps.take())
+                while self._actions:
+                    await self._step(self._take())
         except (StoreError, TimeoutError) as exc:
             logger.warning("locks are released when their lease ends: %s", exc)
         for entry in self._entries.values():
@@ -129,15 +137,18 @@ class RedisLocks:
     # -- steps -----------------------------------------------------------------
 
     def _add(self, what: str, entry: LockTicket) -> None:
-        self._steps.add(what, entry)
+        self._actions.append(LockAction(what, entry))
         self._work.set()
+
+    def _take(self) -> list[LockAction]:
+        return [self._actions.popleft() for _ in range(min(_MANY, len(self._actions)))]
 
     async def _run_steps(self) -> None:
         while True:
             await self._wait_for_work()
-            actions = self._steps.take()
+            actions = self._take()
             try:
-                reply = await self._steps.make(actions)
+                reply = await self._step(actions)
             except Exception as exc:
                 if not isinstance(exc, StoreError):
                     # Leases must be renewed in any case.
@@ -149,9 +160,28 @@ class RedisLocks:
                 if reply.entries > len(self._entries):
                     await self._clean_up()
 
+    async def _step(self, actions: list[LockAction]) -> LockReply:
+        """Make a step, which renews the lease.  One that fails may have been made."""
+        args: list[str | int] = []
+        for what, entry in actions:
+            args += (what, entry.number, quote(entry.lock), entry.ticket)
+        began = time.monotonic()
+        born, soonest, entries, *tickets = await self._client.run(
+            load("step", PACKAGE),
+            self._root,
+            self._process,
+            round(self._lease * 1000),
+            next(self._step_numbers),
+            *args,
+            heartbeat=True,
+        )
+        self._safe_until = began + self._lease
+        replies = list(zip(actions, tickets, strict=True))
+        return LockReply(replies, born, soonest / 1000, entries)
+
     async def _wait_for_work(self) -> None:
         """Return when there is an action, or a renewal is due."""
-        while not len(self._steps):
+        while not self._actions:
             self._work.clear()
             left = self._due - time.monotonic()
             if self._entries and left <= 0:
@@ -213,14 +243,17 @@ class RedisLocks:
     async def _clean_up(self) -> None:
         """Remove entries that only Redis has: a replica missed their removal."""
         with suppress(StoreError):
-            for number, lock in (await self._steps.entries()).items():
-                if number not in self._entries:
-                    stray = LockTicket(lock, number)
+            key = f"{self._root}:of:{self._process}"
+            found = await self._client.read(self._root, "HGETALL", key)
+            for number, lock in pairs(found):
+                # One of the fields is the number of the last step.
+                if number.isdigit() and int(number) not in self._entries:
+                    stray = LockTicket(unquote(lock.decode()), int(number))
                     stray.begin()
-                    self._entries[number] = stray
+                    self._entries[stray.number] = stray
                     self.leave(stray)
 
-    def _fail(self, actions: Sequence[LockAction], error: Exception) -> None:
+    def _fail(self, actions: list[LockAction], error: Exception) -> None:
         for what, entry in actions:
             if what == "-":
                 # It must be removed: nobody else does while our lease stands.
@@ -247,11 +280,10 @@ class RedisLocks:
 
     async def _listen(self) -> None:
         """Receive grants, and resubscribe after every loss of the connection."""
+        channel = f"{self._root}:to:{self._process}"
         while True:
             try:
-                async with self._client.subscription(
-                    self._root, self._channel
-                ) as messages:
+                async with self._client.subscription(self._root, channel) as messages:
                     # An earlier grant is not sent again.  And a Redis that is back
                     # may have lost its data.
                     self._due = 0.0

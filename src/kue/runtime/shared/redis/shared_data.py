@@ -43,7 +43,7 @@ from kue.model.names import check_name, quote
 from kue.runtime.errors import RuntimeClosed
 from kue.runtime.shared.contract import Counter
 from kue.runtime.shared.redis.idempotent_calls import IdempotentCalls
-from kue.runtime.shared.redis.lock_requests import LockState, LockTicket
+from kue.runtime.shared.redis.lock_tickets import LockState, LockTicket
 from kue.runtime.shared.redis.locks import RedisLocks
 from kue.runtime.shared.redis.map import RedisMap
 from kue.runtime.shared.shared_data import LOCK_TIMEOUT
@@ -198,9 +198,9 @@ class RedisShared:
         """
         if self._session is not None or self._is_closed:
             raise RuntimeClosed("shared data can be opened only once; create another")
-        self._session = _Session(self._address, self._prefix, self._lease)
+        session = self._session = _Session(self._address, self._prefix, self._lease)
         try:
-            await self._session.thread.call(self._session.check)
+            await session.thread.call(session.client.read, session.root, "PING")
         except BaseException:
             await self.close()
             raise
@@ -261,15 +261,12 @@ class _Session:
 
     def __init__(self, address: RedisAddress, prefix: str, lease: float) -> None:
         process = secrets.token_hex(8)
-        self._root = f"{{{quote(prefix)}:locks}}"
-        self._client = RedisClient(address, budget_seconds=_BUDGET_SECONDS)
+        self.root = f"{{{quote(prefix)}:locks}}"
+        self.client = RedisClient(address, budget_seconds=_BUDGET_SECONDS)
         self.thread = ConnectionThread()
-        self.calls = IdempotentCalls(self.thread, self._client, prefix, process)
-        self.locks = RedisLocks(self._client, self._root, process, lease)
-
-    async def check(self) -> None:
-        await self._client.read(self._root, "PING")
+        self.calls = IdempotentCalls(self.thread, self.client, prefix, process)
+        self.locks = RedisLocks(self.client, self.root, process, lease)
 
     async def end(self) -> None:
         await self.locks.close()
-        await self._client.close()
+        await self.client.close()
