@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from kue.runtime import Context, Runtime, RuntimeClosed, Verticle, current_context
-from tests.runtime.waiting import Signal, thread
+from tests.runtime.waiting import Lingering, Signal, thread
 from tests.support.patience import until
 
 
@@ -30,9 +30,7 @@ async def test_each_call_from_outside_makes_a_context_on_the_next_loop(
 
 async def test_without_threads_contexts_are_on_the_loop_that_opened_it() -> None:
     async with Runtime() as runtime:
-        context = runtime.context()
-
-        assert context.host.loop is asyncio.get_running_loop()
+        assert runtime.context().host.loop is asyncio.get_running_loop()
 
 
 async def test_in_a_context_the_current_one_is_given(runtime: Runtime) -> None:
@@ -104,20 +102,16 @@ async def test_a_plain_thread_may_run_something_in_a_context(runtime: Runtime) -
     assert await seen.told() == context.host.name
 
 
-async def test_a_call_returns_what_the_function_returns(runtime: Runtime) -> None:
-    async def add(one: int, other: int) -> int:
+async def test_a_call_returns_or_raises_what_the_function_does(
+    runtime: Runtime,
+) -> None:
+    async def divide(one: int, other: int) -> float:
         await asyncio.sleep(0)
-        return one + other
+        return one / other
 
-    assert await runtime.context().call(add, 1, 2) == 3
-
-
-async def test_a_call_raises_what_the_function_raises(runtime: Runtime) -> None:
-    async def fail() -> None:
-        raise LookupError("nothing there")
-
-    with pytest.raises(LookupError, match="nothing there"):
-        await runtime.context().call(fail)
+    assert await runtime.context().call(divide, 6, 2) == 3
+    with pytest.raises(ZeroDivisionError):
+        await runtime.context().call(divide, 6, 0)
 
 
 async def test_a_call_from_its_own_context_is_made_at_once(runtime: Runtime) -> None:
@@ -132,23 +126,20 @@ async def test_a_call_from_its_own_context_is_made_at_once(runtime: Runtime) -> 
     assert await context.call(outer)
 
 
-async def test_cancelling_a_call_cancels_the_function(runtime: Runtime) -> None:
-    begun, ended = Signal(), Signal()
+@pytest.mark.parametrize("worker", [False, True])
+async def test_cancelling_a_call_cancels_the_function(
+    runtime: Runtime, worker: bool
+) -> None:
+    verticle, linger = Verticle(), Lingering()
+    await runtime.deploy(verticle, worker=worker)
 
-    async def linger() -> None:
-        begun.tell()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.tell()
-
-    call = asyncio.create_task(runtime.context().call(linger))
-    await begun.told()
+    call = asyncio.create_task(verticle.context.call(linger))
+    await linger.begun.told()
     call.cancel()
 
     with pytest.raises(asyncio.CancelledError):
         await call
-    await ended.told()
+    await linger.ended.told()
 
 
 async def test_a_handler_that_is_cancelled_before_it_began_leaves_nothing_behind(

@@ -23,23 +23,18 @@ from tests.support.servers import RedisServer
 PROGRAM = "tests.runtime.shared_program"
 
 
-class Room:
+class Room(AsyncExitStack):
     """Processes that share data with this one, in a place of their own."""
 
-    def __init__(
-        self,
-        server: RedisServer,
-        client: redis.Redis,
-        lease: float = SHORT_LEASE_SECONDS,
-    ) -> None:
+    def __init__(self, server: RedisServer, lease: float = SHORT_LEASE_SECONDS) -> None:
+        super().__init__()
         self.server = server
-        self.client = client
+        self.client: redis.Redis = self.enter_context(server.client())
         self.lease = lease
         self.prefix = uuid.uuid4().hex
-        self._stack = AsyncExitStack()
 
     async def shared(self) -> RedisShared:
-        return await self._stack.enter_async_context(
+        return await self.enter_async_context(
             RedisShared(self.server.url, prefix=self.prefix, lease=self.lease)
         )
 
@@ -70,21 +65,16 @@ class Room:
         client: Any = self.client
         return {(name, client.hget(f"{root}:of:{name}", "step")) for name in names}
 
-    async def close(self) -> None:
-        await self._stack.aclose()
-
     async def _start(self, role: str, name: str) -> Process:
         where = (self.server.url, self.prefix, name, str(self.lease))
         process = Process(role, *where, program=PROGRAM)
-        return await self._stack.enter_async_context(process)
+        return await self.enter_async_context(process)
 
 
 @pytest.fixture
 async def room(redis_server: RedisServer) -> AsyncIterator[Room]:
-    with redis_server.client() as client:
-        room = Room(redis_server, client)
+    async with Room(redis_server) as room:
         yield room
-        await room.close()
 
 
 @pytest.fixture
@@ -227,52 +217,44 @@ async def test_a_holder_that_was_frozen_learns_that_it_lost_the_lock(
 async def test_a_lock_outlives_a_redis_that_was_away_for_longer_than_its_lease(
     own_redis: RedisServer,
 ) -> None:
-    with own_redis.client() as client:
-        room = Room(own_redis, client, PATIENT_LEASE_SECONDS)
-        try:
-            holder, waiter = await room.start("hold", "holder", "waiter")
-            holder.tell()
-            await holder.line()
-            waiter.tell()
-            await room.in_line(2)
-            own_redis.kill()
-            before = time.monotonic()
-            # Nobody could renew it.
-            await until(lambda: time.monotonic() > before + room.lease)
-            await asyncio.to_thread(own_redis.restart)
-            # The first may have been under way when Redis went, and counts from then;
-            # who makes a third has heard of the second.
-            for _ in range(3):
-                await room.renewed()
+    async with Room(own_redis, PATIENT_LEASE_SECONDS) as room:
+        holder, waiter = await room.start("hold", "holder", "waiter")
+        holder.tell()
+        await holder.line()
+        waiter.tell()
+        await room.in_line(2)
+        own_redis.kill()
+        before = time.monotonic()
+        # Nobody could renew it.
+        await until(lambda: time.monotonic() > before + room.lease)
+        await asyncio.to_thread(own_redis.restart)
+        # The first may have been under way when Redis went, and counts from then;
+        # who makes a third has heard of the second.
+        for _ in range(3):
+            await room.renewed()
 
-            assert room.order() == ["holder"]
-            holder.tell()
-            assert await holder.line() == "True"
-            assert await holder.line() == "released"
-            assert (await waiter.line()).startswith("held")
-            assert room.order() == ["holder", "waiter"]
-        finally:
-            await room.close()
+        assert room.order() == ["holder"]
+        holder.tell()
+        assert await holder.line() == "True"
+        assert await holder.line() == "released"
+        assert (await waiter.line()).startswith("held")
+        assert room.order() == ["holder", "waiter"]
 
 
 async def test_counts_and_entries_go_on_when_redis_restarts(
     own_redis: RedisServer,
 ) -> None:
     """Those under way are made again, and count once."""
-    with own_redis.client() as client:
-        room = Room(own_redis, client)
-        try:
-            processes = await room.start("count", "a", "b")
-            for process in processes:
-                process.tell()
-            counter = await (await room.shared()).counter("visits")
-            # Nobody is told of it.
-            while await counter.get() < ROUNDS // 4:  # noqa: ASYNC110
-                await asyncio.sleep(0)
-            await asyncio.to_thread(own_redis.restart)
+    async with Room(own_redis) as room:
+        processes = await room.start("count", "a", "b")
+        for process in processes:
+            process.tell()
+        counter = await (await room.shared()).counter("visits")
+        # Nobody is told of it.
+        while await counter.get() < ROUNDS // 4:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        await asyncio.to_thread(own_redis.restart)
 
-            for process in processes:
-                assert await process.line() == "counted"
-            assert await counter.get() == 2 * ROUNDS
-        finally:
-            await room.close()
+        for process in processes:
+            assert await process.line() == "counted"
+        assert await counter.get() == 2 * ROUNDS

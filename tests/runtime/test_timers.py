@@ -8,7 +8,7 @@ import time
 import pytest
 
 from kue.runtime import Runtime, Verticle, current_context
-from tests.runtime.waiting import Signal
+from tests.runtime.waiting import Signal, pass_time
 from tests.support.patience import until
 
 
@@ -44,26 +44,20 @@ async def test_a_periodic_timer_calls_its_handler_until_it_is_cancelled(
     timer_id = runtime.set_periodic(0.002, count)
     await fifth.told()
     # Any more would come before this one.
-    later = Signal()
-    runtime.set_timer(0.02, later.tell)
-    await later.told()
+    await pass_time(runtime, 0.02)
 
     assert calls == [timer_id] * 5
 
 
 async def test_a_timer_that_is_cancelled_does_not_call(runtime: Runtime) -> None:
-    called, later = Signal(), Signal()
+    called = Signal()
     timer_id = runtime.set_timer(0.1, called.tell)
 
     assert runtime.cancel_timer(timer_id)
-    runtime.set_timer(0.12, later.tell)
-    await later.told()
+    await pass_time(runtime, 0.12)
 
     assert not called.is_told
     assert not runtime.cancel_timer(timer_id)
-
-
-async def test_what_is_no_timer_cannot_be_cancelled(runtime: Runtime) -> None:
     assert not runtime.cancel_timer(12345)
 
 
@@ -111,9 +105,8 @@ async def test_timers_are_cancelled_with_their_verticle(
     deployment_id = await runtime.deploy(Ticking, worker=worker)
     await until(lambda: len(calls) >= 2)
     await runtime.undeploy(deployment_id)
-    count, later = len(calls), Signal()
-    runtime.set_timer(0.02, later.tell)
-    await later.told()
+    count = len(calls)
+    await pass_time(runtime, 0.02)
 
     assert len(calls) == count
     assert not any(runtime.cancel_timer(timer_id) for timer_id in ids)
@@ -149,9 +142,7 @@ async def test_a_handler_that_is_slower_than_its_timer_does_not_pile_up(
 
     await verticle.context.call(set_it)
     await until(lambda: len(calls) == 1)
-    later = Signal()
-    runtime.set_timer(0.02, later.tell)
-    await later.told()
+    await pass_time(runtime, 0.02)
 
     assert len(calls) == 1
     go_on.tell()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from typing import Any
@@ -26,30 +25,27 @@ from tests.support.servers import RedisServer
 PATIENCE = 40.0
 
 
-class Group:
+class Group(AsyncExitStack):
     """Runtimes that find each other; some die, all are closed in the end."""
 
-    def __init__(self, url: str, prefix: str) -> None:
+    def __init__(self, url: str = "", prefix: str = "") -> None:
+        super().__init__()
         self._url = url
         self._prefix = prefix
         self._local = LocalCluster()
-        self._stack = AsyncExitStack()
 
     async def join(self, *, group: str = "a", quorum: int = 1) -> Runtime:
         runtime = Runtime(
             bus=EventBus(self._manager()),
             ha=HA(group=group, quorum=quorum, grace=0.1),
         )
-        return await self._stack.enter_async_context(runtime)
+        return await self.enter_async_context(runtime)
 
     def _manager(self) -> ClusterManager:
         if not self._url:
             return self._local.manager()
         # None that lives is to be taken for dead, however slow the machine is.
         return RedisCluster(self._url, prefix=self._prefix, heartbeat=BEAT, lease=20)
-
-    async def close(self) -> None:
-        await self._stack.aclose()
 
 
 class Cut:
@@ -68,27 +64,20 @@ class Cut:
         raise StoreUnavailable("cut off")
 
 
-@pytest.fixture
-def prefix() -> str:
-    return f"ha-{uuid.uuid4().hex[:12]}"
-
-
 @pytest.fixture(params=["local", "redis"])
 async def group(request: pytest.FixtureRequest, prefix: str) -> AsyncIterator[Group]:
     url = ""
     if request.param == "redis":
         server: RedisServer = request.getfixturevalue("redis_server")
         url = server.url
-    group = Group(url, prefix)
-    yield group
-    await group.close()
+    async with Group(url, prefix) as group:
+        yield group
 
 
 @pytest.fixture
-async def local(prefix: str) -> AsyncIterator[Group]:
-    group = Group("", prefix)
-    yield group
-    await group.close()
+async def local() -> AsyncIterator[Group]:
+    async with Group() as group:
+        yield group
 
 
 @pytest.fixture(autouse=True)
