@@ -181,13 +181,6 @@ async def test_a_deploy_on_its_way_is_undone(runtime: Runtime) -> None:
         await deploy
 
 
-async def test_nothing_is_deployed_on_a_closed_runtime(runtime: Runtime) -> None:
-    await runtime.close()
-
-    with pytest.raises(RuntimeClosed):
-        await runtime.deploy(Verticle)
-
-
 @pytest.mark.parametrize("worker", [False, True])
 async def test_a_verticle_may_close_its_runtime(runtime: Runtime, worker: bool) -> None:
     seen: list[str] = []

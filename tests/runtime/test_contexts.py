@@ -173,33 +173,23 @@ async def test_context_variables_of_the_caller_are_seen(runtime: Runtime) -> Non
     assert await seen.told() == "green"
 
 
-async def test_what_a_handler_raises_goes_to_the_contexts_handler(
+async def test_what_a_handler_raises_goes_to_the_contexts_handler_or_the_runtimes(
     runtime: Runtime,
 ) -> None:
-    context, told = runtime.context(), Signal()
-    runtime.exception_handler = lambda error: told.tell("the runtime's")
-    context.exception_handler = told.tell
+    context, own, others = runtime.context(), Signal(), Signal()
+    context.exception_handler = own.tell
+    runtime.exception_handler = others.tell
     error = LookupError()
 
     async def fail() -> None:
         raise error
 
     context.run(fail)
+    assert await own.told() is error
+    assert not others.is_told
 
-    assert await told.told() is error
-
-
-async def test_without_one_it_goes_to_the_runtimes(runtime: Runtime) -> None:
-    told = Signal()
-    runtime.exception_handler = told.tell
-    error = LookupError()
-
-    def fail() -> None:
-        raise error
-
-    runtime.run(fail)
-
-    assert await told.told() is error
+    runtime.run(int, "no number")
+    assert isinstance(await others.told(), ValueError)
 
 
 async def test_without_any_it_is_logged_and_the_next_handler_runs(
@@ -249,7 +239,7 @@ async def test_each_instance_of_a_verticle_has_a_context_of_its_own(
 
     await threaded.deploy(Looking, instances=4)
 
-    assert len(set(contexts)) == 4
+    assert len(set(contexts)) == len(threaded.deployments[0].instances) == 4
     assert {context.host.name for context in contexts} == {"kue-loop-0", "kue-loop-1"}
 
 
@@ -272,6 +262,8 @@ async def test_a_closed_runtime_runs_nothing(runtime: Runtime) -> None:
         await context.call(asyncio.sleep, 0)
     with pytest.raises(RuntimeClosed):
         runtime.context()
+    with pytest.raises(RuntimeClosed):
+        await runtime.deploy(Verticle)
 
 
 def test_a_context_whose_loop_was_closed_runs_nothing() -> None:

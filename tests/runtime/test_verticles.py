@@ -94,6 +94,8 @@ async def test_it_knows_its_runtime_its_deployment_and_its_config(
     assert verticle.runtime is runtime
     assert verticle.deployment_id == deployment_id
     assert verticle.config == {"port": 8080}
+    with pytest.raises(ValueError, match="deployed before"):
+        await runtime.deploy(verticle)
 
 
 async def test_each_instance_has_its_own_copy_of_the_config(runtime: Runtime) -> None:
@@ -108,13 +110,6 @@ async def test_each_instance_has_its_own_copy_of_the_config(runtime: Runtime) ->
     made[0].config["ports"].append(2)
 
     assert made[1].config == config == {"ports": [1]}
-
-
-async def test_a_class_is_deployed_as_many_times_as_asked_for(runtime: Runtime) -> None:
-    await runtime.deploy(Verticle, instances=5)
-
-    [deployment] = runtime.deployments
-    assert len(deployment.instances) == 5
 
 
 async def test_a_verticle_is_found_by_name(runtime: Runtime) -> None:
@@ -162,14 +157,6 @@ async def test_a_module_that_lacks_another_says_which(
 
     with pytest.raises(ModuleNotFoundError, match="absent_module"):
         await runtime.deploy("lacking:Door")
-
-
-async def test_a_verticle_is_deployed_once(runtime: Runtime) -> None:
-    verticle = Verticle()
-    await runtime.deploy(verticle)
-
-    with pytest.raises(ValueError, match="deployed before"):
-        await runtime.deploy(verticle)
 
 
 # -- what fails ----------------------------------------------------------------

@@ -52,10 +52,10 @@ def test_the_limits_are_those_of_the_catalogue() -> None:
     )
 
 
-async def test_a_blocked_loop_is_told_with_thread_time_limit_and_line(
+async def test_a_blocked_loop_is_told_with_thread_time_limit_verticle_and_line(
     told: pytest.LogCaptureFixture,
 ) -> None:
-    async with Runtime(loops=1, limits=LIMITS) as runtime, blocked(runtime):
+    async with Runtime(loops=1, limits=LIMITS) as runtime, blocked(runtime) as verticle:
         await until(lambda: "hold_on" in told.text)
 
     [record, *_] = [one for one in told.records if "hold_on" in one.getMessage()]
@@ -64,13 +64,8 @@ async def test_a_blocked_loop_is_told_with_thread_time_limit_and_line(
     assert found[1] == "kue-loop-0"
     assert int(found[2]) >= 100
     assert found[3] == "100"
-    assert f"{__file__}:" in record.getMessage()
-
-
-async def test_whose_handler_it_is_is_told(told: pytest.LogCaptureFixture) -> None:
-    async with Runtime(loops=1, limits=LIMITS) as runtime, blocked(runtime) as verticle:
-        whose = f" by Verticle {verticle.deployment_id} at "
-        await until(lambda: whose in told.text)
+    whose = f" by Verticle {verticle.deployment_id} at "
+    assert f"{whose}{__file__}:" in record.getMessage()
 
 
 async def test_it_is_told_again_with_the_stack_when_it_takes_longer(
