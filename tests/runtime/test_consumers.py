@@ -296,9 +296,7 @@ async def test_a_workers_message_in_line_behind_its_stop_is_refused(
     assert seen == []
 
 
-async def test_handlers_that_run_are_cancelled_after_the_stop(
-    runtime: Runtime,
-) -> None:
+async def test_handlers_that_run_are_cancelled_after_the_stop(runtime: Runtime) -> None:
     seen: list[str] = []
     busy = Signal()
 
@@ -418,9 +416,7 @@ async def test_a_consumer_outside_of_a_verticle_ends_with_the_runtime() -> None:
         assert bus.consumers() == {}
 
 
-async def test_one_that_is_unregistered_leaves_nothing_behind(
-    runtime: Runtime,
-) -> None:
+async def test_one_that_is_unregistered_leaves_nothing_behind(runtime: Runtime) -> None:
     hooks = len(runtime._hooks._hooks)
 
     for _ in range(10):

@@ -111,23 +111,15 @@ async def test_a_value_is_removed_if_it_is_the_one_that_was_meant(
 
 async def test_only_what_is_there_is_replaced(table: AsyncMap) -> None:
     assert await table.replace("key", 1) is None
+    assert not await table.replace_if_present("key", 1, 2)
     assert await table.size() == 0
 
     await table.put("key", 1)
     assert await table.replace("key", 2) == 1
+    assert not await table.replace_if_present("key", 1, 3)
     assert await table.get("key") == 2
-
-
-async def test_a_value_is_replaced_if_it_is_the_one_that_was_meant(
-    table: AsyncMap,
-) -> None:
-    await table.put("key", 1)
-
-    assert not await table.replace_if_present("key", 3, 2)
-    assert not await table.replace_if_present("other", 1, 2)
-    assert await table.get("key") == 1
-    assert await table.replace_if_present("key", 1, 2)
-    assert await table.get("key") == 2
+    assert await table.replace_if_present("key", 2, 3)
+    assert await table.get("key") == 3
 
 
 @pytest.mark.parametrize("alike", [1.0, True, "1"])

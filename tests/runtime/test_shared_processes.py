@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
 from kue.runtime.shared.redis import RedisShared
 from tests.faults.processes import Process
@@ -29,7 +28,8 @@ class Room(AsyncExitStack):
     def __init__(self, server: RedisServer, lease: float = SHORT_LEASE_SECONDS) -> None:
         super().__init__()
         self.server = server
-        self.client: redis.Redis = self.enter_context(server.client())
+        # The types of redis-py have each answer be awaitable as well.
+        self.client: Any = self.enter_context(server.client())
         self.lease = lease
         self.prefix = uuid.uuid4().hex
 
@@ -40,6 +40,13 @@ class Room(AsyncExitStack):
 
     async def start(self, role: str, *names: str) -> list[Process]:
         return list(await asyncio.gather(*(self._start(role, it) for it in names)))
+
+    async def race(self, role: str) -> list[Process]:
+        """Start two, and have them begin together."""
+        processes = await self.start(role, "a", "b")
+        for process in processes:
+            process.tell()
+        return processes
 
     async def in_line(self, count: int) -> None:
         """Wait until so many are in the line of the door, the holder too."""
@@ -54,16 +61,15 @@ class Room(AsyncExitStack):
 
     def order(self) -> list[str]:
         """Return who held the door, in this order."""
-        names: Any = self.client.lrange(f"{self.prefix} order", 0, -1)
+        names = self.client.lrange(f"{self.prefix} order", 0, -1)
         return [name.decode() for name in names]
 
     def _steps(self) -> set[tuple[str, bytes]]:
         """Return the number of each process's last step."""
         root = f"{{{self.prefix}:locks}}"
-        processes: Any = self.client.zrange(f"{root}:processes", 0, -1)
+        processes = self.client.zrange(f"{root}:processes", 0, -1)
         names = [name.decode() for name in processes]
-        client: Any = self.client
-        return {(name, client.hget(f"{root}:of:{name}", "step")) for name in names}
+        return {(it, self.client.hget(f"{root}:of:{it}", "step")) for it in names}
 
     async def _start(self, role: str, name: str) -> Process:
         where = (self.server.url, self.prefix, name, str(self.lease))
@@ -87,10 +93,7 @@ def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
 
 
 async def test_no_count_is_lost_between_processes(room: Room) -> None:
-    processes = await room.start("count", "a", "b")
-    for process in processes:
-        process.tell()
-    for process in processes:
+    for process in await room.race("count"):
         assert await process.line() == "counted"
 
     counter = await (await room.shared()).counter("visits")
@@ -102,10 +105,7 @@ async def test_each_race_for_an_entry_has_one_winner(room: Room) -> None:
     for number in range(ROUNDS):
         await table.put(f"turn {number}", "free")
         await table.put(f"left {number}", "free")
-    processes = await room.start("race", "a", "b")
-    for process in processes:
-        process.tell()
-    told = [await process.line() for process in processes]
+    told = [await process.line() for process in await room.race("race")]
 
     won = [list(map(int, line.split())) for line in told]
     assert [sum(each) for each in zip(*won, strict=True)] == [ROUNDS] * 3
@@ -118,9 +118,7 @@ async def test_each_race_for_an_entry_has_one_winner(room: Room) -> None:
 
 async def test_a_lock_excludes_all_other_processes(room: Room) -> None:
     """Redis counts who is inside; and who comes later has the greater number."""
-    processes = await room.start("enter", "a", "b")
-    for process in processes:
-        process.tell()
+    processes = await room.race("enter")
 
     assert [await process.line() for process in processes] == ["1", "1"]
 
@@ -165,12 +163,11 @@ async def test_a_lock_whose_holder_died_unseen_is_free(room: Room) -> None:
     holder.tell()
     await holder.line()
     holder.kill()
-    client: Any = room.client
     processes = f"{{{room.prefix}:locks}}:processes"
-    [(_, ends)] = client.zrange(processes, 0, -1, withscores=True)
+    [(_, ends)] = room.client.zrange(processes, 0, -1, withscores=True)
 
     def is_over() -> bool:
-        seconds, micros = client.time()
+        seconds, micros = room.client.time()
         return bool(seconds * 1000 + micros // 1000 >= ends)
 
     await until(is_over)
@@ -246,9 +243,7 @@ async def test_counts_and_entries_go_on_when_redis_restarts(
 ) -> None:
     """Those under way are made again, and count once."""
     async with Room(own_redis) as room:
-        processes = await room.start("count", "a", "b")
-        for process in processes:
-            process.tell()
+        processes = await room.race("count")
         counter = await (await room.shared()).counter("visits")
         # Nobody is told of it.
         while await counter.get() < ROUNDS // 4:  # noqa: ASYNC110

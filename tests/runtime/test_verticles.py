@@ -50,10 +50,7 @@ class Stubborn(Recorder):
 
 
 class Named(Verticle):
-    started: Signal
-
-    async def start(self) -> None:
-        Named.started.tell()
+    """Deployed by its name."""
 
 
 def not_a_verticle() -> Any:
@@ -100,24 +97,19 @@ async def test_it_knows_its_runtime_its_deployment_and_its_config(
 
 async def test_each_instance_has_its_own_copy_of_the_config(runtime: Runtime) -> None:
     config = {"ports": [1]}
-    made: list[Verticle] = []
 
-    def make() -> Verticle:
-        made.append(Verticle())
-        return made[-1]
+    await runtime.deploy(Verticle, config=config, instances=2)
+    one, other = [it.verticle for it in runtime.deployments[0].instances]
+    one.config["ports"].append(2)
 
-    await runtime.deploy(make, config=config, instances=2)
-    made[0].config["ports"].append(2)
-
-    assert made[1].config == config == {"ports": [1]}
+    assert other.config == config == {"ports": [1]}
 
 
 async def test_a_verticle_is_found_by_name(runtime: Runtime) -> None:
-    Named.started = Signal()
-
     await runtime.deploy(f"{__name__}:Named")
 
-    assert Named.started.is_told
+    [deployment] = runtime.deployments
+    assert isinstance(deployment.instances[0].verticle, Named)
 
 
 @pytest.mark.parametrize(

@@ -107,19 +107,14 @@ async def test_handlers_of_a_worker_never_run_two_at_once_and_keep_their_order(
 
 
 async def test_instances_of_a_worker_run_side_by_side(runtime: Runtime) -> None:
-    made: list[Verticle] = []
-
-    def make() -> Verticle:
-        made.append(Verticle())
-        return made[-1]
-
-    await runtime.deploy(make, worker=True, instances=3)
+    await runtime.deploy(Verticle, worker=True, instances=3)
+    [deployment] = runtime.deployments
     meeting = threading.Barrier(3, timeout=50)
 
     async def meet() -> int:
         return meeting.wait()
 
-    calls = [one.context.call(meet) for one in made]
+    calls = [one.context.call(meet) for one in deployment.instances]
     assert sorted(await asyncio.gather(*calls)) == [0, 1, 2]
 
 

@@ -35,10 +35,8 @@ class Group(AsyncExitStack):
         self._local = LocalCluster()
 
     async def join(self, *, group: str = "a", quorum: int = 1) -> Runtime:
-        runtime = Runtime(
-            bus=EventBus(self._manager()),
-            ha=HA(group=group, quorum=quorum, grace=0.1),
-        )
+        ha = HA(group=group, quorum=quorum, grace=0.1)
+        runtime = Runtime(bus=EventBus(self._manager()), ha=ha)
         return await self.enter_async_context(runtime)
 
     def _manager(self) -> ClusterManager:
@@ -88,9 +86,13 @@ def nothing_runs() -> Iterator[None]:
     assert verticles.running == [], "something still runs"
 
 
-def node_of(runtime: Runtime) -> str:
+def bus_of(runtime: Runtime) -> EventBus:
     assert runtime.bus is not None
-    return runtime.bus.node
+    return runtime.bus
+
+
+def node_of(runtime: Runtime) -> str:
+    return bus_of(runtime).node
 
 
 def where() -> list[str]:
@@ -114,8 +116,7 @@ def cut_off(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> Cut:
 
 def take_for_dead(runtime: Runtime) -> LocalNode:
     """Have the others believe that it died, while it goes on."""
-    assert runtime.bus is not None
-    cluster = runtime.bus.cluster
+    cluster = bus_of(runtime).cluster
     assert isinstance(cluster, LocalNode)
     cluster.vanish()
     return cluster
@@ -175,8 +176,7 @@ async def test_one_that_was_taken_for_dead_gives_up_what_others_took(
     cluster = take_for_dead(a)
     await runs_on(a, b)
 
-    assert a.bus is not None
-    await cluster.join(a.bus)
+    await cluster.join(bus_of(a))
 
     await runs_on(b)
     await until(lambda: a.deployments == ())
@@ -188,8 +188,7 @@ async def test_one_that_nobody_took_over_from_goes_on(local: Group) -> None:
     [before] = verticles.running
 
     cluster = take_for_dead(a)
-    assert a.bus is not None
-    await cluster.join(a.bus)
+    await cluster.join(bus_of(a))
     b = await local.join()
     await runs_on(a)
 
@@ -379,9 +378,9 @@ async def test_nothing_but_a_verticle_is_called_and_nothing_imported(
     with pytest.raises(ValueError, match="not a subclass of Verticle"):
         await a.deploy("os:abort", ha=True)
     b = await local.join()
-    assert b.bus is not None
-    assert b.bus.cluster is not None
-    roster = b.bus.cluster.roster("a")
+    cluster = bus_of(b).cluster
+    assert cluster is not None
+    roster = cluster.roster("a")
     for number, name in enumerate(("os:abort", "this:Zen", "7")):
         await roster.enter(f"{number}", f'{{"verticle":"{name}"}}'.encode())
     await roster.enter("3", b'{"verticle":7}')
@@ -435,8 +434,7 @@ async def test_a_clustered_runtime_is_a_node(
         Runtime.clustered(url, prefix=prefix, loops=1) as a,
         Runtime.clustered(url, prefix=prefix, ha=True, quorum=1) as b,
     ):
-        assert a.bus is not None
-        await until(lambda: len(a.bus.nodes) == 2)  # type: ignore[union-attr]
+        await until(lambda: len(bus_of(a).nodes) == 2)
         await b.deploy(WITNESS, ha=True)
         assert where() == [node_of(b)]
         await (await a.shared.counter("visits")).increment_and_get()
