@@ -8,11 +8,10 @@ are described in docs/explanation/chaos.md.
 `plan`         jobs, faults and orders, drawn from a seed
 `app`          the queue and its handlers; runs in the worker processes
 `worker`       a worker process; `producer`, `operator` and `lock` are the others
-`run`          one seed from start to figures
+`run`          one seed from start to figures; injects the planned faults
 `fleet`        starts worker processes, injects their faults, replaces the dead
 `clients`      starts producers and operator
 `stage`        the store and its faults: `redis_stage`, `sqlite_stage`
-`injector`     injects the planned faults into fleet and stage
 `probe`        finds workers that are alive and run no jobs
 `history`      what happened, as values: `facts` of `journal` and `sink`
 `delivery`     checks of a history; others are in `job_history`, `orders`, `events`

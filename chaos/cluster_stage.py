@@ -30,11 +30,7 @@ class ClusterStage(RedisServers):
 
     async def start(self) -> None:
         self._cluster = await asyncio.to_thread(
-            Cluster,
-            self._folder,
-            replicas=True,
-            kind=LeashedRedis,
-            config=CONFIG,
+            Cluster, self._folder, replicas=True, kind=LeashedRedis, config=CONFIG
         )
         self._cleanup.callback(self._cluster.stop)
         self.url = self.direct = self._cluster.url

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from chaos.facts import Attempted, Away, Came, Died, Given, Idled, Loss, Started
-from chaos.journal import Reader
+from chaos.journal import read_journals
 from chaos.sink import Effect, Sink
 from kue import Event, Job
 
@@ -105,12 +105,12 @@ def _grouped(things: Iterable[T], key: Callable[[T], int]) -> dict[int, list[T]]
 def read(folder: Path) -> History:
     """Return what the processes recorded; the rest is left empty."""
     return History(
-        attempted=_latest(Reader(Attempted).read(folder, "attempted-*.jsonl")),
-        started=Reader(Started).read(folder, "started-*.jsonl"),
-        given=Reader(Given).read(folder, "given.jsonl"),
-        came=Reader(Came).read(folder, "came-*.jsonl"),
-        idled=Reader(Idled).read(folder, "idled.jsonl"),
-        died=Reader(Died).read(folder, "died-*.jsonl"),
+        attempted=_latest(read_journals(Attempted, folder, "attempted-*.jsonl")),
+        started=read_journals(Started, folder, "started-*.jsonl"),
+        given=read_journals(Given, folder, "given.jsonl"),
+        came=read_journals(Came, folder, "came-*.jsonl"),
+        idled=read_journals(Idled, folder, "idled.jsonl"),
+        died=read_journals(Died, folder, "died-*.jsonl"),
         effects=Sink(folder).effects(),
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -34,20 +34,13 @@ class Journal:
     def write(self, fact: msgspec.Struct) -> None:
         os.write(self._file, msgspec.json.encode(fact) + b"\n")
 
-    def close(self) -> None:
-        os.close(self._file)
 
-
-class Reader(Generic[T]):
-    """Reads the facts of a folder's journals of one kind."""
-
-    def __init__(self, type: type[T]) -> None:
-        self._decoder = msgspec.json.Decoder(type)
-
-    def read(self, folder: Path, pattern: str) -> tuple[T, ...]:
-        return tuple(
-            self._decoder.decode(line)
-            for path in sorted(folder.glob(pattern))
-            for line in path.read_bytes().splitlines(keepends=True)
-            if line.endswith(b"\n")
-        )
+def read_journals(fact: type[T], folder: Path, pattern: str) -> tuple[T, ...]:
+    """Return the facts of the journals in *folder* that *pattern* matches."""
+    decoder = msgspec.json.Decoder(fact)
+    return tuple(
+        decoder.decode(line)
+        for path in sorted(folder.glob(pattern))
+        for line in path.read_bytes().splitlines(keepends=True)
+        if line.endswith(b"\n")
+    )

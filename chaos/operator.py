@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from chaos.facts import Given
 from chaos.journal import Journal, now_ms
-from chaos.plan import BULK, Plan
+from chaos.plan import BULK, Plan, in_time
 from kue import JobError, Kue, State, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -40,11 +40,7 @@ class Operator:
 
     async def follow(self, orders: Sequence[Order]) -> None:
         """Give each order at its time, or as soon as those before it are given."""
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        for order in orders:
-            # Wait for its time in the plan.
-            await asyncio.sleep(began + order.at - loop.time())
+        async for order in in_time(orders):
             await self._give(order)
 
     async def _give(self, order: Order) -> None:

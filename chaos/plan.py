@@ -8,14 +8,15 @@ new fault does not change the jobs.
 
 from __future__ import annotations
 
+import asyncio
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator, Sequence
     from pathlib import Path
 
 PRODUCERS = 2
@@ -118,6 +119,18 @@ class Plan(msgspec.Struct, frozen=True):
         return msgspec.json.decode(path.read_bytes(), type=cls)
 
 
+T = TypeVar("T", Call, Fault, Order)
+
+
+async def in_time(steps: Sequence[T]) -> AsyncIterator[T]:
+    """Yield each of *steps* at its time, or as soon as those before it are done."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    for step in steps:
+        await asyncio.sleep(began + step.at - loop.time())
+        yield step
+
+
 class _Kind(NamedTuple):
     """A kind of job: how common it is, and the ranges its numbers are drawn from."""
 
@@ -206,10 +219,7 @@ _STORE_FAULTS = {
         "empty": (6.0, (0.0, 0.0)),
         "failover": (24.0, (0.1, 1.5)),
     },
-    "sqlite": {
-        "lock": (30.0, (0.2, 4.0)),
-        "checkpoint": (25.0, (0.0, 0.0)),
-    },
+    "sqlite": {"lock": (30.0, (0.2, 4.0)), "checkpoint": (25.0, (0.0, 0.0))},
 }
 ENGINES = tuple(_STORE_FAULTS)
 

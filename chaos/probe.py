@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from chaos.facts import Attempted, Came, Started
-from chaos.journal import Journal, Reader, now_ms
+from chaos.journal import Journal, now_ms, read_journals
 from chaos.plan import Chore
 from kue.model.draft import draft
 
@@ -55,8 +55,8 @@ class Probe:
             self._journal.write(Attempted(key, at, now_ms(), one.id))
 
     def _idle_workers(self) -> set[int]:
-        came = {one.pid for one in Reader(Came).read(self._folder, "came-*.jsonl")}
-        runs = Reader(Started).read(self._folder, "started-*.jsonl")
+        came = {one.pid for one in read_journals(Came, self._folder, "came-*.jsonl")}
+        runs = read_journals(Started, self._folder, "started-*.jsonl")
         ran = {run.pid for run in runs if run.type == TYPE}
         # A worker that is still starting does not count.
         return came.intersection(self._fleet.pids) - ran

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 import kue
 from chaos.facts import Attempted
 from chaos.journal import Journal, now_ms
-from chaos.plan import Plan
+from chaos.plan import Plan, in_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,12 +32,8 @@ class Producer:
 
     async def follow(self, calls: Sequence[Call]) -> None:
         """Make each call at its time, however long the ones before it take."""
-        loop = asyncio.get_running_loop()
-        began = loop.time()
         async with asyncio.TaskGroup() as group:
-            for call in calls:
-                # Wait for its time in the plan.
-                await asyncio.sleep(began + call.at - loop.time())
+            async for call in in_time(calls):
                 for chores in split(call):
                     group.create_task(self._add(chores))
 

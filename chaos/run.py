@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -14,10 +16,9 @@ from chaos.clients import Clients
 from chaos.cluster_stage import ClusterStage
 from chaos.figures import Figures, breaches, figures
 from chaos.fleet import WORKERS, Fleet
-from chaos.injector import Injector
 from chaos.listener import Listener
 from chaos.lossy_stage import LossyStage
-from chaos.plan import TYPES
+from chaos.plan import TYPES, in_time
 from chaos.probe import Probe
 from chaos.processes import Household
 from chaos.redis_stage import RedisStage
@@ -30,12 +31,12 @@ from kue.store import store_for
 from kue.store.values import MAX_BATCH
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine
+    from collections.abc import AsyncIterator, Coroutine, Sequence
     from pathlib import Path
 
     from chaos.breach import Breach
     from chaos.history import History
-    from chaos.plan import Plan
+    from chaos.plan import Fault, Plan
     from chaos.stage import Stage
     from chaos.view import View
     from kue import Job
@@ -67,6 +68,37 @@ async def run(plan: Plan, folder: Path, view: View) -> Outcome:
             return await Run(plan, household, folder, view, stage, store).outcome()
     finally:
         household.end()
+
+
+class Injector:
+    """Injects faults into the workers and the store."""
+
+    def __init__(self, fleet: Fleet, stage: Stage) -> None:
+        self._fleet = fleet
+        self._stage = stage
+        #: How many of each kind have struck.
+        self.struck: Counter[str] = Counter()
+
+    async def follow(self, faults: Sequence[Fault]) -> None:
+        """Inject *faults*; return when the last is over."""
+        async with asyncio.TaskGroup() as group:
+            async for fault in in_time(faults):
+                group.create_task(self._strike(fault))
+
+    async def _strike(self, fault: Fault) -> None:
+        self.struck[fault.kind] += 1
+        match fault.kind:
+            case "kill":
+                self._fleet.kill(fault.pick)
+            case "stop":
+                pause = partial(self._stage.pause, fault.seconds)
+                await self._fleet.freeze(fault.pick, pause)
+            case "terminate":
+                self._fleet.terminate(fault.pick)
+            case "orphan":
+                self._fleet.orphan(fault.pick)
+            case _:
+                await self._stage.strike(fault)
 
 
 class Run:
