@@ -9,6 +9,7 @@ import os
 import secrets
 import socket
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -224,22 +225,27 @@ class Worker:
             self._store, self._lanes, worker=self.name, store_retry=self._store_retry
         )
         return [
-            self._start(group, heartbeat.run(), "heartbeat"),
-            self._start(group, maintenance.run(), "maintenance"),
-            self._start(group, timings.run(), "timings"),
-            self._start(group, check.run(), "store check"),
-            self._start(group, lost.run(), "lost endings"),
+            self._start(group, heartbeat.run, "heartbeat"),
+            self._start(group, maintenance.run, "maintenance"),
+            self._start(group, timings.run, "timings"),
+            self._start(group, check.run, "store check"),
+            self._start(group, lost.run, "lost endings"),
         ]
 
     def _start(
-        self, group: asyncio.TaskGroup, call: Coroutine[Any, Any, None], name: str
+        self,
+        group: asyncio.TaskGroup,
+        run: Callable[[], Coroutine[Any, Any, None]],
+        name: str,
     ) -> asyncio.Task[None]:
-        return group.create_task(self._stop_on_bug(call, name), name=f"kue {name}")
+        return group.create_task(self._stop_on_bug(run, name), name=f"kue {name}")
 
-    async def _stop_on_bug(self, call: Coroutine[Any, Any, None], name: str) -> None:
-        """Stop the worker if *call* fails; what else it does goes on until then."""
+    async def _stop_on_bug(
+        self, run: Callable[[], Coroutine[Any, Any, None]], name: str
+    ) -> None:
+        """Stop the worker if *run* fails; what else it does goes on until then."""
         try:
-            await call
+            await run()
         except Exception as exc:
             logger.critical("worker %s stops: %s failed: %r", self.name, name, exc)
             self._bug = self._bug or exc
@@ -254,17 +260,17 @@ class Worker:
         services: list[asyncio.Task[None]],
     ) -> None:
         loops = [
-            self._start(group, lane.run_loop(), f"{lane.type} {number}")
+            self._start(group, lane.run_loop, f"{lane.type} {number}")
             for lane in self._lanes
             for number in range(LOOPS_PER_LANE)
         ]
         lease = self._settings.lease / 1000
-        unhandled = warn_of_unhandled(self._store, lease, self._sleep)
+        unhandled = partial(warn_of_unhandled, self._store, lease, self._sleep)
         # These end when the worker is stopped, before the runs.
         helpers = [
             self._start(group, unhandled, "unhandled types"),
-            self._start(group, idle_wait.run(), "idle wait"),
-            self._start(group, self._stop_when_done(), "stop when done"),
+            self._start(group, idle_wait.run, "idle wait"),
+            self._start(group, self._stop_when_done, "stop when done"),
         ]
         grace = 0.0
         try:
