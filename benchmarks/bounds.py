@@ -33,7 +33,15 @@ from kue.model.settings import LEASE_MS, Keep, load
 from kue.store import store_for
 from kue.store.redis.scripts import load as script
 from kue.store.redis.scripts import names as script_names
-from kue.store.values import MAX_BATCH, Claim, ClaimRequest, Outcome
+from kue.store.values import (
+    MAX_BATCH,
+    Claim,
+    ClaimRequest,
+    Outcome,
+    PageRequest,
+    PauseRequest,
+    RemoveRequest,
+)
 from kue.worker.maintenance import Maintenance
 
 if TYPE_CHECKING:
@@ -174,10 +182,14 @@ async def ended(bench: Bench, store: Store) -> None:
     await run_all(store, "t")
     for descending in (False, True):
         await store.page(
-            State.COMPLETE, "t", limit=50, skip=count - 100, descending=descending
+            PageRequest(
+                State.COMPLETE, "t", limit=50, skip=count - 100, descending=descending
+            )
         )
         await store.page(
-            State.COMPLETE, limit=50, skip=count - 100, descending=descending
+            PageRequest(
+                State.COMPLETE, limit=50, skip=count - 100, descending=descending
+            )
         )
 
 
@@ -188,9 +200,9 @@ async def payloads(bench: Bench, store: Store) -> None:
     for _ in bench.steps("payloads", max(1, count // some)):
         ids = await add(store, [draft("t", data)] * some)
         await store.get(ids)
-        await store.page(State.WAITING, "t", limit=some)
+        await store.page(PageRequest(State.WAITING, "t", limit=some))
         await run_all(store, "t")
-        await store.remove(ids)
+        await store.remove(RemoveRequest(ids))
 
 
 async def types(bench: Bench, store: Store) -> None:
@@ -204,7 +216,7 @@ async def types(bench: Bench, store: Store) -> None:
         await store.tend(keep=Keep())
     await store.count()
     await store.errors()
-    await store.pause()
+    await store.pause(PauseRequest())
     await store.resume()
     minute = await store.now() // 60_000
     await store.hours(minute // 60 - 24, minute // 60)

@@ -28,7 +28,7 @@ from chaos.sqlite_stage import SqliteStage
 from kue import Kind
 from kue.model import settings
 from kue.store import store_for
-from kue.store.values import MAX_BATCH
+from kue.store.values import MAX_BATCH, PageRequest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Sequence
@@ -209,10 +209,12 @@ class Run:
         )
 
     async def _jobs(self) -> list[Job]:
-        page = await self._store.page(limit=MAX_BATCH)
+        page = await self._store.page(PageRequest(limit=MAX_BATCH))
         jobs = page.jobs
         while page.cursor is not None:
-            page = await self._store.page(limit=MAX_BATCH, cursor=page.cursor)
+            page = await self._store.page(
+                PageRequest(limit=MAX_BATCH, cursor=page.cursor)
+            )
             jobs += page.jobs
         return jobs
 

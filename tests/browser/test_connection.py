@@ -14,6 +14,7 @@ from kue import Kue
 from kue.http import create_app
 from kue.http.auth.access import Anyone
 from kue.model.job import State
+from kue.store.values import RenewRequest
 from tests.browser.finding import is_live, opened, told
 from tests.browser.serving import listening, served
 from tests.browser.watching import Watch
@@ -33,7 +34,7 @@ def open_app(q: Kue) -> Starlette:
 
 async def make_healthy(q: Kue) -> None:
     """Have a worker and a complete job, so that the overview has nothing to warn of."""
-    await q.store.renew("w1", lease=HOUR, info={"slots": {"email": 1}})
+    await q.store.renew(RenewRequest("w1", lease=HOUR, info={"slots": {"email": 1}}))
     await job_in(q.store, State.COMPLETE, now=await q.now())
 
 

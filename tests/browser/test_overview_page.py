@@ -11,6 +11,7 @@ from kue import Kue
 from kue.http.auth.access import Anyone, Role
 from kue.model.histogram import Timing, bucket
 from kue.model.job import Completed, Error, Failed, State
+from kue.store.values import RenewRequest
 from tests.browser.finding import is_live, opened, press, row, tile, told
 from tests.support.jobs import (
     HOUR,
@@ -41,7 +42,7 @@ def counted(page: Page, state: str) -> Locator:
 async def serve_jobs(q: Kue, *types: str) -> None:
     """Have a worker for *types*, as far as the store knows."""
     info = {"slots": dict.fromkeys(types, 1)}
-    await q.store.renew("w1", lease=HOUR, info=info)
+    await q.store.renew(RenewRequest("w1", lease=HOUR, info=info))
 
 
 async def test_a_store_without_jobs_says_how_to_begin(

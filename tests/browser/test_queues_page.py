@@ -12,7 +12,7 @@ from kue import Kue
 from kue.http.auth.access import Anyone, Role
 from kue.model.draft import draft
 from kue.model.job import State
-from kue.store.values import Limits
+from kue.store.values import Limits, RenewRequest
 from tests.browser.finding import dialog, is_live, opened, press, row, tile, told
 from tests.browser.watching import Watch
 from tests.support.jobs import HOUR, MINUTE, add_many, add_one, job_in
@@ -339,7 +339,7 @@ async def test_a_queue_shows_its_line_errors_and_workers(
     failed = await job_in(q.store, State.FAILED, now=now)
     low = await add_one(q.store, now=now, priority="low")
     high = await add_one(q.store, now=now, priority="high")
-    await q.store.renew("w1", lease=HOUR, info={"slots": {"email": 4}})
+    await q.store.renew(RenewRequest("w1", lease=HOUR, info={"slots": {"email": 4}}))
     await opened(page, f"{address}/queues/email")
 
     line = page.locator(".card").filter(has=page.get_by_text("Next to run"))

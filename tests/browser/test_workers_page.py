@@ -12,7 +12,7 @@ from playwright.async_api import Locator, Page, expect
 
 from kue import Kue
 from kue.http.auth.access import Anyone, Role
-from kue.store.values import Progress
+from kue.store.values import Progress, RenewRequest
 from tests.browser.finding import dialog, is_live, opened, press, tile, told
 from tests.browser.serving import PATIENCE
 from tests.browser.watching import Watch
@@ -37,7 +37,7 @@ def card(page: Page, name: str) -> Locator:
 
 async def greet(q: Kue, name: str = "w1", **info: Any) -> None:
     """Have a worker beat for the first time."""
-    await q.store.renew(name, lease=HOUR, info=INFO | info)
+    await q.store.renew(RenewRequest(name, lease=HOUR, info=INFO | info))
 
 
 async def test_without_workers_the_page_says_how_to_start_one(

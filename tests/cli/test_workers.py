@@ -15,6 +15,7 @@ import pytest
 
 from kue.cli.commands import workers
 from kue.store.contract import Store
+from kue.store.values import RenewRequest
 from tests.support.command_line import CommandLine
 from tests.support.jobs import start_one
 
@@ -27,7 +28,7 @@ def at_work(kue: CommandLine, **info: Any) -> None:
     async def start(store: Store) -> None:
         now = await store.now()
         await start_one(store, "email", worker="web-1", now=now)
-        await store.renew("web-1", info=info, lease=60_000, now=now)
+        await store.renew(RenewRequest("web-1", info=info, lease=60_000), now=now)
 
     kue.arrange(start)
 
@@ -91,7 +92,7 @@ def test_a_worker_past_its_lease_is_lost(kue: CommandLine) -> None:
     async def leave(store: Store) -> None:
         now = await store.now() - 5_000
         await start_one(store, "email", worker="web-1", now=now)
-        await store.renew("web-1", lease=1_000, now=now)
+        await store.renew(RenewRequest("web-1", lease=1_000), now=now)
 
     kue.arrange(leave)
 
@@ -164,7 +165,7 @@ def test_a_worker_is_ordered_to_stop(kue: CommandLine) -> None:
     [item] = kue("workers", "stop", "web-1", "--json").items
 
     async def beat(store: Store) -> tuple[str, ...]:
-        return (await store.renew("web-1", orders=True)).orders
+        return (await store.renew(RenewRequest("web-1", orders=True))).orders
 
     assert item == {"worker": "web-1", "order": "stop"}
     assert kue.arrange(beat) == ("stop",)
@@ -201,7 +202,7 @@ def test_stacks_are_shown_when_the_worker_has_written_them(
     async def obey(store: Store) -> None:
         async with asyncio.timeout(50):
             # There is no event to wait for.
-            while not (await store.renew("web-1", orders=True)).orders:  # noqa: ASYNC110
+            while not (await store.renew(RenewRequest("web-1", orders=True))).orders:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         await store.write_stacks("web-1", "task 'kue heartbeat':")
 
@@ -221,7 +222,7 @@ def test_a_worker_that_stopped_in_order_is_not_lost(kue: CommandLine) -> None:
 
     async def stop(store: Store) -> None:
         now = await store.now() - 65_000
-        await store.renew("web-1", now=now - 1_000)
+        await store.renew(RenewRequest("web-1"), now=now - 1_000)
         await store.leave("web-1", now=now)
 
     kue.arrange(stop)
@@ -260,7 +261,11 @@ def test_names_pids_and_titles_are_whole_where_there_is_little_room(
         "blocked": 7,
         "blocked_at": "app.py:12 in resize",
     }
-    kue.arrange(lambda store: store.renew("build-server-17-1234567-a1b2", info=info))
+    kue.arrange(
+        lambda store: store.renew(
+            RenewRequest("build-server-17-1234567-a1b2", info=info)
+        )
+    )
     kue.on_a_terminal(width=width)
 
     said = kue("workers")

@@ -8,7 +8,7 @@ import pytest
 
 from kue import ActiveJob, Kue, State
 from kue.store.contract import Store
-from kue.store.values import Limits
+from kue.store.values import Limits, RenewRequest
 from tests.support.jobs import claim
 
 
@@ -44,12 +44,12 @@ async def test_a_worker_can_be_paused_alone(q: Kue, kue_store: Store) -> None:
     [pause] = await q.paused()
     assert (pause.type, pause.worker) == (None, "mail-1")
     assert (pause.reason, pause.by) == ("new disk", "ann")
-    assert (await kue_store.renew("mail-1")).paused == pause
-    assert (await kue_store.renew("mail-2")).paused is None
+    assert (await kue_store.renew(RenewRequest("mail-1"))).paused == pause
+    assert (await kue_store.renew(RenewRequest("mail-2"))).paused is None
 
     assert await q.resume(worker="mail-1") is True
     assert await q.resume(worker="mail-1") is False
-    assert (await kue_store.renew("mail-1")).paused is None
+    assert (await kue_store.renew(RenewRequest("mail-1"))).paused is None
 
 
 async def test_a_pause_is_that_of_a_type_or_of_a_worker(q: Kue) -> None:

@@ -13,7 +13,15 @@ from kue.model.histogram import Timing
 from kue.store.contract import Store
 from kue.store.sqlite import schema
 from kue.store.sqlite.store import SqliteStore
-from kue.store.values import AuditEntry, Claim, ClaimRequest, Filter
+from kue.store.values import (
+    AuditEntry,
+    Claim,
+    ClaimRequest,
+    Filter,
+    KeepRequest,
+    PauseRequest,
+    RenewRequest,
+)
 from tests.faults.scene import LATER, READS, TYPE, WRITES, Scene, Verb, build
 from tests.support.jobs import HOUR, T0, add_many, count_again
 
@@ -42,14 +50,18 @@ ASIDE: dict[str, Verb] = {
         ClaimRequest(["idle"], 1, worker="w3", claim=Claim("s", 1)), timeout=0
     ),
     "order": lambda store, scene: store.order("w1", "stop", now=T0),
-    "orders": lambda store, scene: store.renew("w1", orders=True, now=T0),
+    "orders": lambda store, scene: store.renew(RenewRequest("w1", orders=True), now=T0),
     "stacks": lambda store, scene: store.stacks("w1", now=T0),
     "write stacks": lambda store, scene: store.write_stacks("w1", "text", now=T0),
-    "pause worker": lambda store, scene: store.pause(worker="w2", now=LATER),
+    "pause worker": lambda store, scene: store.pause(
+        PauseRequest(worker="w2"), now=LATER
+    ),
     "resume worker": lambda store, scene: store.resume(worker="w2", now=LATER),
     "kept": lambda store, scene: store.kept("user", "ann", now=T0),
     "all kept": lambda store, scene: store.all_kept("user", now=T0),
-    "keep": lambda store, scene: store.keep("user", "ann", "{}", was="{}", now=T0),
+    "keep": lambda store, scene: store.keep(
+        KeepRequest("user", "ann", "{}", was="{}"), now=T0
+    ),
     "forget": lambda store, scene: store.forget("user", "ann", now=T0),
     "note": lambda store, scene: store.note(ACT, now=LATER),
     "acts": lambda store, scene: store.acts(),
@@ -121,9 +133,11 @@ async def prepare(path: Path, *, jobs: int = 1) -> Scene:
 
 async def surround(store: Store) -> None:
     await store.measure([TIMING], now=T0)
-    await store.keep("user", "ann", "{}", until=LATER + HOUR, now=T0)
+    await store.keep(KeepRequest("user", "ann", "{}", until=LATER + HOUR), now=T0)
     await store.note(ACT, now=T0)
-    await store.pause(worker="w2", reason="tests", until=LATER + HOUR, now=T0)
+    await store.pause(
+        PauseRequest(worker="w2", reason="tests", until=LATER + HOUR), now=T0
+    )
     await store.order("w1", "stacks", now=T0)
     await store.write_stacks("w1", "a stack", now=T0)
     await store.tend(now=T0)

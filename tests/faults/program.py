@@ -17,7 +17,7 @@ from kue.model.draft import draft
 from kue.model.job import Completed
 from kue.store import store_for
 from kue.store.contract import Store
-from kue.store.values import Claim, ClaimRequest, Outcome
+from kue.store.values import Claim, ClaimRequest, Outcome, RenewRequest
 from kue.worker.active_job import ActiveJob
 from tests.support.leases import PATIENT_LEASE_SECONDS, SHORT_LEASE_SECONDS
 
@@ -70,7 +70,7 @@ async def hold(store: Store, name: str) -> None:
     [job] = claimed.jobs
     say("started", job.id, job.token)
     await asyncio.to_thread(sys.stdin.readline)
-    beat = await store.renew(name, runs=[job], lease=LEASE_MS)
+    beat = await store.renew(RenewRequest(name, runs=[job], lease=LEASE_MS))
     [word] = await store.settle([Outcome(job, Completed(name))])
     say("lost" if beat.lost else "kept", word)
 

@@ -55,7 +55,7 @@ def _has_outcomes(args: tuple[Any, ...], given: dict[str, Any], reply: Any) -> b
 
 
 def _has_runs(args: tuple[Any, ...], given: dict[str, Any], reply: Any) -> bool:
-    return bool(given["runs"])
+    return bool(args[0].runs)
 
 
 def _did_rescue(args: tuple[Any, ...], given: dict[str, Any], reply: Any) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 from kue.model.draft import draft
@@ -29,8 +30,13 @@ from kue.store.values import (
     ClaimRequest,
     Limits,
     LogLine,
+    MoveRequest,
     Outcome,
+    PageRequest,
+    PauseRequest,
     Progress,
+    RemoveRequest,
+    RenewRequest,
 )
 from tests.support.jobs import (
     HOUR,
@@ -122,10 +128,12 @@ async def _held(store: Store) -> int:
 
 
 async def _surroundings(store: Store, scene: Scene) -> None:
-    await store.renew("w1", lease=2 * SECOND, info={"host": "here"}, now=T0)
+    await store.renew(
+        RenewRequest("w1", lease=2 * SECOND, info={"host": "here"}), now=T0
+    )
     await store.progress([Progress(scene.rich.id, 10, {"step": 1})], now=T0)
     await store.log(scene.plain.id, [LogLine("so far, so good")], now=T0)
-    await store.pause("video", reason="tests", now=T0)
+    await store.pause(PauseRequest("video", reason="tests"), now=T0)
     due = every("nightly", "1h", draft("report"), first_at=T0 + SECOND)
     await store.schedule(due)
     await store.tend(now=T0, keep=KEEP_ALL)
@@ -193,7 +201,7 @@ def _cycle(store: Store, scene: Scene) -> Awaitable[Any]:
 
 def _renew(store: Store, scene: Scene) -> Awaitable[Any]:
     runs = [scene.plain, scene.rich, scene.asked]
-    return store.renew("w1", runs=runs, info={"host": "there"}, now=LATER)
+    return store.renew(RenewRequest("w1", runs=runs, info={"host": "there"}), now=LATER)
 
 
 def _progress(store: Store, scene: Scene) -> Awaitable[Any]:
@@ -216,15 +224,17 @@ def _clear(state: State) -> Verb:
 
 
 def _page(state: State | None) -> Verb:
-    return lambda store, scene: store.page(state)
+    return lambda store, scene: store.page(PageRequest(state))
 
 
-def _on(verb: str, *names: str, **options: Any) -> Verb:
-    """Say a verb that takes ids to the named jobs of the scene."""
+def _on(
+    verb: str, *names: str, request: Callable[[list[int]], Any] = list[int]
+) -> Verb:
+    """Say a verb to the named jobs of the scene, with the request made of their ids."""
 
     def say(store: Store, scene: Scene) -> Awaitable[Any]:
-        ids = [id_of(scene, name) for name in names]
-        answer: Awaitable[Any] = getattr(store, verb)(ids, now=LATER, **options)
+        given = request([id_of(scene, name) for name in names])
+        answer: Awaitable[Any] = getattr(store, verb)(given, now=LATER)
         return answer
 
     return say
@@ -249,6 +259,7 @@ async def _watch(store: Store, scene: Scene) -> None:
 #: The states that `remove` and `move` tell apart, by jobs of the scene.
 _STILL = ("waiting", "unique", "delayed", "held", "blocked")
 _ENDED = ("complete", "failed", "cancelled")
+_TO_WAITING = partial(MoveRequest, to=State.WAITING)
 
 #: Verbs that change something.
 WRITES: dict[str, Verb] = {
@@ -270,14 +281,20 @@ WRITES: dict[str, Verb] = {
     "progress": _progress,
     "log": lambda store, scene: store.log(scene.plain.id, [LogLine("more")], now=LATER),
     **{f"update {n}": _update(n) for n in ("waiting", "held", "delayed", "plain")},
-    "move": _on("move", *_STILL, to=State.WAITING),
-    "move ended": _on("move", *_ENDED, to=State.WAITING),
-    "delay": _on("move", *_STILL, to=State.DELAYED, at=LATER + HOUR),
+    "move": _on("move", *_STILL, request=_TO_WAITING),
+    "move ended": _on("move", *_ENDED, request=_TO_WAITING),
+    "delay": _on(
+        "move",
+        *_STILL,
+        request=partial(MoveRequest, to=State.DELAYED, at=LATER + HOUR),
+    ),
     "cancel": _on("cancel", *_STILL, "plain"),
-    "remove": _on("remove", *_STILL, *_ENDED),
-    "remove running": _on("remove", "plain", "rich", "asked", force=True),
-    "pause": lambda store, scene: store.pause(TYPE, now=LATER),
-    "pause all": lambda store, scene: store.pause(now=LATER),
+    "remove": _on("remove", *_STILL, *_ENDED, request=RemoveRequest),
+    "remove running": _on(
+        "remove", "plain", "rich", "asked", request=partial(RemoveRequest, force=True)
+    ),
+    "pause": lambda store, scene: store.pause(PauseRequest(TYPE), now=LATER),
+    "pause all": lambda store, scene: store.pause(PauseRequest(), now=LATER),
     "resume": lambda store, scene: store.resume("video", now=LATER),
     "limit": lambda store, scene: store.limit(TYPE, Limits(rate=5), now=LATER),
     "unlimit": lambda store, scene: store.limit(TYPE, None, now=LATER),

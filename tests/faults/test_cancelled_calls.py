@@ -14,7 +14,7 @@ from kue.model.draft import draft
 from kue.model.job import Completed, State
 from kue.store.contract import Store
 from kue.store.redis.verbs import runs
-from kue.store.values import Claim, ClaimRequest, Outcome
+from kue.store.values import Claim, ClaimRequest, Outcome, PageRequest, RenewRequest
 from tests.faults.conftest import NewStore
 from tests.support.jobs import count_of
 from tests.support.servers import RedisServer
@@ -96,8 +96,8 @@ async def test_a_cancelled_call_always_ends_as_cancelled(
     ids = await add_numbered(direct, 5)
     calls: dict[str, Callable[[], Coroutine[Any, Any, object]]] = {
         "get": lambda: store.get(ids),
-        "page": lambda: store.page(State.WAITING),
-        "renew": lambda: store.renew("w1"),
+        "page": lambda: store.page(PageRequest(State.WAITING)),
+        "renew": lambda: store.renew(RenewRequest("w1")),
     }
     random = Random(verb)
 

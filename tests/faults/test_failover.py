@@ -14,7 +14,7 @@ from kue.model.draft import draft
 from kue.model.errors import DurabilityUnknown
 from kue.model.job import Completed, Job, State
 from kue.store.contract import Store
-from kue.store.values import Claim, ClaimRequest, Outcome, Result
+from kue.store.values import Claim, ClaimRequest, Outcome, RenewRequest, Result
 from tests.faults.conftest import NewStore, assert_sound
 from tests.faults.sentinels import Replicated, Sentinels
 from tests.support.jobs import add_many, count_of, get_one
@@ -98,7 +98,7 @@ async def test_closing_lets_go_of_the_sentinels_too(
 ) -> None:
     store = new_store(sentinels.url)
     await store.open()
-    await store.renew("w1")
+    await store.renew(RenewRequest("w1"))
     assert sentinels.callers() != []
 
     await store.close()
@@ -121,7 +121,7 @@ async def test_fences_grow_across_a_failover_that_lost_the_last_claims(
     store = new_store(pair.replica.url)
     again = await claim(store, 1, worker="w2")
     words = await store.settle([Outcome(job, Completed("late")) for job in lost])
-    beat = await store.renew("zombie", runs=lost)
+    beat = await store.renew(RenewRequest("zombie", runs=lost))
 
     assert [job.id for job in again] == [job.id for job in lost]
     assert min(job.fence for job in again) > max(job.fence for job in lost)

@@ -15,7 +15,7 @@ from kue.model.job import Completed, State
 from kue.model.schedule import every
 from kue.store.contract import Store
 from kue.store.sqlite import disk_reserve
-from kue.store.values import Outcome, Result
+from kue.store.values import Outcome, RemoveRequest, Result
 from tests.faults.conftest import NewStore, assert_sound
 from tests.faults.program import TYPE
 from tests.support.jobs import T0, add, claim, count_of
@@ -71,7 +71,7 @@ async def work_off(store: Store, *, removes: bool) -> int:
         outcomes = [Outcome(job, Completed(None)) for job in running]
         assert set(await store.settle(outcomes, now=T0)) == {Result.DONE}
         if removes:
-            await store.remove([job.id for job in running], now=T0)
+            await store.remove(RemoveRequest([job.id for job in running]), now=T0)
         ended += len(running)
     return ended
 

@@ -12,7 +12,7 @@ from kue.model.errors import StoreFull
 from kue.model.job import Completed, State
 from kue.model.settings import Keep
 from kue.store.contract import Store
-from kue.store.values import MAX_BATCH, Outcome, Result
+from kue.store.values import MAX_BATCH, Outcome, RenewRequest, Result
 from tests.faults.conftest import NewStore, assert_sound
 from tests.faults.scene import VERBS, build
 from tests.support.jobs import SECOND, T0, add, add_many, claim, count_of
@@ -104,7 +104,9 @@ async def test_leases_are_kept_in_a_full_redis(
     make_full(server)
 
     for now in range(T0, T0 + 60 * SECOND, 3 * SECOND):
-        beat = await store.renew("w1", lease=10 * SECOND, runs=running, now=now)
+        beat = await store.renew(
+            RenewRequest("w1", lease=10 * SECOND, runs=running), now=now
+        )
         tended = await store.tend(now=now, keep=KEEP_ALL)
         assert (beat.lost, tended.rescued) == ([], 0)
 

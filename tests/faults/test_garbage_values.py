@@ -14,7 +14,7 @@ from kue.model.job import Completed, Job, Retried, State
 from kue.model.schedule import every
 from kue.store.contract import Store
 from kue.store.redis.keys import Keys, root_of, worker_field
-from kue.store.values import Limits, Outcome, Progress, Result
+from kue.store.values import Limits, Outcome, Progress, RenewRequest, Result
 from tests.faults.conftest import NewStore
 from tests.support.jobs import HOUR, OOPS, SECOND, T0, add, add_many, claim, claim_ids
 from tests.support.servers import RedisServer
@@ -57,7 +57,7 @@ async def running(store: Store) -> list[Job]:
 
 async def assert_neighbours_run(store: Store, running: list[Job]) -> None:
     """See that all but the first of those that run or wait can go on."""
-    beat = await store.renew("w1", runs=running[1:3], now=LATER)
+    beat = await store.renew(RenewRequest("w1", runs=running[1:3]), now=LATER)
     assert beat.lost == []
     ended = [Outcome(job, Completed(None)) for job in running[1:3]]
     assert await store.settle(ended, now=LATER) == [Result.DONE] * 2
@@ -157,10 +157,10 @@ async def test_a_pause_that_is_garbage_stops_at_most_its_own_worker(
 ) -> None:
     client.hset(keys.of_shard("paused"), worker_field("w2"), garbage)
 
-    beat = await store.renew("w2", now=T0)
+    beat = await store.renew(RenewRequest("w2"), now=T0)
 
     assert beat.paused is None or beat.paused.worker == "w2"
-    assert (await store.renew("w1", now=T0)).paused is None
+    assert (await store.renew(RenewRequest("w1"), now=T0)).paused is None
     assert await store.workers(now=T0)
     await assert_neighbours_run(store, running)
 
@@ -172,7 +172,7 @@ async def test_a_request_to_cancel_that_is_garbage_still_reaches_its_worker(
     value = TYPE.encode() + b"\t" + garbage
     client.hset(keys.of_shard("cancelling"), str(running[0].id), value)
 
-    beat = await store.renew("w1", runs=running[:3], now=T0)
+    beat = await store.renew(RenewRequest("w1", runs=running[:3]), now=T0)
 
     assert (beat.lost, list(beat.cancel)) == ([], [running[0].id])
     await assert_neighbours_run(store, running)

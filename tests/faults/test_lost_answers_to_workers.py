@@ -11,7 +11,15 @@ import pytest
 from kue.model.draft import draft
 from kue.model.job import Completed, Failed, Job, Retried, State
 from kue.store.contract import Store
-from kue.store.values import Claim, ClaimRequest, LogLine, Outcome, Progress, Result
+from kue.store.values import (
+    Claim,
+    ClaimRequest,
+    LogLine,
+    Outcome,
+    Progress,
+    RenewRequest,
+    Result,
+)
 from tests.faults.conftest import NewStore
 from tests.support.jobs import OOPS, count_of, get_one
 from tests.support.proxy import Fate, Proxy
@@ -189,7 +197,7 @@ async def test_beats_and_signs_of_life_survive_lost_answers(
     proxy.draw(Random(3), {Fate.CUT_AFTER: 0.4})
 
     for percent in range(1, 21):
-        beat = await store.renew("w1", runs=jobs, info={"n": percent})
+        beat = await store.renew(RenewRequest("w1", runs=jobs, info={"n": percent}))
         update = Progress(jobs[1].id, percent, token=jobs[1].token)
         assert await store.progress([update]) == [Result.DONE]
         assert (beat.lost, beat.cancel) == ([], {jobs[0].id: ""})

@@ -20,7 +20,7 @@ from kue.model.schedule import every
 from kue.model.settings import Keep
 from kue.store.contract import Store
 from kue.store.redis.keys import Keys, root_of
-from kue.store.values import Claim, ClaimRequest, Outcome
+from kue.store.values import Claim, ClaimRequest, MoveRequest, Outcome
 from tests.faults.conftest import NewStore
 from tests.support.servers import RedisServer
 
@@ -147,7 +147,7 @@ STIRS: dict[str, Callable[[Store], Awaitable[object]]] = {
     "add": add,
     "add delayed": lambda store: add(store, delay="1h"),
     "add after": lambda store: add(store, after=[1]),
-    "move": lambda store: store.move([1], State.WAITING),
+    "move": lambda store: store.move(MoveRequest([1], State.WAITING)),
     "schedule": lambda store: store.schedule(
         every("nightly", "1d", draft("email"), first_at=2**41)
     ),

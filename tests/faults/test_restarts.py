@@ -12,7 +12,7 @@ import redis
 
 from kue.model.job import Completed, State
 from kue.store.contract import Store
-from kue.store.values import GRACE_GAP_MS, Result
+from kue.store.values import GRACE_GAP_MS, RenewRequest, Result
 from tests.faults.conftest import NewServer, NewStore, assert_sound
 from tests.faults.load import Load
 from tests.support.jobs import (
@@ -118,7 +118,7 @@ async def test_a_restart_slower_than_the_lease_robs_no_live_worker(
     await asyncio.to_thread(server.restart)
     back = T0 + 60 * SECOND
     tended = await store.tend(now=back, lease=10 * SECOND, keep=KEEP_ALL)
-    beat = await store.renew("w1", runs=running, now=back + SECOND)
+    beat = await store.renew(RenewRequest("w1", runs=running), now=back + SECOND)
     later = await store.tend(now=back + 4 * SECOND, keep=KEEP_ALL)
 
     assert (tended.rescued, later.rescued) == (0, 0)

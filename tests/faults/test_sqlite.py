@@ -17,7 +17,7 @@ from kue.model.draft import draft
 from kue.model.errors import StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 from kue.model.job import Completed, State
 from kue.store.contract import Store
-from kue.store.values import MAX_BATCH, Outcome, Result
+from kue.store.values import MAX_BATCH, Outcome, RemoveRequest, Result
 from tests.faults.conftest import NewStore, assert_sound
 from tests.faults.garbling import CALLS, prepare, store_at
 from tests.faults.processes import Process
@@ -182,7 +182,7 @@ async def test_jobs_go_on_while_the_disk_is_full_and_make_room(
     while running := await claim(store, TYPE, limit=10):
         outcomes = [Outcome(job, Completed(None)) for job in running]
         assert set(await store.settle(outcomes, now=T0)) == {Result.DONE}
-        await store.remove([job.id for job in running], now=T0)
+        await store.remove(RemoveRequest([job.id for job in running]), now=T0)
         ended += len(running)
 
     assert ended == count
@@ -258,9 +258,10 @@ async def test_a_job_in_a_state_that_there_is_not_is_damage(
         db.execute("UPDATE jobs SET state = CAST(? AS TEXT)", [text])
     rotten = new_store(url)
 
-    for verb in (rotten.remove, rotten.cancel):
-        with pytest.raises(StoreError):
-            await verb([job_id])
+    with pytest.raises(StoreError):
+        await rotten.remove(RemoveRequest([job_id]))
+    with pytest.raises(StoreError):
+        await rotten.cancel([job_id])
 
 
 def rot(path: Path, random: Random) -> None:

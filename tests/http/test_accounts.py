@@ -22,6 +22,7 @@ from kue.http.auth.account_records import name_of
 from kue.http.auth.passwords import matches
 from kue.http.auth.sessions import IDLE_MS, MAX_MS, TOUCH_MS
 from kue.store.contract import Store
+from kue.store.values import KeepRequest
 from tests.support.jobs import T0
 
 CHEAP = PasswordHasher(n=16, p=1)
@@ -122,8 +123,8 @@ async def test_whoever_is_not_there_cannot_be_changed(users: UserAccounts) -> No
 
 
 async def test_a_damaged_user_is_nobody(store: Store, users: UserAccounts) -> None:
-    await store.keep("user", "ann", '{"name": "ann"}')
-    await store.keep("user", "bob", "{")
+    await store.keep(KeepRequest("user", "ann", '{"name": "ann"}'))
+    await store.keep(KeepRequest("user", "bob", "{"))
 
     assert await users.all() == []
     assert await users.find("ann") is None

@@ -11,6 +11,7 @@ import pytest
 from kue import Kue
 from kue.model.histogram import Timing
 from kue.model.job import State
+from kue.store.values import RenewRequest
 from tests.http.conftest import Http
 from tests.support.jobs import HOUR, add_many, add_one, count_of, job_in
 
@@ -126,9 +127,11 @@ async def test_live_workers_that_take_a_type_are_counted(
     client: httpx.AsyncClient, q: Kue
 ) -> None:
     await add_one(q.store, "email")
-    await q.store.renew("w1", info={"slots": {"email": 1}})
-    await q.store.renew("w2", info={"slots": {"video": 1}})
-    await q.store.renew("w3", info={"slots": {"email": 1}}, lease=1, now=1_000)
+    await q.store.renew(RenewRequest("w1", info={"slots": {"email": 1}}))
+    await q.store.renew(RenewRequest("w2", info={"slots": {"video": 1}}))
+    await q.store.renew(
+        RenewRequest("w3", info={"slots": {"email": 1}}, lease=1), now=1_000
+    )
 
     assert (await client.get("/queues/email")).json()["workers"] == 1
 

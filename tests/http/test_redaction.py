@@ -14,7 +14,7 @@ from kue.http.auth.access import Anyone
 from kue.http.framework.problem import Refused
 from kue.http.security.redaction import MASK, Redaction
 from kue.model.job import Completed, Error, Failed, State
-from kue.store.values import AuditEntry, LogLine, Progress
+from kue.store.values import AuditEntry, LogLine, Progress, RenewRequest
 from tests.http.conftest import Http
 from tests.http.test_bulk import ended
 from tests.support.jobs import claim_one, end, get_one
@@ -339,7 +339,7 @@ async def test_no_route_shows_the_password_of_a_url_that_others_noted(
     client: httpx.AsyncClient, q: Kue
 ) -> None:
     job = await q.enqueue("email", unique=STORE)
-    await q.store.renew("w", info={"trouble": f"{STORE} is damaged"})
+    await q.store.renew(RenewRequest("w", info={"trouble": f"{STORE} is damaged"}))
     await q.pause("email", reason=f"{STORE} moves")
     await q.pause(worker="w", reason=f"{STORE} moves")
     await q.store.note(

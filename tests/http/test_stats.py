@@ -11,6 +11,7 @@ from kue import Kue
 from kue.http.v1.stats import MAX_WARNINGS
 from kue.model.histogram import Timing
 from kue.model.job import Completed, State
+from kue.store.values import RenewRequest
 from tests.http.conftest import Http
 from tests.support.jobs import (
     DAY,
@@ -165,8 +166,8 @@ async def test_workers_that_run_something_are_busy(
     client: httpx.AsyncClient, q: Kue
 ) -> None:
     await start_one(q.store, worker="w1", now=await q.now())
-    await q.store.renew("w1")
-    await q.store.renew("w2")
+    await q.store.renew(RenewRequest("w1"))
+    await q.store.renew(RenewRequest("w2"))
 
     stats = (await client.get("/stats")).json()
 
@@ -193,7 +194,7 @@ async def test_a_backlog_that_grows_is_warned_of_with_the_time_it_takes(
 ) -> None:
     ago = await q.now() - 2 * MINUTE
     await q.store.measure([Timing("email", {1: 1})], now=ago - 8 * MINUTE)
-    await q.store.renew("w2")
+    await q.store.renew(RenewRequest("w2"))
     await add_many(q.store, 40, now=ago)
     for _ in range(10):
         job = await claim_one(q.store, now=ago)
@@ -215,7 +216,7 @@ async def test_a_backlog_that_grows_is_warned_of_with_the_time_it_takes(
 async def test_a_backlog_of_which_nothing_ends_says_so(
     client: httpx.AsyncClient, q: Kue
 ) -> None:
-    await q.store.renew("w2")
+    await q.store.renew(RenewRequest("w2"))
     await add_many(q.store, 40, now=await q.now() - 2 * MINUTE)
 
     [warning] = (await client.get("/stats")).json()["warnings"]
@@ -226,7 +227,7 @@ async def test_a_backlog_of_which_nothing_ends_says_so(
 async def test_jobs_that_are_delayed_are_no_backlog(
     client: httpx.AsyncClient, q: Kue
 ) -> None:
-    await q.store.renew("w2")
+    await q.store.renew(RenewRequest("w2"))
     await add_many(q.store, 40, now=await q.now() - 2 * MINUTE, delay="1h")
 
     assert (await client.get("/stats")).json()["warnings"] == []
@@ -238,7 +239,7 @@ async def test_waiting_jobs_that_no_worker_takes_are_warned_of(
     await add_many(q.store, 2, "email")
     await add_one(q.store, "video")
     await add_one(q.store, "audio")
-    await q.store.renew("w1", info={"slots": {"audio": 1}})
+    await q.store.renew(RenewRequest("w1", info={"slots": {"audio": 1}}))
 
     stats = (await client.get("/stats")).json()
 
@@ -263,7 +264,7 @@ async def test_a_worker_that_does_not_say_what_it_takes_may_take_anything(
     client: httpx.AsyncClient, q: Kue
 ) -> None:
     await add_one(q.store)
-    await q.store.renew("w1")
+    await q.store.renew(RenewRequest("w1"))
 
     assert (await client.get("/stats")).json()["warnings"] == []
 
@@ -290,7 +291,7 @@ async def test_a_worker_gone_with_jobs_in_its_hands_is_lost(
 ) -> None:
     ago = await q.now() - 5_000
     await start_one(q.store, worker="w1", now=ago)
-    await q.store.renew("w1", lease=1_000, now=ago)
+    await q.store.renew(RenewRequest("w1", lease=1_000), now=ago)
 
     stats = (await client.get("/stats")).json()
 
@@ -303,7 +304,7 @@ async def test_a_worker_gone_with_jobs_in_its_hands_is_lost(
 async def test_a_worker_that_left_with_nothing_in_its_hands_is_not_lost(
     client: httpx.AsyncClient, q: Kue
 ) -> None:
-    await q.store.renew("w1")
+    await q.store.renew(RenewRequest("w1"))
     await q.store.leave("w1")
 
     stats = (await client.get("/stats")).json()

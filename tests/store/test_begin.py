@@ -9,7 +9,7 @@ import pytest
 from kue.model.job import Completed, Job, State
 from kue.model.retry_policy import MAX_STALLS
 from kue.store.contract import Store
-from kue.store.values import Outcome, Result
+from kue.store.values import Outcome, PauseRequest, RemoveRequest, RenewRequest, Result
 from tests.support.jobs import SECOND, T0, claim_one, end, get_one, start_one
 from tests.support.upkeep import lose_worker, pass_time, tend
 
@@ -81,7 +81,7 @@ async def test_a_run_that_was_taken_back_cannot_begin(store: Store) -> None:
 
     assert await store.begin(job, alone=True, now=now) is Result.LOST
     assert (await get_one(store, job.id)).token == other.token
-    await store.remove([job.id], force=True, now=now)
+    await store.remove(RemoveRequest([job.id], force=True), now=now)
     assert await store.begin(other, alone=True, now=now) is Result.LOST
 
 
@@ -91,7 +91,7 @@ async def test_a_run_does_not_begin_while_its_type_is_paused(
 ) -> None:
     job = await suspect(store)
     now = job.updated_at
-    await store.pause(type, now=now)
+    await store.pause(PauseRequest(type), now=now)
 
     assert await store.begin(job, alone=True, now=now) is Result.REFUSED
     assert (await get_one(store, job.id)).token == job.token
@@ -106,7 +106,7 @@ async def test_a_run_that_has_begun_goes_on_when_its_type_is_paused(
     job = await suspect(store)
     now = job.updated_at
     await begin(store, job, now)
-    await store.pause("email", now=now)
+    await store.pause(PauseRequest("email"), now=now)
 
     again = await begin(store, job, now)
 
@@ -150,7 +150,7 @@ async def test_the_ttl_of_a_run_starts_when_it_begins(store: Store) -> None:
     job = await suspect(store, ttl="30s")
     claimed_at = job.updated_at
     began_at = claimed_at + 20 * SECOND
-    await store.renew("w1", lease=600 * SECOND, now=claimed_at)
+    await store.renew(RenewRequest("w1", lease=600 * SECOND), now=claimed_at)
     began = await begin(store, job, began_at)
 
     await pass_time(store, claimed_at, began_at + 29 * SECOND)

@@ -11,7 +11,14 @@ from kue.model.errors import StoreError
 from kue.model.job import Completed, State
 from kue.model.settings import Keep
 from kue.store.contract import Store
-from kue.store.values import Claim, ClaimRequest, Limits, Outcome
+from kue.store.values import (
+    Claim,
+    ClaimRequest,
+    Limits,
+    Outcome,
+    RemoveRequest,
+    RenewRequest,
+)
 from tests.support.hands import Hands
 from tests.support.jobs import (
     HOUR,
@@ -145,14 +152,14 @@ async def test_a_heartbeat_costs_the_same_however_many_runs_of_others_are_to_end
 ) -> None:
     """R-16: every heartbeat read all that was asked of any worker."""
     mine = await start_one(store, "mine")
-    await store.renew("w1", runs=[mine], now=T0)
+    await store.renew(RenewRequest("w1", runs=[mine]), now=T0)
     costs: list[int] = []
     for count in (1, 40):
         await add_many(store, count)
         for job in await claim(store, worker="w2", limit=count):
             await store.cancel([job.id], now=T0)
         before = hands.commands()
-        await store.renew("w1", runs=[mine], now=T0)
+        await store.renew(RenewRequest("w1", runs=[mine]), now=T0)
         costs.append(hands.commands() - before)
 
     assert costs[0] == costs[1]
@@ -256,7 +263,7 @@ async def test_schedules_are_read_once_for_all_types_that_are_forgotten(
     store: Store, hands: Hands
 ) -> None:
     for type in ("email", "sms"):
-        await store.remove([await add_one(store, type)], now=T0)
+        await store.remove(RemoveRequest([await add_one(store, type)]), now=T0)
     await store.tend(now=T0)
     before = calls(hands, "hvals")
 

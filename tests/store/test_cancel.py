@@ -14,7 +14,7 @@ from kue.model.job import (
     State,
 )
 from kue.store.contract import Store
-from kue.store.values import MAX_BATCH, Reply, Result
+from kue.store.values import MAX_BATCH, MoveRequest, RenewRequest, Reply, Result
 from tests.support.jobs import (
     HOUR,
     OOPS,
@@ -77,7 +77,9 @@ async def test_a_running_job_is_asked_to_end(store: Store) -> None:
         True,
         job.token,
     )
-    assert (await store.renew("w1", runs=[job], now=T0)).cancel == {job.id: "enough"}
+    assert (await store.renew(RenewRequest("w1", runs=[job]), now=T0)).cancel == {
+        job.id: "enough"
+    }
 
 
 async def test_a_run_that_was_asked_ends_as_cancelled(store: Store) -> None:
@@ -179,12 +181,12 @@ async def test_being_asked_does_not_outlive_the_run(store: Store) -> None:
     job = await start_one(store)
     await cancel(store, job.id)
     await end(store, job, Cancelled())
-    await store.move([job.id], State.WAITING, now=T0)
+    await store.move(MoveRequest([job.id], State.WAITING), now=T0)
 
     again = await claim_one(store)
 
     assert not again.cancelling
-    assert (await store.renew("w1", runs=[again], now=T0)).cancel == {}
+    assert (await store.renew(RenewRequest("w1", runs=[again]), now=T0)).cancel == {}
 
 
 async def test_a_worker_that_never_hears_of_it_cannot_stop_it(store: Store) -> None:

@@ -16,7 +16,16 @@ from kue.model.draft import draft
 from kue.model.events import Kind
 from kue.model.job import Completed, Failed, Job, Released, Retried, State
 from kue.store.contract import Store
-from kue.store.values import Change, Claim, ClaimRequest, Outcome, Progress, Result
+from kue.store.values import (
+    Change,
+    Claim,
+    ClaimRequest,
+    MoveRequest,
+    Outcome,
+    Progress,
+    RemoveRequest,
+    Result,
+)
 from tests.support.engines import engine_at
 from tests.support.jobs import (
     OOPS,
@@ -44,12 +53,12 @@ TYPES = ["email", "sms", "video", "report"]
 async def test_the_line_is_the_only_place_where_waiting_jobs_are(store: Store) -> None:
     """D-1: whatever is done to jobs, there are as many to take as there are waiting."""
     ids = await add_many(store, 10)
-    await store.remove(ids[:2], now=T0)
-    await store.move(ids[2:4], State.DELAYED, at=T0 + SECOND, now=T0)
-    await store.move(ids[2:4], State.WAITING, now=T0)
-    await store.move(ids[2:4], State.WAITING, now=T0)
+    await store.remove(RemoveRequest(ids[:2]), now=T0)
+    await store.move(MoveRequest(ids[2:4], State.DELAYED, at=T0 + SECOND), now=T0)
+    await store.move(MoveRequest(ids[2:4], State.WAITING), now=T0)
+    await store.move(MoveRequest(ids[2:4], State.WAITING), now=T0)
     await store.cancel(ids[4:6], now=T0)
-    await store.move(ids[4:6], State.WAITING, now=T0)
+    await store.move(MoveRequest(ids[4:6], State.WAITING), now=T0)
 
     assert await claim_ids(store, limit=50) == ids[2:]
     assert await claim_ids(store, limit=50) == []
@@ -66,7 +75,7 @@ async def test_a_run_may_end_in_the_moment_it_began(store: Store) -> None:
 async def test_a_bad_call_costs_a_worker_nothing(store: Store) -> None:
     """D-8: refused, lost or gone, the next claim works as if nothing had been."""
     job = await start_one(store)
-    await store.remove([job.id], force=True, now=T0)
+    await store.remove(RemoveRequest([job.id], force=True), now=T0)
     for _ in range(3):
         assert await end(store, job, Failed(OOPS)) is Result.GONE
     fresh = await add_one(store)
@@ -95,9 +104,11 @@ async def test_two_operators_at_once_leave_a_job_in_one_state(
         job_id = await add_one(store)
         await asyncio.gather(
             store.cancel([job_id], now=T0),
-            other_store.move([job_id], State.DELAYED, at=T0 + SECOND, now=T0),
-            store.move([job_id], State.WAITING, now=T0),
-            other_store.remove([job_id], now=T0),
+            other_store.move(
+                MoveRequest([job_id], State.DELAYED, at=T0 + SECOND), now=T0
+            ),
+            store.move(MoveRequest([job_id], State.WAITING), now=T0),
+            other_store.remove(RemoveRequest([job_id]), now=T0),
         )
         assert await state_of(store, job_id) is None
     assert await count_of(store) == {}

@@ -9,7 +9,7 @@ import pytest
 
 from kue.model.job import Completed, Released, Retried, State
 from kue.store.contract import Store
-from kue.store.values import Limits
+from kue.store.values import Limits, MoveRequest, RemoveRequest
 from tests.support.hands import Hands, found, left_alone, mended
 from tests.support.jobs import (
     HOUR,
@@ -64,7 +64,7 @@ async def test_a_job_that_is_marked_as_living_and_is_not_is_unmarked(
     store: Store, hands: Hands
 ) -> None:
     job_id = await add_one(store)
-    await store.remove([job_id])
+    await store.remove(RemoveRequest([job_id]))
     hands.mark_live(job_id, 1)
 
     message = f"job {job_id} is marked as living, but has no record"
@@ -326,7 +326,7 @@ async def test_a_job_that_runs_at_most_once_and_was_restarted_goes_back_in_line(
     store: Store, hands: Hands
 ) -> None:
     job_id = await job_in(store, State.FAILED, delivery="at-most-once")
-    await store.move([job_id], State.WAITING)
+    await store.move(MoveRequest([job_id], State.WAITING))
     hands.do("ZREM", hands.of_type("waiting"), job_id)
 
     await store.check(repair=True)
@@ -442,7 +442,7 @@ async def test_a_run_that_nobody_can_hold_gives_its_groups_slot_back(
 
     assert await found(store) == []
     assert await claim_ids(store, limit=1) == [job.id]
-    await store.remove([job.id], force=True)
+    await store.remove(RemoveRequest([job.id], force=True))
     assert await claim_ids(store) == [held]
 
 

@@ -6,7 +6,14 @@ import pytest
 
 from kue.model.job import Completed, Retried, Stalled, State
 from kue.store.contract import Store
-from kue.store.values import Change, Limits, Progress
+from kue.store.values import (
+    Change,
+    Limits,
+    MoveRequest,
+    PageRequest,
+    Progress,
+    RemoveRequest,
+)
 from tests.support.hands import Hands, found, left_alone, mended
 from tests.support.jobs import (
     HOUR,
@@ -46,12 +53,12 @@ async def test_a_job_that_is_not_marked_as_living_is_marked(
 ) -> None:
     job_id = await add_one(store)
     hands.mark_live(job_id, 0)
-    assert (await store.page()).jobs == []
+    assert (await store.page(PageRequest())).jobs == []
 
     message = f"job {job_id} is not marked as living, so that pages over all states "
     await mended(store, "count-drift", message + "leave it out", "mark it")
 
-    assert [job.id for job in (await store.page()).jobs] == [job_id]
+    assert [job.id for job in (await store.page(PageRequest())).jobs] == [job_id]
 
 
 async def test_a_wrong_score_in_line_is_set_right(store: Store, hands: Hands) -> None:
@@ -137,7 +144,7 @@ async def test_a_restart_counts_attempts_and_stalls_from_nothing(
     job = await start_one(store, attempts=9)
     await end(store, job, Stalled(OOPS))
     await store.cancel([job.id])
-    await store.move([job.id], State.WAITING)
+    await store.move(MoveRequest([job.id], State.WAITING))
     hands.do("HSET", hands.of_type("tries"), job.id, "x")
 
     message = f"job {job.id} has tries of 'x', which are no numbers"
@@ -211,7 +218,7 @@ async def test_an_entry_of_a_job_that_is_gone_is_taken_out(
     store: Store, hands: Hands, structure: str
 ) -> None:
     job_id = await add_one(store)
-    await store.remove([job_id])
+    await store.remove(RemoveRequest([job_id]))
     put(hands, structure, job_id)
 
     message = f"job {job_id} is gone, but has an entry in {structure}"
@@ -259,7 +266,7 @@ async def test_a_request_to_end_of_a_job_that_is_gone_is_forgotten(
     store: Store, hands: Hands
 ) -> None:
     job_id = await add_one(store)
-    await store.remove([job_id])
+    await store.remove(RemoveRequest([job_id]))
     hands.do("HSET", hands.home("cancelling"), job_id, "email")
 
     message = f"job {job_id} is gone, but has an entry in cancelling"
@@ -547,7 +554,7 @@ async def test_a_job_with_everything_is_sound_in_every_state(store: Store) -> No
             attempts=3,
             delivery="at-most-once",
         )
-    [running] = (await store.page(State.ACTIVE)).jobs
+    [running] = (await store.page(PageRequest(State.ACTIVE))).jobs
     await store.progress([Progress(running.id, 50)])
     await store.cancel([running.id])
 

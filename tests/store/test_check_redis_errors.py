@@ -7,6 +7,7 @@ import pytest
 from kue.model.fingerprint import fingerprint
 from kue.model.job import Error, Failed, State
 from kue.store.contract import Store
+from kue.store.values import RemoveRequest
 from tests.support.hands import Hands, found, mended
 from tests.support.jobs import OOPS, T0, end, job_in, start_one
 
@@ -68,7 +69,7 @@ async def test_errors_that_are_counted_again_say_what_they_said(
 async def test_errors_of_no_job_are_forgotten(store: Store, hands: Hands) -> None:
     job_id = await job_in(store, State.FAILED)
     errors = hands.do("DUMP", hands.of_type("errors"))
-    await store.remove([job_id])
+    await store.remove(RemoveRequest([job_id]))
     hands.do("RESTORE", hands.of_type("errors"), 0, errors)
 
     await mended(store, *DRIFT)

@@ -11,7 +11,7 @@ from kue.model.settings import load
 from kue.store import store_for
 from kue.store.contract import Store
 from kue.store.redis.keys import Keys, root_of
-from kue.store.values import Limits, LogLine, Outcome
+from kue.store.values import Limits, LogLine, Outcome, RemoveRequest
 from tests.support.engines import Engine
 from tests.support.hands import Hands, found, left_alone, mended
 from tests.support.jobs import (
@@ -355,7 +355,7 @@ async def test_a_busy_store_is_sound_at_every_moment(
             await add_many(other_store, 3, unique="k", expires="1s", now=now)
             await add_many(other_store, 3, ttl="1s", retention="1s", now=now)
             await other_store.cancel(ids[8:])
-            await other_store.remove(ids[6:8], force=True)
+            await other_store.remove(RemoveRequest(ids[6:8], force=True))
 
     async def work(number: int) -> None:
         while not stop.is_set():

@@ -8,6 +8,7 @@ import pytest
 
 from kue.store.contract import Store
 from kue.store.redis.scripts import load
+from kue.store.values import RenewRequest
 from tests.support.hands import Hands
 from tests.support.jobs import add_one, start_one
 
@@ -72,7 +73,7 @@ async def test_what_changes_all_the_time_does_not_change_the_digest(
     """A worker beats and its job says how far it is: that must not stop a repair."""
     job = await start_one(store, ttl="1h")
     digest, facts = look(hands, job.id)
-    await store.renew("w1", lease=20_000)
+    await store.renew(RenewRequest("w1", lease=20_000))
     hands.do("ZADD", hands.of_type("ttl"), 5, job.id)
 
     assert look(hands, job.id) == (digest, facts)

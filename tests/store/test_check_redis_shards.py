@@ -6,6 +6,7 @@ import pytest
 
 from kue.model.job import State
 from kue.store.contract import Store
+from kue.store.values import RemoveRequest
 from tests.support.hands import Hands, found, left_alone, mended
 from tests.support.jobs import add_one, state_of
 from tests.support.upkeep import tend
@@ -43,7 +44,7 @@ async def test_an_end_that_is_still_in_the_outbox_is_no_damage(
     store: Store, hands: Hands
 ) -> None:
     parent, child = await chain(store, hands)
-    await store.remove([parent])
+    await store.remove(RemoveRequest([parent]))
     assert hands.do(
         "HEXISTS", hands.of_shard("outbox", parent), f"end:{child}:{parent}"
     )

@@ -9,6 +9,7 @@ import pytest
 from kue.model.draft import draft
 from kue.model.job import State
 from kue.store.contract import Store
+from kue.store.values import MoveRequest, RemoveRequest
 from tests.support.engines import Engine
 from tests.support.hands import Hands, found, mended
 from tests.support.jobs import (
@@ -134,8 +135,8 @@ async def test_a_parent_that_does_not_know_of_its_child_is_told(
 
     await settle_down(store)
     assert await found(store) == []
-    await store.move([parent], State.WAITING)
-    await store.remove([parent])
+    await store.move(MoveRequest([parent], State.WAITING))
+    await store.remove(RemoveRequest([parent]))
     await settle_down(store)
     assert await state_of(store, child) is State.CANCELLED
 
@@ -289,7 +290,7 @@ async def test_a_parent_that_does_not_count_as_one_is_counted(
     message = f"job {parent} has jobs that wait for it, but does not count as one with "
     await mended(store, "stray-link", message + "such", "count it")
 
-    await store.remove([parent])
+    await store.remove(RemoveRequest([parent]))
     assert await state_of(store, child) is State.CANCELLED
 
 
@@ -306,7 +307,7 @@ async def test_a_job_that_nobody_waits_for_is_no_parent(
 
 async def test_a_job_that_is_gone_is_no_parent(store: Store, hands: Hands) -> None:
     job_id = await add_one(store)
-    await store.remove([job_id])
+    await store.remove(RemoveRequest([job_id]))
     hands.do("SADD", hands.of_shard("parents", job_id), job_id)
 
     message = f"job {job_id} is gone, but counts as one that others wait for"
@@ -318,7 +319,7 @@ async def test_what_a_job_that_is_gone_left_behind_is_deleted(
     store: Store, hands: Hands, part: str
 ) -> None:
     job_id, other = await add_many(store, 2)
-    await store.remove([job_id])
+    await store.remove(RemoveRequest([job_id]))
     key = hands.record(job_id, part)
     adds = {"log": ("RPUSH", key, "{}"), "after": ("SADD", key, other)}
     hands.do(*adds.get(part, ("ZADD", key, other, other)))

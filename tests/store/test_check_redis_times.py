@@ -8,6 +8,7 @@ from kue.model.draft import draft
 from kue.model.job import Completed, State
 from kue.model.schedule import Schedule, every
 from kue.store.contract import Store
+from kue.store.values import RemoveRequest
 from tests.support.hands import Hands, left_alone, mended
 from tests.support.jobs import HOUR, MINUTE, T0, add_one, claim_one, end
 from tests.support.upkeep import tend
@@ -135,7 +136,7 @@ async def test_a_key_goes_whole_with_a_job_that_is_removed_by_hand(
     assert hands.do("ZCARD", hands.of_type("lapse")) == 1
 
     if way == "remove":
-        await store.remove([job_id], now=T0)
+        await store.remove(RemoveRequest([job_id]), now=T0)
     else:
         await store.clear("email", [State.COMPLETE], now=T0)
 

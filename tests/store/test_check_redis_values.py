@@ -7,7 +7,15 @@ import pytest
 from kue.model.histogram import Timing
 from kue.model.job import State
 from kue.store.contract import Store
-from kue.store.values import AuditEntry, Limits, LogLine, Progress
+from kue.store.values import (
+    AuditEntry,
+    KeepRequest,
+    Limits,
+    LogLine,
+    PauseRequest,
+    Progress,
+    RenewRequest,
+)
 from tests.support.hands import Hands, left_alone, mended, only
 from tests.support.jobs import T0, add_one, claim, job_in, start_one
 
@@ -137,7 +145,7 @@ async def test_a_request_to_end_that_says_nothing_is_asked_again(
     message = f"job {job.id} was asked to end with 'garbage', which says nothing"
     await mended(store, "bad-value", message, "ask it without a reason")
 
-    assert list((await store.renew("w1", runs=[job])).cancel) == [job.id]
+    assert list((await store.renew(RenewRequest("w1", runs=[job]))).cancel) == [job.id]
 
 
 async def test_progress_that_cannot_be_read_is_forgotten(
@@ -221,8 +229,8 @@ async def test_a_record_is_swept_when_its_time_is_over(
 ) -> None:
     """With several shards, records live on the first."""
     until = await store.now() + 3_600_000
-    await store.keep("session", "a", "{}", until=until)
-    await store.keep("user", "b", "{}")
+    await store.keep(KeepRequest("session", "a", "{}", until=until))
+    await store.keep(KeepRequest("user", "b", "{}"))
     fading = hands.of_shard("fading")
     hands.do("ZADD", fading, 5, "session:a")
     message = f"the record 'session:a' ends at {until}, but is to be swept at 5"
@@ -268,14 +276,14 @@ async def test_what_verbs_write_has_the_right_form(store: Store) -> None:
     odd = 'a:b{c}%é"\\*?['
     job_id = await job_in(store, State.FAILED, odd)
     await store.log(job_id, [LogLine(odd)], now=T0)
-    await store.renew("w: 1", info={"host": odd}, now=T0)
+    await store.renew(RenewRequest("w: 1", info={"host": odd}), now=T0)
     await store.order("w: 1", "stacks", now=T0)
     await store.write_stacks("w: 1", "\x00\ud800", now=T0)
-    await store.pause(odd, reason=odd, until=T0, now=T0)
-    await store.pause(worker="w: 1", now=T0)
-    await store.pause(now=T0)
+    await store.pause(PauseRequest(odd, reason=odd, until=T0), now=T0)
+    await store.pause(PauseRequest(worker="w: 1"), now=T0)
+    await store.pause(PauseRequest(), now=T0)
     await store.limit(odd, Limits(concurrency=1, rate=3, per_key=1), now=T0)
-    await store.keep("user", odd, odd, until=T0, now=T0)
+    await store.keep(KeepRequest("user", odd, odd, until=T0), now=T0)
     await store.note(AuditEntry(who=odd, what=odd), now=T0)
     await store.note(AuditEntry(who=odd, what=odd, status=403), now=T0)
     await store.measure([Timing(odd, {1: 1, 5: 2}, {1: 3})], now=T0)

@@ -6,7 +6,14 @@ import asyncio
 
 from kue.model.job import Completed, Job, Retried, State
 from kue.store.contract import Store
-from kue.store.values import Claim, ClaimRequest, Outcome, Result
+from kue.store.values import (
+    Claim,
+    ClaimRequest,
+    Outcome,
+    PageRequest,
+    RemoveRequest,
+    Result,
+)
 from tests.support.jobs import (
     OOPS,
     SECOND,
@@ -43,7 +50,7 @@ async def test_the_same_claim_again_answers_with_the_same_jobs(store: Store) -> 
         first, key=lambda job: job.id
     )
     assert len(first) == 6
-    assert len((await store.page(State.WAITING)).jobs) == 3
+    assert len((await store.page(PageRequest(State.WAITING))).jobs) == 3
 
 
 async def test_a_repeat_takes_nothing_that_came_since(store: Store) -> None:
@@ -67,7 +74,7 @@ async def test_a_repeat_leaves_out_what_has_ended(store: Store) -> None:
 async def test_a_repeat_leaves_out_what_was_removed(store: Store) -> None:
     await add_many(store, 2)
     gone, running = await ask(store, 1)
-    await store.remove([gone.id], force=True, now=T0)
+    await store.remove(RemoveRequest([gone.id], force=True), now=T0)
 
     assert await ask(store, 1) == [running]
 

@@ -13,6 +13,7 @@ from kue.store.values import (
     ClaimRequest,
     Limits,
     Outcome,
+    RemoveRequest,
     Result,
 )
 from tests.support.jobs import (
@@ -135,7 +136,7 @@ async def test_a_cycle_older_than_the_last_of_its_lane_takes_nothing(
 
 async def test_words_come_in_the_order_asked_whatever_the_types(store: Store) -> None:
     runs = [await start_one(store, type) for type in TYPES]
-    await store.remove([runs[1].id], force=True, now=T0)
+    await store.remove(RemoveRequest([runs[1].id], force=True), now=T0)
     await turn(store, [runs[2]], 1)
 
     words, _ = await turn(store, runs, 2)
@@ -146,7 +147,7 @@ async def test_words_come_in_the_order_asked_whatever_the_types(store: Store) ->
 async def test_a_cycle_claims_though_all_it_ends_was_lost(store: Store) -> None:
     """U-9: one refused ending does not cost the worker its next job."""
     job = await start_one(store)
-    await store.remove([job.id], force=True, now=T0)
+    await store.remove(RemoveRequest([job.id], force=True), now=T0)
     fresh = await add_one(store)
 
     words, claimed = await turn(store, [job], 1)

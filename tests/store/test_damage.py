@@ -7,7 +7,7 @@ import pytest
 from kue.model.events import Kind
 from kue.model.job import Completed, State
 from kue.store.contract import Store
-from kue.store.values import Result
+from kue.store.values import PageRequest, Result
 from tests.support.damage import REACHABLE, spoil_record
 from tests.support.engines import Engine
 from tests.support.jobs import T0, add_many, add_one, claim, claim_ids, end
@@ -81,7 +81,7 @@ async def test_pages_go_on_around_a_bad_record(store: Store, engine: Engine) -> 
     ids = await add_many(store, 3)
     spoil_record(engine, ids[1])
 
-    page = await store.page(State.WAITING, "email")
+    page = await store.page(PageRequest(State.WAITING, "email"))
 
     assert {job.id for job in page.jobs} >= {ids[0], ids[2]}
 

@@ -7,7 +7,7 @@ import random
 from kue.model import retry_policy
 from kue.model.job import Completed, Ending, Job, Released, Retried, State
 from kue.store.contract import Store
-from kue.store.values import Outcome, Result
+from kue.store.values import Outcome, RenewRequest, Result
 from tests.support.jobs import (
     OOPS,
     SECOND,
@@ -35,7 +35,7 @@ async def test_a_zombie_wakes_up_and_harms_nobody(store: Store) -> None:
     heir = await claim_one(store, worker="heir", now=now)
     assert heir.fence > zombie.fence
 
-    beat = await store.renew("zombie", runs=[zombie], now=now)
+    beat = await store.renew(RenewRequest("zombie", runs=[zombie]), now=now)
     assert beat.lost == [zombie.id]
     words = await store.settle(
         [Outcome(zombie, Completed("zombie")), Outcome(heir, Completed("heir"))],

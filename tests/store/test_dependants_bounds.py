@@ -7,7 +7,7 @@ import pytest
 from kue.model.draft import draft
 from kue.model.job import Completed, State
 from kue.store.contract import Store
-from kue.store.values import MAX_BATCH, Outcome, Result
+from kue.store.values import MAX_BATCH, MoveRequest, Outcome, RemoveRequest, Result
 from tests.support.hands import Hands
 from tests.support.jobs import (
     T0,
@@ -144,9 +144,12 @@ async def test_blocked_jobs_with_many_parents_are_changed_a_few_at_a_time(
     if verb == "cancel":
         words = {reply.word for reply in await store.cancel(ids, now=T0)}
     elif verb == "remove":
-        words = {reply.word for reply in await store.remove(ids, now=T0)}
+        words = {reply.word for reply in await store.remove(RemoveRequest(ids), now=T0)}
     elif verb == "move":
-        words = {reply.word for reply in await store.move(ids, State.WAITING, now=T0)}
+        words = {
+            reply.word
+            for reply in await store.move(MoveRequest(ids, State.WAITING), now=T0)
+        }
     else:
         words = {Result.DONE}
         while await store.clear("child", [State.BLOCKED], now=T0):

@@ -12,7 +12,14 @@ from kue.model.job import Cancelled, Completed, Error, Failed, Retried, State
 from kue.model.retry_policy import EXPIRED, TTL_EXCEEDED
 from kue.model.settings import Keep
 from kue.store.contract import Store
-from kue.store.values import MAX_ERRORS, Outcome, Result
+from kue.store.values import (
+    MAX_ERRORS,
+    MoveRequest,
+    Outcome,
+    RemoveRequest,
+    RenewRequest,
+    Result,
+)
 from tests.support.jobs import (
     HOUR,
     MINUTE,
@@ -172,7 +179,7 @@ async def test_an_ending_that_is_repeated_counts_once(store: Store) -> None:
 
 async def test_a_job_that_fails_again_counts_once(store: Store) -> None:
     job_id = await fail(store)
-    await store.move([job_id], State.WAITING, now=T0)
+    await store.move(MoveRequest([job_id], State.WAITING), now=T0)
     [job] = await claim(store)
     await end(store, job, Failed(TIMEOUT))
 
@@ -182,12 +189,12 @@ async def test_a_job_that_fails_again_counts_once(store: Store) -> None:
 async def test_a_job_with_a_long_story_is_counted(store: Store) -> None:
     job_id = await fail(store)
     for _ in range(25):
-        await store.move([job_id], State.WAITING, now=T0)
+        await store.move(MoveRequest([job_id], State.WAITING), now=T0)
         [job] = await claim(store)
         await end(store, job, Failed(OOPS))
 
     assert await counts(store) == {("email", "oops"): 1}
-    await store.remove([job_id], now=T0)
+    await store.remove(RemoveRequest([job_id]), now=T0)
     assert await counts(store) == {}
 
 
@@ -215,7 +222,7 @@ async def test_a_job_that_a_claim_finds_expired_is_counted(store: Store) -> None
 async def test_a_job_whose_ttl_passed_is_counted(store: Store) -> None:
     await start_one(store, ttl="1m")
 
-    await store.renew("w1", now=T0 + MINUTE)
+    await store.renew(RenewRequest("w1"), now=T0 + MINUTE)
     await tend(store, T0 + MINUTE + 1)
 
     assert await counts(store) == {("email", TTL_EXCEEDED.message): 1}
@@ -234,15 +241,15 @@ async def test_a_job_that_lost_its_worker_for_good_is_counted(store: Store) -> N
 
 
 async def retry(store: Store, job_id: int) -> None:
-    await store.move([job_id], State.WAITING, now=T0)
+    await store.move(MoveRequest([job_id], State.WAITING), now=T0)
 
 
 async def delay(store: Store, job_id: int) -> None:
-    await store.move([job_id], State.DELAYED, at=T0 + HOUR, now=T0)
+    await store.move(MoveRequest([job_id], State.DELAYED, at=T0 + HOUR), now=T0)
 
 
 async def remove(store: Store, job_id: int) -> None:
-    await store.remove([job_id], now=T0)
+    await store.remove(RemoveRequest([job_id]), now=T0)
 
 
 async def clear(store: Store, job_id: int) -> None:
@@ -316,7 +323,7 @@ async def test_what_is_refused_changes_no_count(store: Store) -> None:
     job_id = await fail(store)
 
     await store.cancel([job_id], now=T0)
-    await store.remove([job_id], states=[State.COMPLETE], now=T0)
+    await store.remove(RemoveRequest([job_id], states=[State.COMPLETE]), now=T0)
     await store.clear("email", [State.COMPLETE], now=T0)
 
     assert await counts(store) == {("email", "oops"): 1}

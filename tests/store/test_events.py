@@ -22,7 +22,7 @@ from kue.model.job import (
 )
 from kue.model.settings import Keep
 from kue.store.contract import Events, Store
-from kue.store.values import Change, Progress
+from kue.store.values import Change, MoveRequest, Progress, RemoveRequest
 from tests.support.jobs import (
     MINUTE,
     OOPS,
@@ -219,7 +219,7 @@ async def test_a_removed_job_is_told(store: Store, of_all: bool) -> None:
     """D-9: who listens for removals hears of removals."""
     job_id = await add_one(store)
     async with watch(store, job_id, of_all) as events:
-        await store.remove([job_id], now=T0 + 9)
+        await store.remove(RemoveRequest([job_id]), now=T0 + 9)
         [event] = await read_until(events, lambda event: event.kind is Kind.REMOVE)
 
     assert (event.job_id, event.type, event.at) == (job_id, "email", T0 + 9)
@@ -260,7 +260,7 @@ async def test_an_edit_is_told(store: Store, of_all: bool) -> None:
     job_id = await add_one(store)
     async with watch(store, job_id, of_all) as events:
         await store.update([Change(job_id, priority=3)], now=T0)
-        await store.move([job_id], State.DELAYED, at=T0 + MINUTE, now=T0)
+        await store.move(MoveRequest([job_id], State.DELAYED, at=T0 + MINUTE), now=T0)
         heard = await story_of(store, events, job_id)
 
     assert kinds(heard) == [Kind.UPDATE, Kind.UPDATE]
@@ -269,7 +269,7 @@ async def test_an_edit_is_told(store: Store, of_all: bool) -> None:
 async def test_a_restarted_job_is_told_as_added(store: Store) -> None:
     job_id = await job_in(store, State.FAILED)
     async with store.watch([job_id]) as events:
-        await store.move([job_id], State.WAITING, now=T0)
+        await store.move(MoveRequest([job_id], State.WAITING), now=T0)
         [event] = await story_of(store, events, job_id)
 
     assert (event.kind, event.detail) == (Kind.ENQUEUE, {"state": "waiting"})
@@ -278,7 +278,7 @@ async def test_a_restarted_job_is_told_as_added(store: Store) -> None:
 async def test_a_delayed_job_moved_by_hand_is_told_as_promoted(store: Store) -> None:
     job_id = await add_one(store, delay=60)
     async with store.watch([job_id]) as events:
-        await store.move([job_id], State.WAITING, now=T0)
+        await store.move(MoveRequest([job_id], State.WAITING), now=T0)
         [event] = await story_of(store, events, job_id)
 
     assert event.kind is Kind.PROMOTION
@@ -320,8 +320,8 @@ async def test_a_silent_run_is_told_as_a_failed_attempt(store: Store, now: int) 
 async def test_what_was_refused_tells_nothing(store: Store) -> None:
     job = await start_one(store)
     async with store.watch([job.id]) as events:
-        await store.move([job.id], State.WAITING, now=T0)
-        await store.remove([job.id], now=T0)
+        await store.move(MoveRequest([job.id], State.WAITING), now=T0)
+        await store.remove(RemoveRequest([job.id]), now=T0)
         await store.progress([Progress(job.id, 1, token="1:1:1:w:c.1")], now=T0)
         heard = await story_of(store, events, job.id)
 

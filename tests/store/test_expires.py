@@ -8,7 +8,7 @@ import pytest
 from kue.model import retry_policy
 from kue.model.job import Completed, State
 from kue.store.contract import Store
-from kue.store.values import Limits, Result
+from kue.store.values import Limits, MoveRequest, RenewRequest, Result
 from tests.support.jobs import (
     DAY,
     MINUTE,
@@ -67,7 +67,7 @@ async def test_a_job_without_an_end_waits_for_ever(store: Store, state: State) -
 async def test_a_job_that_was_started_in_time_may_take_its_time(store: Store) -> None:
     job = await start_one(store, expires="1s")
     await tend(store, T0)
-    await store.renew("w1", lease=5 * MINUTE, now=T0)
+    await store.renew(RenewRequest("w1", lease=5 * MINUTE), now=T0)
 
     assert (await tend(store, T0 + MINUTE)).expired == 0
     assert await end(store, job, Completed(), now=T0 + MINUTE) is Result.DONE
@@ -105,7 +105,7 @@ async def test_an_expired_job_may_be_put_back_in_line(store: Store) -> None:
     late = T0 + 5 * MINUTE
     await tend(store, late)
 
-    [reply] = await store.move([job_id], State.WAITING, now=late)
+    [reply] = await store.move(MoveRequest([job_id], State.WAITING), now=late)
 
     assert reply.word is Result.DONE
 

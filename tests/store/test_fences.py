@@ -16,7 +16,7 @@ from kue.model.job import (
     State,
 )
 from kue.store.contract import Store
-from kue.store.values import Outcome, Result
+from kue.store.values import MoveRequest, Outcome, RemoveRequest, RenewRequest, Result
 from tests.support.jobs import (
     OOPS,
     SECOND,
@@ -127,7 +127,7 @@ async def test_a_run_of_a_job_that_was_removed_finds_it_gone(
 ) -> None:
     """U-6: nothing brings a removed job back, not even in part."""
     job = await start_one(store)
-    await store.remove([job.id], force=True, now=T0)
+    await store.remove(RemoveRequest([job.id], force=True), now=T0)
 
     assert await end(store, job, late) is Result.GONE
 
@@ -163,7 +163,7 @@ async def test_a_run_of_an_earlier_life_cannot_end_a_restarted_job(
     """Its own ending is in the story: it is told that it ended, and changes nothing."""
     job = await start_one(store)
     await end(store, job, Completed("first"))
-    await store.move([job.id], State.WAITING, now=T0 + 1)
+    await store.move(MoveRequest([job.id], State.WAITING), now=T0 + 1)
     second = await claim_one(store, now=T0 + 2)
 
     assert await end(store, job, Failed(OOPS), now=T0 + 3) is Result.ALREADY
@@ -174,7 +174,7 @@ async def test_each_outcome_gets_its_own_word_in_the_order_asked(store: Store) -
     await add_many(store, 4)
     lost, done, gone, already = await claim(store, limit=4)
     await end(store, already, Completed())
-    await store.remove([gone.id], force=True, now=T0)
+    await store.remove(RemoveRequest([gone.id], force=True), now=T0)
     stranger = msgspec.structs.replace(lost, token=done.token)
 
     words = await store.settle(
@@ -203,7 +203,7 @@ async def test_a_late_run_ends_well_as_long_as_nobody_took_it_back(
 async def test_upkeep_takes_no_run_whose_lease_is_not_over(store: Store) -> None:
     """Between looking and ending the worker may have beaten: then the run goes on."""
     job = await start_one(store)
-    await store.renew("w1", now=T0 + 9 * SECOND)
+    await store.renew(RenewRequest("w1"), now=T0 + 9 * SECOND)
     outcome = Outcome(job, Stalled(OOPS), overdue="lease")
 
     assert await store.settle([outcome], now=T0 + 11 * SECOND) == [Result.LOST]

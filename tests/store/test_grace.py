@@ -5,7 +5,7 @@ from __future__ import annotations
 from kue.model.job import Completed, State
 from kue.model.settings import LEASE_MS
 from kue.store.contract import Store
-from kue.store.values import GRACE_GAP_MS, Result
+from kue.store.values import GRACE_GAP_MS, RenewRequest, Result
 from tests.support.jobs import (
     HOUR,
     SECOND,
@@ -38,7 +38,7 @@ async def test_a_worker_that_beats_after_the_gap_keeps_its_runs(store: Store) ->
     job = await start_one(store)
     await tend(store, T0)
     await tend(store, BACK)
-    await store.renew("w1", now=BACK + SECOND)
+    await store.renew(RenewRequest("w1"), now=BACK + SECOND)
 
     await pass_time(store, BACK + SECOND, BACK + LEASE_MS)
 
@@ -129,7 +129,7 @@ async def test_a_live_worker_keeps_its_runs_when_the_clock_stepped_back(
     now = T0 - HOUR
     for _ in range(5):
         await tend(store, now)
-        await store.renew("w1", now=now + SECOND)
+        await store.renew(RenewRequest("w1"), now=now + SECOND)
         now += 4 * SECOND
 
     assert await end(store, job, Completed(), now=now) is Result.DONE

@@ -17,7 +17,14 @@ from kue.model.job import (
     State,
 )
 from kue.store.contract import Store
-from kue.store.values import Change, Limits, Result
+from kue.store.values import (
+    Change,
+    Limits,
+    MoveRequest,
+    PageRequest,
+    RemoveRequest,
+    Result,
+)
 from tests.support.jobs import (
     HOUR,
     MINUTE,
@@ -107,7 +114,7 @@ async def test_a_job_set_aside_is_on_the_page_of_those_that_wait(
     behind = await add_one(limited, group="a")
     ahead = await add_one(limited, group="a", priority="high")
 
-    page = await limited.page(State.WAITING, "email")
+    page = await limited.page(PageRequest(State.WAITING, "email"))
 
     assert [job.id for job in page.jobs] == [ahead, aside, behind]
 
@@ -157,7 +164,7 @@ async def test_the_next_of_the_group_runs_once_the_job_is_removed(
 ) -> None:
     first, second = await set_one_aside(limited)
 
-    await limited.remove([first], force=True, now=T0)
+    await limited.remove(RemoveRequest([first], force=True), now=T0)
 
     assert await claim_ids(limited) == [second]
 
@@ -225,28 +232,30 @@ async def test_a_job_set_aside_can_be_cancelled(limited: Store) -> None:
 
     assert reply.word is Result.DONE
     assert (await get_one(limited, aside)).held == ""
-    await limited.remove([first], force=True, now=T0)
+    await limited.remove(RemoveRequest([first], force=True), now=T0)
     assert await claim_ids(limited) == []
 
 
 async def test_a_job_set_aside_can_be_removed(limited: Store) -> None:
     first, aside = await set_one_aside(limited)
 
-    [reply] = await limited.remove([aside], now=T0)
+    [reply] = await limited.remove(RemoveRequest([aside]), now=T0)
 
     assert reply.word is Result.DONE
-    await limited.remove([first], force=True, now=T0)
+    await limited.remove(RemoveRequest([first], force=True), now=T0)
     assert await claim_ids(limited) == []
 
 
 async def test_a_job_set_aside_can_be_delayed_and_comes_back(limited: Store) -> None:
     first, aside = await set_one_aside(limited)
 
-    [reply] = await limited.move([aside], State.DELAYED, at=T0 + MINUTE, now=T0)
+    [reply] = await limited.move(
+        MoveRequest([aside], State.DELAYED, at=T0 + MINUTE), now=T0
+    )
 
     assert reply.word is Result.DONE
     assert await state_of(limited, aside) is State.DELAYED
-    await limited.remove([first], force=True, now=T0)
+    await limited.remove(RemoveRequest([first], force=True), now=T0)
     assert await claim_ids(limited) == []
     assert await claim_ids(limited, now=T0 + MINUTE) == [aside]
 
@@ -254,7 +263,7 @@ async def test_a_job_set_aside_can_be_delayed_and_comes_back(limited: Store) -> 
 async def test_a_job_set_aside_waits_already(limited: Store) -> None:
     _, aside = await set_one_aside(limited)
 
-    [reply] = await limited.move([aside], State.WAITING, now=T0)
+    [reply] = await limited.move(MoveRequest([aside], State.WAITING), now=T0)
 
     assert reply.word is Result.ALREADY
 
@@ -272,7 +281,7 @@ async def test_a_job_set_aside_takes_a_new_priority(limited: Store) -> None:
     assert await claim_ids(limited) == []
 
     await limited.update([Change(aside, priority=-2)], now=T0)
-    await limited.remove([first], force=True, now=T0)
+    await limited.remove(RemoveRequest([first], force=True), now=T0)
 
     assert await claim_ids(limited) == [aside]
     assert await state_of(limited, rival) is State.WAITING

@@ -19,6 +19,7 @@ from kue.store.values import (
     Filter,
     Outcome,
     Page,
+    PageRequest,
     Result,
 )
 from tests.support.hands import Hands
@@ -158,7 +159,7 @@ async def test_a_page_ends_at_some_bytes_and_goes_on(
 
     pages = await all_pages(
         lambda cursor: store.page(
-            state, limit=200, cursor=cursor, descending=descending
+            PageRequest(state, limit=200, cursor=cursor, descending=descending)
         )
     )
 

@@ -15,7 +15,7 @@ from kue.model.job import (
     State,
 )
 from kue.store.contract import Store
-from kue.store.values import Limits
+from kue.store.values import Limits, PageRequest
 from tests.support.jobs import (
     HOUR,
     MINUTE,
@@ -78,7 +78,7 @@ async def test_jobs_that_are_held_back_still_wait(store: Store) -> None:
     await claim(store)
 
     assert await count_of(store) == {State.ACTIVE: 1, State.WAITING: 9}
-    assert len((await store.page(State.WAITING, "email")).jobs) == 9
+    assert len((await store.page(PageRequest(State.WAITING, "email"))).jobs) == 9
 
 
 async def test_a_limit_of_one_type_says_nothing_of_others(store: Store) -> None:

@@ -17,7 +17,14 @@ from kue.model.job import (
     State,
 )
 from kue.store.contract import Store
-from kue.store.values import MAX_BATCH, Change, ExpectedState, Reply, Result
+from kue.store.values import (
+    MAX_BATCH,
+    Change,
+    ExpectedState,
+    MoveRequest,
+    Reply,
+    Result,
+)
 from tests.support.jobs import (
     HOUR,
     MINUTE,
@@ -44,7 +51,7 @@ FINISHED = [State.COMPLETE, State.FAILED, State.CANCELLED]
 
 async def move(store: Store, job_id: int, to: State, *, now: int = T0) -> Reply:
     at = AT if to is State.DELAYED else None
-    [reply] = await store.move([job_id], to, at=at, now=now)
+    [reply] = await store.move(MoveRequest([job_id], to, at=at), now=now)
     return reply
 
 
@@ -81,7 +88,7 @@ async def test_no_job_can_be_moved_into_or_out_of_a_run_by_hand(
     before = await get_one(store, job_id)
 
     with suppress(ValueError):
-        [reply] = await store.move([job_id], to, now=T0)
+        [reply] = await store.move(MoveRequest([job_id], to), now=T0)
         assert reply.word is Result.REFUSED
 
     assert await get_one(store, job_id) == before
@@ -116,7 +123,7 @@ async def test_a_job_moved_to_delayed_waits_until_then(
 async def test_a_delayed_job_can_be_put_off_and_brought_forward(store: Store) -> None:
     job_id = await job_in(store, State.DELAYED)
     for at in (T0 + 2 * HOUR, T0 + MINUTE):
-        [reply] = await store.move([job_id], State.DELAYED, at=at, now=T0)
+        [reply] = await store.move(MoveRequest([job_id], State.DELAYED, at=at), now=T0)
         assert reply.word is Result.DONE
         assert (await get_one(store, job_id)).promote_at == at
 
@@ -228,7 +235,7 @@ async def test_many_are_moved_in_one_call_each_with_its_own_answer(
     waiting = await job_in(store, State.WAITING, "video")
 
     replies = await store.move(
-        [waiting, running, 987_654, failed], State.WAITING, now=T0
+        MoveRequest([waiting, running, 987_654, failed], State.WAITING), now=T0
     )
 
     assert replies == [
@@ -253,7 +260,7 @@ async def test_more_than_a_batch_is_refused(store: Store) -> None:
     job_id = await job_in(store, State.DELAYED)
 
     with pytest.raises(ValueError, match="at most 500"):
-        await store.move([job_id] * (MAX_BATCH + 1), State.WAITING, now=T0)
+        await store.move(MoveRequest([job_id] * (MAX_BATCH + 1), State.WAITING), now=T0)
 
     assert await state_of(store, job_id) is State.DELAYED
 
@@ -271,7 +278,7 @@ async def test_a_job_that_is_in_another_state_by_now_is_not_moved(
     others = [other for other in State if other is not state]
     before = await get_one(store, job_id)
 
-    [reply] = await store.move([job_id], to, at=AT, states=others, now=T0)
+    [reply] = await store.move(MoveRequest([job_id], to, at=AT, states=others), now=T0)
 
     is_there = state is to is State.WAITING
     wanted = Reply(Result.ALREADY) if is_there else Reply(Result.REFUSED, state=state)
@@ -286,7 +293,9 @@ async def test_a_job_that_is_in_one_of_the_states_is_moved(
     job_id = await job_in(store, state)
     states = [State.ACTIVE, state]
 
-    [reply] = await store.move([job_id], State.WAITING, states=states, now=T0)
+    [reply] = await store.move(
+        MoveRequest([job_id], State.WAITING, states=states), now=T0
+    )
 
     assert reply == Reply(Result.DONE)
 
@@ -294,10 +303,12 @@ async def test_a_job_that_is_in_one_of_the_states_is_moved(
 async def retry(store: Store, seen: Job, *, now: int = T0) -> Reply:
     """Retry the ending that was seen."""
     [reply] = await store.move(
-        [seen.id],
-        State.WAITING,
-        states=FINISHED,
-        seen={seen.id: ExpectedState.of(seen)},
+        MoveRequest(
+            [seen.id],
+            State.WAITING,
+            states=FINISHED,
+            seen={seen.id: ExpectedState.of(seen)},
+        ),
         now=now,
     )
     return reply
@@ -333,10 +344,10 @@ async def test_a_job_that_was_seen_unfinished_is_not_restarted(
     job = await start_one(store, attempts=2)
     await end(store, job, Stalled(OOPS, HOUR))
     seen = {job.id: ExpectedState.of(await get_one(store, job.id))}
-    await store.move([job.id], State.WAITING, seen=seen, now=T0)
+    await store.move(MoveRequest([job.id], State.WAITING, seen=seen), now=T0)
     await end(store, await claim_one(store), Completed())
 
-    [reply] = await store.move([job.id], to, at=AT, seen=seen, now=T0)
+    [reply] = await store.move(MoveRequest([job.id], to, at=AT, seen=seen), now=T0)
 
     assert reply == Reply(Result.REFUSED, state=State.COMPLETE)
     assert await state_of(store, job.id) is State.COMPLETE
@@ -384,14 +395,16 @@ async def test_each_job_of_a_call_is_compared_with_what_was_seen_of_it(
     stranger = ExpectedState(third.created_at + 1, third.ending)
 
     replies = await store.move(
-        [*ids, 987_654],
-        State.WAITING,
-        states=FINISHED,
-        seen={
-            first.id: ExpectedState.of(first),
-            second.id: ExpectedState.of(second),
-            third.id: stranger,
-        },
+        MoveRequest(
+            [*ids, 987_654],
+            State.WAITING,
+            states=FINISHED,
+            seen={
+                first.id: ExpectedState.of(first),
+                second.id: ExpectedState.of(second),
+                third.id: stranger,
+            },
+        ),
         now=T0,
     )
 

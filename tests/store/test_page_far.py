@@ -10,7 +10,7 @@ import pytest
 from kue.model.draft import draft
 from kue.model.job import Completed, State
 from kue.store.contract import Store
-from kue.store.values import Outcome
+from kue.store.values import Outcome, PageRequest
 from tests.support.hands import Hands
 from tests.support.jobs import T0, add, add_one, claim
 
@@ -51,7 +51,9 @@ async def everything(store: Store, state: State | None, descending: bool) -> lis
     ids: list[int] = []
     cursor: str | None = None
     while True:
-        page = await store.page(state, limit=500, cursor=cursor, descending=descending)
+        page = await store.page(
+            PageRequest(state, limit=500, cursor=cursor, descending=descending)
+        )
         ids += [job.id for job in page.jobs]
         cursor = page.cursor
         if cursor is None:
@@ -74,7 +76,9 @@ async def test_a_page_far_behind_is_the_one_that_reading_on_leads_to(
     assert len(set(ids)) == len(ids) >= COUNT
 
     for skip in skips(len(ids)):
-        page = await store.page(state, skip=skip, limit=20, descending=descending)
+        page = await store.page(
+            PageRequest(state, skip=skip, limit=20, descending=descending)
+        )
 
         assert [job.id for job in page.jobs] == ids[skip : skip + 20], skip
         assert (page.cursor is None) == (skip + 20 >= len(ids)), skip
@@ -92,7 +96,7 @@ async def test_a_page_far_behind_costs_no_more_than_a_near_one(
         return int(hands.redis.info("stats")["total_net_output_bytes"])
 
     before, bytes_before = hands.commands(), sent()
-    await store.page(state, skip=COUNT - 100, limit=20)
+    await store.page(PageRequest(state, skip=COUNT - 100, limit=20))
     bytes_sent = sent() - bytes_before
 
     # A hundred jobs are read, and some numbers: not the 1,100 before them.

@@ -6,6 +6,7 @@ import pytest
 
 from kue.store.contract import Store
 from kue.store.redis.keys import LIVE_CHUNK
+from kue.store.values import PageRequest
 from tests.support.hands import Hands
 from tests.support.jobs import add_many
 
@@ -27,7 +28,9 @@ async def test_all_are_found_in_order_however_far_apart(
     cursor: str | None = None
 
     while True:
-        page = await store.page(limit=limit, cursor=cursor, descending=descending)
+        page = await store.page(
+            PageRequest(limit=limit, cursor=cursor, descending=descending)
+        )
         found += [job.id for job in page.jobs]
         cursor = page.cursor
         if cursor is None:

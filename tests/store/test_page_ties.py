@@ -8,6 +8,7 @@ import pytest
 
 from kue.model.job import State
 from kue.store.contract import Store
+from kue.store.values import PageRequest, RemoveRequest
 from tests.support.jobs import HOUR, T0, add_many
 
 #: More than a script reads at a time; ids of one to four digits.
@@ -22,7 +23,13 @@ async def leaf(
     cursor: str | None = None
     while True:
         page = await store.page(
-            State.DELAYED, job_type, limit=limit, cursor=cursor, descending=descending
+            PageRequest(
+                State.DELAYED,
+                job_type,
+                limit=limit,
+                cursor=cursor,
+                descending=descending,
+            )
         )
         ids += [job.id for job in page.jobs]
         cursor = page.cursor
@@ -47,7 +54,7 @@ async def test_gaps_between_them_do_not_matter(store: Store, descending: bool) -
     ids = await add_many(store, 2 * MANY, delay=HOUR // 1000, now=T0)
     gone = random.Random(7).sample(ids, MANY - 200)
     for start in range(0, len(gone), 500):
-        await store.remove(gone[start : start + 500], now=T0)
+        await store.remove(RemoveRequest(gone[start : start + 500]), now=T0)
 
     found = await leaf(store, limit=130, descending=descending)
 

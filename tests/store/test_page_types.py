@@ -7,7 +7,7 @@ import pytest
 from kue.model.job import State
 from kue.store.contract import Store
 from kue.store.redis import type_ids
-from kue.store.values import Filter
+from kue.store.values import Filter, PageRequest
 from tests.support.hands import Hands
 from tests.support.jobs import add_many, job_in
 
@@ -30,7 +30,7 @@ async def test_a_page_of_a_type_has_all_its_states_by_id(
 ) -> None:
     ids = await scatter(store, 21, 210)
 
-    page = await store.page(type="rare", limit=100, descending=descending)
+    page = await store.page(PageRequest(type="rare", limit=100, descending=descending))
     found = await store.find(
         Filter(type="rare"), limit=100, scan=50, descending=descending
     )
@@ -48,7 +48,7 @@ async def test_a_rare_type_is_found_at_once_among_very_many(
     ids = await scatter(store, 50, 30_000)
 
     before = hands.commands()
-    page = await store.page(type="rare", limit=100)
+    page = await store.page(PageRequest(type="rare", limit=100))
 
     assert [job.id for job in page.jobs] == sorted(ids)
     # Some 60 for the indexes, and those of get.lua for each job that is of the type.
@@ -70,7 +70,7 @@ async def test_a_type_with_very_many_jobs_is_read_page_by_page(
 
     while True:
         page = await store.page(
-            type="rare", limit=10, cursor=cursor, descending=descending
+            PageRequest(type="rare", limit=10, cursor=cursor, descending=descending)
         )
         found += [job.id for job in page.jobs]
         pages += 1
@@ -80,5 +80,5 @@ async def test_a_type_with_very_many_jobs_is_read_page_by_page(
 
     assert found == sorted(ids, reverse=descending)
     assert pages > len(ids) / 10
-    [job] = (await store.page(type="rare", limit=1, skip=40)).jobs
+    [job] = (await store.page(PageRequest(type="rare", limit=1, skip=40))).jobs
     assert job.id == sorted(ids)[40]

@@ -12,6 +12,7 @@ from kue.store.values import (
     MAX_LOG_TEXT,
     LogLine,
     Progress,
+    RemoveRequest,
     Result,
 )
 from tests.support.jobs import (
@@ -107,7 +108,7 @@ async def test_a_run_that_has_ended_makes_no_progress(store: Store) -> None:
 async def test_a_job_that_is_gone_makes_no_progress(store: Store) -> None:
     """U-6: a late word does not bring part of a removed job back."""
     job = await start_one(store)
-    await store.remove([job.id], force=True, now=T0)
+    await store.remove(RemoveRequest([job.id], force=True), now=T0)
 
     assert await say(store, job.id, 10) is Result.GONE
     assert await say(store, job.id, 10, token=job.token) is Result.GONE
@@ -232,7 +233,7 @@ async def test_part_of_a_log_can_be_read(
 async def test_a_job_that_is_gone_has_no_log(store: Store) -> None:
     job_id = await add_one(store)
     await store.log(job_id, [LogLine("hello")], now=T0)
-    await store.remove([job_id], now=T0)
+    await store.remove(RemoveRequest([job_id]), now=T0)
 
     assert await store.log(job_id, [LogLine("late")], now=T0) is Result.GONE
     assert await store.log(job_id, [], now=T0) is Result.GONE

@@ -7,7 +7,7 @@ import pytest
 from kue.model import retry_policy
 from kue.model.job import Completed, Retried, State
 from kue.store.contract import Store
-from kue.store.values import Result
+from kue.store.values import RenewRequest, Result
 from tests.support.jobs import (
     OOPS,
     SECOND,
@@ -158,7 +158,7 @@ async def test_a_run_asked_to_end_is_cancelled_when_its_worker_is_lost(
 async def test_a_beat_before_anyone_noticed_keeps_the_run(store: Store) -> None:
     job = await start_one(store)
     await pass_time(store, T0, T0 + LEASE - 1)
-    await store.renew("w1", now=T0 + LEASE + 500)
+    await store.renew(RenewRequest("w1"), now=T0 + LEASE + 500)
 
     await tend(store, T0 + LEASE + 600)
 
@@ -172,7 +172,7 @@ async def test_everything_a_lost_worker_had_is_taken_back(store: Store) -> None:
     other = await start_one(store, "report", worker="alive")
 
     for now in range(T0, T0 + LEASE + 2, 3334):
-        await store.renew("alive", now=now)
+        await store.renew(RenewRequest("alive"), now=now)
         await tend(store, now)
     await tend(store, T0 + LEASE + 2)
 
@@ -209,6 +209,6 @@ async def test_a_worker_that_beats_is_never_robbed(store: Store, beats: int) -> 
     for _ in range(beats):
         await pass_time(store, now, now + LEASE - 1)
         now += LEASE - 1
-        await store.renew("w1", now=now)
+        await store.renew(RenewRequest("w1"), now=now)
 
     assert (await get_one(store, job.id)).token == job.token

@@ -8,7 +8,16 @@ import pytest
 
 from kue.model.job import Failed, State
 from kue.store.contract import Store
-from kue.store.values import Change, ExpectedState, LogLine, Progress, Reply, Result
+from kue.store.values import (
+    Change,
+    ExpectedState,
+    LogLine,
+    MoveRequest,
+    Progress,
+    RemoveRequest,
+    Reply,
+    Result,
+)
 from tests.support.jobs import (
     OOPS,
     T0,
@@ -27,7 +36,9 @@ def first(replies: Iterable[Reply]) -> Result:
 
 async def move(store: Store, job_id: int, seen: ExpectedState) -> Result:
     return first(
-        await store.move([job_id], State.DELAYED, at=T0, seen={job_id: seen}, now=T0)
+        await store.move(
+            MoveRequest([job_id], State.DELAYED, at=T0, seen={job_id: seen}), now=T0
+        )
     )
 
 
@@ -36,7 +47,11 @@ async def cancel(store: Store, job_id: int, seen: ExpectedState) -> Result:
 
 
 async def remove(store: Store, job_id: int, seen: ExpectedState) -> Result:
-    return first(await store.remove([job_id], force=True, seen={job_id: seen}, now=T0))
+    return first(
+        await store.remove(
+            RemoveRequest([job_id], force=True, seen={job_id: seen}), now=T0
+        )
+    )
 
 
 async def update(store: Store, job_id: int, seen: ExpectedState) -> Result:
@@ -104,7 +119,7 @@ async def test_an_ending_that_was_not_seen_is_left_as_it_is(
     """R-1: who clears or edits failures means those failures, not what came after."""
     job_id = await job_in(store, State.FAILED)
     seen = ExpectedState.of(await get_one(store, job_id))
-    await store.move([job_id], State.WAITING, now=T0)
+    await store.move(MoveRequest([job_id], State.WAITING), now=T0)
     assert await verb(store, job_id, seen) is Result.REFUSED
     await end(store, await claim_one(store), Failed(OOPS))
     after = await get_one(store, job_id)

@@ -8,7 +8,14 @@ import pytest
 
 from kue.model.job import State
 from kue.store.contract import Store
-from kue.store.values import Claim, Claimed, ClaimRequest, Limits
+from kue.store.values import (
+    Claim,
+    Claimed,
+    ClaimRequest,
+    Limits,
+    PauseRequest,
+    RemoveRequest,
+)
 from tests.store.test_wait import PATIENCE_SECONDS, SLEEP_SECONDS, add_now
 from tests.support.jobs import get_one, state_of
 
@@ -103,7 +110,7 @@ async def test_a_job_is_taken_when_it_is_due(store: Store) -> None:
 
 
 async def test_pauses_and_limits_hold(store: Store) -> None:
-    await store.pause("email")
+    await store.pause(PauseRequest("email"))
     await store.limit("sms", Limits(concurrency=1))
     for type in ("email", "sms", "sms"):
         await add_now(store, type)
@@ -151,4 +158,4 @@ async def test_a_call_can_be_given_up_at_any_time(store: Store) -> None:
 
         state = await state_of(store, job_id)
         assert state is (State.ACTIVE if got else State.WAITING)
-        await store.remove([job_id], force=True)
+        await store.remove(RemoveRequest([job_id], force=True))

@@ -11,7 +11,7 @@ from kue.model.draft import draft
 from kue.model.job import Completed, State
 from kue.model.settings import Keep
 from kue.store.contract import Store
-from kue.store.values import MaintenanceResult
+from kue.store.values import MaintenanceResult, PageRequest, PauseRequest, RenewRequest
 from tests.support.jobs import (
     MINUTE,
     SECOND,
@@ -37,12 +37,12 @@ async def test_a_store_with_nothing_to_do_is_left_alone(store: Store) -> None:
     for state in State:
         await job_in(store, state, f"in {state}")
 
-    before = await store.page(limit=50)
+    before = await store.page(PageRequest(limit=50))
     tended = await store.tend(now=T0, keep=KEEP_ALL)
 
     assert tended == MaintenanceResult()
     assert not tended
-    assert await store.page(limit=50) == before
+    assert await store.page(PageRequest(limit=50)) == before
 
 
 @pytest.mark.parametrize("field", [*MaintenanceResult.COUNTS, "more"])
@@ -161,9 +161,9 @@ async def test_a_claim_and_a_pass_at_once_promote_each_job_once(
 
 
 async def test_pauses_that_are_over_are_forgotten(store: Store) -> None:
-    await store.pause("email", until=T0 + MINUTE, now=T0)
-    await store.pause("sms", until=T0 + 2 * MINUTE, now=T0)
-    await store.pause(until=T0 + MINUTE, now=T0)
+    await store.pause(PauseRequest("email", until=T0 + MINUTE), now=T0)
+    await store.pause(PauseRequest("sms", until=T0 + 2 * MINUTE), now=T0)
+    await store.pause(PauseRequest(until=T0 + MINUTE), now=T0)
 
     await tend(store, T0 + MINUTE + 1)
 
@@ -174,7 +174,7 @@ async def test_lost_workers_are_forgotten_once_their_runs_are_taken_back(
     store: Store,
 ) -> None:
     await start_one(store)
-    await store.renew("idle", now=T0)
+    await store.renew(RenewRequest("idle"), now=T0)
     await tend(store, T0)
     await store.leave("w1", now=T0)
     await store.leave("idle", now=T0)

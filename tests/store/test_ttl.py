@@ -5,7 +5,7 @@ from __future__ import annotations
 from kue.model import retry_policy
 from kue.model.job import Completed, State
 from kue.store.contract import Store
-from kue.store.values import MaintenanceResult, Progress, Result
+from kue.store.values import MaintenanceResult, Progress, RenewRequest, Result
 from tests.support.jobs import (
     SECOND,
     T0,
@@ -23,7 +23,7 @@ async def live(store: Store, since: int, until: int) -> MaintenanceResult:
     """Let time pass while the worker beats."""
     done = MaintenanceResult()
     for now in [*range(since, until, STEP_MS), until]:
-        await store.renew("w1", now=now)
+        await store.renew(RenewRequest("w1"), now=now)
         done = together(done, await tend(store, now))
     return done
 
@@ -86,7 +86,7 @@ async def test_a_beat_is_no_sign_of_life_of_the_job(store: Store) -> None:
     """The worker lives; that says nothing about a handler that hangs."""
     job = await start_one(store, ttl="2s")
     for now in range(T0, T0 + 3 * SECOND, 500):
-        await store.renew("w1", runs=[job], now=now)
+        await store.renew(RenewRequest("w1", runs=[job]), now=now)
 
     assert (await live(store, T0, T0 + 3 * SECOND)).timed_out == 1
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from kue.model.job import Completed, State
 from kue.store.contract import Store
-from kue.store.values import Outcome, Result
+from kue.store.values import Outcome, RenewRequest, Result
 from tests.support.jobs import SECOND, T0, add_one, claim_one, get_one, start_one
 
 T = TypeVar("T")
@@ -43,7 +43,8 @@ async def test_a_twin_beats_while_the_first_loop_is_blocked(store: Store) -> Non
     beat = in_a_thread(
         store,
         lambda twin: twin.renew(
-            "w1", lease=3 * SECOND, runs=[job], info={"from": "a thread"}, now=T0 + 1
+            RenewRequest("w1", lease=3 * SECOND, runs=[job], info={"from": "a thread"}),
+            now=T0 + 1,
         ),
     )
 

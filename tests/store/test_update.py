@@ -8,7 +8,7 @@ import pytest
 
 from kue.model.job import Retried, State
 from kue.store.contract import Store
-from kue.store.values import MAX_BATCH, Change, Result
+from kue.store.values import MAX_BATCH, Change, RemoveRequest, Result
 from tests.support.jobs import (
     OOPS,
     SECOND,
@@ -148,7 +148,7 @@ async def test_a_job_taken_back_starts_again_with_the_new_data(store: Store) -> 
 async def test_a_job_that_is_gone_cannot_be_edited(store: Store) -> None:
     """U-6: an edit that races a removal writes nothing."""
     job_id = await add_one(store)
-    await store.remove([job_id], now=T0)
+    await store.remove(RemoveRequest([job_id]), now=T0)
 
     assert await change(store, job_id, priority=1) is Result.GONE
     assert await store.get([job_id]) == [None]

@@ -18,7 +18,15 @@ import pytest
 from kue.model.draft import draft
 from kue.model.job import Completed, Job, State
 from kue.store.contract import Store
-from kue.store.values import Claim, ClaimRequest, Limits, Outcome
+from kue.store.values import (
+    Claim,
+    ClaimRequest,
+    Limits,
+    MoveRequest,
+    Outcome,
+    PauseRequest,
+    RemoveRequest,
+)
 from tests.support.jobs import state_of
 
 SLEEP_SECONDS = 30.0
@@ -211,7 +219,7 @@ async def test_a_sleeper_is_told_which_type_is_due(store: Store) -> None:
 async def test_a_pause_of_everything_that_is_lifted_names_what_has_work(
     store: Store,
 ) -> None:
-    await store.pause()
+    await store.pause(PauseRequest())
     await add_now(store, "sms")
     sleeper = await asleep(store, ["sms"])
 
@@ -245,7 +253,7 @@ async def test_a_delayed_job_added_meanwhile_wakes_a_waiter(store: Store) -> Non
 
 @pytest.mark.parametrize("paused", ["email", None], ids=["one type", "all types"])
 async def test_a_lifted_pause_wakes_a_waiter(store: Store, paused: str | None) -> None:
-    await store.pause(paused)
+    await store.pause(PauseRequest(paused))
     job_id = await add_now(store)
     waiter = Waiter(store)
     async with asyncio.TaskGroup() as tasks:
@@ -329,7 +337,7 @@ async def test_a_job_put_back_in_line_wakes_a_waiter(store: Store) -> None:
     async with asyncio.TaskGroup() as tasks:
         taken = tasks.create_task(waiter.take())
         await waiter.idle.wait()
-        await store.move([job_id], State.WAITING)
+        await store.move(MoveRequest([job_id], State.WAITING))
 
     assert taken.result().id == job_id
 
@@ -395,4 +403,4 @@ async def test_one_look_sees_the_work_of_every_type(store: Store) -> None:
 
         assert type in await store.wait(types, 0)
 
-        await store.remove([job_id])
+        await store.remove(RemoveRequest([job_id]))

@@ -11,6 +11,7 @@ from kue.model.draft import draft
 from kue.model.job import State
 from kue.model.settings import LEASE_MS, Keep
 from kue.store.contract import Store
+from kue.store.values import RenewRequest
 from kue.worker.heartbeat import Heartbeat
 from kue.worker.maintenance import ELSEWHERE_SECONDS, Maintenance
 from tests.support.jobs import SECOND, T0, add, add_one, state_of
@@ -31,11 +32,11 @@ async def test_a_beat_says_when_maintenance_is_overdue(store: Store) -> None:
     await add_one(store)
     await store.tend(now=T0)
 
-    assert not (await store.renew("w1", now=T0 + SECOND)).overdue
-    assert (await store.renew("w1", now=T0 + 3 * SECOND)).overdue
+    assert not (await store.renew(RenewRequest("w1"), now=T0 + SECOND)).overdue
+    assert (await store.renew(RenewRequest("w1"), now=T0 + 3 * SECOND)).overdue
 
     await store.tend(now=T0 + 3 * SECOND)
-    assert not (await store.renew("w1", now=T0 + 3 * SECOND)).overdue
+    assert not (await store.renew(RenewRequest("w1"), now=T0 + 3 * SECOND)).overdue
 
 
 async def test_a_lone_process_makes_all_passes_itself(store: Store) -> None:

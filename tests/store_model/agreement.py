@@ -10,7 +10,7 @@ import msgspec
 
 from kue.model.job import Job, State
 from kue.model.schedule import Schedule
-from kue.store.values import Errors, Filter, Limits, Pause, WorkerStatus
+from kue.store.values import Errors, Filter, Limits, PageRequest, Pause, WorkerStatus
 from tests.store_model.both import Both
 from tests.store_model.entry import Entry
 from tests.store_model.model import Model
@@ -157,7 +157,9 @@ def walk(
     while True:
         page = both.ask(
             both.store.page(
-                state, type, limit=size, cursor=cursor, descending=descending
+                PageRequest(
+                    state, type, limit=size, cursor=cursor, descending=descending
+                )
             )
         )
         jobs += page.jobs
@@ -171,7 +173,7 @@ def walk(
 
 def skip(both: Both, state: State | None, number: int, size: int) -> None:
     """Read one page that begins after the first *number* jobs."""
-    page = both.ask(both.store.page(state, skip=number, limit=size))
+    page = both.ask(both.store.page(PageRequest(state, skip=number, limit=size)))
     wanted = both.model.page(state, None)[number : number + size]
     same_jobs(page.jobs, wanted)
 

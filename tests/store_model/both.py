@@ -29,9 +29,13 @@ from kue.store.values import (
     Limits,
     LogLine,
     MaintenanceResult,
+    MoveRequest,
     Outcome,
     Pause,
+    PauseRequest,
     Progress,
+    RemoveRequest,
+    RenewRequest,
     Reply,
     Result,
 )
@@ -162,7 +166,9 @@ class Both:
         lease: int = LEASE,
     ) -> HeartbeatReply:
         said = self.ask(
-            self.store.renew(worker, lease=lease, runs=runs, info=info, now=self.now)
+            self.store.renew(
+                RenewRequest(worker, lease=lease, runs=runs, info=info), now=self.now
+            )
         )
         wanted = self.model.renew(worker, lease, runs, info, self.now)
         same(sorted(said.lost), sorted(wanted.lost))
@@ -231,7 +237,9 @@ class Both:
         seen: Mapping[int, ExpectedState] = NOTHING_SEEN,
     ) -> list[Reply]:
         said = self.ask(
-            self.store.move(job_ids, to, at=at, states=states, seen=seen, now=self.now)
+            self.store.move(
+                MoveRequest(job_ids, to, at=at, states=states, seen=seen), now=self.now
+            )
         )
         same(said, self.model.move(job_ids, to, at, self.now, states, seen))
         return said
@@ -259,7 +267,8 @@ class Both:
     ) -> list[Reply]:
         said = self.ask(
             self.store.remove(
-                job_ids, force=force, states=states, seen=seen, now=self.now
+                RemoveRequest(job_ids, force=force, states=states, seen=seen),
+                now=self.now,
             )
         )
         same(said, self.model.remove(job_ids, force, self.now, states, seen))
@@ -271,11 +280,9 @@ class Both:
         pause = Pause(type, self.now, "because", "me", until, worker)
         self.ask(
             self.store.pause(
-                type,
-                worker=worker,
-                reason=pause.reason,
-                by=pause.by,
-                until=until,
+                PauseRequest(
+                    type, worker=worker, reason=pause.reason, by=pause.by, until=until
+                ),
                 now=self.now,
             )
         )

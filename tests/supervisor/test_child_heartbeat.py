@@ -44,7 +44,7 @@ async def test_a_lease_is_renewed_again_and_again(wire: Wire) -> None:
         [known] = await wire.store.workers()
 
     assert (known.name, known.alive) == ("patient", True)
-    assert wire.last("renew")["lease"] == LEASE_MS
+    assert wire.last_request("renew").lease == LEASE_MS
 
 
 async def test_an_outage_is_waited_out_and_seen_by_health_checks(wire: Wire) -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 
 from kue.model.events import Event, Kind
 from kue.store.contract import Store
+from kue.store.values import RemoveRequest
 from tests.support.jobs import T0
 
 PATIENCE_SECONDS = 50.0
@@ -29,7 +30,7 @@ async def story_of(
     store: Store, events: AsyncIterator[Event], job_id: int, *, now: int = T0
 ) -> list[Event]:
     """Remove the job and return all that was told before, whatever it is about."""
-    await store.remove([job_id], force=True, now=now)
+    await store.remove(RemoveRequest([job_id], force=True), now=now)
     heard = await read_until(
         events, lambda event: event.kind is Kind.REMOVE and event.job_id == job_id
     )

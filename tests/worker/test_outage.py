@@ -11,6 +11,7 @@ import pytest
 
 from kue import ActiveJob, Kue, State, StoreCorrupt
 from kue.aio.retry import MAX_BUGS
+from kue.store.values import PauseRequest
 from tests.support.flaky import Wire
 from tests.support.patience import until
 
@@ -272,7 +273,9 @@ async def test_a_pause_does_not_lose_what_a_broken_call_got(q: Kue, wire: Wire) 
         wire.lose_reply("stand_by", 10)
         handle = await q.enqueue("email")
         await wire.until_called("claim")
-        await wire.unseen.pause(worker=wire.last_request("stand_by").worker)
+        await wire.unseen.pause(
+            PauseRequest(worker=wire.last_request("stand_by").worker)
+        )
         # The first heartbeat after the pause was answered, and acted on.
         await wire.until_answered("renew", wire.times("renew") + 3)
         answer.set()

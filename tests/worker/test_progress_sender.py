@@ -9,7 +9,7 @@ import pytest
 
 from kue import ActiveJob, JobNotFound, Kue
 from kue.store.contract import Store
-from kue.store.values import MAX_LOG_LINES
+from kue.store.values import MAX_LOG_LINES, RemoveRequest
 from tests.support.flaky import Wire
 from tests.support.patience import until
 
@@ -126,7 +126,7 @@ async def test_a_run_that_is_no_longer_ours_is_interrupted_when_it_speaks(
     job = await speak.enqueue()
     async with q.work():
         await until(entered.is_set)
-        await kue_store.remove([job.id], force=True)
+        await kue_store.remove(RemoveRequest([job.id], force=True))
         removed.set()
         await until(interrupted.is_set)
 

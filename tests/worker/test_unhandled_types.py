@@ -12,7 +12,7 @@ from kue.cli import known_names
 from kue.model.errors import StoreCorrupt
 from kue.model.job import State
 from kue.store.contract import Store
-from kue.store.values import WorkerStatus
+from kue.store.values import RenewRequest, WorkerStatus
 from kue.worker.unhandled_types import MAX_NAMES, unhandled, warn_of_unhandled
 from tests.support.command_line import CommandLine
 from tests.support.flaky import Wire
@@ -88,7 +88,9 @@ async def test_a_command_does_not_fail_for_a_hint(wire: Wire, q: Kue) -> None:
 
 
 async def at_work(store: Store) -> None:
-    await store.renew("web-1", lease=600_000, info={"slots": {"email": 5}})
+    await store.renew(
+        RenewRequest("web-1", lease=600_000, info={"slots": {"email": 5}})
+    )
 
 
 def test_adding_a_job_that_no_worker_ever_handled_is_told(kue: CommandLine) -> None:

@@ -9,7 +9,7 @@ from kue.client.queries import state_of
 from kue.model.duration import Duration, epoch_ms, milliseconds
 from kue.model.job import FINAL
 from kue.model.names import check_path_name
-from kue.store.values import Limits
+from kue.store.values import Limits, PauseRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,7 +52,7 @@ class QueueAdmin:
                 check_path_name(name, what=what)
         moment = None if until is None else await self._moment(until)
         await self._connection.store.pause(
-            type, worker=worker, reason=reason, by=by, until=moment
+            PauseRequest(type, worker=worker, reason=reason, by=by, until=moment)
         )
 
     async def resume(

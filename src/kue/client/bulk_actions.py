@@ -12,7 +12,7 @@ again since is left as it is.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -23,10 +23,18 @@ from kue.model.errors import JobError
 from kue.model.fingerprint import fingerprint, first_line, shape
 from kue.model.job import FINAL, PROMOTABLE, Error, State
 from kue.store.replies import check_reply
-from kue.store.values import MAX_BATCH, ErrorGroup, ExpectedState, Reply, Result
+from kue.store.values import (
+    MAX_BATCH,
+    ErrorGroup,
+    ExpectedState,
+    MoveRequest,
+    RemoveRequest,
+    Reply,
+    Result,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from kue.client.connection import Connection
     from kue.client.filters import Selection
@@ -40,7 +48,9 @@ _GONE = Reply(Result.GONE)
 #: A job by its id, or as it was read.
 JobGiven: TypeAlias = "int | Job"
 #: A verb of the store, called with ids and what was seen of their jobs.
-_Act: TypeAlias = Callable[..., Awaitable[list[Reply]]]
+_Act: TypeAlias = (
+    "Callable[[Sequence[int], Mapping[int, ExpectedState]], Awaitable[list[Reply]]]"
+)
 _ActOnMany: TypeAlias = "Callable[[Sequence[Job]], Awaitable[list[BulkResult]]]"
 
 
@@ -162,8 +172,12 @@ class BulkActions:
         self, jobs: Iterable[JobGiven], *, reason: str = ""
     ) -> list[BulkResult]:
         """Cancel jobs; for one that runs the word is ASKED: its worker will end it."""
-        act = partial(self._connection.store.cancel, reason=reason)
-        return await self._in_batches(jobs, act, wanted="be cancelled")
+        cancel = self._connection.store.cancel
+        return await self._in_batches(
+            jobs,
+            lambda ids, seen: cancel(ids, reason=reason, seen=seen),
+            wanted="be cancelled",
+        )
 
     async def remove_many(
         self,
@@ -178,8 +192,12 @@ class BulkActions:
         With *states*, only jobs that are in one of those at that very moment.
         """
         allowed = None if states is None else frozenset(states)
-        act = partial(self._connection.store.remove, force=force, states=allowed)
-        return await self._in_batches(jobs, act, wanted="be removed")
+        remove = self._connection.store.remove
+        return await self._in_batches(
+            jobs,
+            lambda ids, seen: remove(RemoveRequest(ids, force, allowed, seen)),
+            wanted="be removed",
+        )
 
     async def move_many(
         self, jobs: Iterable[JobGiven], to: State, *, at: int | None = None
@@ -265,7 +283,8 @@ class BulkActions:
 
     def _mover(self, to: State, at: int | None, states: Iterable[State] | None) -> _Act:
         allowed = None if states is None else frozenset(states)
-        return partial(self._connection.store.move, to=to, at=at, states=allowed)
+        move = self._connection.store.move
+        return lambda ids, seen: move(MoveRequest(ids, to, at, allowed, seen))
 
     async def _in_batches(
         self,
@@ -290,7 +309,7 @@ class BulkActions:
                 seen |= await self._fetch([id for id in batch if id not in seen])
             # A job that was not found is not acted on, even if it exists by then.
             there = [id for id in batch if id in seen] if reads else batch
-            replies = dict(zip(there, await act(there, seen=seen), strict=True))
+            replies = dict(zip(there, await act(there, seen), strict=True))
             results += (_result(id, replies.get(id, _GONE), wanted) for id in batch)
         return results
 

@@ -16,11 +16,25 @@ from kue.model.errors import InvalidTransition, JobNotFound, StoreUnavailable
 from kue.model.events import Event, Kind
 from kue.model.job import FINAL, PROMOTABLE, State
 from kue.store.replies import check, check_reply
-from kue.store.values import Added, Change, ExpectedState, LogLine, Result
+from kue.store.values import (
+    Added,
+    Change,
+    ExpectedState,
+    LogLine,
+    MoveRequest,
+    RemoveRequest,
+    Result,
+)
 from kue.worker import progress as progress_module
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+    from collections.abc import (
+        AsyncGenerator,
+        AsyncIterator,
+        Callable,
+        Collection,
+        Iterable,
+    )
 
     from kue.client.connection import Connection
     from kue.model.job import Job, PriorityGiven
@@ -328,7 +342,7 @@ class JobHandle(Generic[T_co]):
             InvalidTransition: It runs; *force* deletes it anyway.
         """
         [reply] = await self._connection.store.remove(
-            [self.id], force=force, seen=self._seen
+            RemoveRequest([self.id], force=force, seen=self._seen)
         )
         check_reply(self.id, reply, wanted="be removed; cancel it, or use force=True")
 
@@ -411,12 +425,12 @@ class JobHandle(Generic[T_co]):
         wanted: str,
         *,
         at: int | None = None,
-        states: Iterable[State] | None = None,
+        states: Collection[State] | None = None,
         seen: Job | None = None,
     ) -> Result:
         known = self._seen if seen is None else {self.id: ExpectedState.of(seen)}
         [reply] = await self._connection.store.move(
-            [self.id], to, at=at, states=states, seen=known
+            MoveRequest([self.id], to, at=at, states=states, seen=known)
         )
         return check_reply(self.id, reply, wanted=wanted)
 

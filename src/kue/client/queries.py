@@ -15,6 +15,7 @@ from kue.store.values import (
     Limits,
     LogLine,
     Page,
+    PageRequest,
     Pause,
 )
 
@@ -183,12 +184,14 @@ class Queries:
     ) -> Page:
         """Return jobs in order, from *cursor* on; a page has the next one's cursor."""
         return await self._connection.store.page(
-            None if state is None else state_of(state),
-            type,
-            limit=limit,
-            cursor=cursor,
-            skip=skip,
-            descending=descending,
+            PageRequest(
+                None if state is None else state_of(state),
+                type,
+                limit=limit,
+                cursor=cursor,
+                skip=skip,
+                descending=descending,
+            )
         )
 
     async def range(

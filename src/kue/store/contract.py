@@ -18,9 +18,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from kue.model.errors import ConfigError
 from kue.model.events import Event
@@ -41,13 +39,19 @@ from kue.store.values import (
     ExpectedState,
     Filter,
     HeartbeatReply,
+    KeepRequest,
     Limits,
     LogLine,
     MaintenanceResult,
+    MoveRequest,
     Outcome,
     Page,
+    PageRequest,
     Pause,
+    PauseRequest,
     Progress,
+    RemoveRequest,
+    RenewRequest,
     Reply,
     Report,
     Result,
@@ -223,26 +227,14 @@ class Store(ABC):
 
     @abstractmethod
     async def renew(
-        self,
-        worker: str,
-        *,
-        lease: int = LEASE_MS,
-        runs: Sequence[Job] = (),
-        info: dict[str, Any] | None = None,
-        orders: bool = False,
-        now: int | None = None,
+        self, request: RenewRequest, *, now: int | None = None
     ) -> HeartbeatReply:
         """
-        Renew the lease on everything *worker* runs until now + *lease*: its heartbeat.
+        Renew the lease on everything a worker runs: its heartbeat.
 
-        Late is fine: a run remains the worker's until it is reclaimed.  *runs* are
-        checked one by one: which are no longer the worker's, and which others are to be
-        cancelled.  *info* replaces what `workers` shows.  Also returns whether the
-        worker is paused, and whether maintenance is overdue.
-
-        With *orders*, also returns the orders for the worker.  Each is delivered once:
-        a lost reply loses it, and only a caller that can handle orders may request
-        them.
+        Late is fine: a run remains the worker's until it is reclaimed.  Returns which
+        of the given runs are no longer the worker's, which others are to be cancelled,
+        whether the worker is paused, and whether maintenance is overdue.
         """
 
     @abstractmethod
@@ -381,26 +373,17 @@ class Store(ABC):
 
     @abstractmethod
     async def move(
-        self,
-        job_ids: Sequence[int],
-        to: State,
-        *,
-        at: int | None = None,
-        states: Iterable[State] | None = None,
-        seen: Mapping[int, ExpectedState] = NOTHING_SEEN,
-        now: int | None = None,
+        self, request: MoveRequest, *, now: int | None = None
     ) -> list[Reply]:
         """
-        Move jobs to ``waiting``, or ``delayed`` until *at*, as `MOVES_BY_HAND` allows.
+        Move jobs to ``waiting`` or ``delayed``, as `MOVES_BY_HAND` allows.
 
-        With *states* a job in any other state is REFUSED.  This is checked atomically
-        with the move: a job that ended since it was read does not run again.  *seen*
-        has by id what the caller knows of a job.  Another job with its id is GONE.  A
-        job that was seen to have ended is moved from that ending alone: if it was
-        restarted since, the result is ALREADY, whatever its state is now.  So of two
-        retries of one ending the second is a no-op, and a call repeated after a lost
-        reply moves nothing twice.  A job that was seen unfinished and has ended since
-        is REFUSED.
+        The states and what was *seen* are checked atomically with the move: a job that
+        ended since it was read does not run again.  A job that was seen to have ended
+        is moved from that ending alone: if it was restarted since, the result is
+        ALREADY, whatever its state is now.  So of two retries of one ending the second
+        is a no-op, and a call repeated after a lost reply moves nothing twice.  A job
+        that was seen unfinished and has ended since is REFUSED.
 
         A finished job is requeued afresh: attempts and stalls count from 0, its history
         continues with a line ``restarted``, and its unique key is taken again (HELD if
@@ -428,41 +411,22 @@ class Store(ABC):
 
     @abstractmethod
     async def remove(
-        self,
-        job_ids: Sequence[int],
-        *,
-        force: bool = False,
-        states: Iterable[State] | None = None,
-        seen: Mapping[int, ExpectedState] = NOTHING_SEEN,
-        now: int | None = None,
+        self, request: RemoveRequest, *, now: int | None = None
     ) -> list[Reply]:
         """
         Delete jobs with log, keys and links; for dependants they count as cancelled.
 
-        An active job is REFUSED unless *force*; its run then finds it GONE.  With
-        *states* a job in any other state is REFUSED: a job that was requeued since it
-        was read is not lost.  So is one whose ending differs from the one *seen*;
-        another job than the one *seen* is GONE.
+        A job whose ending differs from the one that was *seen* is REFUSED.
         """
 
     @abstractmethod
-    async def pause(
-        self,
-        type: str | None = None,
-        *,
-        worker: str | None = None,
-        reason: str = "",
-        by: str = "",
-        until: int | None = None,
-        now: int | None = None,
-    ) -> None:
+    async def pause(self, request: PauseRequest, *, now: int | None = None) -> None:
         """
-        Start no more jobs of *type* (None: of any) until resumed or *until*.
+        Start no more jobs of a type, a worker or all, until resumed.
 
-        With *worker*, that worker alone receives the pause with its next `renew` and
-        claims no more; claims do not check it.  It goes by name, and the worker need
-        not be known: one that comes back under its name is still paused, however long
-        it was away.
+        A worker receives its pause with its next `renew` and claims no more; claims do
+        not check it.  It goes by name, and the worker need not be known: one that comes
+        back under its name is still paused, however long it was away.
 
         Raises:
             ValueError: Both a type and a worker are given.
@@ -560,26 +524,17 @@ class Store(ABC):
         """
 
     @abstractmethod
-    async def page(
-        self,
-        state: State | None = None,
-        type: str | None = None,
-        *,
-        limit: int = 50,
-        cursor: str | None = None,
-        skip: int = 0,
-        descending: bool = False,
-    ) -> Page:
+    async def page(self, request: PageRequest) -> Page:
         """
-        Return jobs in order, from *cursor* on (or after the first *skip*).
+        Return jobs in order.
 
         Order: waiting by (priority, id); delayed by (promote_at, id); complete, failed
         and cancelled by (time they ended, id); active, blocked and all states together
         by id.  A job that does not move is on exactly one page, whatever happens to
         others between two calls.
 
-        A page has *limit* jobs, or fewer: it ends once it has `MAX_PAGE_BYTES`, with at
-        least one job and a cursor to continue.
+        A page has as many jobs as requested, or fewer: it ends once it has
+        `MAX_PAGE_BYTES`, with at least one job and a cursor to continue.
         """
 
     @abstractmethod
@@ -663,11 +618,13 @@ class Store(ABC):
             # still fit once the page is nearly full, and many while it is empty.
             room = min(MAX_BATCH, max(limit - len(found), 50)) if found else MAX_BATCH
             page = await self.page(
-                wanted.state,
-                wanted.type,
-                limit=room,
-                cursor=cursor,
-                descending=descending,
+                PageRequest(
+                    wanted.state,
+                    wanted.type,
+                    limit=room,
+                    cursor=cursor,
+                    descending=descending,
+                )
             )
             for index, job in enumerate(page.jobs):
                 if not wanted.matches(job) or not (accept is None or accept(job)):
@@ -692,23 +649,9 @@ class Store(ABC):
     # -- small records ---------------------------------------------------------
 
     @abstractmethod
-    async def keep(
-        self,
-        room: str,
-        name: str,
-        value: str,
-        *,
-        was: str | msgspec.UnsetType | None = msgspec.UNSET,
-        until: int | None = None,
-        now: int | None = None,
-    ) -> bool:
+    async def keep(self, request: KeepRequest, *, now: int | None = None) -> bool:
         """
-        Write a small record: text of up to MAX_KEPT bytes, by room and name.
-
-        A room is a namespace.  With *was* the record is written only if it has that
-        value now (None: if it does not exist), so that one of two concurrent changes is
-        refused.  Returns whether the record has the new value.  Past *until* it is
-        expired: never returned, and deleted by `tend`.
+        Write a small record; return whether it has the new value.
 
         Raises:
             ValueError: The room is not one word, the name is not a valid name or the

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeAlias
@@ -24,7 +25,7 @@ from kue.model.payload import JSON
 from kue.model.settings import LEASE_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
 #: The most jobs that one call may name, add or claim.
 MAX_BATCH = 500
@@ -170,6 +171,83 @@ class ClaimRequest(NamedTuple):
     worker: str
     claim: Claim
     lease: int = LEASE_MS
+
+
+class RenewRequest(msgspec.Struct, frozen=True):
+    """The heartbeat of a worker: its lease then runs until now + *lease* (ms)."""
+
+    worker: str
+    lease: int = LEASE_MS
+    #: Checked one by one: whether they are still the worker's, or to be cancelled.
+    runs: Sequence[Job] = ()
+    #: Replaces what `Store.workers` shows; None leaves it.
+    info: dict[str, Any] | None = None
+    #: Return the orders for the worker, too.  Each is delivered once: a lost reply
+    #: loses it, and only a caller that can handle orders may request them.
+    orders: bool = False
+
+
+class MoveRequest(msgspec.Struct, frozen=True):
+    """Which jobs to move where, and under which conditions."""
+
+    job_ids: Sequence[int]
+    #: ``waiting`` or ``delayed``.
+    to: State
+    #: When a delayed job is due, Unix ms.
+    at: int | None = None
+    #: A job in any other state is REFUSED; None for all states.
+    states: Collection[State] | None = None
+    #: What the caller knows of a job, by id.  Another job with the id is GONE.
+    seen: Mapping[int, ExpectedState] = NOTHING_SEEN
+
+
+class RemoveRequest(msgspec.Struct, frozen=True):
+    """Which jobs to delete, and under which conditions."""
+
+    job_ids: Sequence[int]
+    #: Also delete active jobs, whose runs then find them GONE; else they are REFUSED.
+    force: bool = False
+    #: A job in any other state is REFUSED, so that a job that was requeued since it was
+    #: read is not lost; None for all states.
+    states: Collection[State] | None = None
+    #: What the caller knows of a job, by id.  Another job with the id is GONE.
+    seen: Mapping[int, ExpectedState] = NOTHING_SEEN
+
+
+class PauseRequest(msgspec.Struct, frozen=True):
+    """What to pause (a type, a worker or, with neither, every type), and why."""
+
+    type: str | None = None
+    worker: str | None = None
+    reason: str = ""
+    by: str = ""
+    #: When it ends by itself, Unix ms.
+    until: int | None = None
+
+
+class PageRequest(msgspec.Struct, frozen=True):
+    """Which jobs to list (None: of all states or types), and from where on."""
+
+    state: State | None = None
+    type: str | None = None
+    limit: int = 50
+    #: Of the previous page; without one, the first *skip* jobs are left out.
+    cursor: str | None = None
+    skip: int = 0
+    descending: bool = False
+
+
+class KeepRequest(msgspec.Struct, frozen=True):
+    """A small record, text of up to `MAX_KEPT` bytes; a room is a namespace."""
+
+    room: str
+    name: str
+    value: str
+    #: Write only if it has this value now (None: if it does not exist), so that one of
+    #: two concurrent changes is refused.
+    was: str | msgspec.UnsetType | None = msgspec.UNSET
+    #: Past this it is expired: never returned, and deleted by maintenance.  Unix ms.
+    until: int | None = None
 
 
 class Claimed(msgspec.Struct, frozen=True):

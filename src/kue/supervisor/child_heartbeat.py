@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kue.aio.retry import StoreRetry
 from kue.store import store_for
+from kue.store.values import RenewRequest
 from kue.supervisor.protocol import Hello
 from kue.worker.heartbeat import HEARTBEATS_PER_LEASE
 
@@ -61,7 +62,9 @@ class LeaseRenewal:
     async def _renew(self) -> None:
         # Checked before each try: a worker may freeze while its store is unavailable.
         if self._is_alive():
-            await self._store.renew(self._worker, lease=self._lease, info=self._info())
+            await self._store.renew(
+                RenewRequest(self._worker, lease=self._lease, info=self._info())
+            )
         # Also without a call: a frozen worker is not a failure of the store.
         self._answered = time.monotonic()
 

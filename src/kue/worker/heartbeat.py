@@ -20,7 +20,7 @@ from kue.aio.loop_thread import LoopThread
 from kue.aio.throttled_log import ThrottledLog
 from kue.model.errors import ConfigError, StoreFull, StoreUnavailable
 from kue.model.retry_policy import after_cancel
-from kue.store.values import MAX_BATCH, HeartbeatReply
+from kue.store.values import MAX_BATCH, HeartbeatReply, RenewRequest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -119,7 +119,7 @@ class _HeartbeatThread(LoopThread):
     async def _try(self) -> None:
         try:
             reply = await self._store.renew(
-                self._worker, lease=self._lease, orders=True
+                RenewRequest(self._worker, lease=self._lease, orders=True)
             )
             for order in reply.orders:
                 await self._handle_order(self._store, order)
@@ -230,7 +230,9 @@ class Heartbeat:
         self, jobs: list[Job], info: dict[str, Any] | None
     ) -> HeartbeatReply:
         return await self._store.renew(
-            self._worker, lease=self._lease, runs=jobs, info=info, orders=True
+            RenewRequest(
+                self._worker, lease=self._lease, runs=jobs, info=info, orders=True
+            )
         )
 
     def _apply(self, asked: list[Job], reply: HeartbeatReply) -> None:

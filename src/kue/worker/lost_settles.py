@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from kue.model.job import State
 from kue.model.retry_policy import after_lost_ending
-from kue.store.values import MAX_BATCH, Outcome
+from kue.store.values import MAX_BATCH, Outcome, PageRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,7 +75,7 @@ class LostSettles:
             cursor: str | None = None
             while True:
                 page = await self._store.page(
-                    State.ACTIVE, lane.type, limit=MAX_BATCH, cursor=cursor
+                    PageRequest(State.ACTIVE, lane.type, limit=MAX_BATCH, cursor=cursor)
                 )
                 found += (job for job in page.jobs if job.worker == self._worker)
                 cursor = page.cursor

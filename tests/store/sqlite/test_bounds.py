@@ -14,7 +14,7 @@ from kue.model.job import Completed, State
 from kue.store.sqlite import dependencies
 from kue.store.sqlite.store import SqliteStore
 from kue.store.sqlite.verbs import claim, limits
-from kue.store.values import Limits
+from kue.store.values import Limits, PageRequest
 from tests.support.jobs import (
     T0,
     add,
@@ -156,7 +156,9 @@ async def test_a_page_deep_in_a_long_list_is_a_seek(
     for state in (None, *State):
         for descending in (False, True):
             for type in (None, "email"):
-                await store.page(state, type, cursor="5:5", descending=descending)
+                await store.page(
+                    PageRequest(state, type, cursor="5:5", descending=descending)
+                )
 
     walks = [sql for sql in said if "ORDER BY" in sql and "FROM jobs" in sql]
     assert len(walks) >= 32

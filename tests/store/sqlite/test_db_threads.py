@@ -18,6 +18,7 @@ from kue.model.errors import StoreFull, StoreRefused, StoreUnavailable
 from kue.model.job import State
 from kue.store.sqlite.store import SqliteStore
 from kue.store.sqlite.transaction import Transaction
+from kue.store.values import PauseRequest
 from tests.support.jobs import T0, add, add_many, add_one, count_of
 from tests.support.patience import until
 
@@ -167,7 +168,7 @@ async def test_a_full_file_is_reported_by_every_verb_that_finds_no_room(
     with pytest.raises(StoreFull, match="disk is full"):
         await add(store, big)
     with pytest.raises(StoreFull, match="disk is full"):
-        await store.pause("email", reason="x" * 200_000)
+        await store.pause(PauseRequest("email", reason="x" * 200_000))
 
     await store._engine.write(make_room, now=T0)
     assert await add_one(store) == job_id + 1

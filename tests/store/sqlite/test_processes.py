@@ -16,7 +16,7 @@ import pytest
 from kue.model.events import Kind
 from kue.model.job import Completed, State
 from kue.store.sqlite.store import SqliteStore
-from kue.store.values import Outcome
+from kue.store.values import Outcome, PageRequest
 from tests.support.jobs import add_one, claim, count_of
 from tests.support.listening import read_until
 
@@ -174,10 +174,10 @@ async def test_killed_workers_lose_no_job_that_was_confirmed(
 
 
 async def all_ids(store: SqliteStore) -> set[int]:
-    page = await store.page(limit=500)
+    page = await store.page(PageRequest(limit=500))
     ids = {job.id for job in page.jobs}
     while page.cursor is not None:
-        page = await store.page(limit=500, cursor=page.cursor)
+        page = await store.page(PageRequest(limit=500, cursor=page.cursor))
         ids |= {job.id for job in page.jobs}
     return ids
 

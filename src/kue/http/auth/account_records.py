@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import msgspec
 
 from kue.model.errors import KueError, StoreUnavailable
+from kue.store.values import KeepRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,7 +82,8 @@ class AccountRecords(Generic[T]):
     ) -> bool:
         """Write a new record; return False if there is one of that name."""
         return await self._store.keep(
-            self._room, name, _text(value), was=None, until=until, now=now
+            KeepRequest(self._room, name, _text(value), was=None, until=until),
+            now=now,
         )
 
     async def change(self, name: str, edit: Callable[[T], T]) -> T | None:
@@ -92,7 +94,9 @@ class AccountRecords(Generic[T]):
             if value is None:
                 return None
             edited = edit(value)
-            if await self._store.keep(self._room, name, _text(edited), was=text):
+            if await self._store.keep(
+                KeepRequest(self._room, name, _text(edited), was=text)
+            ):
                 return edited
         raise StoreUnavailable(f"too many clients are changing {name!r}; try again")
 
@@ -107,7 +111,8 @@ class AccountRecords(Generic[T]):
     ) -> bool:
         """Write a record if it still is *was*: a removed one does not come back."""
         return await self._store.keep(
-            self._room, name, _text(value), was=_text(was), until=until, now=now
+            KeepRequest(self._room, name, _text(value), was=_text(was), until=until),
+            now=now,
         )
 
     async def remove(self, name: str) -> bool:

@@ -23,7 +23,6 @@ from kue.store.sqlite.verbs import (
     workers,
 )
 from kue.store.sqlite.verbs.check import check
-from kue.store.sqlite.verbs.pages import PageRequest
 from kue.store.sqlite.verbs.watch import Subscriber
 from kue.store.validation import (
     check_batch,
@@ -40,6 +39,7 @@ from kue.store.values import (
     Limits,
     LogLine,
     Page,
+    PageRequest,
     Pause,
     Report,
     Stacks,
@@ -136,19 +136,10 @@ class SqliteReads(Store):
         check_batch(job_ids, "jobs")
         return await self._read(queries.get, job_ids, self._clock.now_ms())
 
-    async def page(
-        self,
-        state: State | None = None,
-        type: str | None = None,
-        *,
-        limit: int = 50,
-        cursor: str | None = None,
-        skip: int = 0,
-        descending: bool = False,
-    ) -> Page:
-        check_limit(limit)
-        request = PageRequest(state, type, limit, read_cursor(cursor), skip, descending)
-        return await self._read(queries.read_page, request, self._clock.now_ms())
+    async def page(self, request: PageRequest) -> Page:
+        check_limit(request.limit)
+        after = read_cursor(request.cursor)
+        return await self._read(queries.read_page, request, after, self._clock.now_ms())
 
     async def count(self) -> dict[str, dict[State, int]]:
         return await self._read(queries.count)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -53,11 +53,16 @@ from kue.store.values import (
     ClaimRequest,
     ExpectedState,
     HeartbeatReply,
+    KeepRequest,
     Limits,
     LogLine,
     MaintenanceResult,
+    MoveRequest,
     Outcome,
+    PauseRequest,
     Progress,
+    RemoveRequest,
+    RenewRequest,
     Reply,
     Result,
 )
@@ -151,17 +156,10 @@ class SqliteStore(SqliteReads):
         return results + settled, claimed
 
     async def renew(
-        self,
-        worker: str,
-        *,
-        lease: int = LEASE_MS,
-        runs: Sequence[Job] = (),
-        info: dict[str, Any] | None = None,
-        orders: bool = False,
-        now: int | None = None,
+        self, request: RenewRequest, *, now: int | None = None
     ) -> HeartbeatReply:
-        check_batch(runs, "runs")
-        return await self._write(now, workers.renew, worker, lease, runs, info, orders)
+        check_batch(request.runs, "runs")
+        return await self._write(now, workers.renew, request)
 
     async def measure(
         self, timings: Sequence[Timing], *, now: int | None = None
@@ -238,20 +236,11 @@ class SqliteStore(SqliteReads):
         return await self._write(now, changing.update, changes)
 
     async def move(
-        self,
-        job_ids: Sequence[int],
-        to: State,
-        *,
-        at: int | None = None,
-        states: Iterable[State] | None = None,
-        seen: Mapping[int, ExpectedState] = NOTHING_SEEN,
-        now: int | None = None,
+        self, request: MoveRequest, *, now: int | None = None
     ) -> list[Reply]:
-        check_batch(job_ids, "jobs")
-        check_move(to, at)
-        moment = at if to is State.DELAYED else None
-        wanted = frozenset(State if states is None else states)
-        return await self._write(now, changing.move, job_ids, to, moment, wanted, seen)
+        check_batch(request.job_ids, "jobs")
+        check_move(request.to, request.at)
+        return await self._write(now, changing.move, request)
 
     async def cancel(
         self,
@@ -265,36 +254,15 @@ class SqliteStore(SqliteReads):
         return await self._write(now, changing.cancel, job_ids, reason, seen)
 
     async def remove(
-        self,
-        job_ids: Sequence[int],
-        *,
-        force: bool = False,
-        states: Iterable[State] | None = None,
-        seen: Mapping[int, ExpectedState] = NOTHING_SEEN,
-        now: int | None = None,
+        self, request: RemoveRequest, *, now: int | None = None
     ) -> list[Reply]:
-        check_batch(job_ids, "jobs")
-        wanted = frozenset(State if states is None else states)
-        if not force:
-            wanted -= {State.ACTIVE}
-        return await self._write(now, changing.remove, job_ids, wanted, seen)
+        check_batch(request.job_ids, "jobs")
+        return await self._write(now, changing.remove, request)
 
-    async def pause(
-        self,
-        type: str | None = None,
-        *,
-        worker: str | None = None,
-        reason: str = "",
-        by: str = "",
-        until: int | None = None,
-        now: int | None = None,
-    ) -> None:
-        check_pause(type, worker)
-        if worker is not None:
-            await self._write(now, workers.pause, worker, reason, by, until)
-        else:
-            name = limiting.EVERY if type is None else type
-            await self._write(now, changing.pause, name, reason, by, until)
+    async def pause(self, request: PauseRequest, *, now: int | None = None) -> None:
+        check_pause(request.type, request.worker)
+        verb = changing.pause if request.worker is None else workers.pause
+        await self._write(now, verb, request)
 
     async def resume(
         self,
@@ -349,18 +317,9 @@ class SqliteStore(SqliteReads):
     async def unschedule(self, name: str) -> bool:
         return await self._write(None, schedules.delete, name)
 
-    async def keep(
-        self,
-        room: str,
-        name: str,
-        value: str,
-        *,
-        was: str | msgspec.UnsetType | None = msgspec.UNSET,
-        until: int | None = None,
-        now: int | None = None,
-    ) -> bool:
-        check_kept(room, name, value)
-        return await self._write(now, records.keep, room, name, value, was, until)
+    async def keep(self, request: KeepRequest, *, now: int | None = None) -> bool:
+        check_kept(request.room, request.name, request.value)
+        return await self._write(now, records.keep, request)
 
     async def forget(self, room: str, name: str, *, now: int | None = None) -> bool:
         check_kept(room, name)

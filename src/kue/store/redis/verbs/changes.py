@@ -20,6 +20,8 @@ from kue.store.values import (
     NOTHING_SEEN,
     Change,
     ExpectedState,
+    MoveRequest,
+    RemoveRequest,
     Reply,
     Result,
 )
@@ -67,20 +69,12 @@ async def _record(db: Shards, job_id: int) -> bytes | None:
 
 
 async def move(
-    db: Shards,
-    job_ids: Sequence[int],
-    to: State,
-    *,
-    at: int | None = None,
-    states: Iterable[State] | None = None,
-    seen: Mapping[int, ExpectedState] = NOTHING_SEEN,
-    now: int | None = None,
+    db: Shards, request: MoveRequest, *, now: int | None = None
 ) -> list[Reply]:
-    check_batch(job_ids, "jobs")
-    check_move(to, at)
-    args = (to.value, at or 0, _listed(states))
-    answers = await db.run_on_jobs("move", job_ids, *args, seen=seen, size=2, now=now)
-    return [_reply(answer) for answer in answers]
+    check_batch(request.job_ids, "jobs")
+    check_move(request.to, request.at)
+    args = (request.to.value, request.at or 0, _listed(request.states))
+    return await _change(db, "move", request.job_ids, args, request.seen, now)
 
 
 async def cancel(
@@ -92,27 +86,27 @@ async def cancel(
     now: int | None = None,
 ) -> list[Reply]:
     check_batch(job_ids, "jobs")
-    args = (
-        tail_of(Cancelled(reason)),
-        tail_of(after_cancel(reason)),
-        _encode(reason),
-    )
-    answers = await db.run_on_jobs("cancel", job_ids, *args, seen=seen, size=2, now=now)
-    return [_reply(answer) for answer in answers]
+    endings = (tail_of(Cancelled(reason)), tail_of(after_cancel(reason)))
+    return await _change(db, "cancel", job_ids, (*endings, _encode(reason)), seen, now)
 
 
 async def remove(
-    db: Shards,
-    job_ids: Sequence[int],
-    *,
-    force: bool = False,
-    states: Iterable[State] | None = None,
-    seen: Mapping[int, ExpectedState] = NOTHING_SEEN,
-    now: int | None = None,
+    db: Shards, request: RemoveRequest, *, now: int | None = None
 ) -> list[Reply]:
-    check_batch(job_ids, "jobs")
-    args = ("1" if force else "0", _listed(states))
-    answers = await db.run_on_jobs("remove", job_ids, *args, seen=seen, size=2, now=now)
+    check_batch(request.job_ids, "jobs")
+    args = ("1" if request.force else "0", _listed(request.states))
+    return await _change(db, "remove", request.job_ids, args, request.seen, now)
+
+
+async def _change(
+    db: Shards,
+    script: str,
+    job_ids: Sequence[int],
+    args: tuple[Any, ...],
+    seen: Mapping[int, ExpectedState],
+    now: int | None,
+) -> list[Reply]:
+    answers = await db.run_on_jobs(script, job_ids, *args, seen=seen, size=2, now=now)
     return [_reply(answer) for answer in answers]
 
 

@@ -11,7 +11,7 @@ from kue.store.redis.keys import worker_field
 from kue.store.redis.record import read_paused
 from kue.store.redis.wire.client import pairs
 from kue.store.validation import check_limits, check_pause
-from kue.store.values import Limits, Pause
+from kue.store.values import Limits, Pause, PauseRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,20 +21,11 @@ if TYPE_CHECKING:
 _encode = msgspec.json.Encoder().encode
 
 
-async def pause(
-    db: Shards,
-    type: str | None = None,
-    *,
-    worker: str | None = None,
-    reason: str = "",
-    by: str = "",
-    until: int | None = None,
-    now: int | None = None,
-) -> None:
-    shards, field = _place_of(db, type, worker)
+async def pause(db: Shards, request: PauseRequest, *, now: int | None = None) -> None:
+    shards, field = _place_of(db, request.type, request.worker)
     # The script writes the opening brace and the time before it.
-    details = _encode({"reason": reason, "by": by})[1:]
-    end = "" if until is None else until
+    details = _encode({"reason": request.reason, "by": request.by})[1:]
+    end = "" if request.until is None else request.until
     for shard in shards:
         await db.run(shard, "pause", field, end, details, now=now)
 

@@ -20,7 +20,7 @@ from kue.store.redis.live_ids import live_ids
 from kue.store.redis.record import read_job
 from kue.store.redis.type_ids import IDS_PER_CALL, ids_of, owned, size_of
 from kue.store.validation import InvalidCall, check_batch, read_cursor
-from kue.store.values import MAX_BATCH, MAX_PAGE_BYTES, Page
+from kue.store.values import MAX_BATCH, MAX_PAGE_BYTES, Page, PageRequest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -79,21 +79,14 @@ async def types(db: Shards) -> list[str]:
     return sorted(unquote(name.decode()) for names in replies for name in names)
 
 
-async def page(
-    db: Shards,
-    state: State | None = None,
-    type: str | None = None,
-    *,
-    limit: int = 50,
-    cursor: str | None = None,
-    skip: int = 0,
-    descending: bool = False,
-) -> Page:
+async def page(db: Shards, request: PageRequest) -> Page:
+    state, type, limit = request.state, request.type, request.limit
+    skip, descending = request.skip, request.descending
     if not 1 <= limit <= MAX_BATCH:
         raise InvalidCall(f"limit must be from 1 to {MAX_BATCH}, not {limit}")
     if skip < 0:
         raise InvalidCall(f"skip must not be negative, but is {skip}")
-    place = read_cursor(cursor)
+    place = read_cursor(request.cursor)
     after = place[1] if place else None
     if state is None and type is None:
         ids = live_ids(db, after, skip, descending=descending)

@@ -10,11 +10,9 @@ import msgspec
 from kue.model.names import quote, unquote
 from kue.store.redis.wire.client import pairs
 from kue.store.validation import check_kept, check_limit, read_act_cursor
-from kue.store.values import RINGS, AuditEntry, AuditPage
+from kue.store.values import RINGS, AuditEntry, AuditPage, KeepRequest
 
 if TYPE_CHECKING:
-    from msgspec import UnsetType
-
     from kue.store.redis.sharding import Shards
 
 #: The shard that has them.
@@ -26,26 +24,16 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(AuditEntry).decode
 
 
-async def keep(
-    db: Shards,
-    room: str,
-    name: str,
-    value: str,
-    *,
-    was: str | UnsetType | None = msgspec.UNSET,
-    until: int | None = None,
-    now: int | None = None,
-) -> bool:
-    check_kept(room, name, value)
+async def keep(db: Shards, request: KeepRequest, *, now: int | None = None) -> bool:
+    check_kept(request.room, request.name, request.value)
     how, before = "any", ""
-    if was is None:
+    if request.was is None:
         how = "new"
-    elif was is not msgspec.UNSET:
-        how, before = "was", was
-    end = "" if until is None else until
-    word = await db.run(
-        HOME, "keep", _field(room, name), end, value, how, before, now=now
-    )
+    elif request.was is not msgspec.UNSET:
+        how, before = "was", request.was
+    end = "" if request.until is None else request.until
+    field = _field(request.room, request.name)
+    word = await db.run(HOME, "keep", field, end, request.value, how, before, now=now)
     return bool(word == b"done")
 
 

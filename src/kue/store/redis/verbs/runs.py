@@ -25,7 +25,6 @@ from kue.model.job import (
 )
 from kue.model.names import quote
 from kue.model.retry_policy import EXPIRED
-from kue.model.settings import LEASE_MS
 from kue.store.batches import bytes_of_outcome, split
 from kue.store.codec import begun, tail_of
 from kue.store.redis.record import read_claimed, read_pause, unreadable
@@ -43,6 +42,7 @@ from kue.store.values import (
     LogLine,
     Outcome,
     Progress,
+    RenewRequest,
     Result,
 )
 
@@ -183,28 +183,21 @@ async def _read_claimed(
 
 
 async def renew(
-    db: Shards,
-    worker: str,
-    *,
-    lease: int = LEASE_MS,
-    runs: Sequence[Job] = (),
-    info: dict[str, Any] | None = None,
-    orders: bool = False,
-    now: int | None = None,
+    db: Shards, request: RenewRequest, *, now: int | None = None
 ) -> HeartbeatReply:
     held: dict[int, list[Any]] = {shard: [] for shard in range(db.count)}
-    for job in runs:
+    for job in request.runs:
         held[db.shard_of(job.id)] += (quote(job.type), job.id, job.token)
-    status = "" if info is None else _encode(info)
+    status = "" if request.info is None else _encode(request.info)
 
     async def renew_on(shard: int) -> Any:
         return await db.run(
             shard,
             "renew",
-            quote(worker),
-            lease,
+            quote(request.worker),
+            request.lease,
             status,
-            1 if orders else "",
+            1 if request.orders else "",
             OVERDUE_MS,
             *held[shard],
             now=now,
@@ -213,12 +206,12 @@ async def renew(
 
     replies = await db.on_all(renew_on)
     lost, cancel, pauses, ordered, overdue = zip(*replies, strict=True)
-    home = db.home_of(worker)
+    home = db.home_of(request.worker)
     pause = pauses[home]
     return HeartbeatReply(
         lost=sorted(map(int, chain(*lost))),
         cancel=dict(sorted(read_cancellations(list(chain(*cancel))))),
-        paused=read_pause(None, pause, worker=worker) if pause else None,
+        paused=read_pause(None, pause, worker=request.worker) if pause else None,
         orders=tuple(word.decode() for word in ordered[home]),
         overdue=any(overdue),
     )

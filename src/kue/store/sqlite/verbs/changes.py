@@ -11,12 +11,21 @@ from kue.model.job import MOVES_BY_HAND, Cancelled, State
 from kue.store.sqlite import dependencies, removal, transitions, unique_keys
 from kue.store.sqlite.rows import StateRow, state_rows_of
 from kue.store.sqlite.transaction import Transaction, as_json, entered
+from kue.store.sqlite.verbs.limits import EVERY
 from kue.store.sqlite.verbs.pages import first_ids
-from kue.store.values import UNSEEN, Change, ExpectedState, Reply, Result
+from kue.store.values import (
+    UNSEEN,
+    Change,
+    ExpectedState,
+    MoveRequest,
+    PauseRequest,
+    RemoveRequest,
+    Reply,
+    Result,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
 
 _MOVE = "UPDATE jobs SET state = ?, at = ?, held = 0 WHERE id = ?"
 _ASK = "UPDATE jobs SET cancelling = ? WHERE id = ?"
@@ -37,28 +46,14 @@ SELECT EXISTS (SELECT 1 FROM pauses
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-def move(
-    tx: Transaction,
-    ids: Sequence[int],
-    to: State,
-    at: int | None,
-    states: AbstractSet[State],
-    seen: Mapping[int, ExpectedState],
-) -> list[Reply]:
-    """Move jobs that are in *states* to ``waiting``, or to ``delayed`` until *at*."""
-    return [
-        _move(tx, job_id, to, at, states, seen.get(job_id, UNSEEN)) for job_id in ids
-    ]
+def move(tx: Transaction, request: MoveRequest) -> list[Reply]:
+    """Move jobs to ``waiting`` or ``delayed``."""
+    return [_move(tx, job_id, request) for job_id in request.job_ids]
 
 
-def _move(
-    tx: Transaction,
-    job_id: int,
-    to: State,
-    at: int | None,
-    states: AbstractSet[State],
-    seen: ExpectedState,
-) -> Reply:
+def _move(tx: Transaction, job_id: int, request: MoveRequest) -> Reply:
+    to, seen = request.to, request.seen.get(job_id, UNSEEN)
+    at = request.at if to is State.DELAYED else None
     row = _state_row_of(tx, job_id, seen)
     if row is None:
         return Reply(Result.GONE)
@@ -69,7 +64,8 @@ def _move(
         )
     if state is to is State.WAITING:
         return Reply(Result.ALREADY)
-    if state not in states or to not in MOVES_BY_HAND[state]:
+    is_allowed = request.states is None or state in request.states
+    if not is_allowed or to not in MOVES_BY_HAND[state]:
         return Reply(Result.REFUSED, state=state)
     if state.is_final:
         return _restart(tx, row, to, at)
@@ -127,28 +123,26 @@ def _cancel(tx: Transaction, job_id: int, reason: str, seen: ExpectedState) -> R
     return Reply(Result.DONE)
 
 
-def remove(
-    tx: Transaction,
-    ids: Sequence[int],
-    states: AbstractSet[State],
-    seen: Mapping[int, ExpectedState],
-) -> list[Reply]:
-    """Delete jobs that are in *states*; each sees what the last one did."""
+def remove(tx: Transaction, request: RemoveRequest) -> list[Reply]:
+    """Delete jobs; each sees what the last one did."""
     replies = []
-    for job_id in ids:
-        replies.append(_remove(tx, job_id, states, seen.get(job_id, UNSEEN)))
+    for job_id in request.job_ids:
+        replies.append(_remove(tx, job_id, request))
         dependencies.notify_dependants(tx)
     return replies
 
 
-def _remove(
-    tx: Transaction, job_id: int, states: AbstractSet[State], seen: ExpectedState
-) -> Reply:
+def _remove(tx: Transaction, job_id: int, request: RemoveRequest) -> Reply:
+    seen = request.seen.get(job_id, UNSEEN)
     row = _state_row_of(tx, job_id, seen)
     if row is None:
         return Reply(Result.GONE)
-    if row.state not in states or _is_past(tx, row, seen):
-        return Reply(Result.REFUSED, state=row.known_state)
+    state = row.known_state
+    is_allowed = request.states is None or state in request.states
+    if state is State.ACTIVE and not request.force:
+        is_allowed = False
+    if not is_allowed or _is_past(tx, row, seen):
+        return Reply(Result.REFUSED, state=state)
     removal.remove(tx, [row], free_keys=True)
     return Reply(Result.DONE)
 
@@ -195,9 +189,10 @@ def _is_past(tx: Transaction, row: StateRow, seen: ExpectedState) -> bool:
     return not story.rpartition(b"\n")[2].startswith(seen.ending.encode())
 
 
-def pause(tx: Transaction, type: str, reason: str, by: str, until: int | None) -> None:
-    """Start no more jobs of *type*."""
-    tx.run(_PAUSE, type, tx.now, reason, by, until)
+def pause(tx: Transaction, request: PauseRequest) -> None:
+    """Start no more jobs of a type, or of any."""
+    type = EVERY if request.type is None else request.type
+    tx.run(_PAUSE, type, tx.now, request.reason, request.by, request.until)
 
 
 def resume(tx: Transaction, type: str) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kue.model.job import State
 from kue.store.sqlite.rows import read_within, rows_of
-from kue.store.values import MAX_PAGE_BYTES
+from kue.store.values import MAX_PAGE_BYTES, PageRequest
 
 if TYPE_CHECKING:
     import sqlite3
@@ -26,17 +26,6 @@ if TYPE_CHECKING:
 Key = tuple[int, int]
 
 
-class PageRequest(NamedTuple):
-    """Which page is wanted."""
-
-    state: State | None
-    type: str | None
-    limit: int
-    after: Key | None = None
-    skip: int = 0
-    descending: bool = False
-
-
 class PageSource(NamedTuple):
     """An index that has some jobs in order."""
 
@@ -45,20 +34,28 @@ class PageSource(NamedTuple):
     condition: str
     source: str
 
-    def select(self, request: PageRequest) -> str:
-        """Return the statement that reads from where the request begins."""
-        order, than = ("DESC", "<") if request.descending else ("ASC", ">")
+    def read(
+        self,
+        db: sqlite3.Connection,
+        type: str | None,
+        after: Key | None,
+        descending: bool = False,
+    ) -> sqlite3.Cursor:
+        """Read the keys of jobs of *type*, beginning behind *after*."""
+        order, than = ("DESC", "<") if descending else ("ASC", ">")
         terms = [self.condition]
-        if request.type is not None:
+        if type is not None:
             terms.append("type = :type")
-        if request.after is not None:
+        if after is not None:
             position = f"({self.rank}, id)" if self.rank else "id"
             values = "(:rank, :id)" if self.rank else ":id"
             terms.append(f"{position} {than} {values}")
         by = f"{self.rank} {order}, id" if self.rank else "id"
-        return (
+        rank, job_id = after or (0, 0)
+        return db.execute(
             f"SELECT {self.rank or 0}, id FROM jobs {self.source} "
-            f"WHERE {' AND '.join(terms)} ORDER BY {by} {order}"
+            f"WHERE {' AND '.join(terms)} ORDER BY {by} {order}",
+            {"type": type, "rank": rank, "id": job_id},
         )
 
 
@@ -93,10 +90,10 @@ _TYPES = "SELECT name FROM types"
 
 
 def page(
-    db: sqlite3.Connection, request: PageRequest
+    db: sqlite3.Connection, request: PageRequest, after: Key | None
 ) -> tuple[list[JobRow], Key | None]:
     """Return the rows of a page, and the key of its last when there are more."""
-    cursors = _cursors(db, request)
+    cursors = _cursors(db, request, after)
     end = request.skip + request.limit
     # Closed here, in the thread that opened its cursors, also when a read fails.
     with closing(_merged(cursors, request.descending)) as merged:
@@ -127,22 +124,18 @@ def _merged(
         yield from heapq.merge(*cursors, reverse=descending)
 
 
-def _cursors(db: sqlite3.Connection, request: PageRequest) -> list[sqlite3.Cursor]:
-    if request.state is None:
-        return [_cursor(db, _ALL if request.type is None else _OF_TYPE, request)]
+def _cursors(
+    db: sqlite3.Connection, request: PageRequest, after: Key | None = None
+) -> list[sqlite3.Cursor]:
     types = [request.type]
-    if request.type is None:
-        types = [row[0] for row in db.execute(_TYPES).fetchall()]
+    if request.state is None:
+        sources: tuple[PageSource, ...] = (_ALL if request.type is None else _OF_TYPE,)
+    else:
+        sources = _SOURCES[request.state]
+        if request.type is None:
+            types = [row[0] for row in db.execute(_TYPES).fetchall()]
     return [
-        _cursor(db, source, request._replace(type=type))
-        for source in _SOURCES[request.state]
+        source.read(db, type, after, request.descending)
+        for source in sources
         for type in types
     ]
-
-
-def _cursor(
-    db: sqlite3.Connection, source: PageSource, request: PageRequest
-) -> sqlite3.Cursor:
-    rank, job_id = request.after or (0, 0)
-    values = {"type": request.type, "rank": rank, "id": job_id}
-    return db.execute(source.select(request), values)

@@ -9,12 +9,14 @@ import msgspec
 from kue.model.job import Job, State
 from kue.store.sqlite.rows import JobRow, rows_of, shown
 from kue.store.sqlite.verbs import limits
-from kue.store.sqlite.verbs.pages import PageRequest, page
-from kue.store.values import LogLine, Page, held_by
+from kue.store.sqlite.verbs.pages import page
+from kue.store.values import LogLine, Page, PageRequest, held_by
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Sequence
+
+    from kue.store.sqlite.verbs.pages import Key
 
 _COUNTS = "SELECT type, state, sum(n) FROM counts GROUP BY type, state"
 _TYPES = "SELECT name FROM types ORDER BY name"
@@ -32,9 +34,11 @@ def get(db: sqlite3.Connection, ids: Sequence[int], now: int) -> list[Job | None
     return [jobs.get(job_id) for job_id in ids]
 
 
-def read_page(db: sqlite3.Connection, request: PageRequest, now: int) -> Page:
-    """Return a page of jobs."""
-    rows, last = page(db, request)
+def read_page(
+    db: sqlite3.Connection, request: PageRequest, after: Key | None, now: int
+) -> Page:
+    """Return a page of the jobs that follow *after*."""
+    rows, last = page(db, request, after)
     cursor = None if last is None else f"{last[0]}:{last[1]}"
     return Page(_jobs(db, rows, now), cursor)
 

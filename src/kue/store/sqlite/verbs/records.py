@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kue.store.sqlite.transaction import Transaction, as_json
-from kue.store.values import RINGS, AuditEntry, AuditPage
+from kue.store.values import RINGS, AuditEntry, AuditPage, KeepRequest
 
 if TYPE_CHECKING:
     import sqlite3
-
-    from msgspec import UnsetType
 
 _KEEP = """
 INSERT INTO kept (room, name, value, until) VALUES (?, ?, ?, ?)
@@ -40,21 +38,14 @@ _NEWEST = 2**62
 _decode = msgspec.json.Decoder(AuditEntry).decode
 
 
-def keep(
-    tx: Transaction,
-    room: str,
-    name: str,
-    value: str,
-    was: str | UnsetType | None,
-    until: int | None,
-) -> bool:
+def keep(tx: Transaction, request: KeepRequest) -> bool:
     """Write a record, unless *was* differs; return whether it has the new value."""
-    if was is not msgspec.UNSET:
-        found = show(tx.db, room, name, tx.now)
+    if request.was is not msgspec.UNSET:
+        found = show(tx.db, request.room, request.name, tx.now)
         # A repeated call finds the new value.
-        if found not in (was, value):
+        if found not in (request.was, request.value):
             return False
-    tx.run(_KEEP, room, name, value, until)
+    tx.run(_KEEP, request.room, request.name, request.value, request.until)
     return True
 
 

@@ -17,6 +17,8 @@ from kue.store.values import (
     STACKS_MS,
     HeartbeatReply,
     Pause,
+    PauseRequest,
+    RenewRequest,
     Stacks,
     WorkerStatus,
     grace_gap,
@@ -115,25 +117,19 @@ def lease(tx: Transaction, worker: str, duration: int) -> None:
     tx.run(_LEASE, worker, tx.now + duration)
 
 
-def renew(
-    tx: Transaction,
-    worker: str,
-    duration: int,
-    runs: Sequence[Job],
-    info: dict[str, Any] | None,
-    orders: bool = False,
-) -> HeartbeatReply:
+def renew(tx: Transaction, request: RenewRequest) -> HeartbeatReply:
     """Renew a lease; return which runs are lost and which are to be cancelled."""
-    lease(tx, worker, duration)
-    if info is not None:
-        tx.run(_INFO, as_json(info), worker)
-    lost, cancel = _check_runs(tx, runs)
+    worker = request.worker
+    lease(tx, worker, request.lease)
+    if request.info is not None:
+        tx.run(_INFO, as_json(request.info), worker)
+    lost, cancel = _check_runs(tx, request.runs)
     passed = last_pass(tx.db)
     return HeartbeatReply(
         lost,
         cancel,
         next(iter(pauses(tx.db, tx.now, worker)), None),
-        _take_orders(tx, worker) if orders else (),
+        _take_orders(tx, worker) if request.orders else (),
         0 < passed < tx.now - PASS_MS - OVERDUE_MS,
     )
 
@@ -217,11 +213,10 @@ def show(db: sqlite3.Connection, now: int) -> list[WorkerStatus]:
     ]
 
 
-def pause(
-    tx: Transaction, worker: str, reason: str, by: str, until: int | None
-) -> None:
+def pause(tx: Transaction, request: PauseRequest) -> None:
     """Pause a worker, whether it is known or not."""
-    tx.run(_PAUSE, worker, tx.now, reason, by, until)
+    details = (request.reason, request.by, request.until)
+    tx.run(_PAUSE, request.worker, tx.now, *details)
 
 
 def resume(tx: Transaction, worker: str) -> bool:
