@@ -30,24 +30,27 @@ def _listed(words: Iterable[str]) -> str:
 
 _IS_TEXT = "is_text(CAST({0} AS BLOB))"
 _IS_NAME = f"{_IS_TEXT} AND {{0}} <> ''"
-#: The conditions of values, by their names in the table below.
+# CASE, because SQLite may evaluate the sides of AND in any order.
+_IS_OBJECT = (
+    f"{_IS_TEXT} AND "
+    "CASE WHEN json_valid({0}) THEN json_type({0}) = 'object' ELSE 0 END"
+)
+#: The conditions of values by their names in the table below, and what they are called.
 _RULES = {
-    "number": f"{{0}} BETWEEN 0 AND {_MOST}",
-    "signed": f"abs({{0}}) <= {_MOST}",
-    "id": f"{{0}} BETWEEN 1 AND {_MOST}",
-    "flag": "{0} IN (0, 1)",
-    "percent": "{0} BETWEEN 0 AND 100",
-    "priority": f"{{0}} BETWEEN {MIN_PRIORITY} AND {MAX_PRIORITY}",
-    "text": _IS_TEXT,
-    "name": _IS_NAME,
-    "json": f"{_IS_TEXT} AND json_valid({{0}})",
-    # CASE, because SQLite may evaluate the sides of AND in any order.
-    "object": f"{_IS_TEXT} AND "
-    "CASE WHEN json_valid({0}) THEN json_type({0}) = 'object' ELSE 0 END",
-    "word": f"{_IS_NAME} AND {{0}} NOT GLOB '*[^a-z_]*'",
-    "event": f"{{0}} IN {_listed(Kind)}",
-    "ring": f"{{0}} IN {_listed(RINGS)}",
-    "end": f"{{0}} IN {_listed([*State, REMOVED])}",
+    "number": (f"{{0}} BETWEEN 0 AND {_MOST}", "a time or a count"),
+    "signed": (f"abs({{0}}) <= {_MOST}", "a number in range"),
+    "id": (f"{{0}} BETWEEN 1 AND {_MOST}", "the id of a job"),
+    "flag": ("{0} IN (0, 1)", "0 or 1"),
+    "percent": ("{0} BETWEEN 0 AND 100", "from 0 to 100"),
+    "priority": (f"{{0}} BETWEEN {MIN_PRIORITY} AND {MAX_PRIORITY}", "a priority"),
+    "text": (_IS_TEXT, "Unicode text"),
+    "name": (_IS_NAME, "a name"),
+    "json": (f"{_IS_TEXT} AND json_valid({{0}})", "JSON"),
+    "object": (_IS_OBJECT, "a JSON object"),
+    "word": (f"{_IS_NAME} AND {{0}} NOT GLOB '*[^a-z_]*'", "one word"),
+    "event": (f"{{0}} IN {_listed(Kind)}", "a kind of event"),
+    "ring": (f"{{0}} IN {_listed(RINGS)}", "a ring of the audit log"),
+    "end": (f"{{0}} IN {_listed([*State, REMOVED])}", "the end of a job"),
 }
 _COUNTERS = (
     "type=name added=number complete=number failed=number run_ms=number"
@@ -97,38 +100,18 @@ def check_columns(db: sqlite3.Connection) -> list[SqliteFinding]:
 
 
 def _check_table(db: sqlite3.Connection, table: str) -> Iterator[SqliteFinding]:
-    rules = dict(rule.split("=") for rule in _COLUMNS[table].split())
+    pairs = (rule.split("=") for rule in _COLUMNS[table].split())
+    rules = {name: _RULES[rule] for name, rule in pairs}
     # NULL is fine: SQLite itself has checked that the column allows it.
     wrong = ", ".join(
-        f"total({name} IS NOT NULL AND NOT ({_RULES[rule].format(name)}))"
-        for name, rule in rules.items()
+        f"total({name} IS NOT NULL AND NOT ({condition.format(name)}))"
+        for name, (condition, _) in rules.items()
     )
     counts = db.execute(f"SELECT {wrong} FROM {table}").fetchone()
-    for (name, rule), count in zip(rules.items(), counts, strict=True):
+    for (name, (_, what)), count in zip(rules.items(), counts, strict=True):
         if count:
-            yield SqliteFinding(
-                "bad-value",
-                f"the column {name} of {table} has {count:.0f} values that are not "
-                f"{_WORDS[rule]}",
-            )
-
-
-_WORDS = {
-    "number": "a time or a count",
-    "signed": "a number in range",
-    "id": "the id of a job",
-    "flag": "0 or 1",
-    "percent": "from 0 to 100",
-    "priority": "a priority",
-    "text": "Unicode text",
-    "name": "a name",
-    "json": "JSON",
-    "object": "a JSON object",
-    "word": "one word",
-    "event": "a kind of event",
-    "ring": "a ring of the audit log",
-    "end": "the end of a job",
-}
+            message = f"the column {name} of {table} has {count:.0f} values that are"
+            yield SqliteFinding("bad-value", f"{message} not {what}")
 
 
 def _is_text(value: object) -> bool:

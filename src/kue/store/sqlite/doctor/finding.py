@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from kue.store.sqlite.transaction import Transaction
 
-#: Repairs something if it is still necessary: each checks again before it writes.
-Repair = Callable[["Transaction"], None]
+#: What is known of the damage, by name; see `SqliteFinding.values`.
+Values = Mapping[str, Any]
+#: A statement that takes values by name, or a function.
+Act = str | Callable[["Transaction", Values], None]
+
+
+class Repair(NamedTuple):
+    """How to repair one kind of damage; each checks again before it writes."""
+
+    #: What it does, in a few words.
+    text: str
+    act: Act
+
+    def apply(self, tx: Transaction, values: Values) -> None:
+        if isinstance(self.act, str):
+            tx.db.execute(self.act, values)
+        else:
+            self.act(tx, values)
 
 
 class SqliteFinding(NamedTuple):
@@ -17,16 +33,7 @@ class SqliteFinding(NamedTuple):
 
     code: str
     message: str
-    job_id: int | None = None
-    #: What the repair does, in a few words; empty when a person must decide.
-    repair: str = ""
-    apply: Repair | None = None
-
-
-def statement(sql: str, *values: Any) -> Repair:
-    """Return a repair of one statement, whose condition checks again."""
-
-    def run(tx: Transaction) -> None:
-        tx.run(sql, *values)
-
-    return run
+    #: None when a person must decide.
+    repair: Repair | None = None
+    #: The values of the repair, and the job concerned as *job_id*.
+    values: Values = {}

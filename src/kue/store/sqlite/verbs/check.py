@@ -76,26 +76,25 @@ def _count(db: sqlite3.Connection) -> int:
     return int(db.execute("SELECT count(*) FROM jobs").fetchone()[0])
 
 
-async def _repair(engine: DatabaseThreads, suspect: SqliteFinding) -> bool:
-    """Return whether *suspect* was repaired; damage elsewhere may prevent that."""
-    if suspect.apply is None:
-        return False
-    try:
-        await engine.write(suspect.apply, now=None)
-    except StoreCorrupt:
-        return False
-    return True
-
-
 async def _finding(
     engine: DatabaseThreads, suspect: SqliteFinding, repair: bool
 ) -> Finding:
     is_repaired = repair and await _repair(engine, suspect)
-    of_job = "" if suspect.job_id is None else f"job {suspect.job_id}: "
-    return Finding(
-        code=suspect.code,
-        message=f"{of_job}{suspect.message}",
-        job_id=suspect.job_id,
-        repair=suspect.repair,
-        repaired=is_repaired,
-    )
+    job_id = suspect.values.get("job_id")
+    of_job = "" if job_id is None else f"job {job_id}: "
+    how = "" if suspect.repair is None else suspect.repair.text
+    message = f"{of_job}{suspect.message}"
+    return Finding(suspect.code, message, job_id, how, is_repaired)
+
+
+async def _repair(engine: DatabaseThreads, suspect: SqliteFinding) -> bool:
+    """Return whether *suspect* was repaired; damage elsewhere may prevent that."""
+    if suspect.repair is None:
+        return False
+    try:
+        await engine.write(
+            partial(suspect.repair.apply, values=suspect.values), now=None
+        )
+    except StoreCorrupt:
+        return False
+    return True

@@ -211,7 +211,7 @@ class _ClaimRunner:
             return True
         key = (row.type, row.group_key)
         if key not in self._running:
-            self._running[key] = limits.active_in_group(self._tx, *key)
+            self._running[key] = limits.active_in_group(self._tx.db, *key)
         return self._running[key] < per_key
 
     def _write(self, jobs: Sequence[Job], fence: int) -> None:

@@ -240,10 +240,9 @@ def spend(tx: Transaction, type_limits: TypeLimits, starts: int) -> None:
         tx.run(_SPEND, level, tx.now, type_limits.type)
 
 
-def active_in_group(tx: Transaction, type: str, group: str) -> int:
+def active_in_group(db: sqlite3.Connection, type: str, group: str) -> int:
     """Return how many jobs of a group are running."""
-    found: int = tx.one(_ACTIVE_IN_GROUP, type, group)
-    return found
+    return int(db.execute(_ACTIVE_IN_GROUP, (type, group)).fetchone()[0])
 
 
 def hold(tx: Transaction, ids: Sequence[int]) -> None:
@@ -312,6 +311,6 @@ def refill(tx: Transaction) -> None:
 def _refill(tx: Transaction, type: str, group: str, per_key: int) -> None:
     # Jobs that are ready already do not count: a held job may have a better priority,
     # and the next claim sets the others aside.
-    free = per_key - active_in_group(tx, type, group)
+    free = per_key - active_in_group(tx.db, type, group)
     if free > 0 and tx.run(_RELEASE_IN_GROUP, type, group, free):
         tx.ready.add(type)
