@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kue.model.events import Kind
-from kue.store.sqlite import reads
+from kue.store.sqlite import store as sqlite_store
 from kue.store.sqlite.store import SqliteStore
 from tests.support.jobs import T0, add_one
 from tests.support.listening import kinds, read_until
@@ -42,7 +42,7 @@ async def test_a_listener_that_was_forgotten_says_that_it_missed_something(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a night with the lid closed: nobody wrote events for it meanwhile."""
-    monkeypatch.setattr(reads, "WATCH_MS", 30)
+    monkeypatch.setattr(sqlite_store, "WATCH_MS", 30)
     async with store.watch() as events:
         await do(store, "DELETE FROM listeners")
         [lagged] = await read_until(events, lambda event: event.kind is Kind.LAGGED)

@@ -2,39 +2,46 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
+import sqlite3
+import time
+from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
 import msgspec
 
 from kue.model.clock import Clock, SystemClock
-from kue.model.errors import StoreFull
+from kue.model.errors import StoreError, StoreFull
 from kue.model.job import BEGAN, State
 from kue.model.settings import LEASE_MS
-from kue.store.batches import (
-    bytes_of_draft,
-    bytes_of_outcome,
-    producer_of_part,
-    split,
-)
+from kue.store.batches import bytes_of_draft, bytes_of_outcome, producer_of_part, split
+from kue.store.contract import Events, OnProgress, Store
+from kue.store.sqlite import error_groups
+from kue.store.sqlite.engine import DatabaseThreads
 from kue.store.sqlite.file_url import FileLocation
-from kue.store.sqlite.reads import SqliteReads
 from kue.store.sqlite.verbs import (
     add,
     maintenance,
     progress,
+    queries,
     records,
     schedules,
     settle,
     stats,
+    watch,
     workers,
 )
 from kue.store.sqlite.verbs import changes as changing
 from kue.store.sqlite.verbs import claim as claiming
 from kue.store.sqlite.verbs import limits as limiting
+from kue.store.sqlite.verbs.check import check
+from kue.store.sqlite.verbs.watch import Subscriber
 from kue.store.validation import (
     InvalidCall,
     check_batch,
+    check_errors,
     check_kept,
     check_limit,
     check_limits,
@@ -42,15 +49,20 @@ from kue.store.validation import (
     check_order,
     check_pause,
     check_timings,
+    read_act_cursor,
+    read_cursor,
 )
 from kue.store.values import (
     MAX_BATCH,
     NOTHING_SEEN,
+    WATCH_MS,
     Added,
     AuditEntry,
+    AuditPage,
     Change,
     Claimed,
     ClaimRequest,
+    Errors,
     ExpectedState,
     HeartbeatReply,
     KeepRequest,
@@ -59,27 +71,39 @@ from kue.store.values import (
     MaintenanceResult,
     MoveRequest,
     Outcome,
+    Page,
+    PageRequest,
+    Pause,
     PauseRequest,
     Progress,
     RemoveRequest,
     RenewRequest,
     Reply,
+    Report,
     Result,
+    Stacks,
+    Stat,
+    StoreFacts,
+    WorkerStatus,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
     from kue.model.histogram import Timing
     from kue.model.job import Draft, Job
     from kue.model.schedule import Schedule
     from kue.model.settings import Keep
+    from kue.store.sqlite.transaction import Transaction
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 #: How long one call keeps trying to lock the file, in ms.
 BUDGET_MS = 5_000
 
 
-class SqliteStore(SqliteReads):
+class SqliteStore(Store):
     """
     Jobs in a file, or in memory of this one object.
 
@@ -88,7 +112,12 @@ class SqliteStore(SqliteReads):
     """
 
     def __init__(self, location: FileLocation, clock: Clock, budget: float) -> None:
-        super().__init__(location, clock, budget)
+        self.name = location.name
+        self._location = location
+        self._clock = clock
+        self._budget = budget
+        self._shares_threads = False
+        self._engine = DatabaseThreads(location, clock, budget)
         #: The last maintenance pass made by this store, or found by its first `tend`.
         self._last_pass: int | None = None
 
@@ -106,6 +135,36 @@ class SqliteStore(SqliteReads):
             ConfigError: The URL names no file.
         """
         return cls(FileLocation.of(url), clock or SystemClock(), budget / 1000)
+
+    async def open(self) -> str:
+        version = sqlite3.sqlite_version
+        await self._write(None, lambda tx: None)
+        if self._location.path is None:
+            return f"SQLite {version} in memory: jobs are lost when the program ends"
+        return (
+            f"SQLite {version} at {self._location.path}: jobs survive a crash of any "
+            "process; a power cut may cost the last moments, but no durable add"
+        )
+
+    async def close(self) -> None:
+        if self._shares_threads:
+            return
+        try:
+            await asyncio.to_thread(self._engine.stop)
+        except RuntimeError:
+            # An exiting interpreter starts no more threads; nothing else waits then.
+            self._engine.stop()
+
+    def twin(self) -> Self:
+        twin = type(self)(self._location, self._clock, self._budget)
+        if self._location.path is None:
+            # The only connection holds the data, while its owner keeps it open.
+            twin._engine = self._engine
+            twin._shares_threads = True
+        return twin
+
+    async def now(self) -> int:
+        return self._clock.now_ms()
 
     async def add(
         self,
@@ -201,8 +260,7 @@ class SqliteStore(SqliteReads):
 
     async def _fire(self, limit: int, now: int | None) -> tuple[int, bool]:
         """Add the jobs of due schedules; on a full disk they stay due."""
-        moment = self._clock.now_ms() if now is None else now
-        if not await self._read(schedules.are_due, moment):
+        if not await self._read(schedules.are_due, self._moment(now)):
             return 0, False
         call = partial(schedules.fire, limit=limit)
         try:
@@ -212,6 +270,24 @@ class SqliteStore(SqliteReads):
         except StoreFull:
             return 0, False
         return fired
+
+    async def wait(self, types: Sequence[str], timeout: float) -> frozenset[str]:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        with (
+            self._engine.watching_changes(),
+            self._engine.waiters.enter(types) as waiter,
+        ):
+            # In this order, or a job added between checking and sleeping is missed.
+            while True:
+                now = self._clock.now_ms()
+                due = await self._read(limiting.next_chances, types, now)
+                waiter.ready.update(type for type, at in due.items() if at <= now)
+                left = deadline - loop.time()
+                if waiter.ready or left <= 0:
+                    return frozenset(waiter.ready)
+                soonest = min(due.values(), default=math.inf)
+                await waiter.sleep(min(left, (soonest - now) / 1000))
 
     async def progress(
         self, updates: Sequence[Progress], *, now: int | None = None
@@ -277,6 +353,12 @@ class SqliteStore(SqliteReads):
         name = limiting.EVERY if type is None else type
         return await self._write(now, changing.resume, name)
 
+    async def paused(self) -> list[Pause]:
+        now = self._clock.now_ms()
+        return await self._read(
+            lambda db: limiting.pauses(db, now) + workers.pauses(db, now)
+        )
+
     async def order(self, worker: str, order: str, *, now: int | None = None) -> bool:
         check_order(order)
         return await self._write(now, workers.order, worker, order)
@@ -286,6 +368,9 @@ class SqliteStore(SqliteReads):
     ) -> None:
         await self._write(now, workers.write_stacks, worker, text)
 
+    async def stacks(self, worker: str, *, now: int | None = None) -> Stacks | None:
+        return await self._read(workers.stacks, worker, self._moment(now))
+
     async def limit(
         self, type: str, limits: Limits | None, *, now: int | None = None
     ) -> None:
@@ -294,6 +379,9 @@ class SqliteStore(SqliteReads):
         group: str | None = ""
         while group is not None:
             group = await self._write(now, limiting.release_held, type, group)
+
+    async def limits(self) -> dict[str, Limits]:
+        return await self._read(limiting.limits)
 
     async def clear(
         self,
@@ -317,9 +405,64 @@ class SqliteStore(SqliteReads):
     async def unschedule(self, name: str) -> bool:
         return await self._write(None, schedules.delete, name)
 
+    async def schedules(self) -> list[Schedule]:
+        return await self._read(schedules.show)
+
+    async def get(self, job_ids: Sequence[int]) -> list[Job | None]:
+        check_batch(job_ids, "jobs")
+        return await self._read(queries.get, job_ids, self._clock.now_ms())
+
+    async def page(self, request: PageRequest) -> Page:
+        check_limit(request.limit)
+        after = read_cursor(request.cursor)
+        return await self._read(queries.read_page, request, after, self._clock.now_ms())
+
+    async def count(self) -> dict[str, dict[State, int]]:
+        return await self._read(queries.count)
+
+    async def types(self) -> list[str]:
+        return await self._read(queries.types)
+
+    async def logs(self, job_id: int, start: int = 0, stop: int = -1) -> list[LogLine]:
+        return await self._read(queries.logs, job_id, start, stop)
+
+    async def workers(self, *, now: int | None = None) -> list[WorkerStatus]:
+        return await self._read(workers.show, self._moment(now))
+
+    async def stats(self, since: int, until: int) -> list[Stat]:
+        return await self._read(stats.minutes, since, until)
+
+    async def hours(
+        self, since: int, until: int, *, now: int | None = None
+    ) -> list[Stat]:
+        return await self._read(stats.hours, since, until)
+
+    async def facts(self) -> StoreFacts:
+        began = time.perf_counter()
+        size = await self._read(_size)
+        rtt = (time.perf_counter() - began) * 1000
+        return StoreFacts("sqlite", sqlite3.sqlite_version, size, round(rtt, 3))
+
+    async def errors(self, type: str | None = None, *, limit: int = 50) -> Errors:
+        check_errors(limit)
+        return await self._read(error_groups.most, type, limit)
+
+    async def check(
+        self, *, repair: bool = False, on_progress: OnProgress | None = None
+    ) -> Report:
+        return await check(self._engine, repair=repair, on_progress=on_progress)
+
     async def keep(self, request: KeepRequest, *, now: int | None = None) -> bool:
         check_kept(request.room, request.name, request.value)
         return await self._write(now, records.keep, request)
+
+    async def kept(self, room: str, name: str, *, now: int | None = None) -> str | None:
+        check_kept(room, name)
+        return await self._read(records.show, room, name, self._moment(now))
+
+    async def all_kept(self, room: str, *, now: int | None = None) -> dict[str, str]:
+        check_kept(room, room)
+        return await self._read(records.show_all, room, self._moment(now))
 
     async def forget(self, room: str, name: str, *, now: int | None = None) -> bool:
         check_kept(room, name)
@@ -327,3 +470,76 @@ class SqliteStore(SqliteReads):
 
     async def note(self, act: AuditEntry, *, now: int | None = None) -> int:
         return await self._write(now, records.note, act)
+
+    async def acts(self, limit: int = 50, cursor: str | None = None) -> AuditPage:
+        check_limit(limit)
+        return await self._read(records.acts, limit, read_act_cursor(cursor))
+
+    @asynccontextmanager
+    async def watch(
+        self, job_ids: Sequence[int] | None = None, *, buffer: int = 1000
+    ) -> AsyncIterator[Events]:
+        check_batch(job_ids or (), "jobs")
+        subscriber = Subscriber(job_ids, buffer, self._clock)
+        subscribers = self._engine.subscribers
+        with self._engine.watching_changes():
+            subscribers.add(subscriber)
+            try:
+                last, _ = await self._subscribe(subscriber, job_ids)
+                subscribers.begin(subscriber, last)
+                renewing = asyncio.create_task(
+                    self._keep_subscribed(subscriber, job_ids), name="kue-listener"
+                )
+                try:
+                    yield subscriber
+                finally:
+                    renewing.cancel()
+            finally:
+                subscribers.discard(subscriber)
+                with suppress(StoreError):
+                    await self._write(None, watch.unsubscribe, subscriber.name)
+
+    async def _subscribe(
+        self, subscriber: Subscriber, job_ids: Sequence[int] | None
+    ) -> tuple[int, bool]:
+        return await self._write(None, watch.subscribe, subscriber.name, job_ids)
+
+    async def _keep_subscribed(
+        self, subscriber: Subscriber, job_ids: Sequence[int] | None
+    ) -> None:
+        while True:
+            await asyncio.sleep(WATCH_MS / 3000)
+            # Callers of the store notice an outage; here the next renewal will do.
+            with suppress(StoreError):
+                _, is_known = await self._subscribe(subscriber, job_ids)
+                if not is_known:
+                    # Events may be missing: the subscription had expired.
+                    subscriber.lag(1)
+
+    def _moment(self, now: int | None) -> int:
+        return self._clock.now_ms() if now is None else now
+
+    async def _read(
+        self,
+        call: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        return await self._engine.read(lambda db: call(db, *args, **kwargs))
+
+    async def _write(
+        self,
+        now: int | None,
+        call: Callable[Concatenate[Transaction, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        return await self._engine.write(lambda tx: call(tx, *args, **kwargs), now=now)
+
+
+def _size(db: sqlite3.Connection) -> int:
+    """Return the size of the file, or of the store in memory, in bytes."""
+    [[pages]], [[page_size]] = (
+        db.execute(f"PRAGMA {name}").fetchall() for name in ("page_count", "page_size")
+    )
+    return int(pages) * int(page_size)
