@@ -50,12 +50,9 @@ async def main():
         drafts = [draft("email", {"n": n}, attempts=5) for _ in range(20)]
         added = await store.add(drafts, producer=sys.argv[2], seq=n)
         say(" ".join(str(job.id) for job in added))
-        _, claimed = await store.cycle(
-            out,
-            ClaimRequest(
-                ["email"], 15, worker=sys.argv[2], claim=Claim(sys.argv[2], n)
-            ),
-        )
+        claim = Claim(sys.argv[2], n)
+        request = ClaimRequest(["email"], 15, worker=sys.argv[2], claim=claim)
+        _, claimed = await store.cycle(out, request)
         out = [Outcome(job, Completed()) for job in claimed.jobs]
 asyncio.run(main())
 """

@@ -69,10 +69,6 @@ class Shards:
             self.durability, self._ids = await asyncio.shield(self._opening)
         return self.durability
 
-    @property
-    def losses(self) -> int:
-        return self.client.losses
-
     async def verify(self) -> None:
         await self.open()
         await verify(

@@ -14,6 +14,7 @@ import queue
 import sqlite3
 import threading
 import time
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kue.aio.throttled_log import ThrottledLog
@@ -45,51 +46,31 @@ MAX_CALLS = 128
 MAX_SECONDS = 0.05
 
 
+@dataclass(slots=True, eq=False)
 class ThreadCall:
     """A call for another thread, and the future that waits for it."""
 
-    __slots__ = (
-        "_error",
-        "_result",
-        "call",
-        "future",
-        "is_durable",
-        "is_new",
-        "loop",
-        "now",
-    )
+    call: Callable[..., Any]
+    now: int | None = None
+    is_durable: bool = False
+    #: Whether it adds new jobs, which a full disk does not take.
+    is_new: bool = False
+    result: Any = None
+    error: Exception | None = None
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    future: asyncio.Future[Any] = field(init=False)
 
-    def __init__(
-        self,
-        call: Callable[..., Any],
-        now: int | None = None,
-        is_durable: bool = False,
-        is_new: bool = False,
-    ) -> None:
-        self.call = call
-        self.now = now
-        self.is_durable = is_durable
-        #: Whether it adds new jobs, which a full disk does not take.
-        self.is_new = is_new
-        self.loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[Any] = self.loop.create_future()
-        self._result: Any = None
-        self._error: Exception | None = None
+    def __post_init__(self) -> None:
+        self.future = self.loop.create_future()
 
-    def succeed(self, result: Any) -> None:
-        self._result = result
-
-    def fail(self, error: Exception) -> None:
-        self._error = error
-
-    def _resolve(self) -> None:
+    def resolve(self) -> None:
         # The caller may have been cancelled; what was done stays done.
         if self.future.done():
             return
-        if self._error is not None:
-            self.future.set_exception(self._error)
+        if self.error is not None:
+            self.future.set_exception(self.error)
         else:
-            self.future.set_result(self._result)
+            self.future.set_result(self.result)
 
 
 def resolve(tasks: list[ThreadCall]) -> None:
@@ -105,7 +86,7 @@ def resolve(tasks: list[ThreadCall]) -> None:
 
 def _resolve_all(tasks: list[ThreadCall]) -> None:
     for task in tasks:
-        task._resolve()
+        task.resolve()
 
 
 class CommitNotice(NamedTuple):
@@ -174,7 +155,7 @@ class DatabaseThread(threading.Thread):
 
     def _refuse(self, tasks: list[ThreadCall], error: Exception) -> None:
         for task in tasks:
-            task.fail(error)
+            task.error = error
         resolve(tasks)
 
     def _serve(self, tasks: list[ThreadCall]) -> None:
@@ -224,10 +205,10 @@ class ReaderThread(DatabaseThread):
     def _serve(self, tasks: list[ThreadCall]) -> None:
         for task in tasks:
             try:
-                task.succeed(self._read(task))
+                task.result = self._read(task)
             except Exception as exc:
                 self._disconnect()
-                task.fail(self._translated(exc))
+                task.error = self._translated(exc)
             resolve([task])
 
     def _read(self, task: ThreadCall) -> object:
@@ -349,7 +330,7 @@ class WriterThread(DatabaseThread):
             if not db.in_transaction or (is_full(exc) and not task.is_new):
                 raise
             db.execute("ROLLBACK TO call")
-            task.fail(self._translated(exc))
+            task.error = self._translated(exc)
         db.execute("RELEASE call")
 
     def _run_call(self, db: sqlite3.Connection, task: ThreadCall) -> Transaction:
@@ -357,7 +338,7 @@ class WriterThread(DatabaseThread):
         tx = Transaction(db, now, time.time_ns() // 1_000_000)
         result = task.call(tx)
         apply_side_effects(tx)
-        task.succeed(result)
+        task.result = result
         return tx
 
     def _fail_all(self, tasks: list[ThreadCall], exc: Exception) -> None:

@@ -38,8 +38,6 @@ _Key = tuple[str, str]
 class ErrorGroupChanges:
     """Errors of jobs that failed during a transaction, or are no longer failed."""
 
-    __slots__ = ("_added", "_removed")
-
     def __init__(self) -> None:
         self._added: dict[_Key, dict[str, Any]] = {}
         self._removed: dict[_Key, int] = {}

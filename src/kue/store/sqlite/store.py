@@ -337,8 +337,7 @@ class SqliteStore(Store):
 
     async def pause(self, request: PauseRequest, *, now: int | None = None) -> None:
         check_pause(request.type, request.worker)
-        verb = changing.pause if request.worker is None else workers.pause
-        await self._write(now, verb, request)
+        await self._write(now, limiting.pause, request)
 
     async def resume(
         self,
@@ -348,15 +347,12 @@ class SqliteStore(Store):
         now: int | None = None,
     ) -> bool:
         check_pause(type, worker)
-        if worker is not None:
-            return await self._write(now, workers.resume, worker)
-        name = limiting.EVERY if type is None else type
-        return await self._write(now, changing.resume, name)
+        return await self._write(now, limiting.resume, type, worker)
 
     async def paused(self) -> list[Pause]:
         now = self._clock.now_ms()
         return await self._read(
-            lambda db: limiting.pauses(db, now) + workers.pauses(db, now)
+            lambda db: limiting.pauses(db, now) + limiting.worker_pauses(db, now)
         )
 
     async def order(self, worker: str, order: str, *, now: int | None = None) -> bool:

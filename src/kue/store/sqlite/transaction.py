@@ -47,15 +47,26 @@ ON CONFLICT DO UPDATE SET added = added + excluded.added,
 """
 
 
+_READ_META = "SELECT value FROM meta WHERE name = ?"
+_WRITE_META = """
+INSERT INTO meta (name, value) VALUES (?, ?)
+ON CONFLICT DO UPDATE SET value = excluded.value
+"""
+
+
 def as_json(value: Any) -> str:
     """Return *value* as JSON text: a statement takes many values as one."""
     return encode_json(value).decode()
 
 
+def read_meta(db: sqlite3.Connection, name: str, *, default: int = 0) -> int:
+    """Return a number or time that the whole store shares."""
+    row = db.execute(_READ_META, (name,)).fetchone()
+    return default if row is None else int(row[0])
+
+
 class TypeStats:
     """Statistics of jobs of one type during a transaction."""
-
-    __slots__ = ("added", "complete", "failed", "run_ms")
 
     def __init__(self) -> None:
         self.added = self.complete = self.failed = self.run_ms = 0
@@ -63,25 +74,6 @@ class TypeStats:
 
 class Transaction:
     """One verb's part of an SQLite transaction."""
-
-    __slots__ = (
-        "_counts",
-        "_events",
-        "_has_listeners",
-        "_stats",
-        "db",
-        "dependants",
-        "ended",
-        "error_changes",
-        "freed",
-        "groups",
-        "has_events",
-        "has_subscribers",
-        "later",
-        "now",
-        "ready",
-        "wall",
-    )
 
     def __init__(self, db: sqlite3.Connection, now: int, wall: int) -> None:
         """*now* is the jobs' time; *wall* the machine's, which subscriptions use."""
@@ -118,6 +110,10 @@ class Transaction:
     def run(self, sql: str, *values: Any) -> int:
         """Run a statement and return how many rows it changed."""
         return self.db.execute(sql, values).rowcount
+
+    def write_meta(self, name: str, value: int) -> None:
+        """Write a number or time that the whole store shares."""
+        self.run(_WRITE_META, name, value)
 
     def count(self, type: str, state: str, by: int, *, own: bool = False) -> None:
         """Note that *by* more (or fewer) jobs are in *state*."""

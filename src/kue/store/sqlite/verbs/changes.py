@@ -1,4 +1,4 @@
-"""Changes of jobs: move, cancel, remove, edit and clear; pause and resume types."""
+"""Changes of jobs: move, cancel, remove, edit and clear."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from kue.model.job import MOVES_BY_HAND, Cancelled, State
 from kue.store.sqlite import dependencies, removal, transitions, unique_keys
 from kue.store.sqlite.rows import StateRow, state_rows_of
 from kue.store.sqlite.transaction import Transaction, as_json, entered
-from kue.store.sqlite.verbs.limits import EVERY
 from kue.store.sqlite.verbs.pages import first_ids
 from kue.store.values import (
     UNSEEN,
     Change,
     ExpectedState,
     MoveRequest,
-    PauseRequest,
     RemoveRequest,
     Reply,
     Result,
@@ -32,15 +30,6 @@ _ASK = "UPDATE jobs SET cancelling = ? WHERE id = ?"
 _BODY = "SELECT body FROM jobs WHERE id = ?"
 _STORY = "SELECT CAST(story AS BLOB) FROM jobs WHERE id = ?"
 _EDIT = "UPDATE jobs SET body = ?, priority = coalesce(?, priority) WHERE id = ?"
-_PAUSE = """
-INSERT INTO pauses (type, at, reason, who, until) VALUES (?, ?, ?, ?, ?)
-ON CONFLICT DO UPDATE SET at = excluded.at, reason = excluded.reason,
-    who = excluded.who, until = excluded.until
-"""
-_IS_PAUSED = """
-SELECT EXISTS (SELECT 1 FROM pauses
-               WHERE type = ? AND (until IS NULL OR until > ?))
-"""
 
 #: A body's fields, each as its original JSON: an edit changes nothing else.
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -187,20 +176,6 @@ def _is_past(tx: Transaction, row: StateRow, seen: ExpectedState) -> bool:
         return is_final or bool(seen.ending)
     story: bytes = tx.one(_STORY, row.id)
     return not story.rpartition(b"\n")[2].startswith(seen.ending.encode())
-
-
-def pause(tx: Transaction, request: PauseRequest) -> None:
-    """Start no more jobs of a type, or of any."""
-    type = EVERY if request.type is None else request.type
-    tx.run(_PAUSE, type, tx.now, request.reason, request.by, request.until)
-
-
-def resume(tx: Transaction, type: str) -> bool:
-    """End a pause; return whether it was in force."""
-    was_paused = bool(tx.one(_IS_PAUSED, type, tx.now))
-    tx.run("DELETE FROM pauses WHERE type = ?", type)
-    tx.ready.add(type)
-    return was_paused
 
 
 def clear(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from kue.store.sqlite.transaction import Transaction, as_json
-from kue.store.values import Limits, Pause
+from kue.store.values import Limits, Pause, PauseRequest
 
 if TYPE_CHECKING:
     import sqlite3
@@ -30,6 +30,12 @@ _PAUSES = """
 SELECT type, at, reason, who, until FROM pauses
 WHERE until IS NULL OR until > ? ORDER BY type
 """
+_WORKER_PAUSES = """
+SELECT NULL, at, reason, who, until, worker FROM worker_pauses
+WHERE (until IS NULL OR until > ?1) AND (?2 IS NULL OR worker = ?2) ORDER BY worker
+"""
+_PAUSE = "REPLACE INTO {} ({}, at, reason, who, until) VALUES (?, ?, ?, ?, ?)"
+_RESUME = "DELETE FROM {} WHERE {} = ? RETURNING until"
 _LIMITS = "SELECT type, limits, level, filled_at FROM limits"
 _ACTIVE = "SELECT n FROM counts WHERE type = ? AND state = 'active' AND own = 0"
 _SPEND = "UPDATE limits SET level = ?, filled_at = ? WHERE type = ?"
@@ -117,13 +123,9 @@ class TypeLimits(msgspec.Struct):
     bucket: TokenBucket | None = None
     per_key: int | None = None
 
-    @property
-    def is_paused(self) -> bool:
-        return self.pause is not None
-
     def allowance(self, limit: int) -> int:
         """Return how many of *limit* jobs may start."""
-        if self.is_paused:
+        if self.pause is not None:
             return 0
         if self.slots is not None:
             limit = min(limit, self.slots)
@@ -132,7 +134,7 @@ class TypeLimits(msgspec.Struct):
     @property
     def opens_at(self) -> int | None:
         """When a job may start: now, later, or None if time alone does not help."""
-        if self.is_paused:
+        if self.pause is not None:
             return self.paused_until
         if self.slots == 0:
             return None
@@ -145,6 +147,44 @@ def pauses(db: sqlite3.Connection, now: int) -> list[Pause]:
     """Return the pauses in force, that of every type first, then by type."""
     rows = db.execute(_PAUSES, (now,)).fetchall()
     return [Pause(type or None, *rest) for type, *rest in rows]
+
+
+def worker_pauses(
+    db: sqlite3.Connection, now: int, worker: str | None = None
+) -> list[Pause]:
+    """Return the pauses in force of one worker or (None) of all, by name."""
+    rows = db.execute(_WORKER_PAUSES, (now, worker)).fetchall()
+    return [Pause(*row) for row in rows]
+
+
+def pause(tx: Transaction, request: PauseRequest) -> None:
+    *place, name = _place_of(request.type, request.worker)
+    values = (name, tx.now, request.reason, request.by, request.until)
+    tx.run(_PAUSE.format(*place), *values)
+
+
+def resume(tx: Transaction, type: str | None, worker: str | None) -> bool:
+    *place, name = _place_of(type, worker)
+    ended = tx.db.execute(_RESUME.format(*place), (name,)).fetchall()
+    if worker is None:
+        tx.ready.add(name)
+    return any(until is None or until > tx.now for (until,) in ended)
+
+
+def _place_of(type: str | None, worker: str | None) -> tuple[str, str, str]:
+    """Return the table and the column that keep a pause, and its name there."""
+    if worker is not None:
+        return "worker_pauses", "worker", worker
+    return "pauses", "type", EVERY if type is None else type
+
+
+def end_pauses(tx: Transaction) -> None:
+    """Delete pauses that are over, and wake workers that wait for that."""
+    ended = tx.db.execute(
+        "DELETE FROM pauses WHERE until <= ? RETURNING type", (tx.now,)
+    )
+    tx.ready |= {type for (type,) in ended.fetchall()}
+    tx.run("DELETE FROM worker_pauses WHERE until <= ?", tx.now)
 
 
 def limits(db: sqlite3.Connection) -> dict[str, Limits]:

@@ -10,7 +10,7 @@ from kue.model import retry_policy
 from kue.model.job import Job, State
 from kue.store.sqlite import dependencies, promotion, removal, transitions, unique_keys
 from kue.store.sqlite.rows import JobRow, columns_of, fetch, shown, state_rows_of
-from kue.store.sqlite.transaction import as_json
+from kue.store.sqlite.transaction import as_json, read_meta
 from kue.store.sqlite.verbs import limits, records, stats, workers
 from kue.store.sqlite.verbs.claim import expire
 from kue.store.values import MaintenanceResult
@@ -80,7 +80,6 @@ ORDER BY at, id LIMIT ?
     for state in (State.COMPLETE, State.FAILED, State.CANCELLED)
 }
 _COUNTED = "SELECT type, n FROM counts WHERE state = ? AND own = 0 AND n > 0"
-_PAUSES = "DELETE FROM pauses WHERE until <= ? RETURNING type"
 #: The most outdated rows of each table that one pass deletes.
 MAX_FORGOTTEN = 2_000
 _FORGET_PRODUCERS = """
@@ -91,16 +90,6 @@ DELETE FROM claims WHERE lane IN (SELECT lane FROM claims WHERE at <= ? LIMIT ?)
 """
 _FORGET_EVENTS = """
 DELETE FROM events WHERE seq IN (SELECT seq FROM events WHERE told_at <= ? LIMIT ?)
-"""
-_FORGOT_AT = "SELECT value FROM meta WHERE name = 'forgot_at'"
-_NOTE_FORGOT = """
-INSERT INTO meta (name, value) VALUES ('forgot_at', ?)
-ON CONFLICT DO UPDATE SET value = excluded.value
-"""
-_NEXT_PASS = "SELECT value FROM meta WHERE name = 'next_pass'"
-_NOTE_PASS = """
-INSERT INTO meta (name, value) VALUES ('next_pass', ?)
-ON CONFLICT DO UPDATE SET value = excluded.value
 """
 #: A time after that of every job: for retention by number alone.
 _FAR_FUTURE = 2**62
@@ -122,9 +111,9 @@ def forget_idle(tx: Transaction, hour: int) -> int:
 
 def check_due(db: sqlite3.Connection, now: int) -> tuple[bool, int]:
     """Return whether a pass is due, and when the last one was made."""
-    row = db.execute(_NEXT_PASS).fetchone()
+    next_pass = read_meta(db, "next_pass")
     # A later time was noted by a clock that has since been set back.
-    is_due = row is None or not now < row[0] <= now + workers.PASS_MS
+    is_due = not now < next_pass <= now + workers.PASS_MS
     return is_due, workers.last_pass(db)
 
 
@@ -137,7 +126,7 @@ def tend(
     With *is_own* the time is that of this process's clock, not the caller's.
     """
     workers.adjust_leases(tx, lease, is_own=is_own)
-    end_pauses(tx)
+    limits.end_pauses(tx)
     promoted, more_due = promotion.promote_all(tx, limit)
     rescued = _reclaim(tx, "lease", limit)
     timed_out = _reclaim(tx, "ttl", limit)
@@ -162,14 +151,8 @@ def tend(
         or more_held
         or any(0 < n >= limit for n in bounded),
     )
-    tx.run(_NOTE_PASS, tx.now if result.more else tx.now + workers.PASS_MS)
+    tx.write_meta("next_pass", tx.now if result.more else tx.now + workers.PASS_MS)
     return result
-
-
-def end_pauses(tx: Transaction) -> None:
-    """Delete pauses that are over, and wake workers that wait for that."""
-    tx.ready |= {row[0] for row in tx.db.execute(_PAUSES, (tx.now,)).fetchall()}
-    workers.end_pauses(tx)
 
 
 def _reclaim(tx: Transaction, overdue: str, limit: int) -> int:
@@ -254,9 +237,9 @@ def _forget(tx: Transaction) -> None:
 def _forget_hourly(tx: Transaction, old: int) -> None:
     """Delete what only a scan of whole tables finds: claims and types."""
     hour = tx.now // 3_600_000
-    if tx.one(_FORGOT_AT) == hour:
+    if read_meta(tx.db, "forgot_at", default=-1) == hour:
         return
     claims = tx.run(_FORGET_CLAIMS, old, MAX_FORGOTTEN)
     forgotten = forget_idle(tx, hour)
     if claims < MAX_FORGOTTEN and forgotten < MAX_TYPES:
-        tx.run(_NOTE_FORGOT, hour)
+        tx.write_meta("forgot_at", hour)

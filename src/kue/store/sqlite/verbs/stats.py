@@ -45,10 +45,6 @@ _BEYOND = """
 SELECT DISTINCT minute FROM stats WHERE minute BETWEEN ? AND ?
 ORDER BY minute LIMIT 1 OFFSET ?
 """
-_NOTE = """
-INSERT INTO meta (name, value) VALUES ('rolled', ?)
-ON CONFLICT DO UPDATE SET value = excluded.value
-"""
 
 _counts = msgspec.json.Decoder(dict[int, int]).decode
 
@@ -77,7 +73,7 @@ def roll_up(tx: Transaction) -> None:
         known = map(_stat, tx.db.execute(_HOUR, (hour, stat.type)))
         [total] = hourly([*known, stat])
         tx.run(_WRITE_HOUR, hour, *_written(total))
-    tx.run(_NOTE, last)
+    tx.write_meta("rolled", last)
 
 
 def forget(tx: Transaction) -> None:

@@ -1,4 +1,4 @@
-"""Workers: leases, heartbeats, pauses, orders and stacks."""
+"""Workers: leases, heartbeats, orders and stacks."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kue.aio.throttled_log import ThrottledLog
-from kue.store.sqlite.transaction import Transaction, as_json
+from kue.store.sqlite.transaction import Transaction, as_json, read_meta
+from kue.store.sqlite.verbs import limits
 from kue.store.values import (
     MAX_STACKS,
     ORDER_MS,
     OVERDUE_MS,
     STACKS_MS,
     HeartbeatReply,
-    Pause,
-    PauseRequest,
     RenewRequest,
     Stacks,
     WorkerStatus,
@@ -64,17 +63,6 @@ _STACKS = "SELECT stacks_at, stacks FROM workers WHERE name = ? AND stacks_at > 
 _FORGET_STACKS = """
 UPDATE workers SET stacks = NULL, stacks_at = NULL WHERE stacks_at <= ?
 """
-_PAUSE = """
-INSERT INTO worker_pauses (worker, at, reason, who, until) VALUES (?, ?, ?, ?, ?)
-ON CONFLICT DO UPDATE SET at = excluded.at, reason = excluded.reason,
-    who = excluded.who, until = excluded.until
-"""
-_PAUSES = """
-SELECT at, reason, who, until, worker FROM worker_pauses
-WHERE (until IS NULL OR until > ?1) AND (?2 IS NULL OR worker = ?2) ORDER BY worker
-"""
-_RESUME = "DELETE FROM worker_pauses WHERE worker = ?"
-_END_PAUSES = "DELETE FROM worker_pauses WHERE until <= ?"
 _IS_OVER = """
 SELECT NOT EXISTS (SELECT 1 FROM workers
     WHERE name = (SELECT worker FROM jobs WHERE id = ?) AND deadline > ?)
@@ -85,11 +73,6 @@ _FORGET = """
 DELETE FROM workers WHERE deadline <= ? AND NOT EXISTS
     (SELECT 1 FROM jobs INDEXED BY jobs_active
      WHERE state = 'active' AND worker = name)
-"""
-_TIME = "SELECT value FROM meta WHERE name = ?"
-_NOTE = """
-INSERT INTO meta (name, value) VALUES (?, ?)
-ON CONFLICT DO UPDATE SET value = excluded.value
 """
 _NO_ORDERS = "{}"
 _read_info = msgspec.json.Decoder(dict[str, Any]).decode
@@ -128,7 +111,7 @@ def renew(tx: Transaction, request: RenewRequest) -> HeartbeatReply:
     return HeartbeatReply(
         lost,
         cancel,
-        next(iter(pauses(tx.db, tx.now, worker)), None),
+        next(iter(limits.worker_pauses(tx.db, tx.now, worker)), None),
         _take_orders(tx, worker) if request.orders else (),
         0 < passed < tx.now - PASS_MS - OVERDUE_MS,
     )
@@ -213,33 +196,9 @@ def show(db: sqlite3.Connection, now: int) -> list[WorkerStatus]:
     ]
 
 
-def pause(tx: Transaction, request: PauseRequest) -> None:
-    """Pause a worker, whether it is known or not."""
-    details = (request.reason, request.by, request.until)
-    tx.run(_PAUSE, request.worker, tx.now, *details)
-
-
-def resume(tx: Transaction, worker: str) -> bool:
-    """End the pause of a worker; return whether it was in force."""
-    was_paused = bool(pauses(tx.db, tx.now, worker))
-    tx.run(_RESUME, worker)
-    return was_paused
-
-
-def pauses(db: sqlite3.Connection, now: int, worker: str | None = None) -> list[Pause]:
-    """Return the pauses in force of one worker or (None) of all, by name."""
-    return [Pause(None, *row) for row in db.execute(_PAUSES, (now, worker)).fetchall()]
-
-
-def end_pauses(tx: Transaction) -> None:
-    """Delete pauses that are over."""
-    tx.run(_END_PAUSES, tx.now)
-
-
 def last_pass(db: sqlite3.Connection) -> int:
     """Return when the last maintenance pass was made; 0 for never."""
-    row = db.execute(_TIME, (_TENDED,)).fetchone()
-    return row[0] if row else 0
+    return read_meta(db, _TENDED)
 
 
 def adjust_leases(tx: Transaction, duration: int, *, is_own: bool = False) -> None:
@@ -250,24 +209,24 @@ def adjust_leases(tx: Transaction, duration: int, *, is_own: bool = False) -> No
     clocks of other processes.
     """
     now, grace = tx.now, duration // 2
-    last: int = _time_of(tx, _TENDED, default=now)
+    last = read_meta(tx.db, _TENDED, default=now)
     if is_own:
         _compare_clocks(tx, now - last)
-    graced: int = _time_of(tx, _GRACED, default=now - GRACES * grace - 1)
+    graced = read_meta(tx.db, _GRACED, default=now - GRACES * grace - 1)
     if now < last - CLOCK_SLACK_MS:
         tx.run(_RESET, now + duration)
         tx.run("DELETE FROM meta WHERE name = ?", _GRACED)
     elif now - last > grace_gap(duration) and now - graced > GRACES * grace:
         tx.run(_GRACE, now + grace)
-        tx.run(_NOTE, _GRACED, now)
-    tx.run(_NOTE, _TENDED, now)
+        tx.write_meta(_GRACED, now)
+    tx.write_meta(_TENDED, now)
 
 
 def _compare_clocks(tx: Transaction, passed: int) -> None:
     """Report when the time that *passed* by the clock differs from the uptime."""
     counted = _uptime_ms()
-    before = _time_of(tx, _COUNTED, default=counted)
-    tx.run(_NOTE, _COUNTED, counted)
+    before = read_meta(tx.db, _COUNTED, default=counted)
+    tx.write_meta(_COUNTED, counted)
     # A machine that was restarted since counts from 0 again.
     off = passed - (counted - before) if counted >= before else 0
     if abs(off) > CLOCK_ALARM_MS:
@@ -283,11 +242,6 @@ def _compare_clocks(tx: Transaction, passed: int) -> None:
 def _uptime_ms() -> int:
     """Return the machine's uptime: the same for all its processes."""
     return int(time.clock_gettime(_UPTIME) * 1000)
-
-
-def _time_of(tx: Transaction, name: str, *, default: int) -> int:
-    found: int | None = tx.one(_TIME, name)
-    return default if found is None else found
 
 
 def forget(tx: Transaction) -> None:
