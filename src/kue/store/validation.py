@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kue.model.histogram import KNOWN
 from kue.model.job import State
 from kue.model.names import check_name
-from kue.store.values import MAX_BATCH, MAX_ERRORS, MAX_KEPT, ORDERS
+from kue.store.values import MAX_BATCH, MAX_KEPT, ORDERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,10 +29,10 @@ def check_batch(things: Sequence[Any], what: str) -> None:
         )
 
 
-def check_limit(limit: int) -> None:
-    """Raise `InvalidCall` for an invalid number of jobs."""
-    if not 0 <= limit <= MAX_BATCH:
-        raise InvalidCall(f"limit must be from 0 to {MAX_BATCH}, not {limit}")
+def check_limit(limit: int, *, least: int = 0, most: int = MAX_BATCH) -> None:
+    """Raise `InvalidCall` for an invalid number of jobs, or other things."""
+    if not least <= limit <= most:
+        raise InvalidCall(f"limit must be from {least} to {most}, not {limit}")
 
 
 def check_move(to: State, at: int | None) -> None:
@@ -61,12 +61,6 @@ def check_order(order: str) -> None:
         raise InvalidCall(
             f"an order for a worker is {' or '.join(ORDERS)}, not {order!r}"
         )
-
-
-def check_errors(limit: int) -> None:
-    """Raise `InvalidCall` for an invalid number of error groups."""
-    if not 1 <= limit <= MAX_ERRORS:
-        raise InvalidCall(f"limit must be from 1 to {MAX_ERRORS}, not {limit}")
 
 
 def check_limits(limits: Limits | None) -> None:

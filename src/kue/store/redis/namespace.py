@@ -63,19 +63,10 @@ class Namespace:
 
     async def _found(self, server: int) -> AsyncIterator[list[bytes]]:
         cursor = -1
+        options = ("MATCH", pattern_of(self._db), "COUNT", _SCANNED)
         while cursor:
             [(after, names)] = await self._db.read_many(
-                server,
-                [
-                    (
-                        "SCAN",
-                        max(cursor, 0),
-                        "MATCH",
-                        pattern_of(self._db),
-                        "COUNT",
-                        _SCANNED,
-                    )
-                ],
+                server, [("SCAN", max(cursor, 0), *options)]
             )
             cursor = int(after)
             for start in range(0, len(names), _REMOVED):

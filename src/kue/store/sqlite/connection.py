@@ -91,15 +91,21 @@ def begin(db: sqlite3.Connection, budget: float) -> None:
     SQLite's own backoff grows to 100 ms between tries, so that a process which writes
     all the time would starve the others; short random pauses share the file fairly.
     """
+    _execute(db, "BEGIN IMMEDIATE", budget, pauses=(0.0003, 0.002))
+
+
+def _execute(
+    db: sqlite3.Connection, sql: str, budget: float, pauses: tuple[float, float]
+) -> sqlite3.Cursor:
+    """Run a statement again, after a random pause, while the file is locked."""
     deadline = time.monotonic() + budget
     while True:
         try:
-            db.execute("BEGIN IMMEDIATE")
-            return
+            return db.execute(sql)
         except sqlite3.OperationalError as exc:
             if _code(exc) not in _BUSY or time.monotonic() >= deadline:
                 raise
-        time.sleep(random.uniform(0.0003, 0.002))
+        time.sleep(random.uniform(*pauses))
 
 
 def translated(exc: sqlite3.Error, name: str) -> StoreError:
@@ -167,17 +173,9 @@ def _set_up(db: sqlite3.Connection, location: FileLocation, budget: float) -> No
 
 def _write_ahead(db: sqlite3.Connection, location: FileLocation, budget: float) -> None:
     """Use a write-ahead log: readers and the writer do not block each other."""
-    deadline = time.monotonic() + budget
-    while True:
-        try:
-            mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
-            break
-        except sqlite3.OperationalError as exc:
-            # Two processes create the same file at once: SQLite does not wait here.
-            if _code(exc) not in _BUSY or time.monotonic() >= deadline:
-                raise
-        time.sleep(random.uniform(0.001, 0.005))
-    if mode != "wal":
+    # Two processes create the same file at once: SQLite does not wait here.
+    mode = _execute(db, "PRAGMA journal_mode = WAL", budget, pauses=(0.001, 0.005))
+    if mode.fetchone()[0] != "wal":
         raise StoreRefused(
             f"{location.name} cannot use a write-ahead log in this file system; "
             "put the file on a local disk"

@@ -41,7 +41,6 @@ from kue.store.sqlite.verbs.watch import Subscriber
 from kue.store.validation import (
     InvalidCall,
     check_batch,
-    check_errors,
     check_kept,
     check_limit,
     check_limits,
@@ -54,6 +53,7 @@ from kue.store.validation import (
 )
 from kue.store.values import (
     MAX_BATCH,
+    MAX_ERRORS,
     NOTHING_SEEN,
     WATCH_MS,
     Added,
@@ -440,7 +440,7 @@ class SqliteStore(Store):
         return StoreFacts("sqlite", sqlite3.sqlite_version, size, round(rtt, 3))
 
     async def errors(self, type: str | None = None, *, limit: int = 50) -> Errors:
-        check_errors(limit)
+        check_limit(limit, least=1, most=MAX_ERRORS)
         return await self._read(error_groups.most, type, limit)
 
     async def check(

@@ -19,7 +19,7 @@ from kue.store.redis import type_ids
 from kue.store.redis.live_ids import live_ids
 from kue.store.redis.record import read_job
 from kue.store.redis.type_ids import IDS_PER_CALL, ids_of, owned, size_of
-from kue.store.validation import InvalidCall, check_batch, read_cursor
+from kue.store.validation import InvalidCall, check_batch, check_limit, read_cursor
 from kue.store.values import MAX_BATCH, MAX_PAGE_BYTES, Page, PageRequest
 
 if TYPE_CHECKING:
@@ -82,8 +82,7 @@ async def types(db: Shards) -> list[str]:
 async def page(db: Shards, request: PageRequest) -> Page:
     state, type, limit = request.state, request.type, request.limit
     skip, descending = request.skip, request.descending
-    if not 1 <= limit <= MAX_BATCH:
-        raise InvalidCall(f"limit must be from 1 to {MAX_BATCH}, not {limit}")
+    check_limit(limit, least=1)
     if skip < 0:
         raise InvalidCall(f"skip must not be negative, but is {skip}")
     place = read_cursor(request.cursor)

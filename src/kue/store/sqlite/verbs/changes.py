@@ -36,7 +36,6 @@ _fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def move(tx: Transaction, request: MoveRequest) -> list[Reply]:
-    """Move jobs to ``waiting`` or ``delayed``."""
     return [_move(tx, job_id, request) for job_id in request.job_ids]
 
 
@@ -137,7 +136,6 @@ def _remove(tx: Transaction, job_id: int, request: RemoveRequest) -> Reply:
 
 
 def update(tx: Transaction, changes: Sequence[Change]) -> list[Result]:
-    """Edit jobs in any state."""
     return [_update(tx, change) for change in changes]
 
 
@@ -181,7 +179,6 @@ def _is_past(tx: Transaction, row: StateRow, seen: ExpectedState) -> bool:
 def clear(
     tx: Transaction, type: str | None, states: Iterable[State], limit: int
 ) -> int:
-    """Remove up to *limit* jobs in *states*."""
     rows: list[StateRow] = []
     for state in dict.fromkeys(states):
         room = limit - len(rows)

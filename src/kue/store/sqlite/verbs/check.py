@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 async def check(
     engine: DatabaseThreads, *, repair: bool, on_progress: OnProgress | None
 ) -> Report:
-    """Check everything; with *repair*, repair what can be repaired."""
     suspects = await engine.read(check_file)
     if suspects:
         # Nothing read from a damaged file proves anything.

@@ -54,6 +54,8 @@ SELECT {columns_of(JobRow)} FROM (
     WHERE state = 'waiting' AND held = 0 AND type = ?
     ORDER BY priority, id LIMIT ? OFFSET ?)
 """
+#: Set aside until a run of their group ends.
+_HOLD = "UPDATE jobs SET held = 1 WHERE id IN (SELECT value FROM json_each(?))"
 _FENCE = "UPDATE meta SET value = ? WHERE name = 'fence'"
 #: The token of the n-th run is the n-th fence from :fence on: see `kue.model.job.Run`.
 _START = """
@@ -115,7 +117,7 @@ class _ClaimRunner:
         jobs: list[Job] = []
         for _ in range(ROUNDS):
             wanted = limit - len(jobs)
-            jobs += self._start(_Round(self._tx), self._best(wanted), wanted)
+            jobs += self._start(self._best(wanted), wanted)
             if self._is_cut and len(jobs) < limit:
                 break
             if not self._deferred or len(jobs) == limit:
@@ -171,40 +173,56 @@ class _ClaimRunner:
         size = type_limits.allowance(wanted)
         return size + LOOKAHEAD if size and type_limits.type in self._deferred else size
 
-    def _start(self, round: _Round, rows: Sequence[JobRow], wanted: int) -> list[Job]:
+    def _start(self, rows: Sequence[JobRow], wanted: int) -> list[Job]:
         """Start what can start, set aside what cannot, and remember those types."""
         allowed = {each.type: each.allowance(wanted) for each in self._type_limits}
         per_key = {each.type: each.per_key for each in self._type_limits}
         first = self._fence
+        jobs: list[Job] = []
+        aside: dict[str, list[int]] = {"expired": [], "held": [], "damaged": []}
+        self._deferred = set()
         for row in rows:
-            if len(round.jobs) == wanted:
+            if len(jobs) == wanted:
                 break
-            if allowed[row.type] and self._try(round, row, per_key[row.type]):
+            if not allowed[row.type]:
+                continue
+            job = self._try(row, per_key[row.type])
+            if isinstance(job, str):
+                aside[job].append(row.id)
+                self._deferred.add(row.type)
+            else:
+                jobs.append(job)
                 allowed[row.type] -= 1
-        self._write(round.jobs, first)
-        self._deferred = round.set_aside()
-        return round.jobs
+        self._write(jobs, first)
+        self._set_aside(**aside)
+        return jobs
 
-    def _try(self, round: _Round, row: JobRow, per_key: int | None) -> bool:
+    def _try(self, row: JobRow, per_key: int | None) -> Job | str:
+        """Return the job as it starts, or why it cannot."""
         if row.expires_at is not None and row.expires_at <= self._tx.now:
-            round.expired.append(row)
-            return False
+            return "expired"
         if per_key is not None and not self._has_slot(row, per_key):
-            round.held.append(row)
-            return False
+            return "held"
         try:
-            job = job_of(row, self._token(row))
+            token = f"{self._fence}:{self._tx.now}:{row.attempts + 1}{self._rest}"
+            job = job_of(row, token)
         except ValueError:
-            round.damaged.append(row)
-            return False
-        round.jobs.append(job)
+            return "damaged"
         self._fence += 1
         if per_key is not None and row.group_key is not None:
             self._running[row.type, row.group_key] += 1
-        return True
+        return job
 
-    def _token(self, row: JobRow) -> str:
-        return f"{self._fence}:{self._tx.now}:{row.attempts + 1}{self._rest}"
+    def _set_aside(
+        self, expired: list[int], held: list[int], damaged: list[int]
+    ) -> None:
+        if expired:
+            expire(self._tx, expired)
+        if damaged:
+            rows = state_rows_of(self._tx.db, damaged)
+            transitions.park(self._tx, rows.values(), UNUSABLE)
+        if held:
+            self._tx.run(_HOLD, as_json(held))
 
     def _has_slot(self, row: JobRow, per_key: int) -> bool:
         if row.group_key is None:
@@ -234,28 +252,6 @@ class _ClaimRunner:
         if tx.has_subscribers:
             for job in jobs:
                 tx.publish(Kind.START, job.id, job.type, job.attempts)
-
-
-class _Round:
-    """The candidates of one round of a claim, by what becomes of them."""
-
-    def __init__(self, tx: Transaction) -> None:
-        self._tx = tx
-        self.jobs: list[Job] = []
-        self.expired: list[JobRow] = []
-        self.held: list[JobRow] = []
-        self.damaged: list[JobRow] = []
-
-    def set_aside(self) -> set[str]:
-        """Expire, park or hold those that cannot start; return their types."""
-        tx = self._tx
-        if self.expired:
-            expire(tx, [row.id for row in self.expired])
-        if self.damaged:
-            rows = state_rows_of(tx.db, [row.id for row in self.damaged])
-            transitions.park(tx, rows.values(), UNUSABLE)
-        limits.hold(tx, [row.id for row in self.held])
-        return {row.type for row in (*self.expired, *self.held, *self.damaged)}
 
 
 def expire(tx: Transaction, ids: Iterable[int]) -> None:

@@ -48,7 +48,6 @@ _ACTIVE_IN_GROUP = """
 SELECT count(*) FROM jobs INDEXED BY jobs_active_in_group
 WHERE state = 'active' AND group_key IS NOT NULL AND type = ? AND group_key = ?
 """
-_HOLD = "UPDATE jobs SET held = 1 WHERE id IN (SELECT value FROM json_each(?))"
 _RELEASE_IN_GROUP = """
 UPDATE jobs SET held = 0 WHERE id IN (
     SELECT id FROM jobs INDEXED BY jobs_held_in_group
@@ -188,7 +187,6 @@ def end_pauses(tx: Transaction) -> None:
 
 
 def limits(db: sqlite3.Connection) -> dict[str, Limits]:
-    """Return the limits in force, by type."""
     return {row[0]: _decode(row[1]) for row in db.execute(_LIMITS).fetchall()}
 
 
@@ -283,12 +281,6 @@ def spend(tx: Transaction, type_limits: TypeLimits, starts: int) -> None:
 def active_in_group(db: sqlite3.Connection, type: str, group: str) -> int:
     """Return how many jobs of a group are running."""
     return int(db.execute(_ACTIVE_IN_GROUP, (type, group)).fetchone()[0])
-
-
-def hold(tx: Transaction, ids: Sequence[int]) -> None:
-    """Set jobs aside until a run of their group ends."""
-    if ids:
-        tx.run(_HOLD, as_json(ids))
 
 
 def set_limits(tx: Transaction, type: str, rule: Limits | None) -> None:

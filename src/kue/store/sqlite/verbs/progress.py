@@ -39,7 +39,6 @@ _CUT = "DELETE FROM logs WHERE job_id = ? AND line <= ?"
 
 
 def progress(tx: Transaction, updates: Sequence[Progress]) -> list[Result]:
-    """Write the progress of jobs, and restart their ttl."""
     rows = state_rows_of(tx.db, [update.job_id for update in updates])
     return [_progress(tx, rows.get(update.job_id), update) for update in updates]
 
@@ -78,7 +77,6 @@ def begin(tx: Transaction, job: Job, mark: str) -> Job | Result:
 def log(
     tx: Transaction, job_id: int, lines: Sequence[LogLine], created_at: int | None
 ) -> Result:
-    """Append lines to a job's log and drop the oldest."""
     row = tx.db.execute(_CREATED, (job_id,)).fetchone()
     if row is None or created_at not in (None, row[0]):
         return Result.GONE

@@ -28,7 +28,6 @@ WHERE job_id = ? AND line BETWEEN ? AND ? ORDER BY line
 
 
 def get(db: sqlite3.Connection, ids: Sequence[int], now: int) -> list[Job | None]:
-    """Return jobs in the order asked, None for each that does not exist."""
     rows = rows_of(db, dict.fromkeys(ids))
     jobs = {job.id: job for job in _jobs(db, rows, now)}
     return [jobs.get(job_id) for job_id in ids]
@@ -37,7 +36,6 @@ def get(db: sqlite3.Connection, ids: Sequence[int], now: int) -> list[Job | None
 def read_page(
     db: sqlite3.Connection, request: PageRequest, after: Key | None, now: int
 ) -> Page:
-    """Return a page of the jobs that follow *after*."""
     rows, last = page(db, request, after)
     cursor = None if last is None else f"{last[0]}:{last[1]}"
     return Page(_jobs(db, rows, now), cursor)
@@ -67,7 +65,6 @@ def _held(row: JobRow, job: Job, type_limits: limits.TypeLimits) -> Job:
 
 
 def count(db: sqlite3.Connection) -> dict[str, dict[State, int]]:
-    """Return how many jobs there are, for every type and state."""
     counts = {type: dict.fromkeys(State, 0) for type in types(db)}
     for type, state, number in db.execute(_COUNTS):
         # The doctor reports a type or state that does not exist.
@@ -77,7 +74,6 @@ def count(db: sqlite3.Connection) -> dict[str, dict[State, int]]:
 
 
 def types(db: sqlite3.Connection) -> list[str]:
-    """Return the types, sorted; one that was idle for a day is forgotten."""
     return [row[0] for row in db.execute(_TYPES)]
 
 

@@ -39,7 +39,6 @@ _decode = msgspec.json.Decoder(AuditEntry).decode
 
 
 def keep(tx: Transaction, request: KeepRequest) -> bool:
-    """Write a record, unless *was* differs; return whether it has the new value."""
     if request.was is not msgspec.UNSET:
         found = show(tx.db, request.room, request.name, tx.now)
         # A repeated call finds the new value.
@@ -50,13 +49,11 @@ def keep(tx: Transaction, request: KeepRequest) -> bool:
 
 
 def show(db: sqlite3.Connection, room: str, name: str, now: int) -> str | None:
-    """Return a record; None when there is none, or it has expired."""
     row = db.execute(_KEPT, (room, name, now)).fetchone()
     return None if row is None else str(row[0])
 
 
 def show_all(db: sqlite3.Connection, room: str, now: int) -> dict[str, str]:
-    """Return the records of a room, by name."""
     return dict(db.execute(_ALL, (room, now)).fetchall())
 
 
@@ -80,7 +77,6 @@ def note(tx: Transaction, act: AuditEntry) -> int:
 
 
 def acts(db: sqlite3.Connection, limit: int, before: int | None) -> AuditPage:
-    """Return a page of the audit log, the newest first."""
     # One more than the limit, to see whether there are more.
     last = _NEWEST if before is None else before
     rows = db.execute(_ACTS, (last, limit + 1)).fetchall()

@@ -28,12 +28,10 @@ _decode = msgspec.json.Decoder(Schedule).decode
 
 
 def write(tx: Transaction, schedule: Schedule) -> None:
-    """Write a schedule, replacing the one with its name."""
     tx.run(_WRITE, schedule.name, schedule.next_at, as_json(schedule))
 
 
 def delete(tx: Transaction, name: str) -> bool:
-    """Delete a schedule; return whether there was one."""
     return tx.run("DELETE FROM schedules WHERE name = ?", name) > 0
 
 

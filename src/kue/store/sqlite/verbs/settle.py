@@ -29,7 +29,6 @@ _HAS_TTL_PASSED = "SELECT ttl_at <= ?2 FROM jobs WHERE id = ?1"
 
 
 def settle(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Result]:
-    """Settle runs; return the result for each."""
     rows = state_rows_of(tx.db, [outcome.job.id for outcome in outcomes])
     endings: dict[str, list[tuple[StateRow, Ending]]] = {}
     results: list[Result] = []
@@ -59,7 +58,6 @@ def cycle(
     outcomes: Sequence[Outcome],
     request: ClaimRequest,
 ) -> tuple[list[Result], Claimed]:
-    """Settle runs and claim others."""
     results = settle(tx, outcomes)
     # The claim must find the slots free and the dependants ready.
     apply_side_effects(tx)

@@ -50,7 +50,6 @@ _counts = msgspec.json.Decoder(dict[int, int]).decode
 
 
 def measure(tx: Transaction, timings: Sequence[Timing]) -> None:
-    """Add how long jobs waited and ran to the current minute."""
     minute = tx.now // 60_000
     for timing in timings:
         row = tx.db.execute(_MEASURED, (minute, timing.type)).fetchone()
@@ -84,7 +83,6 @@ def forget(tx: Transaction) -> None:
 
 
 def minutes(db: sqlite3.Connection, since: int, until: int) -> list[Stat]:
-    """Return counters by minute and type."""
     return [_stat(row) for row in db.execute(_MINUTES, (since, until))]
 
 

@@ -101,7 +101,6 @@ def lease(tx: Transaction, worker: str, duration: int) -> None:
 
 
 def renew(tx: Transaction, request: RenewRequest) -> HeartbeatReply:
-    """Renew a lease; return which runs are lost and which are to be cancelled."""
     worker = request.worker
     lease(tx, worker, request.lease)
     if request.info is not None:
@@ -147,7 +146,6 @@ def _take_orders(tx: Transaction, worker: str) -> tuple[str, ...]:
 
 
 def order(tx: Transaction, worker: str, order: str) -> bool:
-    """Send an order to a worker; return whether it is alive."""
     text = tx.one(_LIVE_ORDERS, worker, tx.now)
     if text is None:
         return False
@@ -163,7 +161,6 @@ def write_stacks(tx: Transaction, worker: str, text: str) -> None:
 
 
 def stacks(db: sqlite3.Connection, worker: str, now: int) -> Stacks | None:
-    """Return the stacks that a worker last wrote, unless that is too long ago."""
     row = db.execute(_STACKS, (worker, now - STACKS_MS)).fetchone()
     return None if row is None else Stacks(*row)
 
@@ -179,7 +176,6 @@ def is_over(tx: Transaction, job_id: int) -> bool:
 
 
 def show(db: sqlite3.Connection, now: int) -> list[WorkerStatus]:
-    """Return the workers the store knows, by name."""
     return [
         WorkerStatus(
             name,
