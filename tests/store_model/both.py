@@ -36,7 +36,6 @@ from kue.store.values import (
     Progress,
     RemoveRequest,
     RenewRequest,
-    Reply,
     Result,
 )
 from tests.store_model.ear import Ear
@@ -227,22 +226,9 @@ class Both:
         said = self.ask(self.store.update(changes, now=self.now))
         same(said, self.model.update(changes, self.now))
 
-    def move(
-        self,
-        job_ids: Sequence[int],
-        to: State,
-        at: int | None = None,
-        *,
-        states: Sequence[State] | None = None,
-        seen: Mapping[int, ExpectedState] = NOTHING_SEEN,
-    ) -> list[Reply]:
-        said = self.ask(
-            self.store.move(
-                MoveRequest(job_ids, to, at=at, states=states, seen=seen), now=self.now
-            )
-        )
-        same(said, self.model.move(job_ids, to, at, self.now, states, seen))
-        return said
+    def move(self, request: MoveRequest) -> None:
+        said = self.ask(self.store.move(request, now=self.now))
+        same(said, self.model.move(request, self.now))
 
     def cancel(
         self,
@@ -250,43 +236,22 @@ class Both:
         reason: str = "",
         *,
         seen: Mapping[int, ExpectedState] = NOTHING_SEEN,
-    ) -> list[Reply]:
+    ) -> None:
         said = self.ask(
             self.store.cancel(job_ids, reason=reason, seen=seen, now=self.now)
         )
         same(said, self.model.cancel(job_ids, reason, self.now, seen))
-        return said
 
-    def remove(
-        self,
-        job_ids: Sequence[int],
-        *,
-        force: bool = False,
-        states: Sequence[State] | None = None,
-        seen: Mapping[int, ExpectedState] = NOTHING_SEEN,
-    ) -> list[Reply]:
-        said = self.ask(
-            self.store.remove(
-                RemoveRequest(job_ids, force=force, states=states, seen=seen),
-                now=self.now,
-            )
-        )
-        same(said, self.model.remove(job_ids, force, self.now, states, seen))
-        return said
+    def remove(self, request: RemoveRequest) -> None:
+        said = self.ask(self.store.remove(request, now=self.now))
+        same(said, self.model.remove(request, self.now))
 
     def pause(
         self, type: str | None, until: int | None, *, worker: str | None = None
     ) -> None:
-        pause = Pause(type, self.now, "because", "me", until, worker)
-        self.ask(
-            self.store.pause(
-                PauseRequest(
-                    type, worker=worker, reason=pause.reason, by=pause.by, until=until
-                ),
-                now=self.now,
-            )
-        )
-        self.model.pause(pause)
+        request = PauseRequest(type, worker, "because", "me", until)
+        self.ask(self.store.pause(request, now=self.now))
+        self.model.pause(Pause(type, self.now, "because", "me", until, worker))
 
     def resume(self, type: str | None, *, worker: str | None = None) -> None:
         said = self.ask(self.store.resume(type, worker=worker, now=self.now))
@@ -321,7 +286,7 @@ class Both:
                     )
                 )
         # Those that wait have higher ids than those that they wait for.
-        self.model.remove(sorted(removed, reverse=True), False, self.now)
+        self.model.remove(RemoveRequest(sorted(removed, reverse=True)), self.now)
 
     def schedule(self, schedule: Schedule) -> None:
         self.ask(self.store.schedule(schedule))

@@ -14,7 +14,7 @@ from hypothesis.stateful import rule
 from kue.model.job import Completed, Ending, Failed, State
 from kue.model.schedule import Schedule
 from kue.model.settings import Keep
-from kue.store.values import MAX_BATCH, Limits, Outcome
+from kue.store.values import MAX_BATCH, Limits, MoveRequest, Outcome, RemoveRequest
 from tests.store_model import draws
 from tests.store_model.both import LEASE
 from tests.store_model.ear import Ear
@@ -38,10 +38,10 @@ class GuidedMachine(Walks):
         self.end(first, ending)
         second = self.add_deep(unique=key)
         self.look()
-        self.both.move([first.id], State.WAITING)
+        self.both.move(MoveRequest([first.id], State.WAITING))
         self.both.cancel([second])
         self.look()
-        self.both.move([first.id], State.WAITING)
+        self.both.move(MoveRequest([first.id], State.WAITING))
 
     @rule(ending=draws.endings)
     def a_key_outlives_its_job(self, ending: Ending) -> None:
@@ -69,12 +69,12 @@ class GuidedMachine(Walks):
         self.look()
         self.end(first, ending)
         if back:
-            self.both.move([first.id], State.WAITING)
+            self.both.move(MoveRequest([first.id], State.WAITING))
             self.both.cancel([first.id])
         self.pass_time(3000)
         self.say_claim([DEEP], MAX_BATCH, W1)
         self.look()
-        self.both.remove([second], force=True)
+        self.both.remove(RemoveRequest([second], force=True))
 
     # -- limits ----------------------------------------------------------------
 
@@ -92,7 +92,9 @@ class GuidedMachine(Walks):
             case "lifted":
                 self.both.limit(DEEP, None)
             case "removed":
-                self.both.remove([*(run.id for run in mine), ids[1]], force=True)
+                self.both.remove(
+                    RemoveRequest([*(run.id for run in mine), ids[1]], force=True)
+                )
             case "stalls":
                 self.pass_time(LEASE + STEP)
         self.look()
@@ -164,7 +166,7 @@ class GuidedMachine(Walks):
         self.both.settle(
             [Outcome(runs[watched], ending), Outcome(runs[other], Completed())]
         )
-        self.both.remove([watched], force=True)
+        self.both.remove(RemoveRequest([watched], force=True))
         wanted = [e for e in self.both.model.told if e.job_id == watched]
         same_events(self.both.ask(ear.hear(wanted)), wanted)
         self.both.ask(ear.close())
@@ -177,6 +179,6 @@ class GuidedMachine(Walks):
     def a_type_fails_for_good(self) -> None:
         run = self.start_one(attempts=3)
         self.end(run, Failed(draws.OOPS))
-        self.both.move([run.id], State.DELAYED, self.both.now + 1000)
+        self.both.move(MoveRequest([run.id], State.DELAYED, self.both.now + 1000))
         self.pass_time(1000)
         self.both.cancel([run.id])

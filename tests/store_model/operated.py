@@ -14,7 +14,9 @@ from kue.store.values import (
     Filter,
     Limits,
     LogLine,
+    MoveRequest,
     Progress,
+    RemoveRequest,
     Result,
 )
 from tests.store_model import agreement, draws
@@ -72,10 +74,11 @@ class OperatedMachine(Machine):
         states = data.draw(st.none() | st.lists(draws.states, max_size=4, unique=True))
         seen = data.draw(self.seen_of(ids))
         if step is None:
-            self.both.move(ids, State.WAITING, states=states, seen=seen)
+            request = MoveRequest(ids, State.WAITING, states=states, seen=seen)
         else:
             at = self.both.now + step
-            self.both.move(ids, State.DELAYED, at, states=states, seen=seen)
+            request = MoveRequest(ids, State.DELAYED, at, states, seen)
+        self.both.move(request)
 
     @precondition(lambda self: self.both.model.jobs)
     @rule(data=st.data(), reason=st.sampled_from(["", 'by "hand"\n']))
@@ -89,7 +92,7 @@ class OperatedMachine(Machine):
         states = data.draw(st.none() | st.lists(draws.states, max_size=3, unique=True))
         ids = data.draw(self.some_ids())
         seen = data.draw(self.seen_of(ids))
-        self.both.remove(ids, force=force, states=states, seen=seen)
+        self.both.remove(RemoveRequest(ids, force, states, seen))
 
     @rule(data=st.data(), type=draws.rarely(*draws.TYPES), limit=draws.sizes)
     def clear(self, data: st.DataObject, type: str | None, limit: int) -> None:

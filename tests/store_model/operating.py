@@ -14,6 +14,8 @@ from kue.store.values import (
     UNSEEN,
     Change,
     ExpectedState,
+    MoveRequest,
+    RemoveRequest,
     Reply,
     Result,
     restarted,
@@ -49,31 +51,13 @@ class Operating(Running):
 
     # -- moving ----------------------------------------------------------------
 
-    def move(
-        self,
-        job_ids: Sequence[int],
-        to: State,
-        at: int | None,
-        now: int,
-        states: Sequence[State] | None = None,
-        seen: Mapping[int, ExpectedState] = NOTHING_SEEN,
-    ) -> list[Reply]:
-        when = at if to is State.DELAYED else None
-        allowed = frozenset(State if states is None else states)
-        return [
-            self._move_one(job_id, to, when, now, allowed, seen.get(job_id, UNSEEN))
-            for job_id in job_ids
-        ]
+    def move(self, request: MoveRequest, now: int) -> list[Reply]:
+        return [self._move_one(job_id, request, now) for job_id in request.job_ids]
 
-    def _move_one(
-        self,
-        job_id: int,
-        to: State,
-        at: int | None,
-        now: int,
-        allowed: frozenset[State],
-        seen: ExpectedState,
-    ) -> Reply:
+    def _move_one(self, job_id: int, request: MoveRequest, now: int) -> Reply:
+        to, seen = request.to, request.seen.get(job_id, UNSEEN)
+        at = request.at if to is State.DELAYED else None
+        allowed = frozenset(State if request.states is None else request.states)
         entry = self._meant(job_id, seen)
         if entry is None:
             return Reply(Result.GONE)
@@ -155,25 +139,14 @@ class Operating(Running):
         self.cancel_now(entry, reason, now)
         return Reply(Result.DONE)
 
-    def remove(
-        self,
-        job_ids: Sequence[int],
-        force: bool,
-        now: int,
-        states: Sequence[State] | None = None,
-        seen: Mapping[int, ExpectedState] = NOTHING_SEEN,
-    ) -> list[Reply]:
-        wanted = frozenset(State if states is None else states)
-        if not force:
-            wanted -= {State.ACTIVE}
-        return [
-            self._remove_one(job_id, wanted, now, seen.get(job_id, UNSEEN))
-            for job_id in job_ids
-        ]
+    def remove(self, request: RemoveRequest, now: int) -> list[Reply]:
+        return [self._remove_one(job_id, request, now) for job_id in request.job_ids]
 
-    def _remove_one(
-        self, job_id: int, wanted: frozenset[State], now: int, seen: ExpectedState
-    ) -> Reply:
+    def _remove_one(self, job_id: int, request: RemoveRequest, now: int) -> Reply:
+        seen = request.seen.get(job_id, UNSEEN)
+        wanted = frozenset(State if request.states is None else request.states)
+        if not request.force:
+            wanted -= {State.ACTIVE}
         entry = self._meant(job_id, seen)
         if entry is None:
             return Reply(Result.GONE)

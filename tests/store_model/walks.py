@@ -16,7 +16,7 @@ from hypothesis.stateful import rule
 from kue.model import backoff, retry_policy
 from kue.model.draft import draft
 from kue.model.job import Completed, Draft, Ending, Job, Released, State
-from kue.store.values import GRACE_GAP_MS, MAX_BATCH, Outcome, Progress
+from kue.store.values import GRACE_GAP_MS, MAX_BATCH, MoveRequest, Outcome, Progress
 from tests.store_model import draws
 from tests.store_model.both import LEASE
 from tests.store_model.operated import OperatedMachine
@@ -158,7 +158,7 @@ class Walks(OperatedMachine):
         self.both.leave(W1)
         self.both.tend()
         self.look()
-        self.both.move([run.id], State.WAITING)
+        self.both.move(MoveRequest([run.id], State.WAITING))
         self.end(self.start(W2, run.id), Completed("after all"))
 
     # -- attempts and time -----------------------------------------------------
@@ -175,7 +175,7 @@ class Walks(OperatedMachine):
                 self.both.now += 1
                 run = self._run_of(run.id) or self.start(W1, run.id)
         assert self.state_of(run.id) is State.FAILED
-        self.both.move([run.id], State.WAITING)
+        self.both.move(MoveRequest([run.id], State.WAITING))
         self.look()
         self.end(self.start(W1, run.id), Completed())
 

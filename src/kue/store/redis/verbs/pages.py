@@ -35,16 +35,10 @@ _NO_ID = 2**53
 
 async def get(db: Shards, job_ids: Sequence[int]) -> list[Job | None]:
     check_batch(job_ids, "jobs")
-    jobs: list[Job | None] = [None] * len(job_ids)
-    for shard, positions in db.by_shard(job_ids).items():
-        while positions:
-            ids = [job_ids[position] for position in positions]
-            # It stops after as many as it may read at once: see get.lua.
-            replies = await db.run(shard, "get", *ids)
-            for position, reply in zip(positions, replies, strict=False):
-                jobs[position] = _read(job_ids[position], reply) if reply else None
-            positions = positions[len(replies) :]
-    return jobs
+    found: dict[int, Job] = {}
+    async for part in _get_in_parts(db, list(dict.fromkeys(job_ids))):
+        found.update((job.id, job) for job, _ in part)
+    return [found.get(job_id) for job_id in job_ids]
 
 
 async def _get_in_parts(
@@ -57,6 +51,7 @@ async def _get_in_parts(
         missing = [job_id for job_id in job_ids[start:] if job_id not in known]
         for shard, positions in db.by_shard(missing).items():
             ids = [missing[position] for position in positions]
+            # It stops after as many as it may read at once: see get.lua.
             replies = await db.run(shard, "get", *ids)
             for job_id, reply in zip(ids, replies, strict=False):
                 job = _read(job_id, reply) if reply else None
@@ -80,33 +75,29 @@ async def types(db: Shards) -> list[str]:
 
 
 async def page(db: Shards, request: PageRequest) -> Page:
-    state, type, limit = request.state, request.type, request.limit
-    skip, descending = request.skip, request.descending
-    check_limit(limit, least=1)
-    if skip < 0:
-        raise InvalidCall(f"skip must not be negative, but is {skip}")
+    state, type, descending = request.state, request.type, request.descending
+    check_limit(request.limit, least=1)
+    if request.skip < 0:
+        raise InvalidCall(f"skip must not be negative, but is {request.skip}")
     place = read_cursor(request.cursor)
     after = place[1] if place else None
     if state is None and type is None:
-        ids = live_ids(db, after, skip, descending=descending)
+        ids = live_ids(db, after, request.skip, descending=descending)
     elif state is None and type is not None:
         if await size_of(db, type) > type_ids.FEW:
-            return await _page_of_large(db, type, after, limit, skip, descending)
-        ids = _without(ids_of(db, type, after, descending), skip)
+            return await _page_of_large(db, request, type, after)
+        ids = _without(ids_of(db, type, after, descending), request.skip)
     elif state is State.ACTIVE:
-        ids = _without(_active_ids(db, type, after, descending), skip)
+        ids = _without(_active_ids(db, type, after, descending), request.skip)
     else:
         assert state is not None
-        ids = _ids_in(db, state, type, place, skip, descending)
-    return await _collect(db, ids, state, type, limit)
+        wanted = [type] if type is not None else await types(db)
+        ids = _StateIds(db, state, wanted, descending).batches(place, request.skip)
+    return await _collect(db, ids, request)
 
 
 async def _collect(
-    db: Shards,
-    batches: AsyncIterator[list[int]],
-    state: State | None,
-    job_type: str | None,
-    limit: int,
+    db: Shards, batches: AsyncIterator[list[int]], request: PageRequest
 ) -> Page:
     """Read jobs in the order of their ids until a page is full."""
     jobs: list[Job] = []
@@ -115,174 +106,145 @@ async def _collect(
         async for part in _get_in_parts(db, ids):
             for job, size in part:
                 # It may have moved since its id was read.
-                if (state is not None and job.state is not state) or (
-                    job_type is not None and job.type != job_type
+                if request.state not in (None, job.state) or (
+                    request.type not in (None, job.type)
                 ):
                     continue
                 total += size
-                if len(jobs) == limit or (jobs and total > MAX_PAGE_BYTES):
-                    return Page(jobs, Store.cursor_after(jobs[-1], state))
+                if len(jobs) == request.limit or (jobs and total > MAX_PAGE_BYTES):
+                    return Page(jobs, Store.cursor_after(jobs[-1], request.state))
                 jobs.append(job)
     return Page(jobs, None)
 
 
-# -- jobs of a state ---------------------------------------------------------
+class _StateIds:
+    """Ids of a state that has sorted sets, merged over types and shards."""
 
+    def __init__(
+        self, db: Shards, state: State, types: list[str], descending: bool
+    ) -> None:
+        self._db = db
+        self._state = state
+        self._types = types
+        self._descending = descending
+        #: The non-empty keys, by shard, once they are needed.
+        self._filled: dict[int, list[str]] = {}
 
-async def _ids_in(
-    db: Shards,
-    state: State,
-    job_type: str | None,
-    place: tuple[int, int] | None,
-    skip: int,
-    descending: bool,
-) -> AsyncIterator[list[int]]:
-    """Yield ids of a state that has sorted sets, merged over types and shards."""
-    wanted = [job_type] if job_type is not None else await types(db)
-    after = None
-    if place is not None:
-        after = _score(db, state, *place), place[1]
-    elif skip > _FAR:
-        after, skip = await _seek(db, state, wanted, skip, descending)
-        if after is None:
-            return
-    size = 100
-    while True:
-        want = min(skip + size, MAX_BATCH)
-        found = await _merged(db, state, wanted, after, want, descending)
-        part = found[skip:want]
-        if part:
-            yield [job_id for _, job_id in part]
-        if len(found) < want:
-            return
-        after = _score(db, state, *found[-1]), found[-1][1]
-        skip, size = max(0, skip - want), MAX_BATCH
+    async def batches(
+        self, place: tuple[int, int] | None, skip: int
+    ) -> AsyncIterator[list[int]]:
+        after = None
+        if place is not None:
+            after = self._score(*place), place[1]
+        elif skip > _FAR:
+            after, skip = await self._seek(skip)
+            if after is None:
+                return
+        size = 100
+        while True:
+            want = min(skip + size, MAX_BATCH)
+            found = await self._merged(after, want)
+            part = found[skip:want]
+            if part:
+                yield [job_id for _, job_id in part]
+            if len(found) < want:
+                return
+            after = self._score(*found[-1]), found[-1][1]
+            skip, size = max(0, skip - want), MAX_BATCH
 
+    async def _seek(self, skip: int) -> tuple[tuple[int, int] | None, int]:
+        """
+        Return a position before entry number *skip*, and how many lie between.
 
-async def _seek(
-    db: Shards, state: State, types: list[str], skip: int, descending: bool
-) -> tuple[tuple[int, int] | None, int]:
-    """
-    Return a position before entry number *skip*, and how many lie between.
+        Counting the entries below a score is cheap, however many there are.  So the
+        entry's score is found by bisection; only entries of the same score lie between.
+        """
+        await self._find_filled()
+        if skip >= await self._count("-inf", "+inf"):
+            return None, 0
+        low, high = await self._ends()
+        # It is the last score, in this order, with *skip* or fewer entries before it.
+        while low < high:
+            middle = (low + high + (not self._descending)) // 2
+            is_reached = await self._passed(middle) <= skip
+            if self._descending:
+                low, high = (low, middle) if is_reached else (middle + 1, high)
+            else:
+                low, high = (middle, high) if is_reached else (low, middle - 1)
+        position = (low, _NO_ID if self._descending else 0)
+        return position, skip - await self._passed(low)
 
-    Counting the entries below a score is cheap, however many there are.  So the
-    entry's score is found by bisection; only entries of the same score lie between.
-    """
-    keys = await _filled(db, state, types)
-    if skip >= await _count(db, keys, "-inf", "+inf"):
-        return None, 0
+    async def _find_filled(self) -> None:
+        state = self._state
+        names = ("waiting", "held") if state is State.WAITING else (state.value,)
+        for shard, homes in self._db.homes(self._types).items():
+            of_type = self._db.keys[shard].of_type
+            keys = [of_type(job_type, name) for job_type in homes for name in names]
+            sizes = await self._db.read_many(shard, [("ZCARD", key) for key in keys])
+            filled = [key for key, n in zip(keys, sizes, strict=True) if n]
+            if filled:
+                self._filled[shard] = filled
 
-    async def passed(score: int) -> int:
+    async def _passed(self, score: int) -> int:
         """Count the entries that come before those of *score*."""
-        span = (f"({score}", "+inf") if descending else ("-inf", f"({score}")
-        return await _count(db, keys, *span)
+        if self._descending:
+            return await self._count(f"({score}", "+inf")
+        return await self._count("-inf", f"({score}")
 
-    low, high = await _ends(db, keys)
-    # It is the last score, in this order, with *skip* or fewer entries before it.
-    while low < high:
-        if descending:
-            middle = (low + high) // 2
-            is_reached = await passed(middle) <= skip
-            low, high = (low, middle) if is_reached else (middle + 1, high)
-        else:
-            middle = (low + high + 1) // 2
-            is_reached = await passed(middle) <= skip
-            low, high = (middle, high) if is_reached else (low, middle - 1)
-    return (low, _NO_ID if descending else 0), skip - await passed(low)
+    async def _count(self, low: str, high: str) -> int:
+        """Return how many entries have a score from *low* to *high*."""
+        total = 0
+        for shard, names in self._filled.items():
+            asked = [("ZCOUNT", name, low, high) for name in names]
+            total += sum(await self._db.read_many(shard, asked))
+        return total
 
+    async def _ends(self) -> tuple[int, int]:
+        """Return the lowest and the highest score; there must be an entry."""
+        scores: list[int] = []
+        for shard, names in self._filled.items():
+            ends = [(name, end, end) for name in names for end in (0, -1)]
+            asked = [("ZRANGE", *end, "WITHSCORES") for end in ends]
+            for entry in await self._db.read_many(shard, asked):
+                scores += [int(float(entry[1]))] if entry else []
+        return min(scores, default=0), max(scores, default=0)
 
-async def _filled(db: Shards, state: State, types: list[str]) -> dict[int, list[str]]:
-    """Return the non-empty keys of *state*, by shard."""
-    names = ("waiting", "held") if state is State.WAITING else (state.value,)
-    filled: dict[int, list[str]] = {}
-    for shard, homes in db.homes(types).items():
-        of_type = db.keys[shard].of_type
-        keys = [of_type(job_type, name) for job_type in homes for name in names]
-        sizes = await db.read_many(shard, [("ZCARD", key) for key in keys])
-        filled[shard] = [key for key, n in zip(keys, sizes, strict=True) if n]
-    return filled
-
-
-async def _count(db: Shards, keys: dict[int, list[str]], low: str, high: str) -> int:
-    """Return how many entries have a score from *low* to *high*."""
-    total = 0
-    for shard, names in keys.items():
-        asked = [("ZCOUNT", name, low, high) for name in names]
-        total += sum(await db.read_many(shard, asked)) if asked else 0
-    return total
-
-
-async def _ends(db: Shards, keys: dict[int, list[str]]) -> tuple[int, int]:
-    """Return the lowest and the highest score; there must be an entry."""
-    scores: list[int] = []
-    for shard, names in keys.items():
-        asked = [
-            ("ZRANGE", name, end, end, "WITHSCORES")
-            for name in names
-            for end in (0, -1)
+    async def _merged(
+        self, after: tuple[int, int] | None, limit: int
+    ) -> list[tuple[int, int]]:
+        """Return the next entries of all types, in order: sort key and id."""
+        at_once = max(1, IDS_PER_CALL // limit)
+        calls = [
+            self._range(shard, names[at : at + at_once], after, limit)
+            for shard, names in self._db.homes(self._types).items()
+            for at in range(0, len(names), at_once)
         ]
-        for entry in await db.read_many(shard, asked) if asked else ():
-            scores += [int(float(entry[1]))] if entry else []
-    return min(scores, default=0), max(scores, default=0)
+        found = [entry for part in await asyncio.gather(*calls) for entry in part]
+        found.sort(reverse=self._descending)
+        return found[:limit]
 
+    async def _range(
+        self, shard: int, types: list[str], after: tuple[int, int] | None, limit: int
+    ) -> list[tuple[int, int]]:
+        position = ("", "") if after is None else after
+        order = "desc" if self._descending else "asc"
+        args = (self._state.value, *position, limit, order, *map(quote, types))
+        reply = await self._db.run(shard, "range", *args)
+        return [
+            (self._key(int(score)), int(job_id))
+            for score, job_id in zip(reply[::3], reply[1::3], strict=True)
+        ]
 
-async def _merged(
-    db: Shards,
-    state: State,
-    types: list[str],
-    after: tuple[int, int] | None,
-    limit: int,
-    descending: bool,
-) -> list[tuple[int, int]]:
-    """Return the next entries of all types, in order: sort key and id."""
-    at_once = max(1, IDS_PER_CALL // limit)
-    calls = [
-        _range(db, shard, state, names[at : at + at_once], after, limit, descending)
-        for shard, names in db.homes(types).items()
-        for at in range(0, len(names), at_once)
-    ]
-    found = [entry for part in await asyncio.gather(*calls) for entry in part]
-    found.sort(reverse=descending)
-    return found[:limit]
+    def _score(self, key: int, job_id: int) -> int:
+        """Return the score of a position of a page in its sorted set."""
+        if self._state is State.WAITING:
+            return key * 2**41 + job_id // self._db.count
+        return job_id if self._state is State.BLOCKED else key
 
-
-async def _range(
-    db: Shards,
-    shard: int,
-    state: State,
-    types: list[str],
-    after: tuple[int, int] | None,
-    limit: int,
-    descending: bool,
-) -> list[tuple[int, int]]:
-    score, job_id = ("", "") if after is None else (str(after[0]), str(after[1]))
-    reply = await db.run(
-        shard,
-        "range",
-        state.value,
-        score,
-        job_id,
-        limit,
-        "desc" if descending else "asc",
-        *map(quote, types),
-    )
-    return [
-        (_key(db, state, int(reply[index])), int(reply[index + 1]))
-        for index in range(0, len(reply), 3)
-    ]
-
-
-def _score(db: Shards, state: State, key: int, job_id: int) -> int:
-    """Return the score of a position of a page in its sorted set."""
-    if state is State.WAITING:
-        return key * 2**41 + job_id // db.count
-    return job_id if state is State.BLOCKED else key
-
-
-def _key(db: Shards, state: State, score: int) -> int:
-    if state is State.WAITING:
-        return score >> 41
-    return 0 if state is State.BLOCKED else score
+    def _key(self, score: int) -> int:
+        if self._state is State.WAITING:
+            return score >> 41
+        return 0 if self._state is State.BLOCKED else score
 
 
 # -- running jobs, and jobs of a type ------------------------------------------
@@ -305,12 +267,7 @@ async def _active_ids(
 
 
 async def _page_of_large(
-    db: Shards,
-    job_type: str,
-    after: int | None,
-    limit: int,
-    skip: int,
-    descending: bool,
+    db: Shards, request: PageRequest, job_type: str, after: int | None
 ) -> Page:
     """
     Return a page of a type that has many jobs, in any state.
@@ -319,10 +276,11 @@ async def _page_of_large(
     it.  After very many that do not, the page ends early, unless some are to be
     skipped.
     """
-    walk = type_ids.Walk(None if skip else type_ids.MAX_PASSED)
-    ids = live_ids(db, after, descending=descending, shards=[db.home_of(job_type)])
-    own = _without(owned(db, job_type, walk.along(ids)), skip)
-    page = await _collect(db, own, None, job_type, limit)
+    walk = type_ids.Walk(None if request.skip else type_ids.MAX_PASSED)
+    home = [db.home_of(job_type)]
+    ids = live_ids(db, after, descending=request.descending, shards=home)
+    own = _without(owned(db, job_type, walk.along(ids)), request.skip)
+    page = await _collect(db, own, request)
     if page.cursor is None and walk.stopped_at is not None:
         return Page(page.jobs, f"0:{walk.stopped_at}")
     return page
